@@ -1,4 +1,4 @@
-"""Draws the two laws of an audit, with the event that tells them apart.
+"""Draws the two laws of an audit, with the distinguishing event.
 
 Run with: .venv/bin/python docs/pictures/audits.py
 Noise is drawn anew each time, so no two runs draw quite the same.

@@ -61,7 +61,7 @@ def test_each_sum_has_noise_of_its_own() -> None:
 def test_the_question_after_the_last_is_refused() -> None:
     noisy = NoisyAnswers(VALUES, 1, 4)
     assert noisy.sums(GROUPS).shape == (3,)
-    with pytest.raises(sf.InvalidParameter, match="no more than the 1 questions"):
+    with pytest.raises(sf.InvalidParameter, match="at most the 1 questions"):
         noisy.sums(GROUPS)
     noisy.sums(GROUPS[:1])
     with pytest.raises(sf.InvalidParameter, match="0 questions"):

@@ -46,7 +46,7 @@ def test_a_ceiling_is_shown_rounded_up_and_a_share_to_the_nearest() -> None:
     close = Findings("a", (Finding("a", "b", 5001, 10_000, 0.5001, 0.5001),))
     assert str(close).splitlines()[-1].split()[-6:] == ["50.0", "%", "50.0", "%", "50.1", "%"]
     course = Sweep("a", "b", (1.0,), (SuccessCurve("ceiling", (0.5001,)), SuccessCurve("tried", (0.5001,))))
-    assert course._rows() == [["1", "50.1 %", "50.0 %"]]
+    assert course._table_rows() == [["1", "50.1 %", "50.0 %"]]
     assert "ceiling at 1: 50.1 %" in course.plot().svg
 
 

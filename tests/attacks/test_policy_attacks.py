@@ -312,7 +312,7 @@ def test_a_policy_that_answers_nothing_is_not_attacked(tmp_path: Path) -> None:
 def test_replace_neighbours_without_listed_values_leave_nothing_to_guess(tmp_path: Path) -> None:
     path = tmp_path / "people.toml"
     path.write_text(PEOPLE[: PEOPLE.index("sex =")] + 'name = { type = "text" }\n')
-    with pytest.raises(sf.InvalidPolicy, match="no column of this policy lists two or has a range"):
+    with pytest.raises(sf.InvalidPolicy, match="no column lists two values or has a range"):
         attacks.policy(path)
 
 
@@ -326,7 +326,7 @@ def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks
     assert page.count("<td>ρ = 0.00657</td>") == 4  # presence and three columns
     assert "kept in two measures" in page
     assert "report it" not in page
-    words = "In 9 of 9 attempts so few guesses could not have refuted the promise, even if all had been right: "
+    words = "In 9 of 9 attempts there were too few guesses to refute the promise, even if all had been right: "
     assert words in page  # 20 of 20 is chance more than once in 10⁶ times, at every ceiling here
     assert str(found) == str(found.findings)
     assert "<table" in found._repr_html_()
@@ -356,7 +356,7 @@ def test_attempts_without_power_are_named_beside_others_that_have_it() -> None:
     """With a ceiling of 0.9, 20 right guesses of 20 are chance; with one of 0.6, 100 of 100 are not."""
     found = whole(attempted("visits.ward, ε = 1", 20, 20, 0.9), attempted("visits.age, ε = 1", 50, 100, 0.6))
     words = (
-        "In 1 of 2 attempts so few guesses could not have refuted the promise, even if all had been right: "
+        "In 1 of 2 attempts there were too few guesses to refute the promise, even if all had been right: "
         "visits.ward, ε = 1. "
     )
     assert words in found.page().html
@@ -414,7 +414,7 @@ def test_columns_that_cannot_be_attacked_are_named(tmp_path: Path) -> None:
     left = undeclared(read(path))
     assert left == ('"a.b".note', "a.tags")  # what says whose a row is, is nobody's secret
     found = whole(attempted("visits.ward, ε = 1", 50, 100, 0.6), undeclared=left)
-    words = "Not tried, since no two values and no range are declared, or they hold lists: "
+    words = "Not tried, because they declare neither two values nor a range, or hold lists: "
     assert f'{words}"a.b".note, a.tags.' in str(found)
     assert f"{words}&quot;a.b&quot;.note, a.tags." in found.page().html
     assert words not in str(whole(attempted("visits.ward, ε = 1", 50, 100, 0.6)))
@@ -456,7 +456,7 @@ def test_two_accounts_pay_for_the_column_that_says_which_of_them_pays(tmp_path: 
     assert ceilings[f"visits.day, ρ = {float(rho):.3g} of each of 2 accounts"] == twice
     assert found.holds
     for told in (str(found), found.page().html):
-        assert "Two accounts pay where visits.day is guessed" in told
+        assert "Two accounts pay for guesses of visits.day" in told
     added = replace(read(path), budget=Budget(1, "1e-6"))
     assert [each.moves for each in stages(read(path), ["day", "smokes"])] == [True, False]
     assert not any(each.moves for each in stages(added))

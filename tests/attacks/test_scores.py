@@ -84,7 +84,7 @@ def test_too_few_runs_are_said_to_be_so_and_how_many_it_takes() -> None:
         f"could not have refuted the promise: {least} would be needed."
     )
     assert least_runs(sf.Guarantee(1000), MISS) is None
-    assert "no number of runs would do" in power_words(10, sf.Guarantee(1000), MISS)[0]
+    assert "no number of runs would suffice" in power_words(10, sf.Guarantee(1000), MISS)[0]
 
 
 @pytest.mark.parametrize("bad", [[], [math.nan], ["a"]])

@@ -76,11 +76,11 @@ REGISTRY = Registry(
         "audit.lower_bounds.verdicts.sure": "it writes a confidence with its digits",
         "audit.whole_policies.curator_audits.curator": "it runs an audit, and adds up minutes",
         "audit.whole_policies.audit_stages.drawn_again": "it runs an audit, and counts cells",
-        "audit.whole_policies.planted_faults._half_the_noise": "it plants a fault, and proves nothing itself",
-        "audit.whole_policies.planted_faults._shared_noise": "it plants a fault, and proves nothing itself",
+        "audit.whole_policies.planted_faults._inject_half_noise": "it plants a fault, and proves nothing itself",
+        "audit.whole_policies.planted_faults._inject_shared_noise": "it plants a fault, and proves nothing itself",
         "audit.whole_policies.shared_noise.compare_noise": "it runs an audit, and counts numbers",
-        "audit.whole_policies.planted_faults._one_noise": "it plants a fault, and proves nothing itself",
-        "audit.whole_policies.planted_faults._bare_keys": "it plants a fault, and proves nothing itself",
+        "audit.whole_policies.planted_faults._inject_one_noise": "it plants a fault, and proves nothing itself",
+        "audit.whole_policies.planted_faults._inject_bare_keys": "it plants a fault, and proves nothing itself",
     },
 )
 formula = REGISTRY.formula
@@ -368,7 +368,7 @@ def _missed() -> Iterator[Vector]:
         yield exact(float((1 - level) / (2 * events)), verdicts.missed, level, events)
 
 
-@formula("audit.lower_bounds.falsifying._proven")
+@formula("audit.lower_bounds.falsifying._epsilon_bound")
 def _proven() -> Iterator[Vector]:
     """ln((p − δ)/q) at the limits of Clopper and Pearson, here as quantiles of beta laws."""
     for inside, beside, delta, miss in ((90, 30, 0.0, 0.005), (400, 100, 0.01, 0.001), (50, 2, 0.0, 0.01)):
@@ -377,24 +377,24 @@ def _proven() -> Iterator[Vector]:
         p = float(stats.beta.ppf(miss, inside, 1000 - inside + 1)) - delta
         q = float(stats.beta.isf(miss, beside + 1, 1000 - beside))
         wanted = math.log(p / q)
-        yield between(wanted - 2e-7, wanted + 1e-12, falsifying._proven, event, sides, delta, miss)
+        yield between(wanted - 2e-7, wanted + 1e-12, falsifying._epsilon_bound, event, sides, delta, miss)
     swapped = SimpleNamespace(swapped=True, count=lambda counts: int(counts[0]))
     p, q = float(stats.beta.ppf(0.01, 60, 41)), float(stats.beta.isf(0.01, 6, 95))
     wanted = math.log(p / q)
     sides = np.array([5, 95]), np.array([60, 40])
-    yield between(wanted - 2e-7, wanted + 1e-12, falsifying._proven, swapped, sides, 0.0, 0.01)
+    yield between(wanted - 2e-7, wanted + 1e-12, falsifying._epsilon_bound, swapped, sides, 0.0, 0.01)
 
 
 @formula("audit.lower_bounds.falsifying.least_samples")
 def _least_samples() -> Iterator[Vector]:
     """With one measured sample fewer, an event that holds all of one world and none of the other proves no more."""
-    kept = 1 - falsifying._TRAINING - falsifying._PICKING
+    kept = 1 - falsifying._TRAINING_SHARE - falsifying._SELECTION_SHARE
     for epsilon, delta, level in (
         (3, 0, Fraction(99, 100)),
         (5, Fraction(1, 100), Fraction(999, 1000)),
         (6, 0, Fraction(9, 10)),
     ):
-        x = mpf(verdicts.missed(level, falsifying._MOST_EVENTS))
+        x = mpf(verdicts.missed(level, falsifying._MAX_EVENTS))
         limits = ((many, x ** (mpf(1) / many)) for many in itertools.count(1))
         first = next(many for many, x in limits if x > delta and mp.log((x - delta) / (1 - x)) > epsilon)
         # the first that proves it, or one less where it is met with equality; then the samples that are not measured
@@ -455,15 +455,17 @@ def _one_run() -> Iterator[Vector]:
         yield between(wanted - 1e-4, wanted, bound, many, guesses, sure)
 
 
-@formula("audit.whole_policies.curator_audits._share")
+@formula("audit.whole_policies.curator_audits._verdict_confidence")
 def _audit_share() -> Iterator[Vector]:
     for level, questions in ((Fraction(99, 100), 5), (Fraction(999, 1000), 40), (Fraction(1, 2), 0)):
         # with Laplace and with Gaussian noise each: noises compared and drawn; and releases bought; 10 planted faults
         verdicts = questions * (2 * 2 + 1) + 10
-        yield exact(level + (1 - level) * Fraction(verdicts - 1, verdicts), curator_audits._share, level, questions)
+        yield exact(
+            level + (1 - level) * Fraction(verdicts - 1, verdicts), curator_audits._verdict_confidence, level, questions
+        )
 
 
-@formula("audit.whole_policies.shared_noise._enough_draws")
+@formula("audit.whole_policies.shared_noise._required_draws")
 def _enough_draws() -> Iterator[Vector]:
     """The least number of draws is found by multiplying the chance of an accident, from the law itself."""
     for mechanisms, numbers, miss in (
@@ -476,9 +478,9 @@ def _enough_draws() -> Iterator[Vector]:
         accident, draws = mpf(numbers) * (numbers - 1), 0
         while accident > mpf(miss.numerator) / miss.denominator:
             accident, draws = accident * likeliest, draws + 1
-        yield exact(draws, shared_noise._enough_draws, mechanisms, numbers, miss)
-    yield exact(None, shared_noise._enough_draws, [Laplace(3)], 1, Fraction(1, 2))
-    yield exact(None, shared_noise._enough_draws, [Laplace("0.025")], 2, Fraction(1, 2))
+        yield exact(draws, shared_noise._required_draws, mechanisms, numbers, miss)
+    yield exact(None, shared_noise._required_draws, [Laplace(3)], 1, Fraction(1, 2))
+    yield exact(None, shared_noise._required_draws, [Laplace("0.025")], 2, Fraction(1, 2))
 
 
 def _chance_of_zero(mechanism: Laplace | Gaussian) -> mpf:

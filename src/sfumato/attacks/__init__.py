@@ -1,25 +1,23 @@
-"""Attacks show what can be learnt of one person from answers: exact, coarse, or private.
+"""Privacy attacks: what an adversary learns about one person from exact, coarsened or private answers.
 
-answerers          who is asked for sums over groups: exact, coarse, noisy, or a real curator
-ceilings           how far any attack can come on answers that keep a guarantee
-differencing       two totals that differ by one person; the same difference over many questions, or through a table's
-                   totals
-suppression        small cells of a table that are withheld, and second cells with them
-averaging          the same question, again and again
-reconstruction     everybody's bit from many sums over random groups
-census             everybody's ancestry from small tables of their block
-linkage            names put back by columns that two tables share
-membership         who is in a table, from counts of it and their own values
-tracing_rows       the same from published rows, and the secret of whoever is looked for
-attribute          a secret from counts, with the person in the table and without them
-policy_attacks     the whole budget of a policy on one invented target; a policy over invented people
-policy_pages       the same as a page to take to a lawyer; one thing that was guessed, from exact answers and from a
-                   policy's
-scores             tests in two worlds, and their curves under the trade-off function
+answerers          oracles for sums over groups: exact, rounded, suppressed, noisy, or a real curator
+ceilings           upper bounds on any attack's success against answers with a privacy guarantee
+differencing       differencing two totals that differ by one person; over many questions, or through a table's totals
+suppression        suppressed small cells of a table, with complementary suppression
+averaging          averaging repeated answers to one question
+reconstruction     database reconstruction of everyone's bit from sums over random groups
+census             reconstruction of everyone's ancestry from small tables of their block
+linkage            re-identification by columns that two tables share
+membership         membership inference from counts and a person's own values
+tracing_rows       membership and attribute inference from published rows
+attribute          attribute inference from counts, with the person in the table and without
+policy_attacks     attacks that spend a policy's whole budget on one simulated target
+policy_pages       the report page of attacks on a policy
+scores             test scores in two worlds, and their ROC curves under the trade-off function
 game               a game: guess one person's secret from counts that you choose
-fitting            values that agree with many answers: least squares, linear programmes
-findings           what an attack reached, beside blind guessing and the ceiling; the same, drawn; an attack at many
-                   sizes of one thing; many runs of an attack in one question
+fitting            solvers for values consistent with many answers: least squares, linear programming
+findings           success of an attack beside blind guessing and the ceiling; plots; sweeps over one parameter;
+                   many runs of an attack in one question
 """
 
 from sfumato.attacks.answerers import (

@@ -1,11 +1,11 @@
-"""An answerer tells sums over groups of people whose values are secret: exactly, coarsely, or as a private curator.
+"""Answerers: oracles for sums of secret values over groups of people, exact, coarsened, or from a private curator.
 
-An attack is given an answerer and nothing else: it chooses groups of people and sees one number for each. A person is
-known by their place in the table, from 0 on, which stands for whatever an attacker knows of them.
+An attack sees nothing but an answerer: it chooses groups of people and receives one number for each. A person is
+identified by their row index, which stands for any identifying knowledge of an attacker.
 
-Values may be a table of two dimensions. Its columns are several values of the same people, or, with ``towns=True``,
-towns of other people each: every question is then asked of all towns at once, by GROUP BY, and a person's values are in
-one of the sums alone.
+Values may be two-dimensional. The columns are several values of the same people or, with ``towns=True``, towns with
+different people each: every question is then asked of all towns at once, by GROUP BY, and a person contributes to one
+of the sums only.
 """
 
 from __future__ import annotations
@@ -35,32 +35,30 @@ Groups = NDArray[np.bool_]
 Sums = NDArray[np.float64]
 
 MOST_PEOPLE = 10**6
-_PART = 1024
+_BLOCK_SIZE = 1024
 
 
 class Answerer(Protocol):
-    """An answerer tells the sum of the secret values in each group; what it withholds is not a number."""
+    """An oracle for the sum of the secret values in each group; NaN where it withholds the answer."""
 
     @property
     def kind(self) -> str:
-        """Say in words what its answers are like."""
+        """Return a description of the answers."""
 
     @property
     def people(self) -> int:
-        """Say how many people the table is about, which is public."""
+        """Return the number of people in the table, which is public."""
 
     @property
     def promise(self) -> Guarantee | None:
-        """Say what all its answers together promise when one person's value is replaced; None where they promise
-        nothing.
-        """
+        """Return the joint guarantee of all answers under replacement of one person's value; None if there is none."""
 
     def sums(self, groups: Groups) -> Sums:
-        """Answer one question for each row: the sum of the values of the people who are in it."""
+        """Answer one question per row: the sum of the values of the row's members."""
 
 
 class ExactAnswers:
-    """These answers are the true sums."""
+    """The true sums."""
 
     kind = "exact"
     promise: Guarantee | None = None
@@ -70,16 +68,16 @@ class ExactAnswers:
 
     @property
     def people(self) -> int:
-        """Say how many people there are."""
+        """Return the number of people."""
         return len(self._values)
 
     def sums(self, groups: Groups) -> Sums:
-        """Tell the true sum of each group."""
+        """Return the true sum of each group."""
         return totals(checked_groups(groups, self.people), self._values)
 
 
 class RoundedAnswers(ExactAnswers):
-    """These answers are the true sums, rounded to the nearest multiple of a base, halves up."""
+    """The true sums, rounded half up to the nearest multiple of a base."""
 
     def __init__(self, values: Any, base: int = 5) -> None:
         super().__init__(values)
@@ -87,12 +85,12 @@ class RoundedAnswers(ExactAnswers):
         self.kind = f"rounded to {self.base}s"
 
     def sums(self, groups: Groups) -> Sums:
-        """Tell the nearest multiple of the base."""
+        """Return each sum rounded to a multiple of the base."""
         return self.base * np.floor(super().sums(groups) / self.base + 0.5)
 
 
 class SuppressedAnswers(ExactAnswers):
-    """These answers are the true sums, but those below a least one are withheld: the rule of small cells."""
+    """The true sums, with sums below a minimum withheld: small-cell suppression."""
 
     def __init__(self, values: Any, least: int = 5) -> None:
         super().__init__(values)
@@ -100,69 +98,71 @@ class SuppressedAnswers(ExactAnswers):
         self.kind = f"below {self.least} withheld"
 
     def sums(self, groups: Groups) -> Sums:
-        """Tell the true sum where it is not small, and not a number where it is."""
-        told = super().sums(groups)
-        return np.where(told < self.least, np.nan, told)
+        """Return the true sums, NaN where they are below the minimum."""
+        answers = super().sums(groups)
+        return np.where(answers < self.least, np.nan, answers)
 
 
 class ComparedAnswers(ExactAnswers):
-    """These answers are the true sums, but every question is compared with all that were answered before: one about
-    nearly the same people is withheld, and so is one about nearly nobody.
+    """The true sums, with query-set-overlap control: a question is withheld if its group differs too little from an
+    earlier group, or from the empty group.
     """
 
     def __init__(self, values: Any, apart: int = 5) -> None:
         super().__init__(values)
         self.apart = whole(apart, "apart", at_least=2)
-        self._answered: Groups = np.zeros((1, self.people), bool)
+        self._answered_groups: Groups = np.zeros((1, self.people), bool)
         self.kind = "near pairs withheld"
 
     def sums(self, groups: Groups) -> Sums:
-        """Tell the true sum where no answered question differs by fewer people than the rule says."""
-        told = super().sums(groups)
-        for place, group in enumerate(groups):
-            if (self._answered ^ group).sum(axis=1).min() < self.apart:
-                told[place] = np.nan
+        """Return the true sum unless an earlier group differs by fewer than ``apart`` people."""
+        answers = super().sums(groups)
+        for index, group in enumerate(groups):
+            if (self._answered_groups ^ group).sum(axis=1).min() < self.apart:
+                answers[index] = np.nan
             else:
-                self._answered = np.concatenate([self._answered, group[None, :]])
-        return told
+                self._answered_groups = np.concatenate([self._answered_groups, group[None, :]])
+        return answers
 
 
 class NoisyAnswers:
-    """These answers carry the noise that a private curator draws, without a curator: for very many questions.
+    """Sums with the Laplace noise of a private curator, drawn without one: for very many questions.
 
-    Each value lies in [0, most], and ``questions`` groups are asked for at most. Who is in which group is public, so
-    neighbours differ in one person's values. They change each sum by at most ``most``, so all sums of c values each
-    together by Δ₁ = questions·c·most, where c is 1 for towns; Laplace noise of scale Δ₁/ε on each is ε-DP (Dwork,
-    McSherry, Nissim & Smith 2006, Theorem 1). The question after the last is refused.
+    Each value lies in [0, most], and at most ``questions`` groups are asked. Group membership is public, so neighbours
+    differ in one person's values. They change each sum by at most ``most``, so all sums of c values each together by
+    Δ₁ = questions·c·most, where c is 1 for towns; Laplace noise of scale Δ₁/ε on each is ε-DP (Dwork, McSherry, Nissim
+    & Smith 2006, Theorem 1). Further questions are refused.
     """
 
     def __init__(self, values: Any, epsilon: Number, questions: int, *, most: int = 1, towns: bool = False) -> None:
         self._values = checked_values(values, most)
         price = exact(epsilon, "epsilon", POSITIVE)
-        self._left = whole(questions, "questions", at_least=1)
+        self._questions_left = whole(questions, "questions", at_least=1)
         columns = 1 if towns else self._values[0].size
-        self.noise = Laplace(self._left * columns * whole(most, "most", at_least=1) / price)
+        self.noise = Laplace(self._questions_left * columns * whole(most, "most", at_least=1) / price)
         self.promise: Guarantee | None = Guarantee(price)
         self.kind = f"private, ε = {text(price)}"
 
     @property
     def people(self) -> int:
-        """Say how many people there are."""
+        """Return the number of people."""
         return len(self._values)
 
     def sums(self, groups: Groups) -> Sums:
-        """Tell each sum with noise of its own."""
-        asked = checked_groups(groups, self.people)
-        if len(asked) > self._left:
-            raise InvalidParameter("groups", len(asked), f"no more than the {self._left} questions that are left")
-        self._left -= len(asked)
-        true = totals(asked, self._values).astype(np.int64)
-        return np.asarray(self.noise.apply(true.ravel()), np.float64).reshape(true.shape)
+        """Return each sum with independent noise."""
+        checked = checked_groups(groups, self.people)
+        if len(checked) > self._questions_left:
+            raise InvalidParameter(
+                "groups", len(checked), f"at most the {self._questions_left} questions that are left"
+            )
+        self._questions_left -= len(checked)
+        true_sums = totals(checked, self._values).astype(np.int64)
+        return np.asarray(self.noise.apply(true_sums.ravel()), np.float64).reshape(true_sums.shape)
 
 
 class UncountedAnswers:
-    """These answers carry fresh noise each time, and nobody adds up what was told: each promises ε by itself, and all
-    of them together promise nothing.
+    """Sums with fresh noise each time and no accounting: each answer is ε-DP alone, and all of them together have no
+    guarantee.
     """
 
     promise: Guarantee | None = None
@@ -175,22 +175,22 @@ class UncountedAnswers:
 
     @property
     def people(self) -> int:
-        """Say how many people there are."""
+        """Return the number of people."""
         return len(self._values)
 
     def sums(self, groups: Groups) -> Sums:
-        """Tell each sum with noise of its own, as often as anybody asks."""
-        true = totals(checked_groups(groups, self.people), self._values).astype(np.int64)
-        return np.asarray(self.noise.apply(true.ravel()), np.float64).reshape(true.shape)
+        """Return each sum with independent noise, for any number of questions."""
+        true_sums = totals(checked_groups(groups, self.people), self._values).astype(np.int64)
+        return np.asarray(self.noise.apply(true_sums.ravel()), np.float64).reshape(true_sums.shape)
 
 
 @dataclass(frozen=True)
 class PrivateAnswers:
-    """These answers are bought from a curator, each for the same price, until the budget is gone.
+    """Answers released by a curator, each at the same price, until the budget is exhausted.
 
-    The curator's table has a column with each person's place and columns with their values, or a column of towns and
-    one of values. A question that was asked before is answered as before and costs nothing, unless ``fresh`` buys it
-    again. Whoever gives a curator of their own lets the attack read its table and spend its budget.
+    The curator's table has a column with each person's row index and columns with their values, or a column of towns
+    and one of values. A repeated question returns the stored answer at no cost, unless ``fresh`` buys a new draw. An
+    attack on your own curator reads its table and spends its budget.
     """
 
     curator: Curator = field(repr=False)
@@ -206,38 +206,38 @@ class PrivateAnswers:
         object.__setattr__(self, "people", whole(self.people, "people", at_least=1))
         object.__setattr__(self, "each", exact(self.each, "each", POSITIVE))
         if not isinstance(self.columns, tuple) or not self.columns or (self.town is not None and len(self.columns) > 1):
-            raise InvalidParameter("columns", self.columns, "a tuple of columns with values; one where there are towns")
+            raise InvalidParameter("columns", self.columns, "a tuple of value columns; exactly one if there are towns")
 
     @property
     def kind(self) -> str:
-        """Say what the whole budget is."""
+        """Return a description with the whole budget."""
         budget = self.curator.policy.budget
         return f"private, ε = {text(budget.epsilon)}" + (f", δ = {float(budget.delta):.2g}" if budget.delta else "")
 
     @property
     def promise(self) -> Guarantee | None:
-        """Give the guarantee of the whole account, for one person's values replaced."""
+        """Return the guarantee of the whole account under replacement of one person's values."""
         budget = self.curator.policy.budget
         return for_replacing(Guarantee(budget.epsilon, budget.delta), budget.neighbours)
 
     def sums(self, groups: Groups) -> Sums:
-        """Buy one answer for each group; the curator refuses when its budget is gone."""
-        found = [self._ask(group) for group in checked_groups(groups, self.people)]
-        told = np.array(found, np.float64)
-        return told if self.town is not None or len(self.columns) > 1 else told[:, 0]
+        """Release one answer per group; the curator refuses when its budget is exhausted."""
+        rows = [self._ask(group) for group in checked_groups(groups, self.people)]
+        answers = np.array(rows, np.float64)
+        return answers if self.town is not None or len(self.columns) > 1 else answers[:, 0]
 
     def question(self, group: NDArray[np.bool_]) -> str:
-        """Write the SQL by which the sums over one group are asked for."""
-        listed = ", ".join(f"SUM({_quoted(name)}) AS {_quoted(name)}" for name in self.columns)
-        rows = f"FROM {_quoted(self.table)} WHERE {_members(self.person, group)}"
+        """Return the SQL for the sums over one group."""
+        sums = ", ".join(f"SUM({_quote_name(name)}) AS {_quote_name(name)}" for name in self.columns)
+        source = f"FROM {_quote_name(self.table)} WHERE {_membership_condition(self.person, group)}"
         if self.town is None:
-            return f"SELECT {listed} {rows}"
-        town = _quoted(self.town)
-        return f"SELECT {town}, {listed} {rows} GROUP BY {town} ORDER BY {town}"
+            return f"SELECT {sums} {source}"
+        town = _quote_name(self.town)
+        return f"SELECT {town}, {sums} {source} GROUP BY {town} ORDER BY {town}"
 
     def _ask(self, group: NDArray[np.bool_]) -> list[float]:
-        asked: Any = self.curator.sql(self.question(group))
-        rows = asked.release(epsilon=self.each, fresh=self.fresh).rows
+        question: Any = self.curator.sql(self.question(group))
+        rows = question.release(epsilon=self.each, fresh=self.fresh).rows
         return [float(row[-1]) for row in rows] if self.town is not None else [float(number) for number in rows[0]]
 
 
@@ -252,28 +252,28 @@ def private_answers(
     neighbours: Neighbours | str = Neighbours.REPLACE,
     fresh: bool = False,
 ) -> Iterator[PrivateAnswers]:
-    """Open a real curator of these values, with an account that is thrown away: ``questions`` cost its whole ε.
+    """Open a real curator of these values with a temporary account whose ε pays for exactly ``questions``.
 
-    Under replace neighbours ε bounds what is learnt of a value; under add-remove neighbours 2ε does.
+    Under replace neighbours ε bounds what is learnt about a value; under add-remove neighbours 2ε does.
     """
     secret = checked_values(values, most)
     rows = secret.reshape(len(secret), -1)
-    people, wide = rows.shape
-    price, many = exact(epsilon, "epsilon", POSITIVE), whole(questions, "questions", at_least=1)
-    columns = _columns(rows, towns=towns)
+    people, width = rows.shape
+    price, question_count = exact(epsilon, "epsilon", POSITIVE), whole(questions, "questions", at_least=1)
+    columns = _table_columns(rows, towns=towns)
     names = tuple(name for name in columns if name not in ("person", "town"))
-    ends = {"person": max(1, people - 1), "town": max(1, wide - 1)}
-    declared = {name: {"type": "integer", "bounds": (0, ends.get(name, most))} for name in columns}
+    upper_bounds = {"person": max(1, people - 1), "town": max(1, width - 1)}
+    declared = {name: {"type": "integer", "bounds": (0, upper_bounds.get(name, most))} for name in columns}
     if towns:
-        declared["town"] = {"type": "integer", "values": list(range(wide))}
+        declared["town"] = {"type": "integer", "values": list(range(width))}
     with thrown_away(columns, declared, Budget(price, neighbours=neighbours)) as curator:
         town = "town" if towns else None
-        yield PrivateAnswers(curator, "people", "person", names, people, even_share(price, many), town, fresh)
+        yield PrivateAnswers(curator, "people", "person", names, people, even_share(price, question_count), town, fresh)
 
 
 @contextmanager
 def thrown_away(columns: Mapping[str, Any], declared: Mapping[str, Any], budget: Budget) -> Iterator[Curator]:
-    """Open a real curator of a table of invented people, one row each, with an account that ends with it."""
+    """Open a real curator over a table of simulated people, one row each, with a temporary account."""
     from pyarrow import table as arrow_table
 
     from sfumato.curator import Curator
@@ -291,83 +291,98 @@ def thrown_away(columns: Mapping[str, Any], declared: Mapping[str, Any], budget:
 
 
 def even_share(epsilon: Fraction, questions: int) -> Fraction:
-    """Divide ε evenly over so many questions: rounded down to what is charged in, so that the last one is paid too."""
+    """Divide ε evenly over the questions, rounded down to the ledger's unit, so that the last one is paid too."""
     return from_units(allowance_units(epsilon / questions))
 
 
-def _columns(rows: Values, *, towns: bool) -> dict[str, Values]:
-    """Write the values as a table: a row for each person, whose town is a column where there are towns."""
-    people, wide = rows.shape
-    place = np.arange(people)
+def _table_columns(rows: Values, *, towns: bool) -> dict[str, Values]:
+    """Return the values as table columns: a row per person, or per person and town."""
+    people, width = rows.shape
+    person_index = np.arange(people)
     if towns:
-        return {"person": np.repeat(place, wide), "town": np.tile(np.arange(wide), people), "value": rows.ravel()}
-    names = [f"value{column}" for column in range(wide)] if wide > 1 else ["value"]
-    return {"person": place, **{name: rows[:, column] for column, name in enumerate(names)}}
+        return {
+            "person": np.repeat(person_index, width),
+            "town": np.tile(np.arange(width), people),
+            "value": rows.ravel(),
+        }
+    names = [f"value{column}" for column in range(width)] if width > 1 else ["value"]
+    return {"person": person_index, **{name: rows[:, column] for column, name in enumerate(names)}}
 
 
 def invented_bits(people: int, towns: int | None = None) -> Values:
-    """Draw one uniform bit for each person, or for each person of every town."""
-    many = whole(people, "people", at_least=1)
+    """Draw one uniform bit per person, or per person of every town."""
+    people_count = whole(people, "people", at_least=1)
     if towns is None:
-        return bits.all_below(2, many)
-    return bits.all_below(2, many * whole(towns, "towns", at_least=1)).reshape(many, towns)
+        return bits.all_below(2, people_count)
+    return bits.all_below(2, people_count * whole(towns, "towns", at_least=1)).reshape(people_count, towns)
 
 
 def random_groups(questions: int, people: int) -> Groups:
-    """Draw groups of which each person is a member with probability ½, independently."""
-    many, wide = whole(questions, "questions", at_least=1), whole(people, "people", at_least=1)
-    packed = bits.words(-(-many * wide // 64)).view(np.uint8)
-    return np.unpackbits(packed)[: many * wide].reshape(many, wide).astype(bool)
+    """Draw groups that include each person independently with probability ½."""
+    question_count, people_count = whole(questions, "questions", at_least=1), whole(people, "people", at_least=1)
+    random_bytes = bits.words(-(-question_count * people_count // 64)).view(np.uint8)
+    return (
+        np.unpackbits(random_bytes)[: question_count * people_count].reshape(question_count, people_count).astype(bool)
+    )
 
 
 def totals(groups: Groups, values: Values) -> Sums:
-    """Compute the true sum of every group; floats hold them exactly below 2⁵³. A part of the groups is added up at a
-    time, so that no copy of all of them is made.
-    """
+    """Return the true sum of every group, exact in floats below 2⁵³; by blocks, to avoid a copy of all groups."""
     numbers = values.astype(np.float64)
-    parts = [groups[start : start + _PART].astype(np.float64) @ numbers for start in range(0, len(groups), _PART)]
-    return np.concatenate(parts)
+    blocks = [
+        groups[start : start + _BLOCK_SIZE].astype(np.float64) @ numbers for start in range(0, len(groups), _BLOCK_SIZE)
+    ]
+    return np.concatenate(blocks)
 
 
 def checked_values(values: Any, most: int | None = None) -> Values:
-    """Take one whole number of each person, or a row of them; nothing below 0, nor above ``most``."""
+    """Validate one integer per person, or a row of them, each between 0 and ``most``."""
     try:
-        found = np.asarray(values)
+        numbers = np.asarray(values)
     except ValueError:
-        found = np.array(None)
-    if found.dtype.kind not in "biu" or found.ndim not in (1, 2) or not 0 < len(found) <= MOST_PEOPLE or not found.size:
-        fix = "convert them, such as values.astype(int)" if found.dtype.kind == "f" else ""
-        raise InvalidParameter("values", _shape(found), "one whole number for each person, or a row of them", fix=fix)
-    whole_numbers = found.astype(np.int64)
-    top = 1 << 31 if most is None else whole(most, "most", at_least=1)
-    if int(whole_numbers.min()) < 0 or int(whole_numbers.max()) > top:
-        raise InvalidParameter("values", f"{whole_numbers.min()} to {whole_numbers.max()}", f"between 0 and {top}")
-    return whole_numbers
+        numbers = np.array(None)
+    if (
+        numbers.dtype.kind not in "biu"
+        or numbers.ndim not in (1, 2)
+        or not 0 < len(numbers) <= MOST_PEOPLE
+        or not numbers.size
+    ):
+        fix = "convert them, such as values.astype(int)" if numbers.dtype.kind == "f" else ""
+        raise InvalidParameter(
+            "values", _describe_array(numbers), "one integer for each person, or a row of integers", fix=fix
+        )
+    integers = numbers.astype(np.int64)
+    upper_bound = 1 << 31 if most is None else whole(most, "most", at_least=1)
+    if int(integers.min()) < 0 or int(integers.max()) > upper_bound:
+        raise InvalidParameter("values", f"{integers.min()} to {integers.max()}", f"between 0 and {upper_bound}")
+    return integers
 
 
 def checked_groups(groups: Any, people: int) -> Groups:
-    """Take one row of truths for each question, with one truth for each person."""
-    found = np.asarray(groups)
-    if found.dtype.kind != "b" or found.ndim != 2 or found.shape[1] != people or not len(found):
-        raise InvalidParameter("groups", _shape(found), f"rows of {people} truths: who is asked about")
-    return found
+    """Validate one row of booleans per question, with one boolean per person."""
+    mask = np.asarray(groups)
+    if mask.dtype.kind != "b" or mask.ndim != 2 or mask.shape[1] != people or not len(mask):
+        raise InvalidParameter(
+            "groups", _describe_array(mask), f"rows of {people} booleans, True for each member of the group"
+        )
+    return mask
 
 
-def _shape(found: NDArray[Any]) -> str:
-    return f"an array of {found.dtype} and shape {found.shape}"
+def _describe_array(array: NDArray[Any]) -> str:
+    return f"an array of {array.dtype} and shape {array.shape}"
 
 
-def _members(column: str, group: NDArray[np.bool_]) -> str:
-    """Write who is in a group as the shorter of its members and the others."""
+def _membership_condition(column: str, group: NDArray[np.bool_]) -> str:
+    """Return the SQL condition for a group, by its members or the others, whichever is shorter."""
     inside, outside = np.flatnonzero(group), np.flatnonzero(~group)
     if not len(outside):
         return "TRUE"
     if not len(inside):
         return "FALSE"
-    listed, how = (inside, "IN") if len(inside) <= len(outside) else (outside, "NOT IN")
-    return f"{_quoted(column)} {how} ({', '.join(map(str, listed))})"
+    people, operator = (inside, "IN") if len(inside) <= len(outside) else (outside, "NOT IN")
+    return f"{_quote_name(column)} {operator} ({', '.join(map(str, people))})"
 
 
-def _quoted(name: str) -> str:
-    """Write a name so that SQL reads it as one, whatever stands in it."""
+def _quote_name(name: str) -> str:
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,19 +1,18 @@
-"""Attribute inference is to guess one value of a person from a model or a synthetic table, and from all else about
-them.
+"""Attribute inference: guess one value of a person from published counts or a synthetic table and all else about them.
 
-World: smoking makes cancer likelier. A table holds people with what everybody can see of them (whether they smoke,
-their age, where they live) and one secret: whether they have cancer. Published is a model, the number of people with
-and without cancer among those who look alike, or a synthetic table, which is the same counts with other errors.
+Setting: smoking makes cancer likelier. A table holds people with visible attributes (whether they smoke, their age,
+where they live) and one secret: whether they have cancer. A model is published, the number of people with and without
+cancer among those who look alike, or a synthetic table, which is the same counts with other errors.
 
-Whoever smokes is guessed to have cancer, from any good study of the population, and whether or not they took part: no
-system can protect against that without being useless (Dwork & Roth 2014, § 1). So every guess is made twice, from a
-table with the person and from the same table without them. Right guesses without them are what was learnt about the
-population; what is gained by their being there is what was learnt about the person.
+Any good study of the population lets one guess that a smoker has cancer, whether or not they took part: no system can
+prevent that without being useless (Dwork & Roth 2014, § 1). So every guess is made twice, from a table with the person
+and from the same table without them. Success without them is knowledge about the population; the gain from their
+presence is what was learnt about the person.
 
-Theorem. A release that is (ε, δ)-DP for adding or removing a unit, and makes a guess right with probability α without
-the person, makes it right with at most 1 − f(α) with them (``attacks.scores``): the right guess is an event of the
-release. That is concave in α, so it holds for the mean over people and tables. Under replace neighbours the same holds
-where the table without the person has somebody else in their place.
+Theorem. If a release is (ε, δ)-DP for adding or removing a unit and a guess is correct with probability α without the
+person, it is correct with probability at most 1 − f(α) with them (``attacks.scores``): a correct guess is an event of
+the release. That is concave in α, so it holds for the mean over people and tables. Under replace neighbours the same
+holds if somebody else takes the person's place in the other table.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Publish = Callable[[Counts], Floats]
-"""What is published in place of exact counts of (run, smoker, other cell, cancer)."""
+"""Maps exact counts by (run, smoker, look, cancer) to what is published."""
 
 CANCER = (1, 3)
-"""In quarters, the chance of cancer of those who do not smoke, and of those who do: half of the people smoke."""
+"""The probability of cancer in quarters, for non-smokers and smokers; half of the people smoke."""
 _NAME = "attribute from counts"
 
 
@@ -50,8 +49,9 @@ def attribute(
     runs: int = 300,
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Findings:
-    """Guess whether somebody has cancer from counts of people who look alike: with the person and without them, exact
-    and bought of a curator at this price, which is for these neighbours; last from smoking alone.
+    """Guess whether a person has cancer from counts of people who look alike, with the person in the table and without.
+
+    The counts are exact, or released by a curator at this ε under these neighbours; last, by smoking alone.
     """
     price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
     tables = draw_tables(Study(people, looks), runs, relation)
@@ -62,20 +62,24 @@ def attribute(
         "exact, from smoking alone": learn(tables, lambda counts: counts.mean(axis=2, keepdims=True) + 0 * counts),
     }
     promise = Guarantee(price)
-    listed = [
-        each for kind, own in learnt.items() for each in _findings(kind, own, promise if kind == private else None)
+    all_findings = [
+        finding
+        for kind, outcome in learnt.items()
+        for finding in _findings_of(kind, outcome, promise if kind == private else None)
     ]
     words = (
         "Right guesses without somebody are about the population: who smokes is likelier to have cancer.",
-        "What their being there adds is about the person. From smoking alone it is nothing; a promise bounds it.",
+        "What their presence adds is about the person. From smoking alone it is nothing; a privacy promise bounds it.",
     )
-    return Findings(_NAME, tuple(listed), words)
+    return Findings(_NAME, tuple(all_findings), words)
 
 
-def _findings(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Finding, Finding]:
-    """Tell both shares. Neither proves an ε by itself: whoever smokes is likelier to have cancer. Theory's most with
-    the person follows from the largest share without them that is possible, except once in two million times; that
-    right guesses with them pass it by chance has the same probability (``Finding.holds``).
+def _findings_of(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Finding, Finding]:
+    """Return the findings without and with the person.
+
+    Neither proves an ε by itself, since smokers are likelier to have cancer. The ceiling with the person follows from
+    an upper confidence limit of the share without them, with error probability 5·10⁻⁷; exceeding it by chance has the
+    same probability (``Finding.holds``).
     """
     ceiling = None
     if promise is not None:
@@ -87,23 +91,23 @@ def _findings(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Fin
 
 
 def privately(counts: Counts, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Floats:
-    """Count by a curator at this price: everybody is a row, and one question groups by run and by what is seen."""
-    places = np.repeat(np.indices(counts.shape).reshape(4, -1), counts.ravel(), axis=1)
+    """Release the counts by a curator at this price: a row per person, one question grouped by run and attributes."""
+    coordinates = np.repeat(np.indices(counts.shape).reshape(4, -1), counts.ravel(), axis=1)
     names = ("run", "smokes", "look", "cancer")
     columns = {
-        name: (place, Domain(Type.INTEGER, values=tuple(range(size))))
-        for name, place, size in zip(names, places, counts.shape, strict=True)
+        name: (coordinate, Domain(Type.INTEGER, values=tuple(range(size))))
+        for name, coordinate, size in zip(names, coordinates, counts.shape, strict=True)
     }
     with thrown_away(invented(columns, epsilon, neighbours=neighbours)) as curator:
-        listed = ", ".join(names)
-        asked = f"SELECT {listed}, COUNT(*) AS people FROM {TABLE} GROUP BY {listed} ORDER BY {listed}"
-        answer = curator.sql(asked).release(epsilon=epsilon)
+        keys = ", ".join(names)
+        query = f"SELECT {keys}, COUNT(*) AS people FROM {TABLE} GROUP BY {keys} ORDER BY {keys}"
+        answer = curator.sql(query).release(epsilon=epsilon)
     return np.array([row[-1] for row in answer.rows], np.float64).reshape(counts.shape)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study has so many people, who look in so many ways besides whether they smoke."""
+    """The size of a study: its people, and the number of distinct looks besides smoking."""
 
     people: int
     looks: int
@@ -115,52 +119,52 @@ class Study:
 
 @dataclass(frozen=True)
 class AttributeTables:
-    """Tables are those of many runs: exact counts by smoker, look and cancer, with one person and without them."""
+    """Exact counts by smoker, look and cancer for many runs, with the target person and without."""
 
     inside: Counts
     outside: Counts
     targets: Counts
-    """Of the person of each run: smoker, look, cancer."""
+    """The target of each run: smoker, look, cancer."""
 
 
 def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> AttributeTables:
-    """Draw so many tables, and of each the person who is guessed at; under replace neighbours somebody else is in their
-    place where they are not.
-    """
-    many = whole(runs, "runs", at_least=1)
-    people = _people(study, many * study.people)
-    run = np.repeat(np.arange(many), study.people)
-    inside = np.zeros((many, 2, study.looks, 2), np.int64)
+    """Draw all tables with a target each; under replace neighbours somebody else takes the target's place."""
+    run_count = whole(runs, "runs", at_least=1)
+    people = _draw_people(study, run_count * study.people)
+    run = np.repeat(np.arange(run_count), study.people)
+    inside = np.zeros((run_count, 2, study.looks, 2), np.int64)
     np.add.at(inside, (run, *people), 1)
-    targets = np.stack([each.reshape(many, study.people)[:, 0] for each in people], axis=1)
+    targets = np.stack([column.reshape(run_count, study.people)[:, 0] for column in people], axis=1)
     outside = inside.copy()
-    np.add.at(outside, (np.arange(many), *targets.T), -1)
+    np.add.at(outside, (np.arange(run_count), *targets.T), -1)
     if neighbours is Neighbours.REPLACE:
-        np.add.at(outside, (np.arange(many), *_people(study, many)), 1)
+        np.add.at(outside, (np.arange(run_count), *_draw_people(study, run_count)), 1)
     return AttributeTables(inside, outside, targets)
 
 
-def _people(study: Study, size: int) -> tuple[Counts, Counts, Counts]:
-    """Draw so many people: whether they smoke, how they look, and whether they have cancer."""
+def _draw_people(study: Study, size: int) -> tuple[Counts, Counts, Counts]:
+    """Draw people: whether they smoke, how they look, and whether they have cancer."""
     smokes, looks = bits.all_below(2, size), bits.all_below(study.looks, size)
     cancer = (bits.all_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)
     return smokes, looks, cancer
 
 
 def guesses(published: Floats, targets: Counts) -> Counts:
-    """Guess each person's secret: what is more frequent among those who look alike; in a tie, among all who smoke as
-    they do.
-    """
+    """Guess each target's secret by the majority of those who look alike; ties by all with the same smoking status."""
     runs = np.arange(len(targets))
-    alike = published[runs, targets[:, 0], targets[:, 1]]
-    wider = published[runs, targets[:, 0]].sum(axis=1)
-    lean = np.where(alike[:, 1] == alike[:, 0], wider[:, 1] - wider[:, 0], alike[:, 1] - alike[:, 0])
-    return (lean > 0).astype(np.int64)
+    lookalikes = published[runs, targets[:, 0], targets[:, 1]]
+    same_smoking = published[runs, targets[:, 0]].sum(axis=1)
+    majority = np.where(
+        lookalikes[:, 1] == lookalikes[:, 0],
+        same_smoking[:, 1] - same_smoking[:, 0],
+        lookalikes[:, 1] - lookalikes[:, 0],
+    )
+    return (majority > 0).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """This tells apart what was learnt: of the population, and of the person by their being there."""
+    """Correct guesses with the person in the table and without."""
 
     runs: int
     right_inside: int
@@ -168,36 +172,36 @@ class Learnt:
 
     @property
     def inside(self) -> float:
-        """Give the share of right guesses where the person is in the table."""
+        """Return the share of correct guesses with the person in the table."""
         return self.right_inside / self.runs
 
     @property
     def outside(self) -> float:
-        """Give the share of right guesses where they are not: the population told it."""
+        """Return the share of correct guesses without them: knowledge about the population."""
         return self.right_outside / self.runs
 
     @property
     def person(self) -> float:
-        """Give what was gained by the person being there."""
+        """Return the gain from the person's presence."""
         return self.inside - self.outside
 
     def most(self, theory: Guarantee) -> float:
-        """Compute theory's most right guesses with the person, from those without them."""
+        """Return the ceiling on correct guesses with the person, given those without."""
         return power_ceiling(theory, self.outside)
 
     def excess(self, theory: Guarantee, miss: float) -> float:
-        """Compute by how much right guesses are proven to be above theory's most; at most zero where they are not.
+        """Return by how much correct guesses provably exceed the ceiling; at most zero if they do not.
 
-        Each of the two shares is off with probability at most half of ``miss`` (Clopper & Pearson).
+        Each of the two confidence limits fails with probability at most half of ``miss`` (Clopper & Pearson).
         """
-        least = at_least(self.right_inside, self.runs, miss / 2)
-        return least - power_ceiling(theory, at_most(self.right_outside, self.runs, miss / 2))
+        inside_limit = at_least(self.right_inside, self.runs, miss / 2)
+        return inside_limit - power_ceiling(theory, at_most(self.right_outside, self.runs, miss / 2))
 
 
 def learn(tables: AttributeTables, publish: Publish) -> Learnt:
-    """Publish both tables of each run, and guess the secret of its person from each."""
-    right = [
-        int((guesses(publish(each), tables.targets) == tables.targets[:, 2]).sum())
-        for each in (tables.inside, tables.outside)
+    """Publish both tables of each run, and guess the target's secret from each."""
+    correct = [
+        int((guesses(publish(counts), tables.targets) == tables.targets[:, 2]).sum())
+        for counts in (tables.inside, tables.outside)
     ]
-    return Learnt(len(tables.targets), *right)
+    return Learnt(len(tables.targets), *correct)

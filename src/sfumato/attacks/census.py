@@ -1,8 +1,8 @@
-"""A census tells many small tables of every block, and together they tell who lives there.
+"""Census reconstruction: infer people's ancestry from the small tables published for their block.
 
-Every published count is a linear equation about the cells of the block's full table. The attack finds the full table
-that fits best, and then looks up each person, whose block, sex and age are known from elsewhere, to read off what the
-tables were not to tell: here their ancestry (Garfinkel, Abowd & Martindale 2019; Dick et al. 2023).
+Every published count is a linear equation in the cells of the block's full table. The attack fits the full table, then
+looks up each person, whose block, sex and age are known from elsewhere, to read off the secret column, here their
+ancestry (Garfinkel, Abowd & Martindale 2019; Dick et al. 2023).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
 NAME = "census"
 SHAPE = (2, 10, 4)
-"""Sexes, decades of age, and ancestries, of which the last is secret."""
+"""The numbers of sexes, age decades and ancestries; the ancestry is secret."""
 TABLES = ((0, 1), (0, 2), (1, 2))
-"""The tables that are published of every block: by sex and age, by sex and ancestry, by age and ancestry."""
-_EMPTY = 0.01
-"""How much less one person too many in a cell weighs than one in a published count."""
+"""The tables published per block: by sex and age, by sex and ancestry, by age and ancestry."""
+_CELL_COST = 0.01
+"""The cost of a person in a cell, relative to an error of one in a published count."""
 _COLUMNS = ("sex", "age", "ancestry")
 
 Reals = NDArray[np.float64]
@@ -37,56 +37,57 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Census:
-    """A census lists people: the block of each, and their sex, age and ancestry."""
+    """Simulated people: the block of each, and their sex, age and ancestry."""
 
     blocks: int
     block: Places
     cells: Places
-    """One row for each person: sex, decade of age, ancestry."""
+    """A row per person: sex, age decade, ancestry."""
 
     def counts(self) -> Reals:
-        """Count the people in every cell of every block, exactly."""
+        """Return the exact count of every cell of every block."""
         full = np.zeros((self.blocks, *SHAPE))
         np.add.at(full, (self.block, *self.cells.T), 1)
         return full
 
     def published(self) -> Reals:
-        """Give all published counts, exactly: a row for each block."""
+        """Return all published counts, exactly; a row per block."""
         return self.counts().reshape(self.blocks, -1) @ equations().T
 
 
 def invented_census(blocks: int, people: int) -> Census:
-    """Draw so many blocks of so many people each; everything about them is drawn uniformly and alone."""
-    many, size = whole(blocks, "blocks", at_least=1), whole(people, "people", at_least=1)
-    cells = np.column_stack([bits.all_below(values, many * size) for values in SHAPE])
-    return Census(many, np.repeat(np.arange(many), size), cells)
+    """Draw blocks of simulated people with independent uniform attributes."""
+    block_count, block_size = whole(blocks, "blocks", at_least=1), whole(people, "people", at_least=1)
+    cells = np.column_stack([bits.all_below(values, block_count * block_size) for values in SHAPE])
+    return Census(block_count, np.repeat(np.arange(block_count), block_size), cells)
 
 
 def equations() -> Reals:
-    """Say which cells each published count adds up: a row for each count, a column for each cell."""
-    places = np.indices(SHAPE).reshape(len(SHAPE), -1)
+    """Return which cells each published count sums: a row per count, a column per cell."""
+    coordinates = np.indices(SHAPE).reshape(len(SHAPE), -1)
     rows = []
-    for one, other in TABLES:
-        key = places[one] * SHAPE[other] + places[other]
-        rows.append(key[None, :] == np.arange(SHAPE[one] * SHAPE[other])[:, None])
+    for first_axis, second_axis in TABLES:
+        key = coordinates[first_axis] * SHAPE[second_axis] + coordinates[second_axis]
+        rows.append(key[None, :] == np.arange(SHAPE[first_axis] * SHAPE[second_axis])[:, None])
     return np.concatenate(rows).astype(np.float64)
 
 
 def fitted_blocks(published: Reals) -> Reals:
-    """Find the full table of every block that fits the published counts best; what is withheld is no number, and left
-    out. Of tables that fit alike the emptiest is taken: nobody is where no count says so.
+    """Fit the full table of every block to the published counts; withheld ones are NaN and ignored.
+
+    Of equally good fits, the one with the fewest people is chosen.
     """
     matrix = equations()
     full = np.empty((len(published), matrix.shape[1]))
-    for place, told in enumerate(published):
-        known = ~np.isnan(told)
-        most = max(1.0, float(np.max(told[known], initial=0.0)))
-        full[place] = least_deviations(matrix[known], told[known], most, cost=_EMPTY)
+    for block, counts in enumerate(published):
+        is_published = ~np.isnan(counts)
+        largest_count = max(1.0, float(np.max(counts[is_published], initial=0.0)))
+        full[block] = least_deviations(matrix[is_published], counts[is_published], largest_count, cost=_CELL_COST)
     return full.reshape(len(published), *SHAPE)
 
 
 def guessed_ancestries(published: Reals, census: Census) -> Places:
-    """Guess the ancestry of every person from the published counts and their block, sex and age."""
+    """Guess every person's ancestry from the published counts and their block, sex and age."""
     full = fitted_blocks(published)
     sex, age, _ = census.cells.T
     coins = bits.all_below(1 << 20, full.shape[-1] * len(census.block)).reshape(len(census.block), -1) / (1 << 40)
@@ -100,12 +101,12 @@ def census(
     *,
     neighbours: Neighbours | str = Neighbours.REPLACE,
 ) -> Findings:
-    """Guess the ancestry of invented people from small tables of their blocks, published in several ways.
+    """Guess the ancestry of simulated people from small tables of their blocks, published in several ways.
 
-    The private tables are bought from a real curator for ε in all, a third for each.
+    The private tables are released by a real curator for ε in all, a third for each.
     """
-    invented = invented_census(blocks, people)
-    exact_counts = invented.published()
+    people_drawn = invented_census(blocks, people)
+    exact_counts = people_drawn.published()
     price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
     promise = for_replacing(Guarantee(price), relation)
     ceiling = guess_ceiling(promise, f"1/{SHAPE[-1]}", SHAPE[-1])
@@ -114,9 +115,9 @@ def census(
         ("rounded to 3s", lambda counts: 3 * np.floor(counts / 3 + 0.5)),
         ("below 3 withheld", lambda counts: np.where(counts < 3, np.nan, counts)),
     )
-    findings = [_found(name, how(exact_counts), invented) for name, how in kinds]
-    bought = private_tables(invented, Budget(price, neighbours=relation))
-    findings.append(_found(f"private, ε = {text(price)}", bought, invented, ceiling))
+    findings = [_census_finding(name, coarsen(exact_counts), people_drawn) for name, coarsen in kinds]
+    private_counts = private_tables(people_drawn, Budget(price, neighbours=relation))
+    findings.append(_census_finding(f"private, ε = {text(price)}", private_counts, people_drawn, ceiling))
     words = (
         f"Three small tables of each of {blocks} blocks with {people} people are published; who knows a person's "
         "block, sex and age looks up the ancestry in the table that fits.",
@@ -125,23 +126,23 @@ def census(
 
 
 def private_tables(people: Census, budget: Budget) -> Reals:
-    """Buy all published counts from a real curator, whose account is thrown away, for its whole budget."""
-    places = dict(zip(_COLUMNS, people.cells.T, strict=True))
+    """Release all published counts by a real curator with a temporary account, for its whole budget."""
+    columns = dict(zip(_COLUMNS, people.cells.T, strict=True))
     declared = {
-        name: {"type": "integer", "values": list(range(most))} for name, most in zip(_COLUMNS, SHAPE, strict=True)
+        name: {"type": "integer", "values": list(range(size))} for name, size in zip(_COLUMNS, SHAPE, strict=True)
     }
     declared["block"] = {"type": "integer", "values": list(range(people.blocks))}
-    told, each = [], even_share(budget.epsilon, len(TABLES))
-    with thrown_away({"block": people.block, **places}, declared, budget) as curator:
-        for one, other in TABLES:
-            keys = f"block, {_COLUMNS[one]}, {_COLUMNS[other]}"
-            asked: Any = curator.sql(f"SELECT {keys}, COUNT(*) AS n FROM people GROUP BY {keys} ORDER BY {keys}")
-            rows = asked.release(epsilon=each).rows
-            told.append(np.array([row[-1] for row in rows], np.float64).reshape(people.blocks, -1))
-    return np.concatenate(told, axis=1)
+    tables, price_per_table = [], even_share(budget.epsilon, len(TABLES))
+    with thrown_away({"block": people.block, **columns}, declared, budget) as curator:
+        for first_axis, second_axis in TABLES:
+            keys = f"block, {_COLUMNS[first_axis]}, {_COLUMNS[second_axis]}"
+            query: Any = curator.sql(f"SELECT {keys}, COUNT(*) AS n FROM people GROUP BY {keys} ORDER BY {keys}")
+            rows = query.release(epsilon=price_per_table).rows
+            tables.append(np.array([row[-1] for row in rows], np.float64).reshape(people.blocks, -1))
+    return np.concatenate(tables, axis=1)
 
 
-def _found(answers: str, published: Reals, people: Census, ceiling: float | None = None) -> Finding:
-    right = guessed_ancestries(published, people) == people.cells[:, -1]
-    known = int((~np.isnan(published)).sum())
-    return Finding(NAME, answers, int(right.sum()), right.size, 1 / SHAPE[-1], ceiling, known)
+def _census_finding(answers: str, published: Reals, people: Census, ceiling: float | None = None) -> Finding:
+    is_correct = guessed_ancestries(published, people) == people.cells[:, -1]
+    answer_count = int((~np.isnan(published)).sum())
+    return Finding(NAME, answers, int(is_correct.sum()), is_correct.size, 1 / SHAPE[-1], ceiling, answer_count)

@@ -1,18 +1,14 @@
-"""Differencing takes one harmless total from another: that of everybody but one person from that of everybody.
+"""Differencing attack: subtract the total of everybody but one person from the total of everybody.
 
-The difference is that person's value. Rounding hides it in one pair of totals, not in many pairs over different
-groups: rounding up or down is as likely as not, and a mean of differences forgets it. Withholding small totals hides
-nothing at all, since both totals are large; nor does it in a published table, where a withheld cell is what its street
-has more than the other cells. Whoever refuses pairs of questions that are nearly alike is asked many that are not: put
-together they leave one person alone (``spreading``).
+The difference is that person's value. Rounding hides it in one pair of totals but not in many pairs over different
+groups, since rounding errors average out. Suppressing small totals does not help, since both totals are large; nor does
+it in a published table, where a suppressed cell is its row total minus the other cells.
 
-A difference is spread over many questions, or over the totals of a published table, and put together again.
-
-No two of these questions differ by one person alone, so that nobody who compares questions finds the pair. But totals
-are linear in the values of the people: wherever some combination of groups leaves one person alone, the same
-combination of their totals is that person's value. Weights w with wᵀG = e, the unit vector of the person, are found by
-linear algebra from the groups G, which are public; where there are many, the shortest carry least of what rounding and
-noise have added (Gauss–Markov). Totals that are withheld are left out, and the others put together without them.
+Overlap control, which refuses a question that nearly repeats an earlier group, is evaded by spreading the difference
+over many questions, or over the totals of a published table. No two of these groups differ by one person only. But
+totals are linear in the values: if a combination of groups isolates one person, the same combination of totals is that
+person's value. Weights w with wᵀG = e, the person's unit vector, follow by linear algebra from the public groups G; of
+several solutions the minimum-norm one adds least rounding and noise (Gauss–Markov). Withheld totals are left out.
 """
 
 from __future__ import annotations
@@ -44,89 +40,93 @@ from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, exact, text, whole
 
 APART = 5
-"""How many people two questions differ by at least."""
+"""The least number of people that any two groups differ by."""
 
 
 def spread_groups(questions: int, people: int) -> Groups:
-    """Draw random groups, of which any two differ by five people or more; and so does each from nobody."""
-    many, wide = whole(questions, "questions", at_least=1), whole(people, "people", at_least=1)
-    kept = np.zeros((1, wide), bool)  # nobody, who is asked about in no question
-    while len(kept) <= many:
-        before = len(kept)
-        for group in random_groups(many + 1 - before, wide):
-            if (kept ^ group).sum(axis=1).min() >= APART:
-                kept = np.concatenate([kept, group[None, :]])
-        if len(kept) == before:
-            raise InvalidParameter("questions", questions, f"so few that groups of {wide} people are not alike")
-    return kept[1:]
+    """Draw random groups of which any two differ by at least five people; each also has at least five members."""
+    question_count, people_count = whole(questions, "questions", at_least=1), whole(people, "people", at_least=1)
+    chosen = np.zeros((1, people_count), bool)  # starts with the empty group, which is not asked
+    while len(chosen) <= question_count:
+        chosen_before = len(chosen)
+        for group in random_groups(question_count + 1 - chosen_before, people_count):
+            if (chosen ^ group).sum(axis=1).min() >= APART:
+                chosen = np.concatenate([chosen, group[None, :]])
+        if len(chosen) == chosen_before:
+            raise InvalidParameter(
+                "questions",
+                questions,
+                f"fewer: {people_count} people do not have so many groups that differ by {APART}",
+            )
+    return chosen[1:]
 
 
 @dataclass(frozen=True)
 class CrossTable:
-    """A cross table adds up values by rows and columns, and tells the totals of both."""
+    """A two-way table of sums, published with its row and column totals."""
 
     rows: Values
-    """The row of each person, from 0 on."""
+    """The row index of each person."""
     columns: Values
-    """The column of each person."""
+    """The column index of each person."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Say how many rows and columns there are."""
+        """Return the numbers of rows and columns."""
         return int(self.rows.max()) + 1, int(self.columns.max()) + 1
 
     def groups(self) -> Groups:
-        """Say who is in every cell, row by row, in every row, in every column, and in all of it."""
-        high, wide = self.shape
-        listed = [
-            np.arange(high * wide)[:, None] == self.rows * wide + self.columns,
-            np.arange(high)[:, None] == self.rows,
-            np.arange(wide)[:, None] == self.columns,
+        """Return the members of every cell in row order, of every row, of every column, and of the whole table."""
+        height, width = self.shape
+        parts = [
+            np.arange(height * width)[:, None] == self.rows * width + self.columns,
+            np.arange(height)[:, None] == self.rows,
+            np.arange(width)[:, None] == self.columns,
             np.ones((1, len(self.rows)), bool),
         ]
-        return np.concatenate(listed)
+        return np.concatenate(parts)
 
 
 def laid_out(streets: int, bands: int, size: int) -> CrossTable:
-    """Put people into a table of streets by bands of age. The first person is alone in the first cell, and every
-    other cell has ``size`` people.
+    """Return a table of streets by age bands: the first person is alone in the first cell, every other cell has
+    ``size`` people.
     """
-    high, wide = whole(streets, "streets", at_least=2), whole(bands, "bands", at_least=2)
-    cell = np.concatenate([[0], np.repeat(np.arange(1, high * wide), whole(size, "size", at_least=1))])
-    return CrossTable(*np.divmod(cell, wide))
+    height, width = whole(streets, "streets", at_least=2), whole(bands, "bands", at_least=2)
+    cell = np.concatenate([[0], np.repeat(np.arange(1, height * width), whole(size, "size", at_least=1))])
+    return CrossTable(*np.divmod(cell, width))
 
 
 def table_groups(streets: int, bands: int, size: int) -> Groups:
-    """Give the totals of such a table: of every cell, every street, every band, and everybody."""
+    """Return the groups of such a table: every cell, street and age band, and everybody."""
     return laid_out(streets, bands, size).groups()
 
 
 def isolate(answerer: Answerer, groups: Groups, target: int) -> Sums:
-    """Estimate the bit of one person from the totals of these groups, by weights under which all others cancel.
+    """Estimate one person's bit from the totals of these groups, by weights under which all others cancel.
 
-    Where no weights do, as when too few totals were told, it is the best linear guess for people of whom half have the
-    bit; where nothing was told, it is not a number.
+    If no exact weights exist, as when too many totals are withheld, it is the best linear estimate for uniform bits;
+    NaN if nothing was answered.
     """
     return put_together(answerer.sums(groups), groups, target)
 
 
 def put_together(told: Sums, groups: Groups, target: int) -> Sums:
-    """Estimate it from totals that were told already; those that were withheld are not numbers."""
+    """Estimate one person's bit from totals already received; withheld ones are NaN."""
     columns = told.reshape(len(told), -1)
-    found = np.full(columns.shape[1], np.nan)
-    patterns, which = np.unique(~np.isnan(columns), axis=1, return_inverse=True)
-    for number, known in enumerate(patterns.T):
-        if not known.any():
+    estimates = np.full(columns.shape[1], np.nan)
+    patterns, pattern_index = np.unique(~np.isnan(columns), axis=1, return_inverse=True)
+    for pattern_number, is_answered in enumerate(patterns.T):
+        if not is_answered.any():
             continue
-        towns = which.ravel() == number
-        used = groups[known]
-        beyond_half = columns[known][:, towns] - used.sum(axis=1, keepdims=True) / 2
-        found[towns] = 0.5 + _weights(used, target) @ beyond_half
-    return found.reshape(told.shape[1:])
+        towns = pattern_index.ravel() == pattern_number
+        answered_groups = groups[is_answered]
+        centred = columns[is_answered][:, towns] - answered_groups.sum(axis=1, keepdims=True) / 2
+        estimates[towns] = 0.5 + _isolating_weights(answered_groups, target) @ centred
+    return estimates.reshape(told.shape[1:])
 
 
-def _weights(groups: Groups, target: int) -> NDArray[np.float64]:
-    """Find the shortest weights whose combination of groups is closest to one person alone."""
+def _isolating_weights(groups: Groups, target: int) -> NDArray[np.float64]:
+    """Return the minimum-norm weights whose combination of groups is closest to the person alone."""
     alone = np.arange(groups.shape[1]) == target
     return np.linalg.lstsq(groups.T.astype(np.float64), alone.astype(np.float64), rcond=None)[0]
 
@@ -139,119 +139,138 @@ _WORDS = (
     "From a table: Bob is alone in a cell, which is withheld; the totals of streets and of ages are told.",
 )
 _STREETS, _BANDS, _CELL = 3, 3, 20
-_MORE = 10
-"""Questions more than people, so that the groups surely leave one person alone."""
+_EXTRA_QUESTIONS = 10
+"""Questions beyond the number of people, so that the groups isolate one person."""
 
 
 def difference(answerer: Answerer, target: int, pairs: int = 1) -> Sums:
-    """Estimate the value of one person: the mean difference between groups with them and the same groups without.
+    """Estimate one person's value by the mean difference between groups with and without them.
 
-    One pair is everybody, and everybody else. Of several pairs each is about another random group, so that no two
-    questions are alike. Pairs of which a total is withheld are left out; where all are, the estimate is not a number.
+    One pair is everybody, and everybody else. Several pairs use different random groups, so that no question repeats.
+    Pairs with a withheld total are left out; the estimate is NaN if all are.
     """
     people = answerer.people
-    place, many = checked_target(target, people), whole(pairs, "pairs", at_least=1)
-    without = np.ones((1, people), bool) if many == 1 else random_groups(many, people)
-    without[:, place] = False
-    with_target = without.copy()
-    with_target[:, place] = True
-    told = answerer.sums(np.concatenate([with_target, without]))
-    return mean_of_told(told[:many] - told[many:])
+    row_index, pair_count = checked_target(target, people), whole(pairs, "pairs", at_least=1)
+    without_target = np.ones((1, people), bool) if pair_count == 1 else random_groups(pair_count, people)
+    without_target[:, row_index] = False
+    with_target = without_target.copy()
+    with_target[:, row_index] = True
+    answers = answerer.sums(np.concatenate([with_target, without_target]))
+    return mean_of_told(answers[:pair_count] - answers[pair_count:])
 
 
 def differencing(
     people: int = 50, towns: int = 400, pairs: int = 100, epsilon: Number = 1, *, bought_pairs: int = 20
 ) -> Findings:
-    """Guess one person's bit in each of many invented towns by differencing, on every kind of answers.
+    """Guess one person's bit in each of many simulated towns by differencing, on every kind of answers.
 
-    A real curator, whose account is thrown away, answers for all towns at once and is paid ε for all its answers: of
-    one pair, of ``bought_pairs``, of many questions none of which is nearly another, and of a table.
+    A real curator with a temporary account answers for all towns at once, with ε for all its answers together: for one
+    pair, for ``bought_pairs``, for spread groups, and for a table.
     """
-    size = whole(people, "people", at_least=20)
-    secret = invented_bits(size, whole(towns, "towns", at_least=1))
-    spread, table = spread_groups(size + _MORE, size), table_groups(_STREETS, _BANDS, _CELL)
-    housed = invented_bits(table.shape[1], towns)
+    people_count = whole(people, "people", at_least=20)
+    secret = invented_bits(people_count, whole(towns, "towns", at_least=1))
+    spread_questions, table = (
+        spread_groups(people_count + _EXTRA_QUESTIONS, people_count),
+        table_groups(_STREETS, _BANDS, _CELL),
+    )
+    table_secret = invented_bits(table.shape[1], towns)
     rounded, withheld = RoundedAnswers(secret), SuppressedAnswers(secret)
-    listed = [
-        _found(ExactAnswers(secret), secret, 1),
-        _found(rounded, secret, 1),
-        _found(rounded, secret, pairs),
-        _found(ComparedAnswers(secret), secret, 1),
-        _put_together(ComparedAnswers(secret), secret, spread, "spread"),
-        _alone(withheld, secret),
-        _found(withheld, secret, 1),
-        _put_together(SuppressedAnswers(housed), housed, table, "from a table"),
+    results = [
+        _pair_finding(ExactAnswers(secret), secret, 1),
+        _pair_finding(rounded, secret, 1),
+        _pair_finding(rounded, secret, pairs),
+        _pair_finding(ComparedAnswers(secret), secret, 1),
+        _combination_finding(ComparedAnswers(secret), secret, spread_questions, "spread"),
+        _direct_finding(withheld, secret),
+        _pair_finding(withheld, secret, 1),
+        _combination_finding(SuppressedAnswers(table_secret), table_secret, table, "from a table"),
     ]
-    for many in (1, whole(bought_pairs, "bought_pairs", at_least=2)):
-        with private_answers(secret, epsilon, 2 * many, towns=True) as private:
-            listed.append(_found(private, secret, many))
-    for values, groups, how in ((secret, spread, "spread"), (housed, table, "from a table")):
+    for pair_count in (1, whole(bought_pairs, "bought_pairs", at_least=2)):
+        with private_answers(secret, epsilon, 2 * pair_count, towns=True) as private:
+            results.append(_pair_finding(private, secret, pair_count))
+    for values, groups, method in ((secret, spread_questions, "spread"), (table_secret, table, "from a table")):
         with private_answers(values, epsilon, len(groups), towns=True) as private:
-            listed.append(_put_together(private, values, groups, how))
-    return Findings(NAME, tuple(listed), _WORDS)
+            results.append(_combination_finding(private, values, groups, method))
+    return Findings(NAME, tuple(results), _WORDS)
 
 
 def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Number = 1) -> Sweep:
-    """Find the share of right guesses from ever more questions of which no two are nearly alike: little before there
-    are as many as people, and then everything, unless all of them are paid for from one budget.
+    """Return the share of correct guesses by the number of spread questions.
+
+    It is small until there are as many questions as people and then complete, unless all are paid from one budget.
     """
-    size, price = whole(people, "people", at_least=20), exact(epsilon, "epsilon")
-    secret = invented_bits(size, whole(towns, "towns", at_least=1))
-    at = [max(1, round(size * share)) for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1, 1.2, 1.6, 2.4, 4, 8)]
-    shares, whole_list = [], spread_groups(at[-1], size)
-    for many in at:
-        groups = whole_list[:many]
-        asked: list[Answerer] = [ComparedAnswers(secret), RoundedAnswers(secret)]
-        asked.append(NoisyAnswers(secret, price, many, towns=True))
-        shares.append([_put_together(each, secret, groups, "").success for each in asked])
+    people_count, price = whole(people, "people", at_least=20), exact(epsilon, "epsilon")
+    secret = invented_bits(people_count, whole(towns, "towns", at_least=1))
+    question_counts = [
+        max(1, round(people_count * share)) for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1, 1.2, 1.6, 2.4, 4, 8)
+    ]
+    shares, all_groups = [], spread_groups(question_counts[-1], people_count)
+    for question_count in question_counts:
+        groups = all_groups[:question_count]
+        answerers: list[Answerer] = [ComparedAnswers(secret), RoundedAnswers(secret)]
+        answerers.append(NoisyAnswers(secret, price, question_count, towns=True))
+        shares.append([_combination_finding(answerer, secret, groups, "").success for answerer in answerers])
     names = "near pairs withheld", "rounded to 5s", f"private, ε = {text(price)}"
-    courses = [SuccessCurve(name, own) for name, own in zip(names, zip(*shares, strict=True), strict=True)]
-    ceiling = SuccessCurve(CEILING, (guess_ceiling(Guarantee(price)),) * len(at))
+    courses = [
+        SuccessCurve(name, success_shares)
+        for name, success_shares in zip(names, zip(*shares, strict=True), strict=True)
+    ]
+    ceiling = SuccessCurve(CEILING, (guess_ceiling(Guarantee(price)),) * len(question_counts))
     words = (_WORDS[1],)
-    return Sweep(NAME, "questions", tuple(map(float, at)), (*courses, ceiling), float(size), "as many as people", words)
+    return Sweep(
+        NAME,
+        "questions",
+        tuple(map(float, question_counts)),
+        (*courses, ceiling),
+        float(people_count),
+        "as many as people",
+        words,
+    )
 
 
 def checked_target(target: int, people: int) -> int:
-    """Take the place of one person in the table, from 0 on."""
-    place = whole(target, "target")
-    if place >= people:
+    """Validate the row index of one person."""
+    row_index = whole(target, "target")
+    if row_index >= people:
         raise InvalidParameter("target", target, f"below {people}, the number of people")
-    return place
+    return row_index
 
 
 def mean_of_told(told: Sums) -> Sums:
-    """Compute the mean of what was not withheld, for every town; not a number where nothing was told."""
-    known = ~np.isnan(told)
-    count = known.sum(axis=0)
-    total = np.where(known, told, 0.0).sum(axis=0)
+    """Return the mean of the answers that were not withheld, for every town; NaN if all were."""
+    is_answered = ~np.isnan(told)
+    count = is_answered.sum(axis=0)
+    total = np.where(is_answered, told, 0.0).sum(axis=0)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def guessed_bits(estimates: Sums) -> Values:
-    """Guess a bit from an estimate of it; a coin decides where there is none."""
+    """Round estimates to bits; a fair coin decides where there is no estimate."""
     coins = bits.all_below(2, estimates.size).reshape(estimates.shape)
     return np.where(np.isnan(estimates), coins, (estimates > 0.5).astype(np.int64))
 
 
-def _found(answerer: Answerer, secret: Values, pairs: int) -> Finding:
-    right = guessed_bits(difference(answerer, 0, pairs)) == secret[0]
-    how = "one pair" if pairs == 1 else f"{pairs} pairs"
+def _pair_finding(answerer: Answerer, secret: Values, pairs: int) -> Finding:
+    is_correct = guessed_bits(difference(answerer, 0, pairs)) == secret[0]
+    method = "one pair" if pairs == 1 else f"{pairs} pairs"
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
-    kind = f"{answerer.kind}, {how}"
-    return Finding(NAME, kind, int(right.sum()), right.size, 0.5, ceiling, 2 * pairs)
+    answers = f"{answerer.kind}, {method}"
+    return Finding(NAME, answers, int(is_correct.sum()), is_correct.size, 0.5, ceiling, 2 * pairs)
 
 
-def _put_together(answerer: Answerer, secret: Values, groups: Groups, how: str) -> Finding:
-    """Combine totals so that all but the first person cancel, and guess that person's bit in every town."""
-    right = guessed_bits(isolate(answerer, groups, 0)) == secret[0]
+def _combination_finding(answerer: Answerer, secret: Values, groups: Groups, method: str) -> Finding:
+    """Combine totals so that all but the first person cancel; guess that person's bit in every town."""
+    is_correct = guessed_bits(isolate(answerer, groups, 0)) == secret[0]
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
-    return Finding(NAME, f"{answerer.kind}, {how}", int(right.sum()), right.size, 0.5, ceiling, len(groups))
+    return Finding(
+        NAME, f"{answerer.kind}, {method}", int(is_correct.sum()), is_correct.size, 0.5, ceiling, len(groups)
+    )
 
 
-def _alone(answerer: SuppressedAnswers, secret: Values) -> Finding:
-    """Ask about the person alone, which the rule of small cells is made to refuse."""
+def _direct_finding(answerer: SuppressedAnswers, secret: Values) -> Finding:
+    """Ask about the person alone, which small-cell suppression refuses."""
     alone: Groups = np.arange(answerer.people)[None, :] == 0
-    right = guessed_bits(answerer.sums(alone)[0]) == secret[0]
-    return Finding(NAME, f"{answerer.kind}, asked directly", int(right.sum()), right.size, 0.5, None, 1)
+    is_correct = guessed_bits(answerer.sums(alone)[0]) == secret[0]
+    return Finding(NAME, f"{answerer.kind}, asked directly", int(is_correct.sum()), is_correct.size, 0.5, None, 1)

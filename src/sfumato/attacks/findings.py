@@ -1,16 +1,11 @@
-"""A finding says how far an attack came on one kind of answers, beside blind guessing and beside theory's ceiling.
+"""Findings: the success of an attack on each kind of answers, beside blind guessing and the theoretical ceiling.
 
-Findings are drawn as bars: the share of right guesses on each kind of answers, what blind guessing reaches, and
-theory's ceiling.
+Findings are plotted as bars. A sweep is an attack at many values of one parameter, such as the noise or the number of
+questions, plotted as lines.
 
-A sweep is an attack at many sizes of one thing, such as the noise or the number of questions, drawn as lines.
-
-Many runs of an attack are asked side by side: one table holds the people of all of them, and one question groups by
-run.
-
-Nobody is in two runs, so what a unit can change lies within its own: each run is released at the whole price (parallel
-composition, McSherry 2009), by the real path from SQL to noise, with a ledger that is thrown away. No data but invented
-people are read.
+Many runs of an attack are released together: one table holds the people of all runs, and one question groups by run.
+Nobody is in two runs, so each run is released at the whole price (parallel composition, McSherry 2009), over the full
+path from SQL to noise, with a temporary ledger. Only simulated people are read.
 """
 
 from __future__ import annotations
@@ -41,119 +36,122 @@ if TYPE_CHECKING:
     from sfumato.curator import Curator
 
 
-_STEP = 34.0
-_TALL = 18.0
+_ROW_HEIGHT = 34.0
+_BAR_HEIGHT = 18.0
 
 Bar = tuple[str, float, float, float | None]
-"""The kind of answers, the share of right guesses, that of blind ones, and the ceiling."""
+"""The kind of answers, the share of correct guesses, the share for blind guessing, and the ceiling."""
 
 
 def draw_findings(title: str, bars: Sequence[Bar], foot: Sequence[str] = ()) -> Picture:
-    """Draw one bar for each kind of answers, from nothing to all guesses right."""
-    above = f"{title[:1].upper()}{title[1:]}: share of guesses that are right"
-    return framed(_bars(bars), above, notes=(_KEY, *lines_of(foot)))
+    """Plot one bar per kind of answers, from 0 to 100 % correct guesses."""
+    heading = f"{title[:1].upper()}{title[1:]}: share of guesses that are right"
+    return framed(_draw_bars(bars), heading, notes=(_LEGEND, *lines_of(foot)))
 
 
 def lines_of(texts: Sequence[str]) -> list[str]:
-    """Cut every text between words, so that each line has the room it takes."""
-    return [line for each in texts for line in textwrap.wrap(each, _LETTERS)]
+    """Wrap every text to the width of the plot."""
+    return [line for text in texts for line in textwrap.wrap(text, _LINE_LENGTH)]
 
 
-_KEY = "Grey line: guessing without any answer. Red line: the most that theory allows, but for luck."
-_LETTERS = 115
+_LEGEND = "Grey line: guessing without any answer. Red line: the ceiling by theory, which only luck exceeds."
+_LINE_LENGTH = 115
 
 
-def _bars(bars: Sequence[Bar]) -> Drawing:
+def _draw_bars(bars: Sequence[Bar]) -> Drawing:
     left = min(max(width(name) for name, *_ in bars), 0.36 * INSIDE) + 10
     scale = LinearScale(0.0, 1.0, left, INSIDE - 60)
-    foot = len(bars) * _STEP + 4
-    parts = list(bottom(scale, 0.0, foot))
-    for place, (name, success, chance, ceiling) in enumerate(bars):
-        y = place * _STEP + (_STEP - _TALL) / 2
-        told = f"{name}: {100 * success:.1f} % right"
-        parts.append(label(left - 10, y + 13, name, anchor="end", room=left - 10))
-        parts.append(box(left, y, scale(success) - left, _TALL, BAR, say=told))
-        parts.append(path([upright(scale(chance), y - 4, y + _TALL + 4)], QUIET, 2, ' stroke-dasharray="3 2"'))
+    bottom_y = len(bars) * _ROW_HEIGHT + 4
+    elements = list(bottom(scale, 0.0, bottom_y))
+    for index, (name, success, chance, ceiling) in enumerate(bars):
+        y = index * _ROW_HEIGHT + (_ROW_HEIGHT - _BAR_HEIGHT) / 2
+        tooltip = f"{name}: {100 * success:.1f} % right"
+        elements.append(label(left - 10, y + 13, name, anchor="end", room=left - 10))
+        elements.append(box(left, y, scale(success) - left, _BAR_HEIGHT, BAR, say=tooltip))
+        elements.append(path([upright(scale(chance), y - 4, y + _BAR_HEIGHT + 4)], QUIET, 2, ' stroke-dasharray="3 2"'))
         if ceiling is not None:
-            parts.append(path([upright(scale(ceiling), y - 6, y + _TALL + 6)], SAMPLE, 3))
-        parts.append(label(INSIDE, y + 13, f"{100 * success:.1f} %", anchor="end", size=SMALL, fill=QUIET))
-    return Drawing(tuple(parts), INSIDE, foot + BELOW)
+            elements.append(path([upright(scale(ceiling), y - 6, y + _BAR_HEIGHT + 6)], SAMPLE, 3))
+        elements.append(label(INSIDE, y + 13, f"{100 * success:.1f} %", anchor="end", size=SMALL, fill=QUIET))
+    return Drawing(tuple(elements), INSIDE, bottom_y + BELOW)
 
 
 ALARM = "1e-6"
 HALF_ALARM = "5e-7"
-"""How often a finding on answers that keep their promise may pass the ceiling by chance."""
+"""The probability that a finding on sound answers exceeds the ceiling by chance."""
 
 
 @codec.value("attack-finding")
 @dataclass(frozen=True)
 class Finding:
-    """A finding is what an attack reached on one kind of answers."""
+    """The success of an attack on one kind of answers."""
 
     attack: str
     """The name of the attack."""
     answers: str
-    """What the answers were like, in words: "exact", "private, ε = 1"."""
+    """A description of the answers: "exact", "private, ε = 1"."""
     right: int
-    """How many guesses were right."""
+    """The number of correct guesses."""
     trials: int
-    """How many guesses were made."""
+    """The number of guesses."""
     chance: float
-    """The share of right guesses without any answer."""
+    """The share of correct guesses without any answer."""
     ceiling: float | None = None
-    """The largest share that theory allows; None where the answers promise nothing."""
+    """The largest share that theory allows; None if the answers have no guarantee."""
     questions: int = 0
-    """How many answers the attack used."""
+    """The number of answers that the attack used."""
     note: str = ""
-    """What else is to be said, as a sentence."""
+    """A further remark, as a sentence."""
     coins: bool = True
-    """Whether every guess is about a coin of which the guesser knows nothing but the answers: only then a share of a
-    half is blind, and right guesses prove an ε."""
+    """Whether every guess is about a fair coin known only through the answers: only then is one half blind guessing,
+    and only then do correct guesses prove an ε."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if not self.trials > 0 or not 0 <= self.right <= self.trials or self.questions < 0:
-            raise InvalidParameter("right", (self.right, self.trials), "a number of right guesses among some")
-        object.__setattr__(self, "chance", _share(self.chance, "chance"))
+            raise InvalidParameter(
+                "right", (self.right, self.trials), "a number of right guesses between 0 and the trials"
+            )
+        object.__setattr__(self, "chance", _checked_share(self.chance, "chance"))
         if self.ceiling is not None:
-            object.__setattr__(self, "ceiling", _share(self.ceiling, "ceiling"))
+            object.__setattr__(self, "ceiling", _checked_share(self.ceiling, "ceiling"))
 
     @property
     def success(self) -> float:
-        """Compute the share of guesses that were right."""
+        """Return the share of correct guesses."""
         return self.right / self.trials
 
     @property
     def holds(self) -> bool:
-        """Tell whether the ceiling held: where it is true, this fails once in a million times. Without a ceiling there
-        is nothing to hold. Where guesses are not about coins, the ceiling follows from other guesses, which may be
-        misleading by chance: they have one half of that chance, and these the other.
+        """Return whether the ceiling held; True without a ceiling.
+
+        For sound answers this fails with probability at most 10⁻⁶. If guesses are not about coins, the ceiling is
+        itself estimated from other guesses; the estimate and this test then share that probability.
         """
         alarm = ALARM if self.coins else HALF_ALARM
         return self.ceiling is None or self.right <= most_right(self.trials, self.ceiling, alarm)
 
     @property
     def least_epsilon(self) -> float:
-        """Find the ε that so many right guesses of uniform bits prove, except once in a million times; 0 where the
-        guesses are not about uniform bits.
+        """Return the lower bound on ε that the correct guesses prove, except with probability 10⁻⁶; 0 if the guesses
+        are not about uniform bits.
         """
         return least_proven(self.right, self.trials, ALARM) if self.coins and self.chance == 0.5 else 0.0
 
     def __str__(self) -> str:
         bound = "no ceiling" if self.ceiling is None else f"at most {percent_up(self.ceiling)} by theory"
-        held = "" if self.holds else ": THE CEILING DID NOT HOLD"
+        verdict = "" if self.holds else ": THE CEILING DID NOT HOLD"
         return (
             f"{self.attack} on {self.answers} answers: {_percent(self.success)} right of {self.trials} "
-            f"(blind guesses {_percent(self.chance)}, {bound}){held}"
+            f"(blind guesses {_percent(self.chance)}, {bound}){verdict}"
         )
 
     def to_json(self) -> str:
-        """Write the finding as JSON text, with a kind and a version."""
+        """Serialise to JSON, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Finding:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse the output of ``to_json``; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def _repr_html_(self) -> str:
@@ -163,16 +161,20 @@ class Finding:
 @codec.value("attack-findings")
 @dataclass(frozen=True)
 class Findings:
-    """Findings are one attack on several kinds of answers, side by side."""
+    """One attack on several kinds of answers."""
 
     attack: str
     listed: tuple[Finding, ...]
     words: tuple[str, ...] = ()
-    """What the attack does and what follows, in sentences."""
+    """What the attack does and what follows, as sentences."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        if not isinstance(self.listed, tuple) or not self.listed or not all(type(x) is Finding for x in self.listed):
+        if (
+            not isinstance(self.listed, tuple)
+            or not self.listed
+            or not all(type(entry) is Finding for entry in self.listed)
+        ):
             raise InvalidParameter("listed", self.listed, "at least one finding")
 
     def __iter__(self) -> Iterator[Finding]:
@@ -182,198 +184,203 @@ class Findings:
         return len(self.listed)
 
     def __getitem__(self, answers: str) -> Finding:
-        """Find what was reached on one kind of answers, by its words or how they begin."""
-        for each in self.listed:
-            if each.answers.startswith(answers):
-                return each
-        raise InvalidParameter("answers", answers, "one of " + ", ".join(each.answers for each in self.listed))
+        """Return the finding on one kind of answers, by its description or the start of it."""
+        for finding in self.listed:
+            if finding.answers.startswith(answers):
+                return finding
+        raise InvalidParameter("answers", answers, "one of " + ", ".join(finding.answers for finding in self.listed))
 
     @property
     def holds(self) -> bool:
-        """Tell whether every ceiling held."""
-        return all(each.holds for each in self.listed)
+        """Return whether every ceiling held."""
+        return all(finding.holds for finding in self.listed)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """Draw the share of right guesses on each kind of answers, with blind guessing and the ceilings marked."""
-        bars = [(each.answers, each.success, each.chance, each.ceiling) for each in self.listed]
+        """Plot the share of correct guesses on each kind of answers, with blind guessing and ceilings marked."""
+        bars = [(finding.answers, finding.success, finding.chance, finding.ceiling) for finding in self.listed]
         return saved(draw_findings(self.attack, bars, self.words), path)
 
     def __str__(self) -> str:
-        rows = [_HEAD, *(_cells(each) for each in self.listed)]
-        wide = [max(len(row[place]) for row in rows) for place in range(len(_HEAD))]
+        rows = [_HEADER, *(_finding_cells(finding) for finding in self.listed)]
+        widths = [max(len(row[index]) for row in rows) for index in range(len(_HEADER))]
         lines = [
             "  ".join(
-                (cell.ljust if place == 0 else cell.rjust)(wide[place]) for place, cell in enumerate(row)
+                (cell.ljust if index == 0 else cell.rjust)(widths[index]) for index, cell in enumerate(row)
             ).rstrip()
             for row in rows
         ]
         return "\n".join([self.attack, *(f"  {line}" for line in lines), *self.words])
 
     def to_json(self) -> str:
-        """Write the findings as JSON text, with a kind and a version."""
+        """Serialise to JSON, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Findings:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse the output of ``to_json``; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def _repr_html_(self) -> str:
-        table = notebook_html.table(_HEAD, [_cells(each) for each in self.listed], _HEAD[1:], self.attack)
+        table = notebook_html.table(
+            _HEADER, [_finding_cells(finding) for finding in self.listed], _HEADER[1:], self.attack
+        )
         return table + notebook_html.paragraphs(self.words)
 
 
-_HEAD = ("answers", "questions", "right", "of", "share", "blind", "ceiling")
+_HEADER = ("answers", "questions", "right", "of", "share", "blind", "ceiling")
 
 
-def _cells(each: Finding) -> tuple[str, ...]:
-    ceiling = "none" if each.ceiling is None else percent_up(each.ceiling) + ("" if each.holds else " BROKEN")
-    share, blind = _percent(each.success), _percent(each.chance)
-    return each.answers, f"{each.questions:,}", f"{each.right:,}", f"{each.trials:,}", share, blind, ceiling
+def _finding_cells(finding: Finding) -> tuple[str, ...]:
+    ceiling = "none" if finding.ceiling is None else percent_up(finding.ceiling) + ("" if finding.holds else " BROKEN")
+    share, blind = _percent(finding.success), _percent(finding.chance)
+    return finding.answers, f"{finding.questions:,}", f"{finding.right:,}", f"{finding.trials:,}", share, blind, ceiling
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _share(found: Any, name: str) -> float:
-    number = codec.real(found, name)
+def _checked_share(number_or_text: Any, name: str) -> float:
+    number = codec.real(number_or_text, name)
     if not 0 <= number <= 1:
-        raise InvalidParameter(name, found, "a share between 0 and 1")
+        raise InvalidParameter(name, number_or_text, "a share between 0 and 1")
     return number
 
 
 CEILING = "ceiling"
-"""What the course of theory's most is called."""
+"""The name of the theoretical ceiling's curve."""
 
 
 @codec.value("attack-course")
 @dataclass(frozen=True)
 class SuccessCurve:
-    """A course is the share of right guesses at each size, under one name."""
+    """The share of correct guesses at each parameter value, under one name."""
 
     name: str
     shares: tuple[float, ...]
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        object.__setattr__(self, "shares", _numbers(self.shares, "shares"))
+        object.__setattr__(self, "shares", _checked_numbers(self.shares, "shares"))
         if not all(0 <= share <= 1 for share in self.shares):
             raise InvalidParameter("shares", self.shares, "shares between 0 and 1")
 
     def shown(self, share: float) -> str:
-        """Write one of its shares as percent: a ceiling is rounded up."""
+        """Format a share in percent; a ceiling is rounded up."""
         return percent_up(share) if self.name == CEILING else f"{100 * share:.1f} %"
 
 
 @codec.value("attack-sweep")
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep holds several courses along the same sizes."""
+    """Several success curves over the same parameter values."""
 
     attack: str
     across: str
-    """What grows from left to right, in words."""
+    """The name of the varied parameter."""
     at: tuple[float, ...]
-    """Its sizes, each above 0 and growing."""
+    """Its values, positive and increasing."""
     courses: tuple[SuccessCurve, ...]
     mark: float | None = None
-    """A size that is marked, and ``marked`` says as what."""
+    """A parameter value to mark in the plot, labelled ``marked``."""
     marked: str = ""
     words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        object.__setattr__(self, "at", _numbers(self.at, "at"))
+        object.__setattr__(self, "at", _checked_numbers(self.at, "at"))
         if not self.at or self.at[0] <= 0 or any(a >= b for a, b in zip(self.at, self.at[1:], strict=False)):
-            raise InvalidParameter("at", self.at, "numbers above 0 that grow")
+            raise InvalidParameter("at", self.at, "increasing numbers above 0")
         if self.mark is not None:
             object.__setattr__(self, "mark", codec.real(self.mark, "mark"))
-        fitting = (
-            isinstance(self.courses, tuple) and self.courses and all(type(x) is SuccessCurve for x in self.courses)
+        courses_valid = (
+            isinstance(self.courses, tuple)
+            and self.courses
+            and all(type(curve) is SuccessCurve for curve in self.courses)
         )
-        if not fitting or any(len(each.shares) != len(self.at) for each in self.courses):
+        if not courses_valid or any(len(curve.shares) != len(self.at) for curve in self.courses):
             raise InvalidParameter("courses", self.courses, f"courses of {len(self.at)} shares")
 
     def __getitem__(self, name: str) -> tuple[float, ...]:
-        """Give the shares of one course by its name."""
-        for each in self.courses:
-            if each.name == name:
-                return each.shares
-        raise InvalidParameter("name", name, "one of " + ", ".join(each.name for each in self.courses))
+        """Return the shares of one curve by its name."""
+        for curve in self.courses:
+            if curve.name == name:
+                return curve.shares
+        raise InvalidParameter("name", name, "one of " + ", ".join(curve.name for curve in self.courses))
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """Draw every course as a line, sizes along a scale of powers of ten."""
-        lines = [PlottedLine(each.name, self.at, each.shares, said=self._said(each)) for each in self.courses]
+        """Plot every curve as a line over a logarithmic axis."""
+        lines = [
+            PlottedLine(curve.name, self.at, curve.shares, said=self._point_labels(curve)) for curve in self.courses
+        ]
         marked = ((self.mark, self.marked),) if self.mark is not None else ()
-        lowest = min(0.4, *(share for each in self.courses for share in each.shares))
-        of = Panel("", self.across, x=LogScale, ends=(lowest, 1.0), marked=marked)
+        lowest = min(0.4, *(share for curve in self.courses for share in curve.shares))
+        axes = Panel("", self.across, x=LogScale, ends=(lowest, 1.0), marked=marked)
         title = f"{self.attack[:1].upper()}{self.attack[1:]}: share of guesses that are right"
-        return saved(framed(panel(lines, of, 320), title, notes=lines_of(self.words)), path)
+        return saved(framed(panel(lines, axes, 320), title, notes=lines_of(self.words)), path)
 
-    def _said(self, course: SuccessCurve) -> tuple[str, ...]:
+    def _point_labels(self, curve: SuccessCurve) -> tuple[str, ...]:
         return tuple(
-            f"{course.name} at {size:g}: {course.shown(share)}"
-            for size, share in zip(self.at, course.shares, strict=True)
+            f"{curve.name} at {size:g}: {curve.shown(share)}" for size, share in zip(self.at, curve.shares, strict=True)
         )
 
-    def _rows(self) -> list[list[str]]:
+    def _table_rows(self) -> list[list[str]]:
         columns = [[f"{size:g}" for size in self.at]]
-        columns += [[each.shown(share) for share in each.shares] for each in self.courses]
+        columns += [[curve.shown(share) for share in curve.shares] for curve in self.courses]
         return [list(row) for row in zip(*columns, strict=True)]
 
     def __str__(self) -> str:
-        rows = [self._head, *self._rows()]
-        wide = [max(len(row[place]) for row in rows) for place in range(len(self._head))]
-        lines = ["  ".join(cell.rjust(wide[place]) for place, cell in enumerate(row)) for row in rows]
-        noted = [f"marked: {self.mark:g}, {self.marked}"] if self.mark is not None else []
-        return "\n".join([self.attack, *(f"  {line}" for line in lines), *noted, *self.words])
+        rows = [self._header, *self._table_rows()]
+        widths = [max(len(row[index]) for row in rows) for index in range(len(self._header))]
+        lines = ["  ".join(cell.rjust(widths[index]) for index, cell in enumerate(row)) for row in rows]
+        mark_note = [f"marked: {self.mark:g}, {self.marked}"] if self.mark is not None else []
+        return "\n".join([self.attack, *(f"  {line}" for line in lines), *mark_note, *self.words])
 
     @property
-    def _head(self) -> list[str]:
-        return [self.across, *(each.name for each in self.courses)]
+    def _header(self) -> list[str]:
+        return [self.across, *(curve.name for curve in self.courses)]
 
     def to_json(self) -> str:
-        """Write the sweep as JSON text, with a kind and a version."""
+        """Serialise to JSON, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Sweep:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse the output of ``to_json``; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def _repr_html_(self) -> str:
-        table = notebook_html.table(self._head, self._rows(), self._head, self.attack)
+        table = notebook_html.table(self._header, self._table_rows(), self._header, self.attack)
         return table + notebook_html.paragraphs(self.words)
 
 
-def _numbers(found: Any, name: str) -> tuple[float, ...]:
-    if not isinstance(found, tuple):
-        raise InvalidParameter(name, found, "a tuple of numbers")
-    return tuple(codec.real(each, name) for each in found)
+def _checked_numbers(numbers: Any, name: str) -> tuple[float, ...]:
+    if not isinstance(numbers, tuple):
+        raise InvalidParameter(name, numbers, "a tuple of numbers")
+    return tuple(codec.real(number, name) for number in numbers)
 
 
 TABLE = "people"
-_MEMORY = "/dev/shm"
-"""Where Linux keeps files in memory: what is thrown away need not reach a disk, which is waited for at each charge."""
+_MEMORY_FOLDER = "/dev/shm"
+"""Linux's in-memory folder: a temporary ledger need not wait for a disk at each charge."""
 
 
 @contextmanager
 def thrown_away(policy: Policy) -> Iterator[Curator]:
-    """Open a curator whose ledger is in a folder of its own, which is removed with everything that was spent.
+    """Open a curator with a temporary ledger, which is removed on exit.
 
-    Attacks are made at whatever price an owner would promise, and a warning that it is high would be said to nobody.
+    Warnings about a large ε are suppressed: attacks run at any price on purpose.
     """
     from sfumato.curator import Curator
 
-    with tempfile.TemporaryDirectory(prefix="sfumato-", dir=_in_memory()) as folder, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory(prefix="sfumato-", dir=_memory_folder()) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakPrivacy)
         with Curator(policy, Path(folder) / "scratch", threads=1) as curator:
             yield curator
 
 
-def _in_memory() -> str | None:
-    return _MEMORY if os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK) else None
+def _memory_folder() -> str | None:
+    return _MEMORY_FOLDER if os.path.isdir(_MEMORY_FOLDER) and os.access(_MEMORY_FOLDER, os.W_OK) else None
 
 
 def invented(
@@ -382,13 +389,13 @@ def invented(
     delta: Number = 0,
     neighbours: Neighbours = Neighbours.ADD_REMOVE,
 ) -> Policy:
-    """Declare a table of invented people, a row each: values and domain of every column, and what may be spent."""
+    """Return a policy over one table of simulated people, a row each, with this budget."""
     import pyarrow
 
     rows = pyarrow.table({name: values for name, (values, _) in columns.items()})
     declared = {name: domain for name, (_, domain) in columns.items()}
     table = Table(TABLE, InMemory(rows), declared, id="row")
     budget = Budget(epsilon, delta, neighbours=neighbours)
-    size = rows.num_rows if neighbours is Neighbours.REPLACE else None  # then everybody knows it
+    size = rows.num_rows if neighbours is Neighbours.REPLACE else None  # public under replace neighbours
     unit = PrivacyUnit("person", every_row=True)
     return Policy(unit, budget, {TABLE: table}, account="invented people", size=size)

@@ -1,12 +1,12 @@
-"""This is a game for one player: guess one person's secret from counts that you choose, and learn what that proves.
+"""A one-player game: guess one person's secret from counts that you choose, and see what that proves about ε.
 
-Every round has new secrets, decided by coins. A player asks how many of some people have the secret, as often as the
-curator answers, and guesses it of one of them. Under answers that are ε-DP for a value replaced, a guess of a coin is
-right with probability at most e^ε/(1 + e^ε), whatever was asked and whatever happened in other rounds: so many right
-guesses of all rounds prove a least ε, except with a stated probability (``attacks.ceilings.least_proven``).
+Every round has new secrets, decided by fair coins. A player asks how many of some people have the secret, as often as
+the curator answers, and then guesses one person's. If the answers are ε-DP under replacement of a value, a guess is
+correct with probability at most e^ε/(1 + e^ε), whatever was asked and whatever happened in other rounds. So the number
+of correct guesses proves a lower bound on ε, except with a stated probability (``attacks.ceilings.least_proven``).
 
-How many rounds a match has is fixed before it begins, and a round that is not played counts as wrong. Whoever could
-stop at a lucky moment would prove too much.
+The number of rounds is fixed before a match starts, and unplayed rounds count as wrong: stopping at a lucky moment
+would prove too much.
 """
 
 from __future__ import annotations
@@ -38,84 +38,84 @@ NAMES = ("Ann", "Bob", "Cem", "Dee", "Eve", "Fay", "Gus", "Hal", "Ida", "Jon", "
 WARDS = ("north", "south")
 EVERYBODY, BUT = "all", "but"
 QUESTIONS = 4
-"""Questions that the budget of a private curator pays for in one round."""
+"""The questions per round that a private curator's budget pays for."""
 EPSILON = 1
 MOST_ROUNDS = 1000
-_ALARM = "0.05"
-"""A score is wrong with at most this probability."""
+_ERROR_PROBABILITY = "0.05"
+"""The error probability of a score."""
 
 
 @contextmanager
-def _told(answerer: Answerer) -> Iterator[Answerer]:
+def _as_context(answerer: Answerer) -> Iterator[Answerer]:
     yield answerer
 
 
 CURATORS: Mapping[str, Callable[[Values], AbstractContextManager[Answerer]]] = {
-    "exact": lambda secret: _told(ExactAnswers(secret)),
-    "rounded": lambda secret: _told(RoundedAnswers(secret)),
-    "suppressed": lambda secret: _told(SuppressedAnswers(secret)),
+    "exact": lambda secret: _as_context(ExactAnswers(secret)),
+    "rounded": lambda secret: _as_context(RoundedAnswers(secret)),
+    "suppressed": lambda secret: _as_context(SuppressedAnswers(secret)),
     "private": lambda secret: private_answers(secret, EPSILON, QUESTIONS, fresh=True),
 }
-"""Who can be played against, and who answers about the secrets of one round."""
+"""Opens the answerer of one round, by the name of the opponent."""
 WORDS: Mapping[str, str] = {
     "exact": "exact",
     "rounded": "rounded to multiples of 5",
     "suppressed": "exact, and withheld below 5",
     "private": f"private: ε = {EPSILON} for each round, which pays for {QUESTIONS} questions",
 }
-"""What the answers of each are like."""
+"""A description of each opponent's answers."""
 
 
 def ward(place: int) -> str:
-    """Say in which ward somebody is: they take turns."""
+    """Return the ward of a person; people alternate between wards."""
     return WARDS[place % len(WARDS)]
 
 
 def group(words: Sequence[str]) -> NDArray[np.bool_]:
-    """Read who is asked about: names, wards or all, and after "but" those who are left out.
+    """Parse who is asked about: names, wards or "all", and after "but" those who are left out.
 
     >>> group(["north", "but", "Ann"]).sum()
     np.int64(7)
     """
-    said = [each.strip(",") for each in words if each.strip(",")]
-    split = next((place for place, each in enumerate(said) if each.lower() == BUT), len(said))
-    inside = _members(said[:split] or ([EVERYBODY] if split < len(said) else []))
-    return inside & ~_members(said[split + 1 :], empty=True)
+    tokens = [word.strip(",") for word in words if word.strip(",")]
+    but_index = next((index for index, word in enumerate(tokens) if word.lower() == BUT), len(tokens))
+    included = _members(tokens[:but_index] or ([EVERYBODY] if but_index < len(tokens) else []))
+    return included & ~_members(tokens[but_index + 1 :], empty=True)
 
 
-def _members(said: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
-    if not said and not empty:
+def _members(tokens: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
+    if not tokens and not empty:
         raise InvalidParameter("who", "nobody", f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
-    found = np.zeros(len(NAMES), bool)
-    for each in said:
-        own = [each.lower() in (EVERYBODY, name.lower(), ward(place)) for place, name in enumerate(NAMES)]
-        if not any(own):
-            raise InvalidParameter("who", each, f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
-        found |= np.array(own)
-    return found
+    members = np.zeros(len(NAMES), bool)
+    for token in tokens:
+        matches = [token.lower() in (EVERYBODY, name.lower(), ward(index)) for index, name in enumerate(NAMES)]
+        if not any(matches):
+            raise InvalidParameter("who", token, f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
+        members |= np.array(matches)
+    return members
 
 
 @dataclass(frozen=True)
 class GameRound:
-    """A round has secrets that coins decided, a person who is guessed at, and somebody who answers."""
+    """One round: secrets decided by coins, a target person, and an answerer."""
 
     secret: Values
     target: int
     answerer: Answerer
 
     def ask(self, words: Sequence[str]) -> float | None:
-        """Answer how many of these people have the secret; None where that is withheld."""
-        told = float(self.answerer.sums(group(words)[None, :])[0])
-        return None if np.isnan(told) else told
+        """Return how many of these people have the secret; None if the answer is withheld."""
+        answer = float(self.answerer.sums(group(words)[None, :])[0])
+        return None if np.isnan(answer) else answer
 
     def right(self, guess: bool) -> bool:
-        """Tell whether a guess is right."""
+        """Return whether a guess is correct."""
         return bool(self.secret[self.target]) == guess
 
 
 @contextmanager
 def begun(against: str) -> Iterator[GameRound]:
-    """Begin a round against one of the curators."""
+    """Start a round against one of the curators."""
     if against not in CURATORS:
         raise InvalidParameter("against", against, "one of " + ", ".join(CURATORS))
     secret = invented_bits(len(NAMES))
@@ -125,7 +125,7 @@ def begun(against: str) -> Iterator[GameRound]:
 
 @dataclass(frozen=True)
 class GuessingMatch:
-    """A match is so many rounds against one curator, of which some were played."""
+    """A match of a fixed number of rounds against one curator, of which some were played."""
 
     against: str
     rounds: int
@@ -139,36 +139,37 @@ class GuessingMatch:
             raise InvalidParameter("rounds", self.rounds, f"at most {MOST_ROUNDS}")
 
     def after(self, right: bool) -> GuessingMatch:
-        """Give the match after one more round."""
+        """Return the match after one more round."""
         return replace(self, played=self.played + 1, right=self.right + right)
 
     @property
     def epsilon(self) -> float:
-        """Bound from below the ε of the curator's answers, from the guesses of all rounds, with 95 % confidence."""
-        return least_proven(self.right, self.rounds, _ALARM)
+        """Return the lower bound on the curator's ε from the guesses of all rounds, at 95 % confidence."""
+        return least_proven(self.right, self.rounds, _ERROR_PROBABILITY)
 
     def score(self, epsilon: Number = EPSILON) -> str:
-        """Say what the match has proved."""
+        """Return the outcome of the match in words."""
         unplayed = self.rounds - self.played
-        counted = f" ({unplayed} not played, which counts as wrong)" if unplayed else ""
-        head = f"You were right in {self.right} of {self.rounds} rounds{counted}."
-        proved = f"That proves, with 95 % confidence, that these answers leak ε ≥ {_down(self.epsilon)}."
+        unplayed_note = f" ({unplayed} not played, which counts as wrong)" if unplayed else ""
+        head = f"You were right in {self.right} of {self.rounds} rounds{unplayed_note}."
+        proved = f"That proves, with 95 % confidence, that these answers leak ε ≥ {_format_down(self.epsilon)}."
         if not self.epsilon:
-            proved = "Blind guesses would often do as well: that proves nothing about these answers."
-        return f"{head} {proved} {self._beside(epsilon)}"
+            proved = "Blind guessing would often do as well, so this proves nothing about these answers."
+        return f"{head} {proved} {self._limit_words(epsilon)}"
 
-    def _beside(self, epsilon: Number) -> str:
-        """Say what could have been reached."""
+    def _limit_words(self, epsilon: Number) -> str:
+        """Return what could have been reached at most."""
         if self.against == "private":
-            most = guess_ceiling(Guarantee(epsilon))
-            bound = f"at most {percent_up(most)} of guesses are right in the long run"
+            ceiling = guess_ceiling(Guarantee(epsilon))
+            bound = f"at most {percent_up(ceiling)} of guesses are right in the long run"
             return f"The curator promised ε ≤ {text(Guarantee(epsilon).epsilon)}: {bound}, whoever plays."
-        whole_match = least_proven(self.rounds, self.rounds, _ALARM)
-        if not whole_match:
-            return "So few rounds prove nothing, even if all are right: play more."
-        return f"{self.rounds} right of {self.rounds} would prove ε ≥ {_down(whole_match)}; there is no limit to it."
+        perfect_epsilon = least_proven(self.rounds, self.rounds, _ERROR_PROBABILITY)
+        if not perfect_epsilon:
+            return "So few rounds prove nothing, even if all guesses are right: play more rounds."
+        proof = f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_down(perfect_epsilon)}"
+        return f"{proof}; these answers set no limit."
 
 
-def _down(epsilon: float) -> str:
-    """Write an ε that is proved, rounded down: no more is said than is proved."""
+def _format_down(epsilon: float) -> str:
+    """Format a proven ε rounded down, so that no more is claimed than is proved."""
     return f"{math.floor(100 * epsilon) / 100:.2f}"

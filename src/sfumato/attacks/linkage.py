@@ -1,9 +1,9 @@
-"""Linkage puts names back: whoever holds a list with names and the same few columns finds the row of a person.
+"""Linkage attack: re-identify rows by joining a named list on shared quasi-identifiers.
 
-Gender, age and postcode single out nearly everybody (Sweeney 2000). A table is k-anonymous where at least k rows agree
-in those columns. That hides which row is whose, and not what it says: all rows of a group may say the same
-(homogeneity), and whoever knows one thing more about a person is left with fewer rows (background knowledge;
-Machanavajjhala, Kifer, Gehrke & Venkitasubramaniam 2007).
+Gender, age and postcode single out nearly everybody (Sweeney 2000). A table is k-anonymous if at least k rows agree in
+those columns. That hides which row belongs to whom but not its content: all rows of a group may agree (homogeneity),
+and one more known fact leaves fewer rows (background knowledge; Machanavajjhala, Kifer, Gehrke & Venkitasubramaniam
+2007).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAME = "linkage"
 
 @dataclass(frozen=True)
 class Person:
-    """A person stands in a public list with a name, and in a medical table without."""
+    """A person in a named public list and in a medical table without names."""
 
     name: str
     gender: str
@@ -42,40 +42,38 @@ class Person:
 
     @property
     def public(self) -> tuple[str, int, str]:
-        """Give what both tables have where only names were removed."""
+        """Return the columns that both tables share if only names are removed."""
         return self.gender, self.age, self.zip
 
     @property
     def coarse(self) -> tuple[str, int, str]:
-        """Give the same as the generalised table has it: the decade of the age, and three digits of the postcode."""
+        """Return the generalised columns: the decade of the age, and three digits of the postcode."""
         return self.gender, self.age // 10 * 10, self.zip[:3]
 
 
 @lru_cache(maxsize=1)
 def linkage_people() -> tuple[Person, ...]:
-    """Read the bundled people, all of them fabricated (LINKAGE.md beside this file)."""
+    """Read the bundled people, all of them fictitious (see LINKAGE.md beside this file)."""
     with (Path(__file__).parent / "linkage_people.csv").open(newline="", encoding="utf-8") as file:
         return tuple(Person(**{**row, "age": int(row["age"])}) for row in csv.DictReader(file))  # type: ignore[arg-type]
 
 
 def anonymity(people: Sequence[Person]) -> int:
-    """Find the k for which the generalised table is k-anonymous: the size of its smallest group."""
-    return min(Counter(each.coarse for each in _checked(people)).values())
+    """Return the k of the generalised table's k-anonymity: the size of its smallest group."""
+    return min(Counter(person.coarse for person in _check_people(people)).values())
 
 
 def homogeneous(people: Sequence[Person]) -> tuple[Person, ...]:
-    """List the people in whose group everybody has the same diagnosis: no row is singled out, and all is told."""
-    groups = _grouped(_checked(people), lambda each: each.coarse)
-    return tuple(each for each in people if len({other.diagnosis for other in groups[each.coarse]}) == 1)
+    """Return the people in whose group everybody has the same diagnosis."""
+    groups = _group_people(_check_people(people), lambda person: person.coarse)
+    return tuple(person for person in people if len({other.diagnosis for other in groups[person.coarse]}) == 1)
 
 
 def linked(people: Sequence[Person], known: Callable[[Person], Hashable]) -> list[str]:
-    """Guess everybody's diagnosis: the commonest of the medical rows that agree with them in what is ``known``; a coin
-    decides between several.
-    """
-    groups = _grouped(_checked(people), known)
-    counted = {key: Counter(each.diagnosis for each in rows) for key, rows in groups.items()}
-    return [_commonest(counted[known(each)]) for each in people]
+    """Guess everyone's diagnosis: the most common among the medical rows that match in ``known``; ties at random."""
+    groups = _group_people(_check_people(people), known)
+    diagnosis_counts = {key: Counter(person.diagnosis for person in rows) for key, rows in groups.items()}
+    return [_most_common(diagnosis_counts[known(person)]) for person in people]
 
 
 def linkage(
@@ -84,98 +82,103 @@ def linkage(
     *,
     neighbours: Neighbours | str = Neighbours.REPLACE,
 ) -> Findings:
-    """Guess everybody's diagnosis from a table without names, from a k-anonymous one, and from private counts.
+    """Guess everyone's diagnosis from a table without names, from a k-anonymous one, and from private counts.
 
-    The private counts are of every diagnosis in every group of the k-anonymous table, bought from a real curator for ε
-    in all. The ceiling is that of ``guess_ceiling`` for diagnoses that are drawn for each person alike.
+    The private counts are of every diagnosis in every group of the k-anonymous table, released by a real curator for ε
+    in all. The ceiling is ``guess_ceiling`` for diagnoses drawn independently from one distribution.
     """
-    listed = _checked(linkage_people() if people is None else people)
+    all_people = _check_people(linkage_people() if people is None else people)
     price = exact(epsilon, "epsilon", POSITIVE)
-    k = anonymity(listed)
-    alike = homogeneous(listed)
+    k = anonymity(all_people)
+    homogeneous_people = homogeneous(all_people)
     findings = [
-        _found("names removed", listed, linked(listed, lambda each: each.public)),
-        _found(f"{k}-anonymous", listed, linked(listed, lambda each: each.coarse)),
-        _found(f"{k}-anonymous, treatment known", listed, linked(listed, lambda each: (each.coarse, each.treatment))),
+        _linkage_finding("names removed", all_people, linked(all_people, lambda person: person.public)),
+        _linkage_finding(f"{k}-anonymous", all_people, linked(all_people, lambda person: person.coarse)),
+        _linkage_finding(
+            f"{k}-anonymous, treatment known",
+            all_people,
+            linked(all_people, lambda person: (person.coarse, person.treatment)),
+        ),
     ]
-    if alike:
-        right = [each.diagnosis for each in alike]
-        findings.append(_found(f"{k}-anonymous, groups alike", alike, right, _chance(listed)))
-    findings.append(_private(listed, price, Neighbours.of(neighbours)))
+    if homogeneous_people:
+        diagnoses = [person.diagnosis for person in homogeneous_people]
+        findings.append(
+            _linkage_finding(f"{k}-anonymous, groups alike", homogeneous_people, diagnoses, _blind_success(all_people))
+        )
+    findings.append(_private_finding(all_people, price, Neighbours.of(neighbours)))
     words = (
         "A public list with names has gender, age and postcode. The medical table has them too, exactly or coarsely, "
         "and the diagnosis.",
-        f"{len(alike)} of {len(listed):,} people are in a group in which all have the same diagnosis.",
+        f"{len(homogeneous_people)} of {len(all_people):,} people are in a group in which all have the same diagnosis.",
     )
     return Findings(NAME, tuple(findings), words)
 
 
 def redrawn(people: Sequence[Person]) -> tuple[Person, ...]:
-    """Give everybody the diagnosis of somebody who is drawn at random: what is learnt of it then is learnt from the
-    person's own row alone.
-    """
-    listed = _checked(people)
-    drawn = bits.all_below(len(listed), len(listed))
+    """Resample all diagnoses with replacement, so that they depend on no other column."""
+    checked = _check_people(people)
+    sources = bits.all_below(len(checked), len(checked))
     return tuple(
-        replace(each, diagnosis=listed[int(place)].diagnosis) for each, place in zip(listed, drawn, strict=True)
+        replace(person, diagnosis=checked[int(source)].diagnosis)
+        for person, source in zip(checked, sources, strict=True)
     )
 
 
-def _private(people: Sequence[Person], price: Fraction, neighbours: Neighbours) -> Finding:
-    """Buy the count of every diagnosis in every group, and guess the one with the largest."""
-    groups = sorted({each.coarse for each in people})
-    diagnoses = sorted({each.diagnosis for each in people})
-    place = {group: number for number, group in enumerate(groups)}
+def _private_finding(people: Sequence[Person], price: Fraction, neighbours: Neighbours) -> Finding:
+    """Release the count of every diagnosis in every group, and guess the largest."""
+    groups = sorted({person.coarse for person in people})
+    diagnoses = sorted({person.diagnosis for person in people})
+    area_of = {group: area for area, group in enumerate(groups)}
     columns: dict[str, Any] = {
-        "area": [place[each.coarse] for each in people],
-        "diagnosis": [each.diagnosis for each in people],
+        "area": [area_of[person.coarse] for person in people],
+        "diagnosis": [person.diagnosis for person in people],
     }
     declared = {"area": {"type": "integer", "values": list(range(len(groups)))}, "diagnosis": {"values": diagnoses}}
     question = "SELECT area, diagnosis, COUNT(*) AS n FROM people GROUP BY area, diagnosis"
     with thrown_away(columns, declared, Budget(price, neighbours=neighbours)) as curator:
-        asked: Any = curator.sql(question)
-        rows = asked.release(epsilon=price).rows
-    counted: dict[int, Counter[str]] = {number: Counter() for number in place.values()}
-    for area, diagnosis, count in rows:
-        counted[area][diagnosis] = count
-    guesses = [_commonest(counted[place[each.coarse]]) for each in people]
+        query: Any = curator.sql(question)
+        rows = query.release(epsilon=price).rows
+    diagnosis_counts: dict[int, Counter[str]] = {area: Counter() for area in area_of.values()}
+    for area_number, diagnosis, count in rows:
+        diagnosis_counts[area_number][diagnosis] = count
+    guesses = [_most_common(diagnosis_counts[area_of[person.coarse]]) for person in people]
     promise = for_replacing(Guarantee(price), neighbours)
-    chance = _chance(people)
+    chance = _blind_success(people)
     ceiling = guess_ceiling(promise, chance, max(2, len(diagnoses)))
-    return _found(f"private, ε = {text(price)}", people, guesses, chance, ceiling)
+    return _linkage_finding(f"private, ε = {text(price)}", people, guesses, chance, ceiling)
 
 
-def _found(
+def _linkage_finding(
     answers: str,
     people: Sequence[Person],
     guesses: Sequence[str],
     chance: Fraction | None = None,
     ceiling: float | None = None,
 ) -> Finding:
-    right = sum(each.diagnosis == guess for each, guess in zip(people, guesses, strict=True))
-    blind = float(_chance(people) if chance is None else chance)
-    return Finding(NAME, answers, right, len(people), blind, ceiling, 1)
+    correct = sum(person.diagnosis == guess for person, guess in zip(people, guesses, strict=True))
+    blind = float(_blind_success(people) if chance is None else chance)
+    return Finding(NAME, answers, correct, len(people), blind, ceiling, 1)
 
 
-def _chance(people: Sequence[Person]) -> Fraction:
-    """Find the share of the commonest diagnosis: what is right without a look at anybody."""
-    return Fraction(max(Counter(each.diagnosis for each in people).values()), len(people))
+def _blind_success(people: Sequence[Person]) -> Fraction:
+    """Return the share of the most common diagnosis: the success of blind guessing."""
+    return Fraction(max(Counter(person.diagnosis for person in people).values()), len(people))
 
 
-def _commonest(counted: Counter[str]) -> str:
-    most = max(counted.values())
-    tied = sorted(name for name, count in counted.items() if count == most)
+def _most_common(diagnosis_counts: Counter[str]) -> str:
+    largest = max(diagnosis_counts.values())
+    tied = sorted(name for name, count in diagnosis_counts.items() if count == largest)
     return tied[bits.below(len(tied))]
 
 
-def _grouped(people: Sequence[Person], known: Callable[[Person], Hashable]) -> dict[Hashable, list[Person]]:
+def _group_people(people: Sequence[Person], key: Callable[[Person], Hashable]) -> dict[Hashable, list[Person]]:
     groups: dict[Hashable, list[Person]] = {}
-    for each in people:
-        groups.setdefault(known(each), []).append(each)
+    for person in people:
+        groups.setdefault(key(person), []).append(person)
     return groups
 
 
-def _checked(people: Sequence[Person]) -> Sequence[Person]:
-    if not isinstance(people, Sequence) or not people or not all(isinstance(each, Person) for each in people):
+def _check_people(people: Sequence[Person]) -> Sequence[Person]:
+    if not isinstance(people, Sequence) or not people or not all(isinstance(person, Person) for person in people):
         raise InvalidParameter("people", type(people).__name__, "a sequence of at least one Person")
     return people

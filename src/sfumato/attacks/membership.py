@@ -1,16 +1,15 @@
-"""Tracing finds out whether one person is in a table, from statistics of the table and that person's own values.
+"""Membership inference (tracing): decide from a table's statistics and a person's own values whether they are in it.
 
-World: a population has known frequencies p of many yes-or-no attributes, as genomes have of alleles. A table holds n
-people of it, and the number of "yes" is published for each attribute. Whoever knows the values x of one person, and p,
-computes ⟨x − p, q − p⟩ from the published shares q: the table leans towards its members (Homer et al. 2008; Dwork,
-Smith, Steinke, Ullman & Vadhan, "Robust traceability from trace amounts", 2015). Members score higher by the sum of
-p(1 − p) over n, which is √(d/n) standard deviations for d attributes: with more attributes than people exact counts
-give away who is there.
+Setting: a population has known frequencies p of many binary attributes, such as alleles. A table holds n of its people,
+and the number of "yes" is published for each attribute. An attacker who knows one person's values x, and p, computes
+⟨x − p, q − p⟩ from the published shares q, which is larger for members (Homer et al. 2008; Dwork, Smith, Steinke,
+Ullman & Vadhan, "Robust traceability from trace amounts", 2015). Members score higher by the sum of p(1 − p) over n,
+which is √(d/n) standard deviations for d attributes: with more attributes than people, exact counts reveal membership.
 
-Each run draws one person and n others, and publishes two tables: one with the person and one without them; under
-replace neighbours, one with somebody else in their place, since there a table says how many people it has. The two are
-neighbours, so hits and false alarms of every test are held against the trade-off function of the promise, which is for
-the same relation (``attacks.scores``).
+Each run draws one person and n others, and publishes two tables: with the person and without them; under replace
+neighbours, where the number of people is public, with somebody else in their place. The two are neighbours, so hits and
+false alarms of every test are compared with the trade-off function of the guarantee under the same relation
+(``attacks.scores``).
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ if TYPE_CHECKING:
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Both = tuple[Floats, Floats]
-"""Counts with the person and without them, by run and attribute; what is withheld is not a number."""
+"""Counts with the person and without, by run and attribute; NaN where withheld."""
 
-_HALF = 1 << 15
+_HALF_RANGE = 1 << 15
 _NAME = "membership from counts"
 _BASE = 5
-"""Counts are rounded to multiples of it, or withheld below it."""
-_MOST_DRAWS = 1 << 26
-"""Values that are drawn in all."""
-_WIDE = 96
-"""Sums of one question: an answer has at most 100 columns."""
+"""The rounding base, and the least count that is not suppressed."""
+_MAX_DRAWS = 1 << 26
+"""The most values drawn in all."""
+_SUMS_PER_QUESTION = 96
+"""Sums per question: an answer has at most 100 columns."""
 
 
 def membership(
@@ -56,58 +55,58 @@ def membership(
     runs: int = 300,
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Traced:
-    """Trace one person in counts of many attributes: exact, rounded, with small ones withheld, and bought of a curator
-    at this price, which is for these neighbours.
+    """Trace one person in counts of many attributes: exact, rounded, suppressed, and released by a curator at this ε
+    under these neighbours.
 
-    Of each run two tables are published, one with the person. Where half of the scores they would have in it are
-    reached, they are guessed to be there.
+    Each run publishes two tables, one with the person. They are guessed present if their score reaches half of a
+    member's expected score.
     """
     promise = Guarantee(exact(epsilon, "epsilon", POSITIVE))
     relation = Neighbours.of(neighbours)
-    drawn = draw_runs(AttributePopulation(attributes), people, runs, relation)
-    true = drawn.counts()
+    drawn_runs = draw_runs(AttributePopulation(attributes), people, runs, relation)
+    true_counts = drawn_runs.counts()
     published: dict[str, Both] = {
-        "exact": true,
-        f"rounded to {_BASE}s": (_rounded(true[0]), _rounded(true[1])),
-        f"below {_BASE} withheld": (_withheld(true[0]), _withheld(true[1])),
-        f"private, ε = {text(promise.epsilon)}": privately(drawn, promise.epsilon, relation),
+        "exact": true_counts,
+        f"rounded to {_BASE}s": (_round_counts(true_counts[0]), _round_counts(true_counts[1])),
+        f"below {_BASE} withheld": (_suppress_counts(true_counts[0]), _suppress_counts(true_counts[1])),
+        f"private, ε = {text(promise.epsilon)}": privately(drawn_runs, promise.epsilon, relation),
     }
-    tests = tuple((kind, trace(drawn, told)) for kind, told in published.items())
-    listed = tuple(
-        _finding(kind, scores, drawn, promise if kind.startswith("private") else None) for kind, scores in tests
+    tests = tuple((kind, trace(drawn_runs, counts)) for kind, counts in published.items())
+    results = tuple(
+        _finding(kind, scores, drawn_runs, promise if kind.startswith("private") else None) for kind, scores in tests
     )
     words = (
-        f"{attributes} counts of a table of {people} people give away who is one of them.",
-        "Rounding them, or withholding small ones, changes little.",
+        f"{attributes} counts of a table of {people} people reveal who is one of them.",
+        "Rounding them or withholding small ones changes little.",
         *power_words(runs, promise, float(ALARM)),
     )
-    return Traced(Findings(_NAME, listed, words), tests, promise)
+    return Traced(Findings(_NAME, results, words), tests, promise)
 
 
-def _rounded(counts: Floats) -> Floats:
+def _round_counts(counts: Floats) -> Floats:
     return np.asarray(_BASE * np.floor(counts / _BASE + 0.5))
 
 
-def _withheld(counts: Floats) -> Floats:
+def _suppress_counts(counts: Floats) -> Floats:
     return np.where(counts < _BASE, np.nan, counts)
 
 
 def _finding(kind: str, scores: Scores, runs: MembershipRuns, promise: Guarantee | None) -> Finding:
-    """Count right guesses at a threshold that was known before: half of the mean score of those who are there.
+    """Count correct guesses at a threshold fixed beforehand: half of a member's expected score.
 
-    Given the people, all guesses are independent, and the two of one run are right with a mean probability of at most
-    the ceiling. So their number is no larger in law than that of as many coins (Hoeffding 1956, Theorem 4).
+    Given the people, all guesses are independent, and the two of one run are correct with a mean probability of at most
+    the ceiling. So their number is stochastically dominated by that of as many coins (Hoeffding 1956, Theorem 4).
     """
     frequencies = runs.population.frequencies
-    at = scores.above(float((frequencies * (1 - frequencies)).sum()) / 2)
-    right = round(at.hits * scores.true.size) + round((1 - at.alarms) * scores.false.size)
+    rates = scores.above(float((frequencies * (1 - frequencies)).sum()) / 2)
+    correct = round(rates.hits * scores.true.size) + round((1 - rates.alarms) * scores.false.size)
     ceiling = None if promise is None else guess_ceiling(promise)
-    return Finding(_NAME, kind, right, scores.true.size + scores.false.size, 0.5, ceiling, runs.population.attributes)
+    return Finding(_NAME, kind, correct, scores.true.size + scores.false.size, 0.5, ceiling, runs.population.attributes)
 
 
 @dataclass(frozen=True)
 class AttributePopulation:
-    """A population has so many attributes, each with a known frequency between a tenth and nine tenths."""
+    """Binary attributes with known frequencies between 0.1 and 0.9."""
 
     attributes: int
 
@@ -115,24 +114,24 @@ class AttributePopulation:
         whole(self.attributes, "attributes", at_least=1)
 
     @property
-    def _parts(self) -> Counts:
-        """Give the frequencies in parts of 2¹⁶, spread evenly."""
-        return np.linspace(0.1 * 2 * _HALF, 0.9 * 2 * _HALF, self.attributes).astype(np.int64)
+    def _frequencies_in_parts(self) -> Counts:
+        """Return the frequencies in parts of 2¹⁶, evenly spaced."""
+        return np.linspace(0.1 * 2 * _HALF_RANGE, 0.9 * 2 * _HALF_RANGE, self.attributes).astype(np.int64)
 
     @property
     def frequencies(self) -> Floats:
-        """Give the frequency of each attribute: every draw below has it exactly."""
-        return self._parts / (2 * _HALF)
+        """Return the frequency of each attribute, exact in every draw below."""
+        return self._frequencies_in_parts / (2 * _HALF_RANGE)
 
     def people(self, count: int) -> NDArray[np.bool_]:
-        """Draw so many people: a row of values each."""
-        drawn = bits.shorts(count * self.attributes).reshape(count, self.attributes)
-        return drawn < self._parts.astype(np.uint16)
+        """Draw people: a row of values each."""
+        uniform = bits.shorts(count * self.attributes).reshape(count, self.attributes)
+        return uniform < self._frequencies_in_parts.astype(np.uint16)
 
 
 @dataclass(frozen=True)
 class MembershipRuns:
-    """These are tables of so many people each, and for each one more person, who is in the table or is not."""
+    """The tables of all runs, each with one target person who is in the table or not."""
 
     population: AttributePopulation
     others: NDArray[np.bool_]
@@ -140,15 +139,15 @@ class MembershipRuns:
     targets: NDArray[np.bool_]
     """Values by run and attribute."""
     instead: NDArray[np.bool_] | None = None
-    """Who is in the other table of each run in the place of the person; None where nobody is."""
+    """The target's replacement in the other table of each run; None under add-remove."""
 
     @property
     def people(self) -> int:
-        """Say how many others there are in each table."""
+        """Return the number of others in each table."""
         return self.others.shape[1]
 
     def counts(self) -> Both:
-        """Count exactly, with the person and without them."""
+        """Return exact counts with the target and without."""
         others = self.others.sum(axis=1, dtype=np.float64)
         return others + self.targets, others if self.instead is None else others + self.instead
 
@@ -156,45 +155,48 @@ class MembershipRuns:
 def draw_runs(
     population: AttributePopulation, people: int, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE
 ) -> MembershipRuns:
-    """Draw so many times one person, and a table of so many others; and somebody to replace the person by, where that
-    is what neighbours are.
-    """
-    many, size = whole(runs, "runs", at_least=1), whole(people, "people", at_least=1)
-    if many * size * population.attributes > _MOST_DRAWS:
-        raise InvalidParameter("runs", runs, f"fewer: at most {_MOST_DRAWS:,} values are drawn in all")
-    others = population.people(many * size).reshape(many, size, population.attributes)
-    instead = population.people(many) if neighbours is Neighbours.REPLACE else None
-    return MembershipRuns(population, others, population.people(many), instead)
+    """Draw a target and a table of others for each run and, under replace neighbours, the target's replacement."""
+    run_count, table_size = whole(runs, "runs", at_least=1), whole(people, "people", at_least=1)
+    if run_count * table_size * population.attributes > _MAX_DRAWS:
+        raise InvalidParameter("runs", runs, f"fewer runs: at most {_MAX_DRAWS:,} values are drawn in all")
+    others = population.people(run_count * table_size).reshape(run_count, table_size, population.attributes)
+    instead = population.people(run_count) if neighbours is Neighbours.REPLACE else None
+    return MembershipRuns(population, others, population.people(run_count), instead)
 
 
 def trace(runs: MembershipRuns, published: Both) -> Scores:
-    """Find for each person how far the counts that were published with and without them lean towards them."""
+    """Return each target's score against the counts published with and without them."""
     frequencies = runs.population.frequencies
-    own, expected = runs.targets - frequencies, runs.people * frequencies
-    inside, outside = ((own * np.nan_to_num(each - expected)).sum(axis=1) for each in published)
+    centred_target, expected = runs.targets - frequencies, runs.people * frequencies
+    inside, outside = ((centred_target * np.nan_to_num(counts - expected)).sum(axis=1) for counts in published)
     return Scores(inside, outside)
 
 
 def privately(runs: MembershipRuns, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Both:
-    """Count by a curator at this price: sums of all attributes, in one question or several that share it."""
-    many, size, attributes = runs.others.shape
+    """Release the sums of all attributes by a curator, in one question or several that share the price."""
+    run_count, table_size, attributes = runs.others.shape
     inside = np.concatenate([runs.others, runs.targets[:, None]], axis=1)
     outside = runs.others if runs.instead is None else np.concatenate([runs.others, runs.instead[:, None]], axis=1)
-    sizes = size + 1, outside.shape[1]
-    values = np.concatenate([each.reshape(-1, attributes) for each in (inside, outside)]).astype(np.int8)
-    run = np.concatenate([np.repeat(np.arange(many), sizes[0]), np.repeat(np.arange(many, 2 * many), sizes[1])])
-    columns = {f"a{place}": (values[:, place], Domain(Type.INTEGER, bounds=(0, 1))) for place in range(attributes)}
-    columns["run"] = (run, Domain(Type.INTEGER, values=tuple(range(2 * many))))
+    sizes = table_size + 1, outside.shape[1]
+    values = np.concatenate([people.reshape(-1, attributes) for people in (inside, outside)]).astype(np.int8)
+    run = np.concatenate(
+        [np.repeat(np.arange(run_count), sizes[0]), np.repeat(np.arange(run_count, 2 * run_count), sizes[1])]
+    )
+    columns = {f"a{index}": (values[:, index], Domain(Type.INTEGER, bounds=(0, 1))) for index in range(attributes)}
+    columns["run"] = (run, Domain(Type.INTEGER, values=tuple(range(2 * run_count))))
     with thrown_away(invented(columns, epsilon, neighbours=neighbours)) as curator:
-        starts = range(0, attributes, _WIDE)
-        parts = [_sums(curator, range(each, min(each + _WIDE, attributes)), attributes, epsilon) for each in starts]
-    published = np.concatenate(parts, axis=1)
-    return published[:many], published[many:]
+        starts = range(0, attributes, _SUMS_PER_QUESTION)
+        blocks = [
+            _release_sums(curator, range(start, min(start + _SUMS_PER_QUESTION, attributes)), attributes, epsilon)
+            for start in starts
+        ]
+    published = np.concatenate(blocks, axis=1)
+    return published[:run_count], published[run_count:]
 
 
-def _sums(curator: Curator, places: range, attributes: int, epsilon: Number) -> Floats:
-    """Ask for the sums of these attributes in every run, for their share of the price."""
-    sums = ", ".join(f"SUM(a{place}) AS a{place}" for place in places)
-    share = exact(epsilon, "epsilon") * len(places) / attributes
+def _release_sums(curator: Curator, indices: range, attributes: int, epsilon: Number) -> Floats:
+    """Release the sums of these attributes in every run, for their share of the price."""
+    sums = ", ".join(f"SUM(a{index}) AS a{index}" for index in indices)
+    share = exact(epsilon, "epsilon") * len(indices) / attributes
     answer = curator.sql(f"SELECT run, {sums} FROM {TABLE} GROUP BY run ORDER BY run").release(epsilon=share)
     return np.array([row[1:] for row in answer.rows], np.float64)

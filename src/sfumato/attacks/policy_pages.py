@@ -1,7 +1,4 @@
-"""An attack on a policy is told as one web page, which an owner can take to a lawyer: it needs nothing else.
-
-An attempt is one thing that was guessed about an invented target, from exact answers and from those of a policy.
-"""
+"""The report page of attacks on a policy: one self-contained HTML page for readers without a technical background."""
 
 from __future__ import annotations
 
@@ -20,46 +17,46 @@ from sfumato.version import __version__
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt is one thing that was guessed, from exact answers and from the policy's."""
+    """One guess about a simulated target, from exact answers and from the policy's."""
 
     where: str
-    """The table that was asked about, and the column whose value was guessed, if there was one."""
+    """The queried table, with the guessed column if there was one."""
     guessed: str
-    """What was guessed, in words."""
+    """The guessed fact, in words."""
     paid: str
-    """What was spent on it: all of an account, in one of its currencies."""
+    """The price: a whole account, as ε or ρ."""
     question: str
-    """The SQL that was asked."""
+    """The SQL of the question."""
     exact: Finding
     private: Finding
 
     @property
     def most(self) -> float:
-        """Give the largest share of right guesses that theory allows."""
+        """Return the largest share of correct guesses that theory allows."""
         return 1.0 if self.private.ceiling is None else self.private.ceiling
 
     @property
     def powerless(self) -> bool:
-        """Tell whether so few guesses could not have passed the ceiling, even if all had been right."""
+        """Return whether this many guesses could not have exceeded the ceiling even if all were correct."""
         return most_right(self.private.trials, self.most) == self.private.trials
 
 
 def power_words(attempts: Sequence[Attempt]) -> tuple[str, ...]:
-    """Name the attempts whose right guesses could not have refuted the promise; nothing where all could have."""
-    without = [each.private.answers for each in attempts if each.powerless]
-    if not without:
+    """Name the attempts whose guesses could not have refuted the promise; empty if all could."""
+    powerless = [attempt.private.answers for attempt in attempts if attempt.powerless]
+    if not powerless:
         return ()
     return (
-        f"In {len(without)} of {len(attempts)} attempts so few guesses could not have refuted the promise, even if all "
-        f"had been right: {'; '.join(without)}. Whether the software keeps it is what an audit looks for.",
+        f"In {len(powerless)} of {len(attempts)} attempts there were too few guesses to refute the promise, even if "
+        f"all had been right: {'; '.join(powerless)}. An audit tests whether the software keeps the promise.",
     )
 
 
 def undeclared_words(undeclared: Sequence[str]) -> tuple[str, ...]:
-    """Name the columns that cannot be attacked."""
+    """Return a note that names the columns that cannot be attacked."""
     if not undeclared:
         return ()
-    return (f"Not tried, since no two values and no range are declared, or they hold lists: {', '.join(undeclared)}.",)
+    return (f"Not tried, because they declare neither two values nor a range, or hold lists: {', '.join(undeclared)}.",)
 
 
 _TITLE = "What could be found out about one of those who are protected"
@@ -74,38 +71,39 @@ def policy_page(
     untried: Sequence[str] = (),
     undeclared: Sequence[str] = (),
 ) -> HtmlPage:
-    """Write the whole page."""
-    left = (*_no_time(untried, account_ceiling(promise, neighbours)), *undeclared_words(undeclared))
+    """Return the report page."""
+    notes = (*_untried_words(untried, account_ceiling(promise, neighbours)), *undeclared_words(undeclared))
     sections = [
-        f"<h1>{_TITLE}</h1>{_summary(promise, neighbours, attempts)}{_in_short(promise, neighbours)}",
+        f"<h1>{_TITLE}</h1>{_summary(promise, neighbours, attempts)}{_overview(promise, neighbours)}",
         f"<h2>Who is protected</h2>{protected(unit, neighbours.value)}",
-        f"<h2>What was tried</h2>{''.join(_tried(attempts, findings, left))}",
-        f"<h2>What anybody could gain at most</h2>{_by_theory(promise, neighbours)}",
+        f"<h2>What was tried</h2>{''.join(_attempts_section(attempts, findings, notes))}",
+        f"<h2>What anybody could gain at most</h2>{_ceiling_section(promise, neighbours)}",
         f"<h2>What this does not promise</h2>{limits_of_it()}",
-        f"<h2>How it was tried</h2>{_how(unit, neighbours, attempts)}",
+        f"<h2>How it was tried</h2>{_method_section(unit, neighbours, attempts)}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
     ]
     return HtmlPage(_TITLE, "\n".join(sections))
 
 
 def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
-    exact, private = (max(each, key=lambda own: own.success) for each in zip(*map(_both, attempts), strict=True))
+    sides = zip(*map(_exact_and_private, attempts), strict=True)
+    exact, private = (max(findings, key=lambda finding: finding.success) for findings in sides)
     delta = f", δ = {chance(promise.delta)}" if promise.delta else ""
     return facts(
         [
             (f"ε = {text(promise.epsilon)}{delta}", "is the most that is ever spent"),
-            (f"{_of_hundred(exact)} of 100", "guesses were right from exact answers"),
-            (f"{_of_hundred(private)} of 100", "were right from the answers of this policy"),
-            (f"{_up(account_ceiling(promise, neighbours))} of 100", "is what no method surpasses, by proof"),
+            (f"{_share_of_hundred(exact)} of 100", "guesses were right from exact answers"),
+            (f"{_share_of_hundred(private)} of 100", "were right from the answers of this policy"),
+            (f"{_format_up(account_ceiling(promise, neighbours))} of 100", "is what no method surpasses, by proof"),
         ]
     )
 
 
-def _both(each: Attempt) -> tuple[Finding, Finding]:
-    return each.exact, each.private
+def _exact_and_private(attempt: Attempt) -> tuple[Finding, Finding]:
+    return attempt.exact, attempt.private
 
 
-def _in_short(promise: Guarantee, neighbours: Neighbours) -> str:
+def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
     worst = account_ceiling(promise, neighbours)
     return (
         paragraph(
@@ -115,9 +113,9 @@ def _in_short(promise: Guarantee, neighbours: Neighbours) -> str:
             "give the fact away."
         )
         + paragraph(
-            f"With the answers of this policy, no method whatever is right more than {_up(worst)} times of 100 in "
-            "the long run. It makes no difference how the budget is divided into questions: asking again is paid for "
-            f"again, and when the budget is spent nothing more is answered. {_judged(worst)}"
+            f"With the answers of this policy, no method whatever is right more than {_format_up(worst)} times of 100 "
+            "in the long run. It makes no difference how the budget is divided into questions: asking again is paid "
+            f"for again, and when the budget is spent nothing more is answered. {_strength_words(worst)}"
         )
         + paragraph(
             "This is the worst that can happen to one of them. An analyst who spends the budget on statistics of all "
@@ -126,8 +124,8 @@ def _in_short(promise: Guarantee, neighbours: Neighbours) -> str:
     )
 
 
-def _judged(worst: float) -> str:
-    """Say in words how strong such a promise is, against the whole budget on one victim."""
+def _strength_words(worst: float) -> str:
+    """Return in words how strong the promise is against the whole budget on one victim."""
     if worst <= 0.75:
         return "That is a strong promise: even this analyst stays in doubt."
     if worst <= 0.95:
@@ -138,85 +136,92 @@ def _judged(worst: float) -> str:
     )
 
 
-def _no_time(untried: Sequence[str], worst: float) -> Iterator[str]:
-    """Say what there was no time for, and which ceiling it has all the same."""
+def _untried_words(untried: Sequence[str], worst: float) -> Iterator[str]:
+    """Name what there was no time for, with its ceiling."""
     if untried:
         yield (
-            f"There was no time for: {', '.join(untried)}. That no method is right more than {_up(worst)} times of 100 "
-            "holds for these, too: it is the ceiling of everything that this policy allows."
+            f"There was no time for: {', '.join(untried)}. That no method is right more than {_format_up(worst)} "
+            "times of 100 holds for these, too: it is the ceiling of everything that this policy allows."
         )
 
 
-def _tried(attempts: Sequence[Attempt], findings: Findings, left: Sequence[str]) -> Iterator[str]:
+def _attempts_section(attempts: Sequence[Attempt], findings: Findings, notes: Sequence[str]) -> Iterator[str]:
     rows = [
-        (each.where, _guessed(each), each.paid, *map(_of_hundred, _both(each)), _up(each.most)) for each in attempts
+        (
+            attempt.where,
+            _guess_words(attempt),
+            attempt.paid,
+            *map(_share_of_hundred, _exact_and_private(attempt)),
+            _format_up(attempt.most),
+        )
+        for attempt in attempts
     ]
-    head = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
+    header = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
-    yield table(head, rows, [False, False, False, True, True, True])
-    if any(each.paid.startswith("ρ") for each in attempts):
+    yield table(header, rows, [False, False, False, True, True, True])
+    if any(attempt.paid.startswith("ρ") for attempt in attempts):
         yield paragraph(
             "The budget is kept in two measures and can be spent in either: ε buys one precise answer, ρ many rougher "
             "ones."
         )
-    yield from map(paragraph, left)
+    yield from map(paragraph, notes)
     yield figure(findings.plot())
     if not findings.holds:
         yield paragraph(
             "More guesses were right than the promise allows. That happens once in a million times by chance: do not "
             "open this policy, and report it."
         )
-    for each in attempts:
-        asked = f"<h3>{escaped(f'{each.where}: {_guessed(each)}')}</h3>{block(each.question)}"
-        yield f'<section class="card">{asked}{paragraph(_counted(each), "quiet")}</section>'
+    for attempt in attempts:
+        heading = f"<h3>{escaped(f'{attempt.where}: {_guess_words(attempt)}')}</h3>{block(attempt.question)}"
+        yield f'<section class="card">{heading}{paragraph(_count_words(attempt), "quiet")}</section>'
 
 
-def _guessed(each: Attempt) -> str:
-    many = each.private.attack == "everybody"
-    return each.guessed if many else f"whether the victim {each.guessed}"
+def _guess_words(attempt: Attempt) -> str:
+    about_everybody = attempt.private.attack == "everybody"
+    return attempt.guessed if about_everybody else f"whether the victim {attempt.guessed}"
 
 
-def _counted(each: Attempt) -> str:
-    own = each.private
+def _count_words(attempt: Attempt) -> str:
+    finding = attempt.private
     words = (
-        f"{own.right:,} of {own.trials:,} guesses were right from answers of this policy, and {each.exact.right:,} of "
-        f"{each.exact.trials:,} from exact ones. Each answer cost all of {each.paid}."
+        f"{finding.right:,} of {finding.trials:,} guesses were right from answers of this policy, and "
+        f"{attempt.exact.right:,} of {attempt.exact.trials:,} from exact ones. Each answer cost all of {attempt.paid}."
     )
-    return f"{words} {own.note}" if own.note else words
+    return f"{words} {finding.note}" if finding.note else words
 
 
-def _by_theory(promise: Guarantee, neighbours: Neighbours) -> str:
+def _ceiling_section(promise: Guarantee, neighbours: Neighbours) -> str:
     what = "everything that an account of this policy will ever answer"
     try:
         return attacker(promise, neighbours.value, what)
     except InvalidParameter:
-        return paragraph("At this ε and δ nothing can be said: beliefs may grow without a limit.")
+        return paragraph("At this ε and δ there is no bound on what an attacker may learn.")
 
 
-def _how(unit: str, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
+def _method_section(unit: str, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
     replaced = neighbours is Neighbours.REPLACE
     relation = "replaced by others" if replaced else "added or removed"
     return listed(
         [
-            "All people are invented, from what the policy declares. No table of the policy was opened, and its ledger "
+            "All people are simulated from what the policy declares. No table of the policy was opened, and its ledger "
             "was neither read nor written.",
-            "The victim has as many rows as count of one. Questions went the whole way from SQL to noise, through an "
-            "account that was thrown away.",
+            "The victim has as many rows as the policy counts for one. Questions ran the whole path from SQL to noise, "
+            "on an account that was discarded.",
             f"The proof is about {unit}, {relation}. It holds for every question, every method and any amount of "
             "computing; what was tried is an illustration of it.",
-            "What is said to be at most is rounded up. A count of right guesses that passes it by chance is reported "
+            "Ceilings are rounded up. Right guesses that exceed the ceiling by chance alone are reported "
             f"once in a million times, for each of {len(attempts)} counts.",
             *power_words(attempts),
         ]
     )
 
 
-def _of_hundred(own: Finding) -> str:
-    """Write a share of a hundred to a tenth; all of them only where every guess was right."""
-    tenths = round(1000 * own.success)
-    return f"{min(tenths, 999 if own.right < own.trials else 1000) / 10:g}"
+def _share_of_hundred(finding: Finding) -> str:
+    """Format a share out of 100 to a tenth; 100 only if every guess was correct."""
+    tenths = round(1000 * finding.success)
+    return f"{min(tenths, 999 if finding.right < finding.trials else 1000) / 10:g}"
 
 
-def _up(share: float) -> str:
-    """Write a share of a hundred, rounded up."""
+def _format_up(share: float) -> str:
+    """Format a share out of 100, rounded up."""
     return percent_up(share).removesuffix(" %")

@@ -1,8 +1,8 @@
-"""Reconstruction finds nearly everybody's secret bit from many answers that are each nearly right.
+"""Database reconstruction: recover nearly everyone's secret bit from many approximately correct answers.
 
 About n questions over random groups, answered within o(√n), determine almost all of n bits (Dinur & Nissim 2003; by a
-linear programme even if a share of the answers is arbitrarily wrong: Dwork, McSherry & Talwar 2007). Answers that keep
-ε for one person's bit leave any attack below e^ε/(1 + e^ε), however many questions there are.
+linear programme even if a share of the answers is arbitrarily wrong: Dwork, McSherry & Talwar 2007). Answers that are
+ε-DP for one person's bit keep any attack's success below e^ε/(1 + e^ε), for any number of questions.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, whole
 
 NAME = "reconstruction"
 MOST_ASKED = 400
-"""As many questions are bought from a real curator; beyond them its noise is drawn without one, which is quicker."""
-_MOST_CELLS = 1 << 27
-_MOST_PROGRAMME = 1 << 20
-"""Truths in all groups of one attack, and in one that a linear programme solves."""
+"""The most questions to a real curator; beyond that the same noise is drawn without one, which is faster."""
+_MAX_CELLS = 1 << 27
+_MAX_PROGRAMME_CELLS = 1 << 20
+"""The most cells of the group matrix, by least squares and by linear programming."""
 
 
 class Method(Enum):
-    """A method says how bits are found from answers."""
+    """The solver that recovers bits from answers."""
 
     LEAST_SQUARES = "least squares"
     LINEAR_PROGRAMME = "linear programme"
 
     @classmethod
     def of(cls, value: Method | str) -> Method:
-        """Take a method, or its name."""
+        """Return a method from its name."""
         try:
             return cls(value)
         except ValueError:
@@ -58,19 +58,19 @@ class Method(Enum):
 
 
 def reconstruct(answerer: Answerer, questions: int, method: Method | str = Method.LEAST_SQUARES) -> Values:
-    """Guess everybody's bit from answers about random groups; questions that are withheld are left out."""
-    how, many = Method.of(method), whole(questions, "questions", at_least=1)
-    cells = many * answerer.people
-    most = _MOST_CELLS if how is Method.LEAST_SQUARES else _MOST_PROGRAMME
-    if cells > most:
+    """Guess everyone's bit from answers about random groups, ignoring withheld ones."""
+    solver, question_count = Method.of(method), whole(questions, "questions", at_least=1)
+    cells = question_count * answerer.people
+    max_cells = _MAX_CELLS if solver is Method.LEAST_SQUARES else _MAX_PROGRAMME_CELLS
+    if cells > max_cells:
         raise InvalidParameter(
-            "questions", questions, f"at most {most // answerer.people} for {answerer.people} people"
+            "questions", questions, f"at most {max_cells // answerer.people} for {answerer.people} people"
         )
-    groups = random_groups(many, answerer.people)
-    told = answerer.sums(groups)
-    if told.ndim == 2 and (how is Method.LINEAR_PROGRAMME or np.isnan(told).any()):
-        return np.column_stack([_guessed(groups, town, how) for town in told.T])
-    return _guessed(groups, told, how)
+    groups = random_groups(question_count, answerer.people)
+    answers = answerer.sums(groups)
+    if answers.ndim == 2 and (solver is Method.LINEAR_PROGRAMME or np.isnan(answers).any()):
+        return np.column_stack([_guess_bits(groups, town, solver) for town in answers.T])
+    return _guess_bits(groups, answers, solver)
 
 
 def reconstruction(
@@ -81,73 +81,88 @@ def reconstruction(
     *,
     towns: int = 1,
 ) -> Findings:
-    """Guess the bits of invented people from random groups, on every kind of answers, in each of some towns.
+    """Guess the bits of simulated people from random groups, on every kind of answers, in each of some towns.
 
-    The private ones are bought from a real curator up to 400 questions; beyond that the same noise is drawn without
-    one.
+    Private answers come from a real curator up to 400 questions; beyond that the same noise is drawn without one.
     """
-    size, many = whole(people, "people", at_least=10), whole(questions, "questions", at_least=1)
-    several = whole(towns, "towns", at_least=1) > 1
-    secret = invented_bits(size, towns) if several else invented_bits(size)
+    people_count, question_count = whole(people, "people", at_least=10), whole(questions, "questions", at_least=1)
+    has_towns = whole(towns, "towns", at_least=1) > 1
+    secret = invented_bits(people_count, towns) if has_towns else invented_bits(people_count)
     open_kinds: list[Answerer] = [ExactAnswers(secret), RoundedAnswers(secret), SuppressedAnswers(secret)]
-    listed = [_found(each, secret, many, method) for each in open_kinds]
-    if many <= MOST_ASKED:
-        with private_answers(secret, epsilon, many, towns=several) as private:
-            listed.append(_found(private, secret, many, method))
+    results = [_reconstruction_finding(answerer, secret, question_count, method) for answerer in open_kinds]
+    if question_count <= MOST_ASKED:
+        with private_answers(secret, epsilon, question_count, towns=has_towns) as private:
+            results.append(_reconstruction_finding(private, secret, question_count, method))
     else:
-        listed.append(_found(NoisyAnswers(secret, epsilon, many, towns=several), secret, many, method))
+        results.append(
+            _reconstruction_finding(
+                NoisyAnswers(secret, epsilon, question_count, towns=has_towns), secret, question_count, method
+            )
+        )
     words = (
-        f"{many:,} random groups of {size:,} people are asked for, and {Method.of(method).value} finds each one's bit."
+        f"{question_count:,} random groups of {people_count:,} people are asked for, and {Method.of(method).value} "
+        "finds each one's bit."
     )
-    return Findings(NAME, tuple(listed), (words,))
+    return Findings(NAME, tuple(results), (words,))
 
 
 def reconstruction_by_noise(
     people: int = 100, questions: int = 400, scales: Sequence[Number] | None = None, tables: int = 5
 ) -> Sweep:
-    """Find the share of bits that both methods recover at each scale of Laplace noise, beside theory's ceiling.
+    """Return the share of bits that both methods recover at each Laplace scale, beside the ceiling.
 
-    Noise of scale b on m questions about one bit is m/b-DP in all. Around an error of √n attacks begin to fail; where
-    m/b is small, they have to.
+    Noise of scale b on m questions about one bit is m/b-DP in all. Attacks start to fail around an error of √n, and
+    must fail where m/b is small.
     """
-    size, many = whole(people, "people", at_least=10), whole(questions, "questions", at_least=1)
-    given: Sequence[Number] = [2.0**power for power in range(-1, 13)] if scales is None else scales
-    sizes = [exact(each, "scales", POSITIVE) for each in given]
-    shares: dict[Method, list[float]] = {each: [] for each in Method}
-    for scale in sizes:
+    people_count, question_count = whole(people, "people", at_least=10), whole(questions, "questions", at_least=1)
+    requested_scales: Sequence[Number] = [2.0**power for power in range(-1, 13)] if scales is None else scales
+    exact_scales = [exact(scale, "scales", POSITIVE) for scale in requested_scales]
+    shares: dict[Method, list[float]] = {method: [] for method in Method}
+    for scale in exact_scales:
         for method in Method:
-            runs = [_share(size, many, scale, method) for _ in range(whole(tables, "tables", at_least=1))]
+            runs = [
+                _success_share(people_count, question_count, scale, method)
+                for _ in range(whole(tables, "tables", at_least=1))
+            ]
             shares[method].append(float(np.mean(runs)))
-    ceilings = tuple(guess_ceiling(Guarantee(many / scale)) for scale in sizes)
-    courses = [SuccessCurve(each.value, tuple(shares[each])) for each in Method]
-    words = f"{many:,} random groups of {size:,} people, noise of this scale on each answer."
-    at = tuple(float(each) for each in sizes)
-    across = "scale of the noise"
-    return Sweep(NAME, across, at, (*courses, SuccessCurve(CEILING, ceilings)), math.sqrt(size), "√n", (words,))
+    ceilings = tuple(guess_ceiling(Guarantee(question_count / scale)) for scale in exact_scales)
+    courses = [SuccessCurve(method.value, tuple(shares[method])) for method in Method]
+    words = f"{question_count:,} random groups of {people_count:,} people, noise of this scale on each answer."
+    plotted_scales = tuple(float(scale) for scale in exact_scales)
+    parameter_name = "scale of the noise"
+    return Sweep(
+        NAME,
+        parameter_name,
+        plotted_scales,
+        (*courses, SuccessCurve(CEILING, ceilings)),
+        math.sqrt(people_count),
+        "√n",
+        (words,),
+    )
 
 
-def _guessed(groups: Groups, told: Sums, method: Method) -> Values:
-    known = ~np.isnan(told)
-    if not known.any():
+def _guess_bits(groups: Groups, answers: Sums, method: Method) -> Values:
+    is_answered = ~np.isnan(answers)
+    if not is_answered.any():
         return invented_bits(groups.shape[1])
-    if not known.all():
-        groups, told = groups[known], told[known]
+    if not is_answered.all():
+        groups, answers = groups[is_answered], answers[is_answered]
     if method is Method.LEAST_SQUARES:
-        found = least_squares(groups, told)
+        estimates = least_squares(groups, answers)
     else:
-        found = least_deviations(groups.astype(np.float64), told)
-    return (found > 0.5).astype(np.int64)
+        estimates = least_deviations(groups.astype(np.float64), answers)
+    return (estimates > 0.5).astype(np.int64)
 
 
-def _share(people: int, questions: int, scale: Fraction, method: Method) -> float:
-    """Recover the bits of one invented table from noisy sums, and say which share is right."""
+def _success_share(people: int, questions: int, scale: Fraction, method: Method) -> float:
+    """Return the share of bits recovered from one simulated table with noisy sums."""
     secret = invented_bits(people)
     guesses = reconstruct(NoisyAnswers(secret, questions / scale, questions), questions, method)
     return float((guesses == secret).mean())
 
 
-def _found(answerer: Answerer, secret: Values, questions: int, method: Method | str) -> Finding:
-    right = reconstruct(answerer, questions, method) == secret
+def _reconstruction_finding(answerer: Answerer, secret: Values, questions: int, method: Method | str) -> Finding:
+    is_correct = reconstruct(answerer, questions, method) == secret
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
-    return Finding(NAME, answerer.kind, int(right.sum()), right.size, 0.5, ceiling, questions)
+    return Finding(NAME, answerer.kind, int(is_correct.sum()), is_correct.size, 0.5, ceiling, questions)

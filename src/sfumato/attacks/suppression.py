@@ -1,14 +1,14 @@
-"""Suppression is to withhold the small cells of a published table, and second cells so that no total tells them.
+"""Cell suppression: withhold the small cells of a published table, and complementary cells that would reveal them.
 
-A cell that is withheld alone is what its row has more than the other cells (``differencing``). So offices withhold
-more: here, with every small cell, three others, so that the four are the corners of a rectangle. Adding one to two
-opposite corners and taking one from the other two changes no total, so nothing that this table tells determines any of
-the four (Cox 1980). What is left is an interval: counts are not negative and no larger than their cells, and every
-total limits its parts by what is known of the others (Buzzigoli & Giusti 1999).
+A single suppressed cell is its row total minus the other cells (``differencing``). So statistical offices also suppress
+complementary cells: here three more for every small cell, such that the four are the corners of a rectangle. Adding one
+to two opposite corners and subtracting one from the other two changes no total, so this table determines none of the
+four (Cox 1980). What remains is an interval: counts are nonnegative and no larger than their cells, and every total
+bounds its parts given the others (Buzzigoli & Giusti 1999).
 
-But second cells are chosen for one table. Another table of the same people, with other rows or columns, tells sums of
-cells that the first one withheld or told, and chooses its own second cells: put together they tell the small one again.
-Whoever wants to withhold it for good must look at all tables together, those of others and those to come included.
+But complementary cells are chosen for one table. Another table of the same people, with other rows or columns,
+publishes sums of cells that the first one suppressed, and chooses its own complementary cells: combined they reveal the
+small cell again. Reliable suppression would have to consider all tables, including those of others and future ones.
 """
 
 from __future__ import annotations
@@ -29,133 +29,142 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
 NAME = "suppression"
 _STREETS, _AGES, _CELL = 4, 4, 20
-_LEAST = 5
+_MIN_COUNT = 5
 _COLUMNS = (("street", "age"), ("street", "ages"), ("streets", "age"))
-"""What the tables are by: streets and ages; then two ages in one; then two streets in one."""
+"""The keys of the tables: streets and ages; ages in pairs; streets in pairs."""
 
 
 def suppression(
     towns: int = 400, epsilon: Number = 1, *, neighbours: Neighbours | str = Neighbours.REPLACE
 ) -> Findings:
-    """Guess one person's bit in each of many invented towns from tables whose small cells are withheld: alone, with
-    second cells, and with second cells in two and three tables; and from the same tables of a real curator, which are
-    bought for ε in all, a third for each.
+    """Guess one person's bit in each of many simulated towns from tables with suppressed small cells.
+
+    Small cells are suppressed alone, with complementary cells, and with complementary cells in two and three tables.
+    The same tables are also released by a real curator for ε in all, a third for each.
     """
     price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
     tables = linked_tables(_STREETS, _AGES, _CELL)
     secret = invented_bits(len(tables[0].rows), whole(towns, "towns", at_least=1))
-    listed = [_withheld(f"below {_LEAST} withheld, 1 table", tables[:1], secret, second=False)]
-    for many in range(1, len(tables) + 1):
-        count = f"{many} table{'s' if many > 1 else ''}"
-        listed.append(_withheld(f"second cells too, {count}", tables[:many], secret, second=True))
+    results = [_suppressed_finding(f"below {_MIN_COUNT} withheld, 1 table", tables[:1], secret, second=False)]
+    for table_count in range(1, len(tables) + 1):
+        table_words = f"{table_count} table{'s' if table_count > 1 else ''}"
+        results.append(
+            _suppressed_finding(f"second cells too, {table_words}", tables[:table_count], secret, second=True)
+        )
     ceiling = guess_ceiling(for_replacing(Guarantee(price), relation))
-    bought = private_tables(tables, secret, Budget(price, neighbours=relation))
-    groups = np.concatenate([_cells(each) for each in tables])
+    private_counts = private_tables(tables, secret, Budget(price, neighbours=relation))
+    groups = np.concatenate([_cell_groups(table) for table in tables])
     name = f"private, ε = {text(price)}, {len(tables)} tables"
-    listed.append(_finding(name, put_together(bought, groups, 0), secret, len(groups), ceiling))
+    results.append(_finding(name, put_together(private_counts, groups, 0), secret, len(groups), ceiling))
     words = (
         "Bob is alone in a cell of a table by street and age; whether he smokes is secret. Cells below 5 are withheld, "
         "and with each of them three others that are the corners of a rectangle.",
         "2 tables: another has ages in twos. 3 tables: one more has streets in twos.",
     )
-    return Findings(NAME, tuple(listed), words)
+    return Findings(NAME, tuple(results), words)
 
 
 def linked_tables(streets: int, ages: int, size: int) -> tuple[CrossTable, ...]:
-    """Put people into streets and ages, and give three tables of them: with all ages, with two ages in one, and with
-    two streets in one. The first person is alone in the first cell.
+    """Return three tables of the same people: by street and age, with ages in pairs, and with streets in pairs.
+
+    The first person is alone in the first cell.
     """
-    fine = laid_out(streets, ages, size)
-    return fine, CrossTable(fine.rows, fine.columns // 2), CrossTable(fine.rows // 2, fine.columns)
+    full_table = laid_out(streets, ages, size)
+    return (
+        full_table,
+        CrossTable(full_table.rows, full_table.columns // 2),
+        CrossTable(full_table.rows // 2, full_table.columns),
+    )
 
 
-def suppressed_table(table: CrossTable, values: Any, least: int = _LEAST, *, second: bool = True) -> Sums:
-    """Tell all totals of a table, in the order of its groups, for every town; cells below ``least`` are withheld, and
-    with ``second`` those cells, too, that they could be found by. What is withheld is not a number.
+def suppressed_table(table: CrossTable, values: Any, least: int = _MIN_COUNT, *, second: bool = True) -> Sums:
+    """Return all totals of a table, in the order of its groups, for every town, with cells below ``least`` as NaN.
+
+    With ``second``, complementary cells are suppressed too.
     """
     secret = np.asarray(values, np.int64)
     if len(secret) != len(table.rows):
         raise InvalidParameter("values", secret.shape, f"one for each of the table's {len(table.rows)} people")
-    told = totals(table.groups(), secret.reshape(len(secret), -1))
-    high, wide = table.shape
-    cells = told[: high * wide].reshape(high, wide, -1)
+    published = totals(table.groups(), secret.reshape(len(secret), -1))
+    height, width = table.shape
+    cells = published[: height * width].reshape(height, width, -1)
     hidden = cells < whole(least, "least", at_least=2)
     if second:
-        hidden = np.stack([with_second_cells(*each) for each in zip(cells.T, hidden.T, strict=True)]).T
-    told[: high * wide] = np.where(hidden, np.nan, cells).reshape(high * wide, -1)
-    return told.reshape(-1, *secret.shape[1:])
+        hidden = np.stack([with_second_cells(*town) for town in zip(cells.T, hidden.T, strict=True)]).T
+    published[: height * width] = np.where(hidden, np.nan, cells).reshape(height * width, -1)
+    return published.reshape(-1, *secret.shape[1:])
 
 
 def with_second_cells(cells: Sums, small: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Choose what is withheld: every small cell, and three others with which it makes a rectangle, those that have
-    least in them of what is not withheld already. A table with one row or column has no rectangle, and is withheld
-    altogether.
+    """Return the suppressed cells: every small cell and three that complete a rectangle with it, of least total count
+    not yet suppressed. A table with one row or column has no rectangle and is suppressed entirely.
     """
     hidden = small.copy()
     if min(cells.shape) < 2:
         return np.full(cells.shape, bool(small.any()))
     for row, column in np.argwhere(small):
-        shown = np.where(hidden, 0.0, cells)
-        cost = shown[row] + shown[:, [column]] + shown
+        visible = np.where(hidden, 0.0, cells)
+        cost = visible[row] + visible[:, [column]] + visible
         cost[row], cost[:, column] = np.inf, np.inf
-        across, along = np.unravel_index(np.argmin(cost), cost.shape)
-        hidden[[row, across, across], [along, column, along]] = True
+        other_row, other_column = np.unravel_index(np.argmin(cost), cost.shape)
+        hidden[[row, other_row, other_row], [other_column, column, other_column]] = True
     return hidden
 
 
 def cell_bounds(told: Sums, groups: Groups, target: int) -> tuple[int, int]:
-    """Bound the total of all who are in the same groups as one person, from the totals of one town: the interval that
-    is left when every total has limited its parts by what is known of the others, again and again.
+    """Bound the total of the people who share all groups with the target, from the totals of one town.
+
+    The interval is the fixed point of bounding the parts of every total by the bounds of the other parts.
     """
-    place = checked_target(target, groups.shape[1])
-    kinds, which, sizes = np.unique(groups, axis=1, return_inverse=True, return_counts=True)
-    known = ~np.isnan(told)
+    row_index = checked_target(target, groups.shape[1])
+    cell_membership, cell_of_person, sizes = np.unique(groups, axis=1, return_inverse=True, return_counts=True)
+    is_published = ~np.isnan(told)
     low, high = np.zeros(len(sizes)), sizes.astype(np.float64)
-    room = np.inf
-    while (high - low).sum() < room:
-        room = (high - low).sum()
-        for part, total in zip(kinds[known], told[known], strict=True):
+    slack = np.inf
+    while (high - low).sum() < slack:
+        slack = (high - low).sum()
+        for part, total in zip(cell_membership[is_published], told[is_published], strict=True):
             high[part] = np.minimum(high[part], total - low[part].sum() + low[part])
             low[part] = np.maximum(low[part], total - high[part].sum() + high[part])
-    own = which.ravel()[place]
-    return int(low[own]), int(high[own])
+    target_cell = cell_of_person.ravel()[row_index]
+    return int(low[target_cell]), int(high[target_cell])
 
 
 def private_tables(tables: Sequence[CrossTable], secret: Values, budget: Budget) -> Sums:
-    """Buy the cells of all three tables of all towns from a real curator, whose account is thrown away, for its whole
-    budget: one question for each table.
+    """Release the cells of all three tables of all towns by a real curator with a temporary account, for its whole
+    budget: one question per table.
     """
     people, towns = secret.shape
-    places = dict(zip(_COLUMNS[0], (tables[0].rows, tables[0].columns), strict=True))
-    places |= {"ages": tables[1].columns, "streets": tables[2].rows}
-    columns = {name: np.repeat(place, towns) for name, place in places.items()}
+    coordinates = dict(zip(_COLUMNS[0], (tables[0].rows, tables[0].columns), strict=True))
+    coordinates |= {"ages": tables[1].columns, "streets": tables[2].rows}
+    columns = {name: np.repeat(coordinate, towns) for name, coordinate in coordinates.items()}
     columns |= {"town": np.tile(np.arange(towns), people)}
     declared: dict[str, Any] = {
-        name: {"type": "integer", "values": list(range(int(each.max()) + 1))} for name, each in columns.items()
+        name: {"type": "integer", "values": list(range(int(codes.max()) + 1))} for name, codes in columns.items()
     }
     columns |= {"smokes": secret.ravel()}
     declared["smokes"] = {"type": "integer", "bounds": (0, 1)}
-    told, each = [], even_share(budget.epsilon, len(_COLUMNS))
+    table_counts, price_per_table = [], even_share(budget.epsilon, len(_COLUMNS))
     with thrown_away(columns, declared, budget) as curator:
         for row, column in _COLUMNS:
             keys = f"town, {row}, {column}"
-            asked: Any = curator.sql(f"SELECT {keys}, SUM(smokes) AS n FROM people GROUP BY {keys} ORDER BY {keys}")
-            rows = asked.release(epsilon=each).rows
-            told.append(np.array([own[-1] for own in rows], np.float64).reshape(towns, -1).T)
-    return np.concatenate(told)
+            query: Any = curator.sql(f"SELECT {keys}, SUM(smokes) AS n FROM people GROUP BY {keys} ORDER BY {keys}")
+            rows = query.release(epsilon=price_per_table).rows
+            table_counts.append(np.array([cell[-1] for cell in rows], np.float64).reshape(towns, -1).T)
+    return np.concatenate(table_counts)
 
 
-def _cells(table: CrossTable) -> Groups:
-    high, wide = table.shape
-    return table.groups()[: high * wide]
+def _cell_groups(table: CrossTable) -> Groups:
+    height, width = table.shape
+    return table.groups()[: height * width]
 
 
-def _withheld(name: str, tables: Sequence[CrossTable], secret: Values, *, second: bool) -> Finding:
-    told = np.concatenate([suppressed_table(each, secret, second=second) for each in tables])
-    groups = np.concatenate([each.groups() for each in tables])
-    return _finding(name, put_together(told, groups, 0), secret, len(groups), None)
+def _suppressed_finding(name: str, tables: Sequence[CrossTable], secret: Values, *, second: bool) -> Finding:
+    published = np.concatenate([suppressed_table(table, secret, second=second) for table in tables])
+    groups = np.concatenate([table.groups() for table in tables])
+    return _finding(name, put_together(published, groups, 0), secret, len(groups), None)
 
 
 def _finding(name: str, estimates: Sums, secret: Values, questions: int, ceiling: float | None) -> Finding:
-    right = guessed_bits(estimates) == secret[0]
-    return Finding(NAME, name, int(right.sum()), right.size, 0.5, ceiling, questions)
+    is_correct = guessed_bits(estimates) == secret[0]
+    return Finding(NAME, name, int(is_correct.sum()), is_correct.size, 0.5, ceiling, questions)

@@ -1,22 +1,21 @@
-"""Tracing finds out who is in a table from a synthetic table that was made of it.
+"""Membership and attribute inference from published rows, such as a synthetic table.
 
-Each of many candidates tosses a coin and is in the table or is not; a synthetic table is made of it and published. A
-candidate's score is how close its rows are to them: the mean over all rows of 10 to the power of −(columns that
-differ). Copies of real rows give away whoever they are copied from, and half of the candidates, those with the higher
-scores, are guessed to be in the table. Under replace neighbours a table says how many people it has, so the coin
-decides between the candidate and somebody else, drawn alike, who is known as well: the score is the difference of both,
-and who has one above 0 is guessed to be there.
+A fair coin decides for each of many candidates whether they are in the table; a synthetic table is generated from it
+and published. A candidate's score is the mean over all published rows of 10^−(number of differing columns). Copied rows
+reveal the people they are copied from; the half of the candidates with the higher scores is guessed to be in the table.
+Under replace neighbours the number of people is public, so the coin decides between the candidate and a known
+replacement from the same distribution: the score is the difference of both, and candidates above 0 are guessed present.
 
 The same tables show attribute inference (``attacks.attribute``). The last column is the secret: whether somebody has
-cancer, which smoking, the first column, makes likelier. It is guessed for every candidate by a vote of the rows, each
-with the weight of its closeness in the other columns. A right guess counts as the guess that the coin let them in.
+cancer, which smoking, the first column, makes likelier. It is guessed by a vote of the published rows, weighted by
+their closeness in the other columns. A correct guess counts as the guess that the candidate is present.
 
 Theorem (Steinke, Nasr & Jagielski, "Privacy auditing with one training run", 2023, Theorem 5.2). If the release is ε-DP
-for adding or removing a unit, the number of right guesses among r, each of a coin of its own, is stochastically at most
-binomial with r trials of chance e^ε/(1 + e^ε), however they depend on each other through the one release. Releases of
-other tables that share no candidates add up to one binomial. The proof needs one thing of neighbours: given the release
-and all other coins, the odds of a coin are at most e^ε. A coin that exchanges two units replaces one, so it holds for ε
-under replace neighbours, too.
+for adding or removing a unit, the number of correct guesses among r independent coins is stochastically dominated by a
+binomial with r trials of probability e^ε/(1 + e^ε), however the guesses depend on each other through the one release.
+Releases of other tables that share no candidates add up to one binomial. The proof needs one property of neighbours:
+given the release and all other coins, the odds of a coin are at most e^ε. A coin that exchanges two units replaces one,
+so it also holds for ε under replace neighbours.
 """
 
 from __future__ import annotations
@@ -40,96 +39,94 @@ Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 VALUES = 4
-"""Values of each column but the first and the last, which are yes or no; all are as frequent."""
+"""The number of equally frequent values of each column except the first and last, which are binary."""
 CANCER = (1, 3)
-"""In quarters, the chance of cancer of those who do not smoke, and of those who do."""
-_FAR = 0.1
+"""The probability of cancer in quarters, for non-smokers and smokers."""
+_WEIGHT_PER_DIFFERENCE = 0.1
 _MEMBERSHIP, _ATTRIBUTE = "membership from rows", "attribute from rows"
 
 
 @dataclass(frozen=True)
 class CandidateRows:
-    """Candidates have a value in each column, and each is in the table or is not."""
+    """Candidates with a value in each column, and whether each is in the table."""
 
     values: Codes
     inside: NDArray[np.bool_]
     instead: Codes | None = None
-    """The values of whoever is in the table in the place of each candidate that is not; None where nobody is."""
+    """The replacement of each absent candidate; None under add-remove."""
 
     @property
     def table(self) -> Codes:
-        """Give the rows of those who are in the table, in an order that says nothing."""
+        """Return the rows of those in the table, sorted so that the order reveals nothing."""
         inside = self.inside
-        own = self.values[inside] if self.instead is None else np.where(inside[:, None], self.values, self.instead)
-        return own[np.lexsort(own.T)]
+        rows = self.values[inside] if self.instead is None else np.where(inside[:, None], self.values, self.instead)
+        return rows[np.lexsort(rows.T)]
 
 
 def draw_candidates(count: int, columns: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> CandidateRows:
-    """Draw so many candidates, and a coin for each; and somebody to be in the place of each, where neighbours differ in
-    one unit that is replaced.
-    """
-    many, wide = whole(count, "candidates", at_least=2), whole(columns, "columns", at_least=3)
-    values = _people(many, wide)
-    instead = _people(many, wide) if neighbours is Neighbours.REPLACE else None
-    return CandidateRows(values, bits.all_below(2, many).astype(bool), instead)
+    """Draw candidates with a fair coin each and, under replace neighbours, a replacement for each."""
+    candidate_count, column_count = whole(count, "candidates", at_least=2), whole(columns, "columns", at_least=3)
+    values = _draw_people(candidate_count, column_count)
+    instead = _draw_people(candidate_count, column_count) if neighbours is Neighbours.REPLACE else None
+    return CandidateRows(values, bits.all_below(2, candidate_count).astype(bool), instead)
 
 
-def _people(many: int, wide: int) -> Codes:
-    """Draw so many people: whether they smoke, how they look, and whether they have cancer."""
-    smokes = bits.all_below(2, many)
-    looks = bits.all_below(VALUES, many * (wide - 2)).reshape(many, wide - 2)
-    cancer = bits.all_below(4, many) < np.where(smokes == 1, CANCER[1], CANCER[0])
+def _draw_people(people_count: int, column_count: int) -> Codes:
+    """Draw people: whether they smoke, how they look, and whether they have cancer."""
+    smokes = bits.all_below(2, people_count)
+    looks = bits.all_below(VALUES, people_count * (column_count - 2)).reshape(people_count, column_count - 2)
+    cancer = bits.all_below(4, people_count) < np.where(smokes == 1, CANCER[1], CANCER[0])
     return np.concatenate([smokes[:, None], looks, cancer[:, None]], axis=1).astype(np.int64)
 
 
 def resampled(table: Codes) -> Codes:
-    """Draw rows of a table anew, with replacement: a synthetic table that copies people."""
+    """Resample the rows of a table with replacement: a synthetic table that copies people."""
     return table[bits.all_below(len(table), len(table))] if len(table) else table
 
 
 def synthesized(
     table: Codes, epsilon: Number, method: Method, rows: int, neighbours: Neighbours = Neighbours.ADD_REMOVE
 ) -> Codes:
-    """Buy a synthetic table of a curator at this price, which is for these neighbours, and draw so many rows of it; −1
-    is a missing value.
-    """
+    """Release a synthetic table by a curator at this ε under these neighbours, and sample rows from it; −1 is NULL."""
     policy = rows_policy(table, epsilon, neighbours)
     with thrown_away(policy) as curator:
-        bought = curator.synthesize(TABLE, method, 2).release(epsilon=epsilon)
-        drawn = bought.sample(rows)
-    names = policy.tables[TABLE].columns
-    return np.stack([drawn[name].fill_null(-1).to_numpy() for name in names], axis=1).astype(np.int64)
+        synthetic_table = curator.synthesize(TABLE, method, 2).release(epsilon=epsilon)
+        sample = synthetic_table.sample(rows)
+    column_names = policy.tables[TABLE].columns
+    return np.stack([sample[name].fill_null(-1).to_numpy() for name in column_names], axis=1).astype(np.int64)
 
 
 def rows_policy(table: Codes, epsilon: Number, neighbours: Neighbours) -> Policy:
-    """Declare a table of these rows, and a budget of one synthetic table at this price for these neighbours."""
-    columns = {f"a{place}": (table[:, place], _domain(place, table.shape[1])) for place in range(table.shape[1])}
+    """Return a policy over these rows whose budget pays for one synthetic table at this ε."""
+    columns = {f"a{index}": (table[:, index], _domain(index, table.shape[1])) for index in range(table.shape[1])}
     return invented(columns, epsilon, neighbours=neighbours)
 
 
-def _domain(place: int, wide: int) -> Domain:
-    return Domain(Type.INTEGER, values=tuple(range(2 if place in (0, wide - 1) else VALUES)))
+def _domain(index: int, column_count: int) -> Domain:
+    return Domain(Type.INTEGER, values=tuple(range(2 if index in (0, column_count - 1) else VALUES)))
 
 
 def weights(rows: Codes, values: Codes) -> Floats:
-    """Weigh how close each published row is to each candidate: a row of weights for each of them."""
-    differ = np.zeros((len(values), len(rows)))
-    for place in range(values.shape[1]):
-        differ += values[:, place][:, None] != rows[:, place][None, :]
-    return np.asarray(_FAR**differ)
+    """Return the closeness of each published row (column) to each candidate (row)."""
+    differences = np.zeros((len(values), len(rows)))
+    for index in range(values.shape[1]):
+        differences += values[:, index][:, None] != rows[:, index][None, :]
+    return np.asarray(_WEIGHT_PER_DIFFERENCE**differences)
 
 
 def trace_rows(rows: Codes, candidates: CandidateRows) -> tuple[Floats, NDArray[np.bool_]]:
-    """Find the scores of all candidates, and guess that the half with the higher scores is in the table; where others
-    are in the place of those who are not, that all are who are closer to the rows than these.
+    """Return the scores of all candidates and the guesses of who is present.
+
+    Under add-remove, the half with the higher scores is guessed present; under replace, those who are closer to the
+    rows than their replacement.
     """
     scores = _closeness(rows, candidates.values)
     if candidates.instead is not None:
         scores = scores - _closeness(rows, candidates.instead)
         return scores, scores > 0
-    guessed = np.zeros(len(scores), bool)
-    guessed[np.argsort(-scores, kind="stable")[: len(scores) // 2]] = True
-    return scores, guessed
+    is_guessed = np.zeros(len(scores), bool)
+    is_guessed[np.argsort(-scores, kind="stable")[: len(scores) // 2]] = True
+    return scores, is_guessed
 
 
 def _closeness(rows: Codes, values: Codes) -> Floats:
@@ -137,15 +134,15 @@ def _closeness(rows: Codes, values: Codes) -> Floats:
 
 
 def infer(rows: Codes, candidates: CandidateRows) -> NDArray[np.bool_]:
-    """Guess the secret of all candidates by a vote of the rows, and tell which guesses are right; a tie is none."""
+    """Guess the secret of all candidates by a vote of the rows; return which guesses are correct. A tie is not."""
     vote = np.where(rows[:, -1] < 0, 0, 2 * rows[:, -1] - 1)
-    lean = weights(rows[:, :-1], candidates.values[:, :-1]) @ vote.astype(np.float64)
-    return np.asarray(np.sign(lean) == 2 * candidates.values[:, -1] - 1)
+    vote_sum = weights(rows[:, :-1], candidates.values[:, :-1]) @ vote.astype(np.float64)
+    return np.asarray(np.sign(vote_sum) == 2 * candidates.values[:, -1] - 1)
 
 
 @dataclass(frozen=True)
 class Release:
-    """A release is one table's candidates, and the rows that each kind of publication made of it."""
+    """The candidates of one table, and the rows of each kind of publication."""
 
     candidates: CandidateRows
     rows: Mapping[str, Codes]
@@ -154,17 +151,17 @@ class Release:
 def releases(
     epsilon: Number, runs: int, candidates: int, columns: int, method: Method, neighbours: Neighbours
 ) -> list[Release]:
-    """Draw so many tables, and publish each: its rows without names, rows drawn of it anew, and a synthetic table that
-    is bought at this price.
-    """
+    """Draw tables and publish each in three ways: rows without names, resampled rows, and a private synthetic table."""
     price = exact(epsilon, "epsilon", POSITIVE)
-    found = []
+    published = []
     for _ in range(whole(runs, "runs", at_least=1)):
-        own = draw_candidates(candidates, columns, neighbours)
-        kinds = {"without names": own.table, "rows drawn anew": resampled(own.table)}
-        kinds[f"private, ε = {text(price)}"] = synthesized(own.table, price, method, candidates, neighbours)
-        found.append(Release(own, kinds))
-    return found
+        drawn_candidates = draw_candidates(candidates, columns, neighbours)
+        rows_by_kind = {"without names": drawn_candidates.table, "rows drawn anew": resampled(drawn_candidates.table)}
+        rows_by_kind[f"private, ε = {text(price)}"] = synthesized(
+            drawn_candidates.table, price, method, candidates, neighbours
+        )
+        published.append(Release(drawn_candidates, rows_by_kind))
+    return published
 
 
 def membership_of_rows(
@@ -176,25 +173,25 @@ def membership_of_rows(
     method: Method = "aim",
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Traced:
-    """Guess which candidates are in a table from published rows: real ones without names, copies, and synthetic ones of
-    a curator, at a price that is for these neighbours.
+    """Guess which candidates are in a table from published rows: real rows without names, resampled rows, and a
+    synthetic table released by a curator at this ε under these neighbours.
     """
     relation = Neighbours.of(neighbours)
-    found = releases(epsilon, runs, candidates, columns, method, relation)
+    published = releases(epsilon, runs, candidates, columns, method, relation)
     promise = Guarantee(exact(epsilon, "epsilon"))
-    listed, tests = [], []
-    inside = np.concatenate([each.candidates.inside for each in found])
-    for kind in found[0].rows:
-        traced = [trace_rows(each.rows[kind], each.candidates) for each in found]
-        scores, guessed = (np.concatenate(part) for part in zip(*traced, strict=True))
+    results, tests = [], []
+    inside = np.concatenate([release.candidates.inside for release in published])
+    for kind in published[0].rows:
+        scores_and_guesses = [trace_rows(release.rows[kind], release.candidates) for release in published]
+        scores, is_guessed = (np.concatenate(arrays) for arrays in zip(*scores_and_guesses, strict=True))
         tests.append((kind, Scores(scores[inside], scores[~inside])))
-        listed.append(_finding(_MEMBERSHIP, kind, int((guessed == inside).sum()), len(inside), promise))
+        results.append(_finding(_MEMBERSHIP, kind, int((is_guessed == inside).sum()), len(inside), promise))
     others = ", others in place of the rest" if relation is Neighbours.REPLACE else ""
     words = (
         f"Of {candidates} candidates about half are in each table of {columns} columns{others}, and all are guessed.",
-        "Rows without names give away everybody, and rows that are copied give away whoever they are copied from.",
+        "Rows without names reveal everybody, and copied rows reveal the people they are copied from.",
     )
-    return Traced(Findings(_MEMBERSHIP, tuple(listed), words), tuple(tests), promise)
+    return Traced(Findings(_MEMBERSHIP, tuple(results), words), tuple(tests), promise)
 
 
 def attribute_of_rows(
@@ -206,27 +203,27 @@ def attribute_of_rows(
     method: Method = "aim",
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Findings:
-    """Guess the secret of candidates from published rows, of those who are in the table and of those who are not, or
-    have somebody else in their place under replace neighbours.
+    """Guess the secret of candidates from published rows, for those in the table and for those who are absent or,
+    under replace neighbours, replaced.
 
-    The ceiling is for what was learnt about the person: how often a right guess tells that they are there.
+    The ceiling bounds what was learnt about the person: how well a correct guess predicts their presence.
     """
-    found = releases(epsilon, runs, candidates, columns, method, Neighbours.of(neighbours))
+    published = releases(epsilon, runs, candidates, columns, method, Neighbours.of(neighbours))
     promise = Guarantee(exact(epsilon, "epsilon"))
-    inside = np.concatenate([each.candidates.inside for each in found])
-    listed = []
-    for kind in found[0].rows:
-        right = np.concatenate([infer(each.rows[kind], each.candidates) for each in found])
-        for who, those in (("without them", ~inside), ("with them", inside)):
-            count = int(right[those].sum())
-            listed.append(Finding(_ATTRIBUTE, f"{kind}, {who}", count, int(those.sum()), 0.5, None, 1))
-        told = int((right == inside).sum())
-        listed.append(_finding(_ATTRIBUTE, f"{kind}, of the person", told, len(inside), promise))
+    inside = np.concatenate([release.candidates.inside for release in published])
+    results = []
+    for kind in published[0].rows:
+        is_correct = np.concatenate([infer(release.rows[kind], release.candidates) for release in published])
+        for presence, members in (("without them", ~inside), ("with them", inside)):
+            count = int(is_correct[members].sum())
+            results.append(Finding(_ATTRIBUTE, f"{kind}, {presence}", count, int(members.sum()), 0.5, None, 1))
+        presence_correct = int((is_correct == inside).sum())
+        results.append(_finding(_ATTRIBUTE, f"{kind}, of the person", presence_correct, len(inside), promise))
     words = (
         "Right guesses without somebody are about the population: who smokes is likelier to have cancer.",
-        "Of the person: how often a right guess tells that they are in the table. Half is nothing.",
+        "Of the person: how often a right guess goes with their being in the table. One half shows nothing.",
     )
-    return Findings(_ATTRIBUTE, tuple(listed), words)
+    return Findings(_ATTRIBUTE, tuple(results), words)
 
 
 def _finding(attack: str, kind: str, right: int, trials: int, promise: Guarantee) -> Finding:

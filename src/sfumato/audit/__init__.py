@@ -1,13 +1,13 @@
-"""An audit finds what a mechanism, a question or a whole curator really does: exactly where it can, by samples
-otherwise.
+"""Empirical privacy audits of a mechanism, a query or a whole curator: exact by enumeration where possible, by
+sampling otherwise.
 
-exact_laws        exact laws of small outputs, and their divergences beside the claim
-lower_bounds      a lower bound on ε from samples, true with a stated confidence
-canaries          canaries in one run, and what right guesses about them prove
-invented_tables   tables invented from a policy, with one unit that tries its limits
-asked_questions   a question, over the whole path of a policy, on two of them
-whole_policies    a whole policy: what is seen, exact changes, noise, releases, and planted faults
-museum            broken mechanisms from papers and bug reports, each caught, beside correct twins that pass
+exact_laws        exact output distributions of small mechanisms, and their divergences against the claim
+lower_bounds      lower bounds on ε from samples, at a stated confidence
+canaries          one-run audits with canaries, and the lower bound that correct guesses prove
+invented_tables   neighbouring generated tables for a policy, with one unit that tests its limits
+asked_questions   one query, run end to end under a policy on two neighbouring tables
+whole_policies    a whole policy: visible output, exact sensitivities, noise, releases and injected faults
+museum            broken mechanisms from papers and bug reports, each beside a correct twin that passes
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ __all__ = [
     "plant",
 ]
 
-_LATER = {
+_LAZY_MODULES = {
     "CuratorAudit": "whole_policies.curator_findings",
     "NeighbouringTables": "invented_tables",
     "curator": "whole_policies.curator_audits",
     "neighbours_of": "invented_tables",
     "page": "whole_policies.curator_findings",
 }
-"""What needs an engine is imported when it is first named."""
+"""The submodule of each attribute that needs an engine; imported on first access."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(f"sfumato.audit.{_LATER[name]}"), name)
+    if name in _LAZY_MODULES:
+        return getattr(import_module(f"sfumato.audit.{_LAZY_MODULES[name]}"), name)
     raise AttributeError(f"module 'sfumato.audit' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""One run is audited with canaries: whoever sees what was released guesses which of them were among the rows.
+"""Audit one run with canaries: an adversary guesses from the release which canaries were among the rows.
 
 *Theorem* (Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run", Theorem 5.2 and Corollary 5.4).
 Let M take m bits to an output and be (ε, δ)-DP for any two lists of bits that differ in one place: bit i says whether
@@ -10,20 +10,19 @@ coins, independent of each other and of all randomness of M. Let guesses be any 
 
 where W is binomial with r trials of chance e^ε/(1 + e^ε).
 
-So an ε at which this is at most β for the v that was seen is refuted, except with probability β. The bound grows with
+So an ε at which this is at most β for the observed v is refuted, except with probability β. The bound is monotone in
 ε: with s = 2mδ/i, a term of the maximum together with P(W ≥ v) is the mean of a function of W that is 0 below v − i,
-s below v and 1 from there on, which rises while s ≤ 1; where s > 1, P(W ≥ v) is counted s times, so that it rises
-again, and the bound only becomes larger. So all smaller ε are refuted with it, and the largest that is refuted is a
-lower bound. Several numbers of guesses may be tried, each with its part of β.
+s below v and 1 from there on, which is non-decreasing while s ≤ 1; where s > 1, P(W ≥ v) is counted s times, which
+restores monotonicity and only makes the bound larger. So all smaller ε are refuted too, and the largest refuted ε is a
+lower bound. Several numbers of guesses may be tried, each with its share of β.
 
-The theorem needs no property of the rows, of the canaries or of who guesses: poor guesses only prove less. It does need
-each coin to be tossed afresh, and one run: the release is made exactly once.
+The theorem assumes nothing about the rows, the canaries or the adversary: poor guesses only weaken the bound. It needs
+independent fair coins and a single run: the release is made exactly once.
 
-Canaries are invented units that are put among invented rows of a policy's table, each by a coin.
-
-Nothing is read of the policy's own sources, and nothing is charged to its account: its schema alone says what rows may
-look like, and a release runs in the policy's own curator over them, on a ledger that is thrown away. Under add-remove a
-canary is there or is not; under replace another unit stands in its place, so that the number of units stays.
+Canaries are generated units, each placed among the generated rows of a policy's table by a fair coin. The policy's own
+sources are not read and its account is not charged: rows are generated from the schema alone, and the release runs in
+a curator of the same policy over them, on a temporary ledger. Under add-remove a canary is present or absent; under
+replace another unit takes its place, so the number of units is fixed.
 """
 
 from __future__ import annotations
@@ -61,21 +60,19 @@ if TYPE_CHECKING:
 
 Present = NDArray[np.bool_]
 Release = Callable[[Present], Any]
-"""It releases once, with those canaries among the rows that are said to be, and gives a score for each canary: the
-larger, the surer that it was among them.
-"""
+"""Release once with the marked canaries among the rows; return a score per canary, larger where it seems present."""
 
-_MOST_CANARIES = 1_000_000
-_FURTHEST = 60.0
-_ROUNDING = 1 + 1e-6
-"""More than all that logarithms of factorials may be wrong by."""
-_CELLS = 24
+_MAX_CANARIES = 1_000_000
+_MAX_EPSILON = 60.0
+_ROUNDING_MARGIN = 1 + 1e-6
+"""Exceeds the rounding error of the log-factorials."""
+_PLOT_CELLS = 24
 
 
 @codec.value("one-run")
 @dataclass(frozen=True)
 class OneRun:
-    """An audit of one run says how many guesses about canaries were right, and what that proves."""
+    """The outcome of a one-run audit: the correct guesses about canaries and the lower bound they prove."""
 
     lower_bound: float
     """ε is at least this, with the stated confidence."""
@@ -83,49 +80,49 @@ class OneRun:
     confidence: float
     canaries: int
     guesses: int
-    """How many guesses were made, of those numbers of guesses that were tried, where most is proven."""
+    """The number of guesses, of those tried, that gives the largest lower bound."""
     right: int
     tried: int = 1
-    """How many numbers of guesses share what the confidence leaves."""
+    """How many numbers of guesses were tried; they share the error probability."""
     laws: ToldLaws | None = None
-    """How scores are spread among the canaries that were left out and those that were in, for a picture."""
+    """The score distributions of absent and present canaries, for the plot."""
 
     def __post_init__(self) -> None:
         for name in ("lower_bound", "confidence"):
             object.__setattr__(self, name, codec.real(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
         codec.check_fields(self)
-        counts = 0 <= self.right <= self.guesses <= self.canaries and self.tried > 0
-        drawn = self.laws is None or isinstance(self.laws, ToldLaws)
-        if not (counts and drawn and self.lower_bound >= 0 and 0 < self.confidence < 1):
+        counts_valid = 0 <= self.right <= self.guesses <= self.canaries and self.tried > 0
+        laws_valid = self.laws is None or isinstance(self.laws, ToldLaws)
+        if not (counts_valid and laws_valid and self.lower_bound >= 0 and 0 < self.confidence < 1):
             rule = "a bound ≥ 0, a confidence inside (0, 1), and no more right guesses than guesses, nor than canaries"
             raise InvalidParameter("audit", (self.right, self.guesses, self.canaries), rule)
 
     @property
     def holds(self) -> bool:
-        """Tell whether the claim survives: this run does not refute it."""
+        """Return whether this run fails to refute the claim."""
         return self.lower_bound <= float(self.claim.epsilon)
 
     @property
     def detectable(self) -> float:
-        """Find the largest ε that as many guesses could have proven, had all of them been right."""
-        miss = (1 - self.confidence) / self.tried
-        return proven_epsilon(self.canaries, self.guesses, self.guesses, float(self.claim.delta), miss)
+        """Return the lower bound on ε if every guess had been correct."""
+        error_share = (1 - self.confidence) / self.tried
+        return proven_epsilon(self.canaries, self.guesses, self.guesses, float(self.claim.delta), error_share)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """Draw how scores are spread among canaries that were left out and those that were in; also to a file."""
+        """Plot the scores of absent and present canaries; also write it to ``path`` if given."""
         if self.laws is None:
-            raise InvalidParameter("audit", self.guesses, "one with scores to draw")
-        names = ("left out", "among the rows")
+            raise InvalidParameter("audit", self.guesses, "an audit with scores to plot")
+        names = ("absent", "present")
         return saved(draw_laws(self.laws, f"{self.claim} {self._outcome}", [str(self)], names), path)
 
     def to_json(self) -> str:
-        """Write the audit as JSON text, which ``from_json`` reads back."""
+        """Serialise to JSON; ``from_json`` reads it back."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> OneRun:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse the output of ``to_json``; any other text is refused."""
         return codec.loads_as(cls, source)
 
     @property
@@ -135,15 +132,15 @@ class OneRun:
     def __str__(self) -> str:
         return (
             f"{self.claim} {self._outcome} by one run: ε ≥ {self.lower_bound:.4f} with confidence "
-            f"{sure(self.confidence)}, from {self.right:,} right guesses of {self.guesses:,} about "
+            f"{sure(self.confidence)}, from {self.right:,} correct guesses of {self.guesses:,} about "
             f"{self.canaries:,} canaries"
         )
 
     def _repr_html_(self) -> str:
         rows = [
-            ("proven", f"ε ≥ {self.lower_bound:.4f}, with confidence {sure(self.confidence)}"),
-            ("guesses", f"{self.right:,} of {self.guesses:,} were right, about {self.canaries:,} canaries"),
-            ("power", f"all of them right would have proven ε ≥ {self.detectable:.4g}"),
+            ("proven bound", f"ε ≥ {self.lower_bound:.4f}, with confidence {sure(self.confidence)}"),
+            ("guesses", f"{self.right:,} of {self.guesses:,} were correct, about {self.canaries:,} canaries"),
+            ("power", f"if all were correct, ε ≥ {self.detectable:.4g} would have been proven"),
         ]
         title = notebook_html.paragraph(f"{self.claim} {self._outcome}", strong=True)
         return title + notebook_html.table((), rows) + ("" if self.laws is None else self.plot().svg)
@@ -157,173 +154,189 @@ def one_run(
     guesses: int | Sequence[int] | None = None,
     confidence: Number = "0.99",
 ) -> OneRun:
-    """Audit one run: toss a coin for each canary, release once, guess from the scores, and bound ε from below.
+    """Audit one run: toss a fair coin per canary, release once, guess from the scores, and bound ε from below.
 
-    A guess is "in" where the score lies above the middle between two heaps of scores, else "out". Without ``guesses``
-    all canaries are guessed at, and then a quarter and a sixteenth, those with the most telling scores; the three share
-    what the confidence leaves.
+    A guess is "in" if the score is above the midpoint between two clusters of scores, else "out". By default, all
+    canaries, the quarter and the sixteenth with the most extreme scores are guessed; the three attempts share the error
+    probability.
     """
     promise = Guarantee.of(claim, "claim")
     level = exact(confidence, "confidence", CONFIDENCES)
-    many = whole(canaries, "canaries", at_least=1)
-    if many > _MOST_CANARIES:
-        raise InvalidParameter("canaries", canaries, f"at most {_MOST_CANARIES:,}")
-    numbers = _numbers(guesses, many)
-    miss = float(1 - level) / len(numbers)
-    _check_power(many, max(numbers), promise, miss)
-    present = bits.all_below(2, many).astype(bool)
-    scores = _scores(release(present.copy()), many)
-    found = [
-        (proven_epsilon(many, r, right, float(promise.delta), miss), r, right)
-        for r, right in _right(scores, present, numbers)
+    canary_count = whole(canaries, "canaries", at_least=1)
+    if canary_count > _MAX_CANARIES:
+        raise InvalidParameter("canaries", canaries, f"at most {_MAX_CANARIES:,}")
+    guess_counts = _guess_counts(guesses, canary_count)
+    error_share = float(1 - level) / len(guess_counts)
+    _check_power(canary_count, max(guess_counts), promise, error_share)
+    present = bits.all_below(2, canary_count).astype(bool)
+    scores = _check_scores(release(present.copy()), canary_count)
+    outcomes = [
+        (proven_epsilon(canary_count, guess_count, correct, float(promise.delta), error_share), guess_count, correct)
+        for guess_count, correct in _count_correct(scores, present, guess_counts)
     ]
-    bound, made, right = max(found)
-    return OneRun(bound, promise, float(level), many, made, right, len(numbers), _laws(scores, present))
+    bound, made_guesses, correct = max(outcomes)
+    return OneRun(
+        bound,
+        promise,
+        float(level),
+        canary_count,
+        made_guesses,
+        correct,
+        len(guess_counts),
+        _score_laws(scores, present),
+    )
 
 
-def _numbers(guesses: int | Sequence[int] | None, canaries: int) -> list[int]:
-    """Read how many guesses are made: numbers that are fixed before anything is released."""
+def _guess_counts(guesses: int | Sequence[int] | None, canaries: int) -> list[int]:
+    """Return the numbers of guesses to try, fixed before the release."""
     if guesses is None:
         return sorted({canaries, max(1, canaries // 4), max(1, canaries // 16)})
-    given = list(guesses) if isinstance(guesses, Sequence) else [guesses]
-    found = sorted({whole(each, "guesses", at_least=1) for each in given})
-    if not found or found[-1] > canaries:
+    requested = list(guesses) if isinstance(guesses, Sequence) else [guesses]
+    counts = sorted({whole(count, "guesses", at_least=1) for count in requested})
+    if not counts or counts[-1] > canaries:
         raise InvalidParameter("guesses", guesses, f"numbers from 1 to {canaries}, how many canaries there are")
-    return found
+    return counts
 
 
-def _check_power(canaries: int, guesses: int, promise: Guarantee, miss: float) -> None:
-    """Refuse an audit that could refute nothing, were every guess right, and say how many canaries could."""
+def _check_power(canaries: int, guesses: int, promise: Guarantee, error_share: float) -> None:
+    """Refuse an audit that could refute nothing even with every guess correct, and state how many canaries could."""
     epsilon, delta = float(promise.epsilon), float(promise.delta)
-    if chance_of_guessing(canaries, guesses, guesses, epsilon, delta) <= miss:
+    if chance_of_guessing(canaries, guesses, guesses, epsilon, delta) <= error_share:
         return
-    least = next((n for n in _growing(canaries) if chance_of_guessing(n, n, n, epsilon, delta) <= miss), None)
-    if least is None:
-        rule = f"an ε and a δ that {_MOST_CANARIES:,} canaries could refute"
+    enough = next(
+        (n for n in _growing_sizes(canaries) if chance_of_guessing(n, n, n, epsilon, delta) <= error_share), None
+    )
+    if enough is None:
+        rule = f"an ε and a δ that {_MAX_CANARIES:,} canaries could refute"
         raise InvalidParameter("claim", promise, rule, fix="audit many runs with falsify, or a smaller claim")
-    rule = f"more: these could not refute {promise}, were every guess right; {least:,}, all guessed at, could"
+    rule = f"more: even all guesses correct could not refute {promise}; {enough:,} canaries, all guessed, could"
     raise InvalidParameter("canaries", canaries, rule)
 
 
-def _growing(start: int) -> list[int]:
-    """List numbers of canaries, each half as large again as the one before."""
-    found = [start]
-    while (following := found[-1] + max(1, found[-1] // 2)) <= _MOST_CANARIES:
-        found.append(following)
-    return found
+def _growing_sizes(start: int) -> list[int]:
+    """Return numbers of canaries from ``start``, each half as large again as the last."""
+    sizes = [start]
+    while (next_size := sizes[-1] + max(1, sizes[-1] // 2)) <= _MAX_CANARIES:
+        sizes.append(next_size)
+    return sizes
 
 
-def _scores(given: Any, canaries: int) -> NDArray[np.float64]:
+def _check_scores(returned: Any, canaries: int) -> NDArray[np.float64]:
     try:
-        scores = np.asarray(given, np.float64)
+        scores = np.asarray(returned, np.float64)
     except (TypeError, ValueError):
         scores = np.empty(0)
     if scores.shape != (canaries,) or np.isnan(scores).any():
-        raise InvalidParameter("release", scores.shape, f"a function that gives {canaries} scores, one for each canary")
+        raise InvalidParameter(
+            "release", scores.shape, f"a function that returns {canaries} scores, one for each canary"
+        )
     return scores
 
 
-def _right(scores: NDArray[np.float64], present: Present, numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Count the right guesses, of which those are made first whose scores lie furthest from the middle; among equal
-    scores the place decides, which no coin knows of.
+def _count_correct(scores: NDArray[np.float64], present: Present, guess_counts: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (guesses, correct guesses) for each number, guessing first where scores are furthest from the midpoint.
+
+    Ties are broken by position, which is independent of the coins.
     """
     finite = np.clip(scores, -1e15, 1e15)
-    middle = _middle(finite)
-    right = (finite > middle) == present
-    order = np.argsort(-np.abs(finite - middle), kind="stable")
-    return [(r, int(np.count_nonzero(right[order[:r]]))) for r in numbers]
+    midpoint = _cluster_midpoint(finite)
+    correct = (finite > midpoint) == present
+    order = np.argsort(-np.abs(finite - midpoint), kind="stable")
+    return [(guess_count, int(np.count_nonzero(correct[order[:guess_count]]))) for guess_count in guess_counts]
 
 
-def _middle(scores: NDArray[np.float64]) -> float:
-    """Find a number between two heaps of scores, from the scores alone."""
-    middle = float(scores.mean())
+def _cluster_midpoint(scores: NDArray[np.float64]) -> float:
+    """Return a threshold between two clusters of scores, from the scores alone."""
+    midpoint = float(scores.mean())
     for _ in range(5):
-        above, below = scores[scores > middle], scores[scores <= middle]
+        above, below = scores[scores > midpoint], scores[scores <= midpoint]
         if not above.size or not below.size:
             break
-        middle = float(np.median(above) + np.median(below)) / 2
-    return middle
+        midpoint = float(np.median(above) + np.median(below)) / 2
+    return midpoint
 
 
 def chance_of_guessing(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Bound the probability that so many guesses are right about a release that is (ε, δ)-DP, by the theorem."""
+    """Bound the probability of ``right`` correct guesses about an (ε, δ)-DP release, by the theorem above."""
     if right == 0:
         return 1.0
-    likely = np.exp(_log_binomial(guesses, epsilon))
-    tail = float(likely[right:].sum())
+    probabilities = np.exp(_log_binomial(guesses, epsilon))
+    tail = float(probabilities[right:].sum())
     if delta == 0:
-        return min(1.0, tail * _ROUNDING)
-    places = np.arange(1, right + 1)
-    shares = 2 * canaries * delta / places
-    below = np.cumsum(likely[:right][::-1])  # P(v > W ≥ v − i) for i = 1, 2, …
-    return min(1.0, float((np.maximum(1.0, shares) * tail + shares * below).max()) * _ROUNDING)
+        return min(1.0, tail * _ROUNDING_MARGIN)
+    offsets = np.arange(1, right + 1)
+    shares = 2 * canaries * delta / offsets
+    below = np.cumsum(probabilities[:right][::-1])  # P(v > W ≥ v − i) for i = 1, 2, …
+    return min(1.0, float((np.maximum(1.0, shares) * tail + shares * below).max()) * _ROUNDING_MARGIN)
 
 
 def _log_binomial(trials: int, epsilon: float) -> NDArray[np.float64]:
-    """Compute ln P(W = k) for all k, where each trial succeeds with odds e^ε."""
+    """Return ln P(W = k) for all k, where each trial succeeds with odds e^ε."""
     k, factorials = np.arange(trials + 1), _log_factorials(trials)
-    failed = epsilon + math.log1p(math.exp(-epsilon))  # −ln(1 − e^ε/(1 + e^ε))
-    return factorials[-1] - factorials - factorials[::-1] + k * epsilon - trials * failed
+    log_total = epsilon + math.log1p(math.exp(-epsilon))  # −ln(1 − e^ε/(1 + e^ε))
+    return factorials[-1] - factorials - factorials[::-1] + k * epsilon - trials * log_total
 
 
 @lru_cache(maxsize=8)
-def _log_factorials(most: int) -> NDArray[np.float64]:
-    """Compute ln k! for all k up to the largest, each for itself: sums of logarithms would gather errors."""
-    return np.array([math.lgamma(k + 1) for k in range(most + 1)])
+def _log_factorials(largest: int) -> NDArray[np.float64]:
+    """Return ln k! for all k up to ``largest``, each from lgamma: a running sum would accumulate rounding errors."""
+    return np.array([math.lgamma(k + 1) for k in range(largest + 1)])
 
 
 def proven_epsilon(canaries: int, guesses: int, right: int, delta: float, miss: float) -> float:
-    """Find the largest ε, rounded down, at which so many right guesses have probability at most ``miss``."""
+    """Return the largest ε, rounded down, at which ``right`` correct guesses have probability at most ``miss``."""
     if chance_of_guessing(canaries, guesses, right, 0.0, delta) > miss:
         return 0.0
-    low, high = 0.0, _FURTHEST
+    low, high = 0.0, _MAX_EPSILON
     for _ in range(40):
-        middle = (low + high) / 2
-        fits = chance_of_guessing(canaries, guesses, right, middle, delta) <= miss
-        low, high = (middle, high) if fits else (low, middle)
+        midpoint = (low + high) / 2
+        refuted = chance_of_guessing(canaries, guesses, right, midpoint, delta) <= miss
+        low, high = (midpoint, high) if refuted else (low, midpoint)
     return low
 
 
-def _laws(scores: NDArray[np.float64], present: Present) -> ToldLaws | None:
-    """Spread the scores of both kinds of canaries over equal cells, those above the middle being guessed to be in."""
+def _score_laws(scores: NDArray[np.float64], present: Present) -> ToldLaws | None:
+    """Bin the scores of absent and present canaries; cells above the midpoint are guessed present."""
     finite = np.clip(scores, -1e15, 1e15)
     low, high = float(finite.min()), float(finite.max())
     if low == high or present.all() or not present.any():
         return None
-    edges = np.linspace(low, high, _CELLS + 1)
-    cells = np.minimum(np.searchsorted(edges, finite, side="right") - 1, _CELLS - 1)
-    shares = [np.bincount(cells[side], minlength=_CELLS) / np.count_nonzero(side) for side in (~present, present)]
-    inside = edges[:-1] >= _middle(finite)
-    left_out, among = (tuple(map(float, each)) for each in shares)
-    return ToldLaws("the score of a canary", left_out, among, tuple(map(bool, inside)), tuple(map(float, edges)))
+    edges = np.linspace(low, high, _PLOT_CELLS + 1)
+    cells = np.minimum(np.searchsorted(edges, finite, side="right") - 1, _PLOT_CELLS - 1)
+    shares = [np.bincount(cells[side], minlength=_PLOT_CELLS) / np.count_nonzero(side) for side in (~present, present)]
+    inside = edges[:-1] >= _cluster_midpoint(finite)
+    absent_shares, present_shares = (tuple(map(float, each)) for each in shares)
+    return ToldLaws(
+        "the score of a canary", absent_shares, present_shares, tuple(map(bool, inside)), tuple(map(float, edges))
+    )
 
 
-_MOST = 5_000
+_MAX_ROWS = 5_000
 _RIDGE = 0.1
-_NULL = object()
-"""What stands for a missing value among keys that are compared."""
+_NULL_KEY = object()
+"""Replaces NULL among group keys, so that they compare equal."""
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A policy is held over invented rows, beside canaries of one row and one unit each."""
+    """A policy over generated rows, with canaries of one row and one unit each."""
 
     policy: Policy
     table: str
     columns: tuple[str, ...]
-    """Those that canaries are looked for by."""
+    """The columns that canaries are scored by."""
     rows: pyarrow.Table
     canaries: pyarrow.Table
     others: pyarrow.Table | None
-    """Under replace, who stands in the place of each canary that is not there."""
+    """Under replace, the unit that takes the place of each absent canary."""
 
     @property
     def count(self) -> int:
-        """Say how many canaries there are."""
+        """Return the number of canaries."""
         return int(self.canaries.num_rows)
 
     def holding(self, present: Present) -> Policy:
-        """Give the policy over the invented rows and the canaries that are present."""
+        """Return the policy over the generated rows and the canaries that are present."""
         import pyarrow
 
         parts = [self.rows, self.canaries.filter(pyarrow.array(present))]
@@ -333,7 +346,7 @@ class Planted:
         return replace(self.policy, tables={**self.policy.tables, self.table: table})
 
     def release(self, ask: Callable[[Curator], Any]) -> Release:
-        """Give a function that lets a curator over these rows release once, and scores each canary by what came out.
+        """Return a function for ``one_run`` that releases once with a curator over these rows and scores each canary.
 
         ``ask`` releases marginals or a synthetic table of the planted table, and returns them.
         """
@@ -349,113 +362,135 @@ class Planted:
         return run
 
     def scores(self, released: Any) -> NDArray[np.float64]:
-        """Estimate from what was released whether each canary is among the rows: 1 where it seems to be, else 0.
+        """Estimate from the release whether each canary is present: near 1 if it seems to be, near 0 if not.
 
-        Rows are counted by every two columns, as the released marginals or model say. What a cell holds beyond the
-        rows that are known to be there is the sum of the canaries in it, and least squares find who they are.
+        Rows are counted by every pair of columns from the released marginals or model. The excess of a cell over the
+        known rows is the number of present canaries in it; ridge regression solves for the canaries.
         """
-        seen = [name for name in self.columns if name in released.columns]
-        if not seen:
+        scored_columns = [name for name in self.columns if name in released.columns]
+        if not scored_columns:
             rule = f"marginals or a synthetic table of {self.table}, with one of its columns {', '.join(self.columns)}"
             raise InvalidParameter("ask", tuple(released.columns), rule)
-        square, right = _RIDGE * np.eye(self.count), np.full(self.count, _RIDGE / 2)
-        for columns in combinations(seen, min(2, len(seen))):
-            shown = _counted(released, self.table, columns)
-            moved, excess = self._equations(shown, columns)
-            square += moved.T @ moved
-            right += moved.T @ excess
-        return np.linalg.solve(square, right)
+        gram, target = _RIDGE * np.eye(self.count), np.full(self.count, _RIDGE / 2)
+        for columns in combinations(scored_columns, min(2, len(scored_columns))):
+            released_counts = _released_counts(released, self.table, columns)
+            membership, excess = self._equations(released_counts, columns)
+            gram += membership.T @ membership
+            target += membership.T @ excess
+        return np.linalg.solve(gram, target)
 
-    def _equations(self, shown: _Shown, columns: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Say of each cell which canaries are counted in it, and how many rows it holds beyond those that are known."""
-        own, known = (_cells(each.select(columns), shown) for each in (self.canaries, self.rows))
-        others = [] if self.others is None else _cells(self.others.select(columns), shown)
-        place = {cell: row for row, cell in enumerate(dict.fromkeys([*shown.counts, *own, *known, *others]))}
-        excess = np.array([shown.counts.get(cell, 0.0) for cell in place])
-        moved = np.zeros((len(place), self.count))
-        np.subtract.at(excess, [place[cell] for cell in [*known, *others]], 1.0)
-        moved[[place[cell] for cell in own], np.arange(self.count)] += 1.0
-        if others:  # whoever stands in a canary's place leaves when it comes
-            moved[[place[cell] for cell in others], np.arange(self.count)] -= 1.0
-        return moved, excess
+    def _equations(
+        self, released_counts: _ReleasedCounts, columns: Sequence[str]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return, per cell, which canaries are counted in it and its excess over the known rows."""
+        canary_cells, base_cells = (
+            _row_cells(rows.select(columns), released_counts) for rows in (self.canaries, self.rows)
+        )
+        replacement_cells = [] if self.others is None else _row_cells(self.others.select(columns), released_counts)
+        cell_index = {
+            cell: index
+            for index, cell in enumerate(
+                dict.fromkeys([*released_counts.counts, *canary_cells, *base_cells, *replacement_cells])
+            )
+        }
+        excess = np.array([released_counts.counts.get(cell, 0.0) for cell in cell_index])
+        membership = np.zeros((len(cell_index), self.count))
+        np.subtract.at(excess, [cell_index[cell] for cell in [*base_cells, *replacement_cells]], 1.0)
+        membership[[cell_index[cell] for cell in canary_cells], np.arange(self.count)] += 1.0
+        if replacement_cells:  # the replacement is absent when the canary is present
+            membership[[cell_index[cell] for cell in replacement_cells], np.arange(self.count)] -= 1.0
+        return membership, excess
 
 
 def plant(
     policy: Policy, table: str, canaries: int = 200, *, rows: int = 200, columns: Sequence[str] | None = None
 ) -> Planted:
-    """Make invented rows for a policy's table, and canaries to put among them; no source of the policy is opened."""
-    own = policy.tables.get(table) if isinstance(table, str) else None
-    if own is None or own.public:
+    """Generate rows for a policy's table and canaries to place among them; no source is read."""
+    schema = policy.tables.get(table) if isinstance(table, str) else None
+    if schema is None or schema.public:
         raise InvalidParameter("table", table, "the name of a private table of the policy")
-    if not (own.every_row or isinstance(own.id, str)):
-        raise InvalidParameter("table", table, "a table that has the id of a unit in its rows, or whose rows are units")
-    many, base = whole(canaries, "canaries", at_least=1), whole(rows, "rows", at_least=1)
-    if many > _MOST or base > _MOST:
-        raise InvalidParameter("canaries", canaries, f"at most {_MOST:,} canaries and rows")
-    seen = tuple(columns if columns is not None else (name for name in own.columns if name != own.id))
-    if not seen or not set(seen) <= set(own.columns):
+    if not (schema.every_row or isinstance(schema.id, str)):
+        raise InvalidParameter(
+            "table", table, "a table with a column for the unit's id, or one whose rows are the units"
+        )
+    canary_count, base_rows = whole(canaries, "canaries", at_least=1), whole(rows, "rows", at_least=1)
+    if canary_count > _MAX_ROWS or base_rows > _MAX_ROWS:
+        raise InvalidParameter("canaries", canaries, f"at most {_MAX_ROWS:,} canaries and rows")
+    scored_columns = tuple(columns if columns is not None else (name for name in schema.columns if name != schema.id))
+    if not scored_columns or not set(scored_columns) <= set(schema.columns):
         raise InvalidParameter("columns", columns, "names of declared columns of the table")
-    ids = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
-    private = {name: each for name, each in policy.tables.items() if not each.public}
-    made = dummies(private, base + 2 * many, ids)
+    id_type = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
+    private = {name: entry for name, entry in policy.tables.items() if not entry.public}
+    generated = dummies(private, base_rows + 2 * canary_count, id_type)
     tables = {
-        name: replace(each, source=InMemory(made[name]), relation=None) if name in made else each
-        for name, each in policy.tables.items()
+        name: replace(entry, source=InMemory(generated[name]), relation=None) if name in generated else entry
+        for name, entry in policy.tables.items()
     }
-    invented = _with_ids(made[table], own, base)
-    others = invented.slice(base + many, many) if policy.budget.neighbours is Neighbours.REPLACE else None
-    held = replace(policy, tables=tables, id_type=ids, path=None, account=policy.account_name)
-    return Planted(held, table, seen, invented.slice(0, base), invented.slice(base, many), others)
+    invented = _assign_ids(generated[table], schema, base_rows)
+    others = (
+        invented.slice(base_rows + canary_count, canary_count)
+        if policy.budget.neighbours is Neighbours.REPLACE
+        else None
+    )
+    planted_policy = replace(policy, tables=tables, id_type=id_type, path=None, account=policy.account_name)
+    return Planted(
+        planted_policy,
+        table,
+        scored_columns,
+        invented.slice(0, base_rows),
+        invented.slice(base_rows, canary_count),
+        others,
+    )
 
 
-def _with_ids(made: pyarrow.Table, table: Any, base: int) -> pyarrow.Table:
-    """Give every canary, and everybody who may stand in its place, an id of its own."""
+def _assign_ids(generated: pyarrow.Table, table: Any, base_rows: int) -> pyarrow.Table:
+    """Assign a distinct id to every canary and every replacement."""
     import pyarrow
 
-    if table.every_row or table.id not in made.column_names:
-        return made
-    column = made.column_names.index(table.id)
-    kind = made.schema.field(column).type
-    fresh = pyarrow.array(np.arange(made.num_rows - base) + 1 + made.num_rows).cast(kind)
-    kept = made.column(column).slice(0, base).combine_chunks()
-    return made.set_column(column, table.id, pyarrow.concat_arrays([kept, fresh]))
+    if table.every_row or table.id not in generated.column_names:
+        return generated
+    column = generated.column_names.index(table.id)
+    id_type = generated.schema.field(column).type
+    fresh = pyarrow.array(np.arange(generated.num_rows - base_rows) + 1 + generated.num_rows).cast(id_type)
+    base_ids = generated.column(column).slice(0, base_rows).combine_chunks()
+    return generated.set_column(column, table.id, pyarrow.concat_arrays([base_ids, fresh]))
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """This is what was released of some columns: a count for each cell, and where the cells of numbers begin."""
+class _ReleasedCounts:
+    """The released count of each cell over some columns, and the start of each numeric cell."""
 
     counts: dict[tuple[Any, ...], float]
     starts: tuple[list[Any], ...]
-    """For each column its keys in order, where all are numbers; else none."""
+    """The sorted numeric keys of each column; empty if it has none."""
 
 
-def _counted(released: Any, table: str, columns: Sequence[str]) -> _Shown:
-    listed = ", ".join(f'"{name}"' for name in columns)
-    answer = released.sql(f'SELECT {listed}, COUNT(*) AS n FROM "{table}" GROUP BY {listed}')
-    counts = {tuple(map(_key, row[:-1])): float(row[-1]) for row in answer.rows}
+def _released_counts(released: Any, table: str, columns: Sequence[str]) -> _ReleasedCounts:
+    column_list = ", ".join(f'"{name}"' for name in columns)
+    answer = released.sql(f'SELECT {column_list}, COUNT(*) AS n FROM "{table}" GROUP BY {column_list}')
+    counts = {tuple(map(_group_key, row[:-1])): float(row[-1]) for row in answer.rows}
     keys = [sorted({row[i] for row in counts if _is_number(row[i])}) for i in range(len(columns))]
-    return _Shown(counts, tuple(keys))
+    return _ReleasedCounts(counts, tuple(keys))
 
 
-def _key(value: Any) -> Any:
-    return _NULL if value is None else value
+def _group_key(value: Any) -> Any:
+    return _NULL_KEY if value is None else value
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _cells(rows: pyarrow.Table, shown: _Shown) -> list[tuple[Any, ...]]:
-    """Find the cell of each row: a number lies in the cell that begins at it or next below."""
+def _row_cells(rows: pyarrow.Table, released_counts: _ReleasedCounts) -> list[tuple[Any, ...]]:
+    """Return the cell of each row: a number belongs to the cell that starts at or next below it."""
     columns = [
-        [_begins(value, starts) for value in column.to_pylist()]
-        for column, starts in zip(rows.columns, shown.starts, strict=True)
+        [_cell_start(value, starts) for value in column.to_pylist()]
+        for column, starts in zip(rows.columns, released_counts.starts, strict=True)
     ]
     return list(zip(*columns, strict=True))
 
 
-def _begins(value: Any, starts: list[Any]) -> Any:
+def _cell_start(value: Any, starts: list[Any]) -> Any:
     if not _is_number(value) or not starts:
-        return _key(value)
+        return _group_key(value)
     return starts[max(0, bisect_right(starts, value) - 1)]

@@ -1,19 +1,17 @@
-"""Cells are invented for a column from what is declared of it: plain ones, its ends, and what no policy wishes for.
+"""Neighbouring generated tables for a policy, with one adversarial unit that tests its limits.
 
-Plain cells are what the policy expects; the n-th of a column of choices is its n-th choice, so that the n-th row of a
-unit falls into a group of its own whatever is grouped by. Strange cells are out of range, not of the type, not finite,
-not listed, too long, or words that mean something to a database.
+No source of the owner is read: types, ranges, choices, ids, join paths and limits come from the policy, and everything
+else is generated. A few ordinary units are in every table. One further unit has as many rows or groups as a limit
+allows, one fewer and one more, with cells at both ends of every range, outside it, missing and malformed.
 
-Neighbouring tables are invented from what a policy declares, with one unit made to break its limits.
+Ordinary cells lie within the declared domain; the n-th cell of a column of choices is its n-th choice, so the n-th row
+of a unit falls into a group of its own for any grouping. Malformed cells are out of range, of extreme magnitude, not
+finite, not listed, too long, or contain SQL.
 
-No file and no row of the owner is opened: types, ranges, choices, ids, paths and limits are those of the policy, and
-everything else is made up here. A few plain units are in every table. One unit more has as many rows, or as many
-groups, as a limit allows, one less and one more; cells at both ends of every range, outside of it, missing and strange.
-
-Which of these tables are neighbours is what the policy says: with add-remove, the table of the others alone and each
-one with a unit more; with replace, any two that have a unit more, or none of its rows, since a person who is replaced
-by another may have rows where that one has none. Where a unit is an id within a period, all rows of it lie in one
-period. Where every row is a unit, it is one row of one table, and no table without it is a neighbour under replace.
+The policy decides which tables are neighbours. Under add-remove: the table of the ordinary units alone, and each one
+with a further unit. Under replace: any two with a further unit, or with none of its rows, since the replacement of a
+person may have no rows where that person has some. If a unit is an id within a period, all its rows lie in one period.
+If every row is a unit, the unit is one row of one table, and under replace no table without it is a neighbour.
 """
 
 from __future__ import annotations
@@ -42,16 +40,16 @@ STORED: dict[Type, Any] = {
     Type.DATE: pyarrow.date32(),
     Type.TIMESTAMP: pyarrow.timestamp("us"),
 }
-"""How a source stores what is declared as each type."""
+"""The Arrow type that stores each declared type."""
 _DAYS = 400
-_USUAL: dict[Type, tuple[Any, Any]] = {
+_DEFAULT_RANGES: dict[Type, tuple[Any, Any]] = {
     Type.INTEGER: (0, 100),
     Type.REAL: (Fraction(0), Fraction(100)),
     Type.DATE: (dt.date(2024, 1, 1), dt.date(2024, 12, 31)),
     Type.TIMESTAMP: (dt.datetime(2024, 1, 1), dt.datetime(2024, 12, 31)),
 }
 """The ranges of columns that declare none."""
-_STRANGE: dict[Type, tuple[Any, ...]] = {
+_EXTREME_CELLS: dict[Type, tuple[Any, ...]] = {
     Type.INTEGER: (2**62, -(2**62), 2**63 - 1, -(2**63), 0, -1),
     Type.REAL: (float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 5e-324, -0.0, 2.0**53 + 2),
     Type.TEXT: ("", " ", "it's", "NULL", "NaN", "''; DROP TABLE people; --", "\u2019", "\u0130", "a" * 3_000),
@@ -62,7 +60,7 @@ _STRANGE: dict[Type, tuple[Any, ...]] = {
 
 
 class Ends(Enum):
-    """This says which number a row has in a column with a range."""
+    """Which numbers a unit's rows have in a column with a range."""
 
     HIGH = "at the high end"
     LOW = "at the low end"
@@ -72,84 +70,84 @@ class Ends(Enum):
 
 @dataclass(frozen=True)
 class InventedCells:
-    """These are the cells that may be invented for one column."""
+    """The cells generated for one column."""
 
     domain: Domain
 
     def plain(self, number: int, ends: Ends) -> Any:
-        """Give the cell of the row of this number, as the policy expects it."""
-        kind, listed = self.domain.type, self.domain.values
-        if listed is not None:
-            return _stored(listed[number % len(listed)])
-        if kind is Type.BOOLEAN:
+        """Return an ordinary cell for the row with this number."""
+        column_type, choices = self.domain.type, self.domain.values
+        if choices is not None:
+            return _storable(choices[number % len(choices)])
+        if column_type is Type.BOOLEAN:
             return number % 2 == 0
-        if kind is Type.TEXT:
+        if column_type is Type.TEXT:
             return f"text {number + 1}"[: self.domain.letters]
-        ends_of: tuple[Any, Any] = self.domain.bounds or _USUAL[kind]
-        low, high = ends_of
-        if kind.temporal:
+        column_range: tuple[Any, Any] = self.domain.bounds or _DEFAULT_RANGES[column_type]
+        low, high = column_range
+        if column_type.temporal:
             return low + dt.timedelta(number % (min((high - low).days, _DAYS) + 1))
-        return _stored(_number(low, high, number, ends))
+        return _storable(_number_in_range(low, high, number, ends))
 
     @property
     def outside(self) -> tuple[Any, ...]:
-        """List cells just outside what is declared; none where everything is inside."""
+        """Return cells just outside the declared domain; none if nothing is outside."""
         if self.domain.type is Type.TEXT:
             return ("not listed",) if self.domain.values is not None else ()
         return (*self.beyond(1), *self.beyond(-1))
 
     def beyond(self, side: int, times: int = 0) -> tuple[Any, ...]:
-        """Give the cell above a range (1) or below it (-1), by one and so many times its length; none where no such
+        """Return the cell above (1) or below (-1) the range, by one step plus ``times`` its length; empty if no such
         value can be stored.
         """
-        kind: Type = self.domain.type
-        known: tuple[Any, Any] | None = self.domain.range
-        if known is None:
+        column_type: Type = self.domain.type
+        column_range: tuple[Any, Any] | None = self.domain.range
+        if column_range is None:
             return ()
-        low, high = known
-        step: Any = dt.timedelta(1) if kind.temporal else 1
+        low, high = column_range
+        step: Any = dt.timedelta(1) if column_type.temporal else 1
         try:
-            found = _stored((high if side > 0 else low) + side * (step + times * (high - low)))
+            cell = _storable((high if side > 0 else low) + side * (step + times * (high - low)))
         except OverflowError:
             return ()
-        return () if kind is Type.INTEGER and abs(found) >= 2**63 else (found,)
+        return () if column_type is Type.INTEGER and abs(cell) >= 2**63 else (cell,)
 
     @property
     def strange(self) -> tuple[Any, ...]:
-        """List cells that no policy wishes for; None is what is missing."""
-        return (*_STRANGE[self.domain.type], *self.outside, None)
+        """Return malformed and extreme cells; None is NULL."""
+        return (*_EXTREME_CELLS[self.domain.type], *self.outside, None)
 
 
 @dataclass(frozen=True)
 class ListCells:
-    """These are the cells that may be invented for one column of lists."""
+    """The cells generated for one list column."""
 
     declared: ListColumn
 
     def plain(self, number: int, ends: Ends) -> Any:
-        """Give a list of as many items as count."""
+        """Return an ordinary list of the maximal length."""
         return self._items(number, self.declared.most_items, ends)
 
     def _items(self, number: int, count: int, ends: Ends) -> list[Any]:
-        return [InventedCells(self.declared.items).plain(number + place, ends) for place in range(count)]
+        return [InventedCells(self.declared.items).plain(number + offset, ends) for offset in range(count)]
 
     def beyond(self, side: int, times: int = 0) -> tuple[Any, ...]:
-        """Give a list of items beyond a range."""
-        found = InventedCells(self.declared.items).beyond(side, times)
-        return (list(found) * self.declared.most_items,) if found else ()
+        """Return a list of items outside the range."""
+        items = InventedCells(self.declared.items).beyond(side, times)
+        return (list(items) * self.declared.most_items,) if items else ()
 
     @property
     def outside(self) -> tuple[Any, ...]:
-        """Give a list of one item more than count."""
+        """Return a list with one item more than is counted."""
         return (self._items(0, self.declared.most_items + 1, Ends.HIGH),)
 
     @property
     def strange(self) -> tuple[Any, ...]:
-        """List lists that no policy wishes for."""
+        """Return malformed and extreme lists."""
         return (*self.outside, [], [None] * 2, list(InventedCells(self.declared.items).strange), None)
 
 
-def _number(low: Any, high: Any, number: int, ends: Ends) -> Any:
+def _number_in_range(low: Any, high: Any, number: int, ends: Ends) -> Any:
     if ends is Ends.BOTH:
         return low if number % 2 else high
     if ends is Ends.SPREAD:
@@ -157,41 +155,41 @@ def _number(low: Any, high: Any, number: int, ends: Ends) -> Any:
     return high if ends is Ends.HIGH else low
 
 
-def _stored(value: Any) -> Any:
-    """Give a public value as a source holds it; a whole number beyond 64 bits does not occur in one."""
+def _storable(value: Any) -> Any:
+    """Convert a declared value to its stored form: a Fraction becomes a float."""
     if isinstance(value, Fraction):
         return float(value)
     return value
 
 
 def as_text(cell: Any) -> Any:
-    """Write a cell as a file of texts holds it."""
+    """Return a cell as a text file stores it."""
     if cell is None or isinstance(cell, list):
         return cell
     return str(cell).lower() if isinstance(cell, bool) else str(cell)
 
 
 MOST_ROWS = 20_000
-"""An invented unit has at most this many rows in one table."""
-_OTHERS = (1, 2, 3)
-_UNIT = 1_000
-_PURSE = 10**9
-"""The ε of an account that is thrown away."""
+"""The most rows of a generated unit in one table."""
+_ORDINARY_UNITS = (1, 2, 3)
+_EXTRA_UNIT = 1_000
+_EPSILON_BUDGET = 10**9
+"""The ε of the temporary account."""
 
-_ODD = ("missing", "outside", "far too high", "far too low", "strange")
-"""Kinds of cells that a policy does not expect."""
+_BAD_CELL_KINDS = ("missing", "outside", "far too high", "far too low", "strange")
+"""Kinds of cells outside the declared domain."""
 
 Row = dict[str, Any]
 Rows = list[tuple[Row, int]]
-"""Rows, each with how often it occurs."""
+"""Rows, each with its multiplicity."""
 
 
 @dataclass(frozen=True)
 class InventedPopulation:
-    """A population is all private tables of a policy, with invented people in them."""
+    """All private tables of a policy, filled with generated units."""
 
     name: str
-    """Who is in it beside the others; empty for the others alone."""
+    """A description of the extra unit; empty if there are only the ordinary units."""
     tables: Mapping[str, Any]
 
     def __str__(self) -> str:
@@ -200,14 +198,14 @@ class InventedPopulation:
 
 @dataclass(frozen=True)
 class NeighbouringTables:
-    """These are the tables that one policy is tried on."""
+    """The populations that a policy is audited on."""
 
     policy: Policy
     others: InventedPopulation
     larger: tuple[InventedPopulation, ...]
-    """The others and one unit more, in many ways."""
+    """The ordinary units and one further unit, in many variants."""
     capped: tuple[str, ...]
-    """The tables whose limit of rows no invented unit reaches."""
+    """The tables whose row limit no generated unit reaches."""
 
     @property
     def populations(self) -> tuple[InventedPopulation, ...]:
@@ -215,24 +213,25 @@ class NeighbouringTables:
 
     @cached_property
     def pairs(self) -> tuple[tuple[InventedPopulation, InventedPopulation], ...]:
-        """List the pairs that the policy calls neighbours."""
+        """Return all pairs that are neighbours under the policy."""
         if self.policy.neighbours is Neighbours.REPLACE:
             return tuple(combinations(self.larger if self.policy.unit.every_row else self.populations, 2))
-        return tuple((self.others, each) for each in self.larger)
+        return tuple((self.others, population) for population in self.larger)
 
     def opened(self, population: InventedPopulation) -> Policy:
-        """Give the policy over the tables of a population, with an account that is thrown away: it has the policy's
-        terms, and enough in it for as many releases as an audit makes.
+        """Return the policy over the tables of a population, with a temporary account.
+
+        The account has the policy's neighbouring relation and enough budget for every release of an audit.
         """
         private = {
-            name: replace(each, source=InMemory(population.tables[name]), relation=None)
-            for name, each in self.policy.tables.items()
-            if not each.public
+            name: replace(table, source=InMemory(population.tables[name]), relation=None)
+            for name, table in self.policy.tables.items()
+            if not table.public
         }
         return replace(
             self.policy,
             tables={**self.policy.tables, **private},
-            budget=Budget(_PURSE, "0.5", neighbours=self.policy.neighbours),
+            budget=Budget(_EPSILON_BUDGET, "0.5", neighbours=self.policy.neighbours),
             id_type=_id_type(self.policy),
             path=None,
             account="invented",
@@ -241,15 +240,17 @@ class NeighbouringTables:
 
 
 def neighbours_of(policy: Policy, *, texts: bool = False) -> NeighbouringTables:
-    """Make the tables that a policy is tried on; with ``texts`` every cell is stored as text, as CSV files do."""
-    inventor = _Inventor(policy, texts)
-    others = inventor.population("", _joined([inventor.plain_unit(each) for each in _OTHERS]))
-    found: dict[str, InventedPopulation] = {}
-    for name, unit in inventor.units():
-        made = inventor.population(name, _joined([inventor.plain_unit(each) for each in _OTHERS] + [unit]))
-        if not any(made.tables == each.tables for each in found.values()):
-            found[name] = made
-    return NeighbouringTables(policy, others, tuple(found.values()), inventor.capped)
+    """Generate the tables that a policy is audited on; with ``texts`` every cell is stored as text, as in CSV."""
+    generator = _TableGenerator(policy, texts)
+    others = generator.population("", _merge_units([generator.plain_unit(number) for number in _ORDINARY_UNITS]))
+    populations: dict[str, InventedPopulation] = {}
+    for name, unit in generator.units():
+        population = generator.population(
+            name, _merge_units([generator.plain_unit(number) for number in _ORDINARY_UNITS] + [unit])
+        )
+        if not any(population.tables == earlier.tables for earlier in populations.values()):
+            populations[name] = population
+    return NeighbouringTables(policy, others, tuple(populations.values()), generator.capped)
 
 
 def _id_type(policy: Policy) -> Type | None:
@@ -260,14 +261,14 @@ Unit = Mapping[str, Rows]
 """All rows of one unit, by table."""
 
 
-def _joined(units: Sequence[Unit]) -> dict[str, Rows]:
+def _merge_units(units: Sequence[Unit]) -> dict[str, Rows]:
     names = dict.fromkeys(name for unit in units for name in unit)
     return {name: [row for unit in units for row in unit.get(name, [])] for name in names}
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """A shape says how many rows a unit has, over how many groups, from which on, with what numbers."""
+class _UnitShape:
+    """The number of rows of a unit, its groups, the first of them, and its numbers."""
 
     name: str
     rows: int
@@ -277,165 +278,200 @@ class _Shape:
 
 
 @dataclass(frozen=True)
-class _Inventor:
+class _TableGenerator:
     policy: Policy
     texts: bool
 
     @property
     def _private(self) -> dict[str, Table]:
-        return {name: each for name, each in self.policy.tables.items() if not each.public}
+        return {name: table for name, table in self.policy.tables.items() if not table.public}
 
     @property
     def capped(self) -> tuple[str, ...]:
         return tuple(
-            name for name, each in self._private.items() if (each.max_rows or 1) >= min(MOST_ROWS, _room(each))
+            name for name, table in self._private.items() if (table.max_rows or 1) >= min(MOST_ROWS, _free_rows(table))
         )
 
     def population(self, name: str, rows: Mapping[str, Rows]) -> InventedPopulation:
         return InventedPopulation(
-            name, {table: self._stored(each, rows.get(table, [])) for table, each in self._private.items()}
+            name,
+            {
+                table_name: self._arrow_table(table, rows.get(table_name, []))
+                for table_name, table in self._private.items()
+            },
         )
 
-    def _stored(self, table: Table, rows: Rows) -> Any:
-        """Put rows together as a table in memory."""
-        times = np.repeat(np.arange(len(rows)), [count for _, count in rows])
+    def _arrow_table(self, table: Table, rows: Rows) -> Any:
+        """Build an Arrow table from rows."""
+        row_index = np.repeat(np.arange(len(rows)), [count for _, count in rows])
         columns = {}
-        for name, kind in self._kinds(table).items():
+        for name, column_type in self._column_types(table).items():
             cells = [row.get(name) for row, _ in rows]
-            written = self.texts and not pyarrow.types.is_list(kind)
-            kept = pyarrow.array(list(map(as_text, cells)), pyarrow.string()) if written else pyarrow.array(cells, kind)
-            columns[name] = kept.take(pyarrow.array(times))
+            as_strings = self.texts and not pyarrow.types.is_list(column_type)
+            column = (
+                pyarrow.array(list(map(as_text, cells)), pyarrow.string())
+                if as_strings
+                else pyarrow.array(cells, column_type)
+            )
+            columns[name] = column.take(pyarrow.array(row_index))
         return pyarrow.table(columns)
 
-    def _kinds(self, table: Table) -> dict[str, Any]:
-        """Say how every column is stored that the policy names."""
-        named = dict.fromkeys(self._links(table), STORED[_id_type(self.policy) or Type.TEXT])
-        named |= {name: STORED[each.type] for name, each in table.columns.items()}
-        return named | {name: pyarrow.list_(STORED[each.items.type]) for name, each in table.lists.items()}
+    def _column_types(self, table: Table) -> dict[str, Any]:
+        """Return the Arrow type of every column that the policy names."""
+        types = dict.fromkeys(self._id_columns(table), STORED[_id_type(self.policy) or Type.TEXT])
+        types |= {name: STORED[column.type] for name, column in table.columns.items()}
+        return types | {name: pyarrow.list_(STORED[column.items.type]) for name, column in table.lists.items()}
 
-    def _links(self, table: Table) -> list[str]:
-        """List the columns that say whose a row is, its own first and then those that other tables' paths lead to."""
-        own = [] if table.every_row else [table.id.on if isinstance(table.id, Via) else str(table.id)]
-        return list(dict.fromkeys([*own, *self._keys(table)]))
+    def _id_columns(self, table: Table) -> list[str]:
+        """Return the columns that identify the unit of a row: its own id, then keys that other tables join on."""
+        own_id = [] if table.every_row else [table.id.on if isinstance(table.id, Via) else str(table.id)]
+        return list(dict.fromkeys([*own_id, *self._join_keys(table)]))
 
-    def _keys(self, table: Table) -> list[str]:
-        paths = [each.id for each in self._private.values() if isinstance(each.id, Via)]
-        return [each.key for each in paths if each.via == table.name]
+    def _join_keys(self, table: Table) -> list[str]:
+        paths = [other.id for other in self._private.values() if isinstance(other.id, Via)]
+        return [path.key for path in paths if path.via == table.name]
 
-    def _linked(self, table: Table, number: int) -> Row:
-        """Name a unit in every column that says whose a row is."""
-        kinds = self._kinds(table)
-        return {each: str(number) if pyarrow.types.is_string(kinds[each]) else number for each in self._links(table)}
+    def _id_cells(self, table: Table, number: int) -> Row:
+        """Return the unit's id in every column that identifies it."""
+        types = self._column_types(table)
+        return {
+            column: str(number) if pyarrow.types.is_string(types[column]) else number
+            for column in self._id_columns(table)
+        }
 
     def plain_unit(self, number: int) -> Unit:
-        """Make one of the others, who is well within every limit."""
-        shape = _Shape("", 1, 1, Ends.SPREAD, number - 1)
-        return {name: self._rows(each, number, shape) for name, each in self._private.items()}
+        """Return an ordinary unit, well within every limit."""
+        shape = _UnitShape("", 1, 1, Ends.SPREAD, number - 1)
+        return {name: self._make_rows(table, number, shape) for name, table in self._private.items()}
 
     def units(self) -> Iterator[tuple[str, Unit]]:
-        """Make the units that a limit or a range has to stop, each with its name."""
+        """Yield the named units that test a limit or a range."""
         if self.policy.unit.every_row:
             yield from self._single_rows()
             return
-        shapes: dict[str, dict[str, _Shape]] = {}
+        shapes: dict[str, dict[str, _UnitShape]] = {}
         for table in self._private.values():
-            for shape in _shapes(table):
+            for shape in _unit_shapes(table):
                 shapes.setdefault(shape.name, {})[table.name] = shape
-        for name, each in shapes.items():
-            yield name, {table: self._rows(self._private[table], _UNIT, shape) for table, shape in each.items()}
-        for name in _ODD:
-            yield f"{name} cells", {t.name: self._odd(t, _UNIT, name) for t in self._private.values()}
-        yield from self._entangled()
+        for name, table_shapes in shapes.items():
+            yield (
+                name,
+                {
+                    table: self._make_rows(self._private[table], _EXTRA_UNIT, shape)
+                    for table, shape in table_shapes.items()
+                },
+            )
+        for name in _BAD_CELL_KINDS:
+            yield (
+                f"{name} cells",
+                {
+                    private_table.name: self._bad_rows(private_table, _EXTRA_UNIT, name)
+                    for private_table in self._private.values()
+                },
+            )
+        yield from self._cross_linked_units()
 
     def _single_rows(self) -> Iterator[tuple[str, Unit]]:
-        """Make single rows: at the ends, in another group, and one for each strange cell."""
+        """Yield single rows: at both ends, in another group, and one per bad cell."""
         for name, table in self._private.items():
-            where = f" in {name}" if len(self._private) > 1 else ""
-            for shape in (_Shape("a row at the high end", 1), _Shape("a row at the low end", 1, 1, Ends.LOW, 1)):
-                yield shape.name + where, {name: self._rows(table, _UNIT, shape)}
-            odd = [row for kind in _ODD for row, _ in self._odd(table, _UNIT, kind)]
-            for number, row in enumerate(odd):
-                yield f"strange row {number + 1}{where}", {name: [(row, 1)]}
+            suffix = f" in {name}" if len(self._private) > 1 else ""
+            for shape in (
+                _UnitShape("a row at the high end", 1),
+                _UnitShape("a row at the low end", 1, 1, Ends.LOW, 1),
+            ):
+                yield shape.name + suffix, {name: self._make_rows(table, _EXTRA_UNIT, shape)}
+            bad_rows = [row for kind in _BAD_CELL_KINDS for row, _ in self._bad_rows(table, _EXTRA_UNIT, kind)]
+            for number, row in enumerate(bad_rows):
+                yield f"strange row {number + 1}{suffix}", {name: [(row, 1)]}
 
-    def _entangled(self) -> Iterator[tuple[str, Unit]]:
-        """Make a unit whose rows lead to rows of another unit, and one that is in a single table."""
+    def _cross_linked_units(self) -> Iterator[tuple[str, Unit]]:
+        """Yield a unit whose join key is shared with another unit, and a unit that is in a single table."""
         if len(self._private) < 2:
             return
         shared = {}
         for name, table in self._private.items():
-            keys = [each for each in self._keys(table) if each != table.id]
-            other = self._linked(table, _OTHERS[0])
-            rows = self._rows(table, _UNIT, _Shape("", 1))
-            shared[name] = [({**row, **{each: other[each] for each in keys}}, times) for row, times in rows]
-        if any(self._keys(each) for each in self._private.values()):
+            keys = [key for key in self._join_keys(table) if key != table.id]
+            other_ids = self._id_cells(table, _ORDINARY_UNITS[0])
+            rows = self._make_rows(table, _EXTRA_UNIT, _UnitShape("", 1))
+            shared[name] = [({**row, **{key: other_ids[key] for key in keys}}, times) for row, times in rows]
+        if any(self._join_keys(table) for table in self._private.values()):
             yield "a key that another unit has too", shared
         first = next(iter(self._private.values()))
-        yield f"rows in {first.name} alone", {first.name: self._rows(first, _UNIT, _Shape("", _most(first) + 1))}
+        yield (
+            f"rows in {first.name} alone",
+            {first.name: self._make_rows(first, _EXTRA_UNIT, _UnitShape("", _row_limit(first) + 1))},
+        )
 
-    def _rows(self, table: Table, number: int, shape: _Shape) -> Rows:
-        """Make the rows of a unit: the n-th is in the n-th of its groups, and they begin again after the last."""
-        linked, groups = self._linked(table, number), max(1, min(shape.groups, shape.rows))
-        made = [{**self._cells(table, shape.first + each, shape.ends), **linked} for each in range(groups)]
-        return _often(made, shape.rows)
-
-    def _cells(self, table: Table, number: int, ends: Ends) -> Row:
-        period = self.policy.period_column(table.name)
-        return {name: each.plain(0 if name == period else number, ends) for name, each in _columns(table).items()}
-
-    def _odd(self, table: Table, number: int, what: str) -> Rows:
-        """Make rows of missing, outside or strange cells, as many as there are, each as often as a limit allows."""
-        linked, period = self._linked(table, number), self.policy.period_column(table.name)
-        plain = self._cells(table, 0, Ends.HIGH)
-        choices = {name: _choices(each, what) for name, each in _columns(table).items() if name != period}
-        count = max([1, *(len(each) for each in choices.values())])
-        made = [
-            {**plain, **{each: cells[k % len(cells)] for each, cells in choices.items() if cells}, **linked}
-            for k in range(count)
+    def _make_rows(self, table: Table, number: int, shape: _UnitShape) -> Rows:
+        """Return the rows of a unit: row n is in group n modulo the number of groups."""
+        id_cells, groups = self._id_cells(table, number), max(1, min(shape.groups, shape.rows))
+        distinct_rows = [
+            {**self._ordinary_cells(table, shape.first + group, shape.ends), **id_cells} for group in range(groups)
         ]
-        return _often(made, count if table.every_row else min(max(count, _most(table) + 1), _room(table)))
+        return _cycle_rows(distinct_rows, shape.rows)
+
+    def _ordinary_cells(self, table: Table, number: int, ends: Ends) -> Row:
+        period = self.policy.period_column(table.name)
+        return {name: cells.plain(0 if name == period else number, ends) for name, cells in _columns(table).items()}
+
+    def _bad_rows(self, table: Table, number: int, kind: str) -> Rows:
+        """Return rows of missing, outside or malformed cells, one per cell, repeated beyond the row limit."""
+        id_cells, period = self._id_cells(table, number), self.policy.period_column(table.name)
+        plain = self._ordinary_cells(table, 0, Ends.HIGH)
+        choices = {name: _bad_cells(source, kind) for name, source in _columns(table).items() if name != period}
+        count = max([1, *(len(cells) for cells in choices.values())])
+        rows = [
+            {**plain, **{name: cells[index % len(cells)] for name, cells in choices.items() if cells}, **id_cells}
+            for index in range(count)
+        ]
+        return _cycle_rows(
+            rows, count if table.every_row else min(max(count, _row_limit(table) + 1), _free_rows(table))
+        )
 
 
-def _often(rows: Sequence[Row], count: int) -> Rows:
-    """Take rows in turn until there are so many."""
-    whole, rest = divmod(count, len(rows))
-    return [(row, whole + (place < rest)) for place, row in enumerate(rows) if whole + (place < rest)]
+def _cycle_rows(rows: Sequence[Row], count: int) -> Rows:
+    """Cycle through the rows until there are ``count``."""
+    repeats, remainder = divmod(count, len(rows))
+    return [(row, repeats + (index < remainder)) for index, row in enumerate(rows) if repeats + (index < remainder)]
 
 
 def _columns(table: Table) -> dict[str, InventedCells | ListCells]:
-    cells: dict[str, InventedCells | ListCells] = {name: InventedCells(each) for name, each in table.columns.items()}
-    return cells | {name: ListCells(each) for name, each in table.lists.items()}
+    cells: dict[str, InventedCells | ListCells] = {
+        name: InventedCells(column) for name, column in table.columns.items()
+    }
+    return cells | {name: ListCells(column) for name, column in table.lists.items()}
 
 
-def _choices(cells: InventedCells | ListCells, what: str) -> tuple[Any, ...]:
-    if what in ("far too high", "far too low"):
-        return cells.beyond(1 if what == "far too high" else -1, times=1)
-    return (None,) if what == "missing" else cells.outside if what == "outside" else cells.strange
+def _bad_cells(cells: InventedCells | ListCells, kind: str) -> tuple[Any, ...]:
+    if kind in ("far too high", "far too low"):
+        return cells.beyond(1 if kind == "far too high" else -1, times=1)
+    return (None,) if kind == "missing" else cells.outside if kind == "outside" else cells.strange
 
 
-def _room(table: Table) -> int:
-    """Count the rows that one unit may have beside the others, who have one each."""
-    return table.row_ceiling - len(_OTHERS)
+def _free_rows(table: Table) -> int:
+    """Return how many rows one unit may have beside the ordinary units, which have one each."""
+    return table.row_ceiling - len(_ORDINARY_UNITS)
 
 
-def _most(table: Table) -> int:
-    return min(table.max_rows or 1, MOST_ROWS - 1, max(1, _room(table) - 1))
+def _row_limit(table: Table) -> int:
+    return min(table.max_rows or 1, MOST_ROWS - 1, max(1, _free_rows(table) - 1))
 
 
-def _shapes(table: Table) -> Iterator[_Shape]:
-    """List the shapes of units around the limits of a table: at each, one below and one above."""
-    rows = _most(table)
-    groups, inside = min(table.max_groups or rows, rows), min(table.max_rows_per_group or rows, rows)
-    yield _Shape("one row", 1)
-    yield _Shape("one row less than the limit", max(1, rows - 1))
-    yield _Shape("as many rows as the limit", rows)
-    yield _Shape("one row more than the limit", rows + 1)
-    yield _Shape("as many rows in a group as the limit", inside)
-    yield _Shape("one row more in a group than the limit", inside + 1)
-    yield _Shape("as many groups as the limit", groups, groups)
-    yield _Shape("one group more than the limit", groups + 1, groups + 1)
-    yield _Shape("one row and one group more than the limits", rows + 1, groups + 1, Ends.BOTH)
-    yield _Shape("rows at the low end, one more than the limit", rows + 1, 1, Ends.LOW)
-    yield _Shape("rows in other groups", rows + 1, groups, Ends.HIGH, groups + 1)
-    yield _Shape(
-        "rows far beyond the limit, each of its own", min(MOST_ROWS, _room(table), 4 * rows + 3), 400, Ends.SPREAD
+def _unit_shapes(table: Table) -> Iterator[_UnitShape]:
+    """Yield unit shapes around the limits of a table: at each limit, one below and one above."""
+    rows = _row_limit(table)
+    groups, rows_per_group = min(table.max_groups or rows, rows), min(table.max_rows_per_group or rows, rows)
+    yield _UnitShape("one row", 1)
+    yield _UnitShape("one row less than the limit", max(1, rows - 1))
+    yield _UnitShape("as many rows as the limit", rows)
+    yield _UnitShape("one row more than the limit", rows + 1)
+    yield _UnitShape("as many rows in a group as the limit", rows_per_group)
+    yield _UnitShape("one row more in a group than the limit", rows_per_group + 1)
+    yield _UnitShape("as many groups as the limit", groups, groups)
+    yield _UnitShape("one group more than the limit", groups + 1, groups + 1)
+    yield _UnitShape("one row and one group more than the limits", rows + 1, groups + 1, Ends.BOTH)
+    yield _UnitShape("rows at the low end, one more than the limit", rows + 1, 1, Ends.LOW)
+    yield _UnitShape("rows in other groups", rows + 1, groups, Ends.HIGH, groups + 1)
+    yield _UnitShape(
+        "rows far beyond the limit, each of its own", min(MOST_ROWS, _free_rows(table), 4 * rows + 3), 400, Ends.SPREAD
     )

@@ -40,7 +40,7 @@ def test_the_chances_of_all_limits_together_are_what_the_confidence_leaves(
     monkeypatch.setattr(falsifying, "at_most", counted(confidence_limits.at_most))
     random = np.random.default_rng(1)
     sf.audit.falsify([_coins(random), _coins(random)], sf.Guarantee(0), 400, confidence)
-    assert len(chances) == 2 * falsifying._MOST_EVENTS  # of hundreds that other samples were asked about
+    assert len(chances) == 2 * falsifying._MAX_EVENTS  # of hundreds that other samples were asked about
     assert 0 < sum(chances) <= (1 - Fraction(confidence)) * (1 + Fraction(1, 10**9))
 
 
@@ -67,9 +67,9 @@ def test_many_events_raise_no_false_alarms() -> None:
 
 @pytest.mark.long
 def test_an_audit_that_forgets_how_many_events_it_looks_at_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    proven = falsifying._proven
-    monkeypatch.setattr(falsifying, "_proven", lambda *given: proven(*given[:-1], WRONG / 2))
-    monkeypatch.setattr(falsifying, "_MOST_EVENTS", 10**6)
+    proven = falsifying._epsilon_bound
+    monkeypatch.setattr(falsifying, "_epsilon_bound", lambda *given: proven(*given[:-1], WRONG / 2))
+    monkeypatch.setattr(falsifying, "_MAX_EVENTS", 10**6)
     assert _alarms() > _most_alarms()
 
 
@@ -78,7 +78,7 @@ def test_events_are_measured_on_samples_they_were_not_picked_on(columns: int, mo
     """No sample that a classifier, a bin or an event was found with is counted, and every other is."""
     seen: dict[str, set[int]] = {"found": set(), "counted": set()}
     phase = ["found"]
-    events, counts = falsifying._events, LabelView.counts
+    events, counts = falsifying._select_events, LabelView.counts
 
     def picking(training: Any, picked: Any, delta: float) -> Any:
         for side in (*training, *picked):
@@ -91,7 +91,7 @@ def test_events_are_measured_on_samples_they_were_not_picked_on(columns: int, mo
         seen[phase[0]] |= set(outputs.ravel().tolist())
         return counts(view, outputs)
 
-    monkeypatch.setattr(falsifying, "_events", picking)
+    monkeypatch.setattr(falsifying, "_select_events", picking)
     monkeypatch.setattr(LabelView, "counts", counted)
     size = 1000 * columns
     worlds = [
@@ -107,7 +107,7 @@ def test_events_are_measured_on_samples_they_were_not_picked_on(columns: int, mo
 def test_the_three_parts_share_no_sample() -> None:
     for columns in (1, 2):
         numbers = np.arange(1003 * columns).reshape(1003, columns)
-        parted = falsifying._parted(numbers, numbers)
+        parted = falsifying._split_samples(numbers, numbers)
         sides = [side.ravel().tolist() for side, _ in (parted.training, parted.picking, parted.measuring)]
         assert [*sides[0], *sides[1], *sides[2]] == numbers.ravel().tolist()
         assert (len(sides[0]) > 0) == (columns > 1)

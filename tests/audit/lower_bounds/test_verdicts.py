@@ -58,7 +58,7 @@ def test_nothing_told_apart_is_not_drawn() -> None:
     verdict = sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), 2_000, "0.999999", inputs=(3, 3))
     assert verdict.event == "no event"
     assert str(verdict).endswith(
-        "the samples tell the two worlds apart by nothing, with confidence 0.999999"
+        "the samples do not distinguish the two worlds, with confidence 0.999999"
     )  # and not with confidence 1
     assert verdict.laws is None
     assert "<svg" not in verdict._repr_html_()

@@ -70,7 +70,7 @@ def test_every_exhibit_says_what_is_wrong_and_where_it_was_published() -> None:
 
 def test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told() -> None:
     """The tour is not content by itself: with the two exchanged it says so, in words that cannot be overlooked."""
-    shown = museum.catching._named("Half the noise")
+    shown = museum.catching._find_exhibit("Half the noise")
     fine = caught(shown)
     exchanged = sf.audit.catch(replace(shown, broken=shown.correct, correct=shown.broken))
     assert Tour((fine,)).holds
@@ -116,7 +116,7 @@ def test_correct_twins_that_use_their_whole_claim_are_seen_to() -> None:
 )
 def test_no_more_is_proven_than_what_is_true(name: str, truth: float) -> None:
     """Where theory tells how much really leaks, the bound is below it (false alarm 1e-6) and not far below."""
-    found = caught(museum.catching._named(name))
+    found = caught(museum.catching._find_exhibit(name))
     assert float(found.exhibit.claim.epsilon) < found.broken.lower_bound <= truth
 
 
@@ -128,8 +128,8 @@ def test_what_is_caught_can_be_seen_again() -> None:
 
 def test_the_two_worlds_have_noise_of_their_own() -> None:
     """An audit takes the runs of both worlds to be independent, also where the two inputs are the same."""
-    shown = replace(museum.catching._named("Half the noise"), inputs=(0, 0))
-    first, second = (world(1_000) for world in museum.catching._worlds(shown.correct, shown, "correct"))
+    shown = replace(museum.catching._find_exhibit("Half the noise"), inputs=(0, 0))
+    first, second = (world(1_000) for world in museum.catching._samplers_of(shown.correct, shown, "correct"))
     assert (first != second).any()
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.2
 
@@ -163,7 +163,7 @@ def test_hostile_parameters(call: object) -> None:
 
 
 def test_a_name_that_is_nearly_right_is_proposed() -> None:
-    with pytest.raises(sf.InvalidParameter, match="say 'Half the noise'"):
+    with pytest.raises(sf.InvalidParameter, match="try 'Half the noise'"):
         sf.audit.catch("Half the nois")
 
 
@@ -202,10 +202,10 @@ def test_the_threshold_of_keys_is_the_least_that_keeps_delta(scale: float, delta
 def test_deviations_of_gaussian_exhibits_keep_what_they_claim_or_do_not() -> None:
     from sfumato.audit.museum import broken_arithmetic, too_little_noise
 
-    for deviation in (too_little_noise._LEARNING, broken_arithmetic._DEVIATION):
+    for deviation in (too_little_noise._GRADIENT_DEVIATION, broken_arithmetic._DEVIATION):
         assert sf.Curve.gaussian(str(deviation)).delta(1) <= 1e-5
-    assert sf.Curve.gaussian(str(too_little_noise._ANALYTIC)).delta(6) <= 0.5
-    assert sf.Curve.gaussian(str(round(too_little_noise._CLASSICAL, 6))).delta(6) > 0.7
+    assert sf.Curve.gaussian(str(too_little_noise._ANALYTIC_DEVIATION)).delta(6) <= 0.5
+    assert sf.Curve.gaussian(str(round(too_little_noise._CLASSICAL_DEVIATION, 6))).delta(6) > 0.7
 
 
 def test_rows_of_digits_are_one_number() -> None:

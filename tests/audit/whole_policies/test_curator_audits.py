@@ -26,7 +26,7 @@ from sfumato.audit.asked_questions.compared_outcomes import differences, forecas
 from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, questions_of, templates
 from sfumato.audit.whole_policies import curator_audits
 from sfumato.audit.whole_policies.audit_stages import AuditStage, prepared, set_up
-from sfumato.audit.whole_policies.curator_audits import _asked, _AuditRun, _notes, _TriedQuestion
+from sfumato.audit.whole_policies.curator_audits import _audit_queries, _AuditQuery, _AuditRun, _time_notes
 from sfumato.audit.whole_policies.curator_findings import (
     DRAWN,
     OWN,
@@ -104,7 +104,7 @@ _SHARED = {
 def _compared(stage: AuditStage, text: str) -> TriedQuestion:
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
     (tried,), _ = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly).questions(
-        [_TriedQuestion(text, TEMPLATE, gaussian=False)]
+        [_AuditQuery(text, TEMPLATE, gaussian=False)]
     )
     return tried
 
@@ -135,7 +135,7 @@ def test_a_curator_that_uses_a_noise_twice_is_doubted(
 
     monkeypatch.setattr(NoisyTotals, "draw", shared)
     (doubt, *_) = _compared(stage, text).doubts
-    assert "have one noise in all" in doubt
+    assert "share their noise in all" in doubt
 
 
 def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: AuditStage) -> None:
@@ -145,7 +145,7 @@ def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: Aud
     twin = compare_noise(question, made, stage.engines[""], Fraction(1, 10**6), lambda noise, _: noise[:1] * signs)
     assert twin is not None
     assert twin.shared == ((0, 1), (0, 2))
-    assert "numbers 1 and 2 of 3 have one noise in all" in str(twin)
+    assert "numbers 1 and 2 of 3 share their noise in all" in str(twin)
     assert compare_noise(question, made, stage.engines[""], Fraction(1, 10**100_000)) is None
     alone = stage.question("SELECT COUNT(*) FILTER (WHERE ward = 'A') AS n FROM visits")
     assert compare_noise(alone, prepared(alone, stage.paid(alone)), stage.engines[""], Fraction(1, 10**6)) is None
@@ -204,7 +204,7 @@ def test_the_owners_questions_are_read(tmp_path: Path) -> None:
     assert questions_of(path) == ("SELECT COUNT(*) FROM visits", "SELECT AVG(age) FROM visits")
     assert questions_of(["a", "b"]) == ("a", "b")
     assert questions_of(None) == ()
-    with pytest.raises(sf.SfumatoError, match="a file of SQL"):
+    with pytest.raises(sf.SfumatoError, match="the file of questions cannot be read"):
         questions_of(tmp_path / "nothing.sql")
 
 
@@ -217,7 +217,7 @@ def audited(long: bool) -> CuratorAudit:
 
 
 def test_a_sound_policy_is_not_doubted(audited: CuratorAudit) -> None:
-    assert audited.doubts == () or all("no power" in each or "nothing was tried" in each for each in audited.doubts)
+    assert audited.doubts == () or all("no power" in each or "nothing was tested" in each for each in audited.doubts)
     assert not any(each.doubts for each in audited.tried)
     assert audited.faults
     assert not audited.missed
@@ -227,7 +227,7 @@ def test_the_page_needs_nothing_else(audited: CuratorAudit) -> None:
     text = sf.audit.page(audited).html
     assert loads_nothing(text)
     assert "Planted faults" in text
-    assert "invented" in text
+    assert "generated from the policy" in text
     assert "<table>" in audited._repr_html_()
 
 
@@ -250,7 +250,7 @@ def test_a_difference_a_change_and_a_verdict_are_doubts(stage: AuditStage) -> No
     verdict = sf.audit.Verdict(2.0, Guarantee(1), 0.99, "a ray", 300, 1)
     assert replace(sound, bought=Sampled(verdict, 300, 1.5)).doubts == (str(verdict),)
     assert told(Sampled(verdict, 300, 1.5)).startswith("REFUTED")
-    assert told(Sampled(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few to tell"
+    assert told(Sampled(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few"
 
 
 def test_an_audit_is_written_for_programs(audited: CuratorAudit) -> None:
@@ -296,8 +296,8 @@ def test_an_audit_says_of_what_too_few_releases_were_bought(stage: AuditStage) -
     kept, unbought = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), quietly).with_bought(tried, 300)
     assert kept == tried
     assert unbought == ("SELECT COUNT(*) AS n FROM visits",)
-    (note,) = _notes((), unbought)
-    assert "too few releases were bought to tell anything of 1 of the questions, such as SELECT COUNT(*)" in note
+    (note,) = _time_notes((), unbought)
+    assert "too few releases were made to test 1 of the questions, such as SELECT COUNT(*)" in note
 
 
 def test_faults_take_until_then_and_those_that_are_left_are_named(stage: AuditStage, audited: CuratorAudit) -> None:
@@ -313,8 +313,8 @@ def test_faults_take_until_then_and_those_that_are_left_are_named(stage: AuditSt
     assert "1 of 3 planted faults were caught, and there was no time for second, third" in str(late)
     assert json.loads(late.to_json())["unplanted"] == ["second", "third"]
     assert "1 of 3" in sf.audit.page(late).html
-    (note,) = _notes((), (), ("second", "third"))
-    assert note == "the time was up before these faults were planted: second, third: give it more minutes"
+    (note,) = _time_notes((), (), ("second", "third"))
+    assert note == "time ran out before these faults were planted: second, third: allow more minutes"
 
 
 def test_half_of_the_time_is_left_for_questions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: AuditStag
     limits = {} if stage.policy.unit.every_row else {"rows": 1}
     texts = ["SELECT SUM(age + 1) AS a0 FROM visits WHERE age > 3", "SELECT SUM(note) AS a0 FROM visits"]
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
-    tried, _ = run.questions([_TriedQuestion(DrawnQuestion(each, limits), DRAWN, gaussian=False) for each in texts])
+    tried, _ = run.questions([_AuditQuery(DrawnQuestion(each, limits), DRAWN, gaussian=False) for each in texts])
     assert [each.doubts for each in tried] == [(), ()]
     assert [each.answered for each in tried] == [True, False]
     assert tried[0].replay is not None
@@ -369,7 +369,7 @@ def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussi
     text = "SELECT ward AS k0, COUNT(*) AS a0 FROM visits WHERE ward = 'A' AND ward = 'B' GROUP BY k0"
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
-    asked = [_TriedQuestion(DrawnQuestion(text, {}), DRAWN, gaussian=True)]
+    asked = [_AuditQuery(DrawnQuestion(text, {}), DRAWN, gaussian=True)]
     (tried,), _ = run.questions(asked)
     assert (tried.answered, tried.doubts) == (False, ())
     assert list(run.gaussian(asked)) == []
@@ -380,7 +380,7 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Audit
     under replace neighbours, and would not be drawn; how many of each ward is not.
     """
     texts = ["SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "SELECT SUM(age) AS total FROM visits"]
-    asked = [_TriedQuestion(each, TEMPLATE, gaussian=True) for each in (texts if long else texts[:1])]
+    asked = [_AuditQuery(each, TEMPLATE, gaussian=True) for each in (texts if long else texts[:1])]
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::6]))
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
     tried, untried = run.questions(asked)
@@ -393,22 +393,22 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Audit
 
 def test_the_owners_questions_come_first_and_drawn_ones_last(stage: AuditStage) -> None:
     own = "SELECT AVG(age) AS ours FROM visits"
-    asked = list(_asked(stage, [own], 7, 5))
+    asked = list(_audit_queries(stage, [own], 7, 5))
     assert (asked[0].text, asked[0].origin) == (own, OWN)
     assert [each.origin for each in asked].count(DRAWN) == 5
     assert [each.origin for each in asked[-5:]] == [DRAWN] * 5
-    assert list(_asked(stage, [own], 7, 9))[-9:][:5] == asked[-5:]
-    assert list(_asked(stage, [own], 8, 5))[-5:] != asked[-5:]
+    assert list(_audit_queries(stage, [own], 7, 9))[-9:][:5] == asked[-5:]
+    assert list(_audit_queries(stage, [own], 8, 5))[-5:] != asked[-5:]
 
 
 def test_a_budget_of_nothing_is_refused_at_once() -> None:
-    with pytest.raises(sf.InvalidPolicy, match="with ε = 0 it answers nothing"):
+    with pytest.raises(sf.InvalidPolicy, match="with ε = 0 the policy answers nothing"):
         sf.audit.curator(replace(policy(), budget=Budget(0)))
 
 
 def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
     tried = (TriedQuestion("SELECT 1", DRAWN, "ε = 1", True, ()),)
     audit = CuratorAudit("p", "person", "add-remove", 0.99, (), tried, (), (), 1.0, 42)
-    assert audit.drawn_words == "1 question was drawn, with seed 42, which draws the same again"
+    assert audit.drawn_words == "1 random question from seed 42, which draws the same again"
     assert json.loads(audit.to_json())["seed"] == 42
     assert replace(audit, seed=None).drawn_words == ""

@@ -39,8 +39,8 @@ def test_an_audit_without_time_has_no_power_and_says_so(policy: Path, tmp_path: 
     page = tmp_path / "audit.html"
     ran = CliRunner().invoke(main, ["audit", str(policy), "--minutes", "0.001", "--html", str(page)])
     assert ran.exit_code == 1, ran.output
-    assert "nothing was tried" in ran.output
-    assert "the time was up before" in ran.output
+    assert "nothing was tested" in ran.output
+    assert "time ran out before" in ran.output
     assert "half the noise" in ran.output
     assert "An audit of clinic" in page.read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["audit.html", "clinic.toml"]
@@ -59,7 +59,7 @@ def test_programs_read_json(policy: Path) -> None:
     [
         (["--minutes", "0"], 2, "minutes"),
         (["--minutes", "soon"], 2, "minutes"),
-        (["--questions", "none.sql"], 1, "a file of SQL"),
+        (["--questions", "none.sql"], 1, "the file of questions cannot be read"),
         (["--html", "clinic.toml"], 2, "clinic.toml"),
         (["--nothing"], 2, "No such option"),
     ],

@@ -1,8 +1,8 @@
-"""Questions are asked over the whole path of a policy, on invented tables that are neighbours.
+"""End-to-end audits of queries under a policy, on neighbouring generated tables.
 
-asked_worlds         releases of one question in two worlds; processes that buy releases, one for each world
-replayed_totals      exact totals of neighbours, beside what the noise was made for
-compared_outcomes    what anybody sees of an answer but its noise; answers as rows of numbers
-drawn_questions      questions drawn from the grammar of what can be asked; questions from what a policy declares, and
-                     from an owner's file
+asked_worlds         repeated releases of one query in two worlds, one process for each world
+replayed_totals      exact totals of neighbours, compared with the claimed sensitivity
+compared_outcomes    everything visible of an answer except its noise; answers as rows of numbers
+drawn_questions      random queries from the supported SQL grammar; queries generated from a policy's declarations, and
+                     queries from an owner's file
 """

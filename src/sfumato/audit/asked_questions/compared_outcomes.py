@@ -1,14 +1,11 @@
-"""An analyst sees the same of a question whoever is in the table, but for its noise: this puts down what they see.
+"""Record everything visible of a query's outcome except its noise, and turn answers into comparable feature vectors.
 
-Whether it is refused, in which words, what it is said to cost and how wrong it will be, which columns and rows an
-answer has, what was charged, and what was written down: none of it may depend on a row. Only numbers that were drawn
-may differ, and keys that were found in the data, whose selection is drawn.
+Refusals and their messages, prices and error forecasts, columns and rows of an answer, charges and ledger lines must
+not depend on any row. Only noisy numbers may differ, and discovered keys, whose selection is itself noisy.
 
-Cells with names hold everything that a release tells, and two worlds are compared by numbers made of them.
-
-What becomes of an answer after it was released tells nothing more (Dwork & Roth 2014, Prop. 2.1), so whatever these
-numbers show of the tables, the answer did. Which cells there are, and how they are weighed, is fixed by a pilot whose
-releases take no other part: what is measured later is a function that was fixed before.
+For sampling audits, a release is flattened into named cells, and the cells into a row of numbers. By post-processing
+(Dwork & Roth 2014, Prop. 2.1) these numbers leak no more than the answer. A pilot fixes the cells and their weights;
+its releases are not used again, so the features are a fixed function of the measured releases.
 """
 
 from __future__ import annotations
@@ -27,18 +24,18 @@ from sfumato.curator import Curator, Question
 from sfumato.errors import SfumatoError
 from sfumato.release.answers.answer import Answer
 
-_MOMENTARY = ("time", "hash", "line", "remaining", "data")
-"""Of a receipt: when and where it was written down, and which data, which differ between tables by their nature."""
+_VARYING_FIELDS = ("time", "hash", "line", "remaining", "data")
+"""Receipt fields that differ between tables by nature: time and place in the ledger, and the data's identity."""
 
 Ask = Callable[[Curator], Any]
-"""This makes the same proposal at any curator."""
+"""Makes the same proposal to any curator."""
 Outcome = dict[str, str]
-"""What is seen, by what it is."""
+"""Everything visible, by its kind."""
 
 
 @dataclass(frozen=True)
 class OutcomeDifference:
-    """A difference is something that an analyst sees in one table and not in its neighbour."""
+    """Something visible that differs between two neighbouring tables."""
 
     what: str
     first: InventedPopulation
@@ -50,121 +47,127 @@ class OutcomeDifference:
 
 
 def outcome(curator: Curator, asked: str | Ask, price: Mapping[str, Any]) -> Outcome:
-    """Ask a question once, and put down everything about it that is not drawn."""
-    before, (last, _) = curator.budget.remaining, curator.ledger.head
-    seen: Outcome = {}
+    """Release a query once and record everything visible that is not noise."""
+    remaining_before, (last_line, _) = curator.budget.remaining, curator.ledger.head
+    visible: Outcome = {}
     try:
         question: Any = put(asked, curator)
-        seen |= _answered(question, question.release(**price))
-    except SfumatoError as refused:
-        seen["refusal"] = f"{type(refused).__name__} {getattr(refused, 'code', '')} {refused}"
-    after = curator.budget.remaining
-    seen["charge"] = repr({name: before[name] - after[name] for name in before if name in after})
-    seen["ledger"] = repr([(line.kind, line.question, line.plan) for line in curator.history(after=last)])
-    return seen
+        visible |= _visible_answer(question, question.release(**price))
+    except SfumatoError as refusal:
+        visible["refusal"] = f"{type(refusal).__name__} {getattr(refusal, 'code', '')} {refusal}"
+    remaining_after = curator.budget.remaining
+    visible["charge"] = repr(
+        {name: remaining_before[name] - remaining_after[name] for name in remaining_before if name in remaining_after}
+    )
+    visible["ledger"] = repr([(line.kind, line.question, line.plan) for line in curator.history(after=last_line)])
+    return visible
 
 
 def forecast(curator: Curator, asked: str | Ask, price: Mapping[str, Any]) -> Outcome:
-    """Put down what is said of a question before it is asked: how it is understood, its cost, and its error."""
-    paid = {name: each for name, each in price.items() if name != "fresh"}
+    """Record what is visible before a release: the explanation, the price and the error forecast."""
+    price_arguments = {name: argument for name, argument in price.items() if name != "fresh"}
     try:
         question: Any = put(asked, curator)
         if not isinstance(question, Question) or question.free:
             return {}
-        return {"explanation": str(question.explain(**paid)), "forecast": str(question.error(**paid, fresh=True))}
-    except SfumatoError as refused:
-        return {"refusal beforehand": str(refused)}
+        return {
+            "explanation": str(question.explain(**price_arguments)),
+            "forecast": str(question.error(**price_arguments, fresh=True)),
+        }
+    except SfumatoError as refusal:
+        return {"refusal beforehand": str(refusal)}
 
 
 def put(asked: str | Ask, curator: Curator) -> Any:
-    """Put a question to a curator: a text, or what makes the same proposal at any curator."""
+    """Make a query from SQL text, or call the function that makes a proposal."""
     return curator.sql(asked) if isinstance(asked, str) else asked(curator)
 
 
-def _answered(question: Any, answer: Any) -> Outcome:
-    receipt = {each.name: getattr(answer.receipt, each.name) for each in fields(answer.receipt)}
-    seen = {
+def _visible_answer(question: Any, answer: Any) -> Outcome:
+    receipt = {entry.name: getattr(answer.receipt, entry.name) for entry in fields(answer.receipt)}
+    visible = {
         "columns": repr((answer.columns, answer.types, answer.keys)),
-        "receipt": repr({name: each for name, each in receipt.items() if name not in _MOMENTARY}),
+        "receipt": repr({name: entry for name, entry in receipt.items() if name not in _VARYING_FIELDS}),
         "warnings": repr(answer.warnings) if not question.found else "",
     }
-    if not _drawn_keys(question):
-        places = [answer.columns.index(each) for each in answer.keys]
-        seen["groups"] = repr([tuple(row[each] for each in places) for row in answer.rows])
-    return seen
+    if not _rows_depend_on_noise(question):
+        key_positions = [answer.columns.index(key) for key in answer.keys]
+        visible["groups"] = repr([tuple(row[index] for index in key_positions) for row in answer.rows])
+    return visible
 
 
-def _drawn_keys(question: Question) -> bool:
-    """Tell whether what was drawn decides which rows are shown, or in which order."""
-    finish, words = question.query.finish, question.text.upper()
+def _rows_depend_on_noise(question: Question) -> bool:
+    """Return whether the noise decides which rows are shown, or their order."""
+    finish, sql = question.query.finish, question.text.upper()
     return (
         bool(question.found or question.query.outer)
-        or any(each in words for each in ("HAVING", "ORDER", "LIMIT", "QUALIFY", "FETCH", "OFFSET", "OVER"))
+        or any(keyword in sql for keyword in ("HAVING", "ORDER", "LIMIT", "QUALIFY", "FETCH", "OFFSET", "OVER"))
         or bool(finish.windows)
     )
 
 
 def differences(outcomes: Sequence[tuple[InventedPopulation, Outcome]]) -> tuple[OutcomeDifference, ...]:
-    """List what is not the same in every table, each compared with the first of them."""
+    """Return everything that differs between the first table and any other."""
     (first, expected), *others = outcomes
-    found = []
-    for other, seen in others:
-        for what in dict.fromkeys([*expected, *seen]):
-            pair = expected.get(what, "nothing"), seen.get(what, "nothing")
+    different = []
+    for other, visible in others:
+        for what in dict.fromkeys([*expected, *visible]):
+            pair = expected.get(what, "nothing"), visible.get(what, "nothing")
             if pair[0] != pair[1]:
-                found.append(OutcomeDifference(what, first, other, pair))
-    return tuple(found)
+                different.append(OutcomeDifference(what, first, other, pair))
+    return tuple(different)
 
 
 Told = dict[str, Any]
-"""What one release tells: by the name of a cell, a number, a text or None."""
+"""The content of one release: a number, a text or None, by the name of its cell."""
 Numbers = NDArray[np.float64]
 
-_MOST = 4
-"""Cells that are compared by themselves; all of them are compared together, too."""
-_NOT_TOLD = ("receipt", "purchase", "time", "hash", "salt")
-"""Parts of a stored value that are not drawn: when and on what terms it was bought."""
+_MAX_FEATURES = 4
+"""Cells compared individually, beside the likelihood ratio over all cells."""
+_UNCOMPARED_FIELDS = ("receipt", "purchase", "time", "hash", "salt")
+"""Fields of a stored value that hold no noise: when and on what terms it was released."""
 
 
 def told(value: Any) -> Told:
-    """Put down what a released value tells: an answer by its keys and columns, anything else as its JSON text does."""
+    """Flatten a released value into named cells: an answer by key and column, anything else by its JSON path."""
     if isinstance(value, Answer):
-        return {"rows": len(value.rows), **dict(_cells(value))}
-    return dict(_leaves(json.loads(value.to_json()), ""))
+        return {"rows": len(value.rows), **dict(_answer_cells(value))}
+    return dict(_flatten_json(json.loads(value.to_json()), ""))
 
 
-def _cells(answer: Answer) -> Iterator[tuple[str, Any]]:
-    places = [answer.columns.index(each) for each in answer.keys]
+def _answer_cells(answer: Answer) -> Iterator[tuple[str, Any]]:
+    key_positions = [answer.columns.index(key_name) for key_name in answer.keys]
     for number, row in enumerate(answer.rows):
-        key = repr(tuple(row[each] for each in places)) if places else str(number)
+        key = repr(tuple(row[index] for index in key_positions)) if key_positions else str(number)
         for name, cell in zip(answer.columns, row, strict=True):
             if name not in answer.keys:
-                yield f"{key} {name}", _plain(cell)
+                yield f"{key} {name}", _comparable(cell)
         yield f"{key} shown", 1
 
 
-def _plain(cell: Any) -> Any:
+def _comparable(cell: Any) -> Any:
     return float(cell) if isinstance(cell, (int, float)) else None if cell is None else str(cell)
 
 
-def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _flatten_json(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(tree, Mapping):
-        for name, each in tree.items():
-            if name not in _NOT_TOLD:
-                yield from _leaves(each, f"{path}/{name}")
+        for name, child in tree.items():
+            if name not in _UNCOMPARED_FIELDS:
+                yield from _flatten_json(child, f"{path}/{name}")
     elif isinstance(tree, list):
         yield f"{path}/length", len(tree)
-        for place, each in enumerate(tree):
-            yield from _leaves(each, f"{path}/{place}")
-    elif (packed := _packed(tree)) is not None:
-        yield from ((f"{path}/{place}", float(each)) for place, each in enumerate(packed))
+        for index, child in enumerate(tree):
+            yield from _flatten_json(child, f"{path}/{index}")
+    elif (integers := _unpack_integers(tree)) is not None:
+        yield from ((f"{path}/{index}", float(number)) for index, number in enumerate(integers))
     else:
-        yield path, _plain(tree)
+        yield path, _comparable(tree)
 
 
-def _packed(text: Any) -> NDArray[np.int64] | None:
-    """Read the whole numbers of 64 bits that a published table stores in one text; None for any other text. A text
-    that only looks like them is told by these numbers as well as by its letters.
+def _unpack_integers(text: Any) -> NDArray[np.int64] | None:
+    """Decode the base64 64-bit integers of a published table; None for any other text.
+
+    A text that decodes by accident is compared just as well by these integers.
     """
     try:
         content = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
@@ -175,73 +178,72 @@ def _packed(text: Any) -> NDArray[np.int64] | None:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """These are the cells by which two worlds are compared, as a pilot of releases in both has shown them."""
+    """The cells by which two worlds are compared, chosen from pilot releases in both."""
 
     names: tuple[str, ...]
     texts: Mapping[str, Mapping[str, int]]
     missing: Numbers
-    """The number that stands for a cell that is not there, below all others."""
+    """The number that replaces an absent cell, below all others."""
     middles: tuple[Numbers, Numbers]
     scales: Numbers
     kept: NDArray[np.intp]
-    """The cells that the pilot's worlds differ in most, and the one they differ in least: whoever draws one noise for
-    all cells moves all of them alike, and only a cell that the unit moved beside one that it did not tells the worlds
-    apart. Which of the two looks further apart is a matter of luck, so the last is looked at as well as the first."""
+    """The cells in which the pilot's worlds differ most, and the one in which they differ least. If one noise draw is
+    shared by all cells, only the difference between a cell that the unit changed and one that it did not reveals it;
+    which of the two looks further apart is chance, so both ends of the ranking are compared."""
 
     @classmethod
     def of(cls, first: Sequence[Told], second: Sequence[Told]) -> Coordinates:
-        """Choose the cells from a pilot. No later release may have a part in this."""
-        seen = [*first, *second]
-        names = tuple(dict.fromkeys(name for each in seen for name in each))
-        texts = {name: _places(seen, name) for name in names}
-        raw = _matrix(seen, names, texts, np.full(len(names), np.nan))
-        low, high = (np.nan_to_num(edge(raw, axis=0)) for edge in (_least, _greatest))
-        missing = low - (high - low) - 1
+        """Choose the cells from a pilot, which must share no release with the measurement."""
+        releases = [*first, *second]
+        cell_names = tuple(dict.fromkeys(name for release in releases for name in release))
+        texts = {name: _text_codes(releases, name) for name in cell_names}
+        raw = _cell_matrix(releases, cell_names, texts, np.full(len(cell_names), np.nan))
+        lowest, highest = (np.nan_to_num(edge(raw, axis=0)) for edge in (_column_min, _column_max))
+        missing = lowest - (highest - lowest) - 1
         filled = np.where(np.isnan(raw), missing, raw)
         middles = np.median(filled[: len(first)], axis=0), np.median(filled[len(first) :], axis=0)
-        nearest = np.where(np.arange(len(seen))[:, None] < len(first), middles[0], middles[1])
+        nearest = np.where(np.arange(len(releases))[:, None] < len(first), middles[0], middles[1])
         scales = np.maximum(np.abs(filled - nearest).mean(axis=0), 1e-9 * (1 + np.abs(middles[0])))
-        apart = np.abs(middles[0] - middles[1]) / scales
-        changing = np.flatnonzero(np.ptp(filled, axis=0) > 0)
-        ranked = changing[np.argsort(-apart[changing], kind="stable")]
-        kept = np.union1d(ranked[:_MOST], ranked[-1:])
-        return cls(names, texts, missing, middles, scales, kept)
+        separation = np.abs(middles[0] - middles[1]) / scales
+        varying = np.flatnonzero(np.ptp(filled, axis=0) > 0)
+        ranked = varying[np.argsort(-separation[varying], kind="stable")]
+        kept_cells = np.union1d(ranked[:_MAX_FEATURES], ranked[-1:])
+        return cls(cell_names, texts, missing, middles, scales, kept_cells)
 
     def numbers(self, releases: Sequence[Told]) -> Numbers:
-        """Give a row for each release: how much more it looks like the second world than like the first, and the cells
-        that differ most.
+        """Return a row per release: the log-likelihood ratio of the second world to the first, and the chosen cells.
 
-        The first number is the logarithm of a likelihood ratio where every cell has Laplace noise of its own around the
-        middle that the pilot found (Neyman & Pearson 1933: no other number tells two such worlds apart better).
+        The ratio assumes independent Laplace noise per cell around the pilot's medians, for which it is the most
+        powerful statistic (Neyman & Pearson 1933).
         """
-        cells = _matrix(releases, self.names, self.texts, self.missing)
+        cells = _cell_matrix(releases, self.names, self.texts, self.missing)
         cells = np.where(np.isnan(cells), self.missing, cells)
-        first, second = (np.abs(cells - each) / self.scales for each in self.middles)
+        first, second = (np.abs(cells - centre) / self.scales for centre in self.middles)
         ratio = np.clip(first - second, -1e6, 1e6).sum(axis=1)
         return np.column_stack([ratio, cells[:, self.kept]])
 
 
-def _places(seen: Sequence[Told], name: str) -> dict[str, int]:
-    found = sorted({cell for each in seen if isinstance(cell := each.get(name), str)})
-    return {text: place for place, text in enumerate(found)}
+def _text_codes(releases: Sequence[Told], name: str) -> dict[str, int]:
+    texts = sorted({cell for release in releases if isinstance(cell := release.get(name), str)})
+    return {text: code for code, text in enumerate(texts)}
 
 
-def _matrix(
-    seen: Sequence[Told], names: Sequence[str], texts: Mapping[str, Mapping[str, int]], gap: Numbers
+def _cell_matrix(
+    releases: Sequence[Told], names: Sequence[str], texts: Mapping[str, Mapping[str, int]], missing: Numbers
 ) -> Numbers:
-    made = np.tile(gap, (len(seen), 1))
-    column = {name: place for place, name in enumerate(names)}
-    for row, each in enumerate(seen):
-        for name, cell in each.items():
-            place = column.get(name)
-            if place is not None and cell is not None:
-                made[row, place] = texts[name].get(cell, -1) if isinstance(cell, str) else cell
-    return made
+    matrix = np.tile(missing, (len(releases), 1))
+    column_index = {name: index for index, name in enumerate(names)}
+    for row, release in enumerate(releases):
+        for name, cell in release.items():
+            index = column_index.get(name)
+            if index is not None and cell is not None:
+                matrix[row, index] = texts[name].get(cell, -1) if isinstance(cell, str) else cell
+    return matrix
 
 
-def _least(cells: Numbers, axis: int) -> Numbers:
+def _column_min(cells: Numbers, axis: int) -> Numbers:
     return np.min(np.where(np.isnan(cells), np.inf, cells), axis=axis, initial=np.inf)
 
 
-def _greatest(cells: Numbers, axis: int) -> Numbers:
+def _column_max(cells: Numbers, axis: int) -> Numbers:
     return np.max(np.where(np.isnan(cells), -np.inf, cells), axis=axis, initial=-np.inf)

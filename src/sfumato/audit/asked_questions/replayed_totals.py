@@ -1,9 +1,9 @@
-"""Exact totals of neighbouring tables are read as a release would read them, and compared with what it claims.
+"""Compare the exact totals of neighbouring tables, read as a release reads them, with the claimed sensitivity.
 
-This is the strongest test there is of a sensitivity, since no noise hides anything: for each measurement of a release
-the change between two neighbours is computed exactly, and each norm of it is divided by the norm that the noise was
-made for. A share above 1 refutes the claim, and a share of 1 shows that the claim is tight, so that a smaller one would
-have been refuted. The rows are invented, so they may be read; the owner's are never opened.
+No noise hides a difference, so this is the strongest test of a sensitivity: for each measurement of a release the
+change between two neighbours is computed exactly, and each norm of it is divided by the norm that the noise is
+calibrated to. A ratio above 1 refutes the claim; a ratio of 1 shows that the claim is tight. The rows are generated,
+so they may be read; the owner's sources are never read.
 """
 
 from __future__ import annotations
@@ -24,27 +24,26 @@ from sfumato.privacy import Sensitivity
 from sfumato.release.measurement import Measurement
 from sfumato.release.preparing import Prepared
 
-_KEY = 7
-"""Decides which rows samples keep: the same in all tables, since for every key the claim has to hold."""
-_SUM = "the sum of changes"
+_SAMPLING_KEY = 7
+"""The sampling key: the same for all tables, since the claim must hold for every key."""
+_L1_NORM = "the sum of changes"
 
 Pair = tuple[InventedPopulation, InventedPopulation]
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """This is what one unit changed at most, as a share of what was claimed."""
+    """The largest change by one unit, as a share of the claimed sensitivity."""
 
     share: float
-    """The largest share of a claim, over all norms, measurements and pairs; above 1 the claim is refuted."""
+    """The largest ratio of change to claim over all norms, measurements and pairs; above 1 the claim is refuted."""
     norm: str
     where: Pair | None
-    """The neighbours between which that share was reached."""
+    """The neighbours that reach that share."""
     telling: Pair | None
-    """The neighbours whose totals are furthest apart, all changes added up as shares of their claims: those that an
-    attacker would choose."""
+    """The neighbours with the largest sum of changes relative to their claims: those that an attacker would choose."""
     compared: int
-    """How many pairs of totals were compared; none where a question only chooses."""
+    """The number of compared pairs of totals; 0 if the query has only selections."""
 
     @property
     def holds(self) -> bool:
@@ -53,86 +52,97 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Recorded:
-    """This is what one measurement is made on, exactly, in every population."""
+    """The exact input of one measurement in every population."""
 
     measurement: Measurement
     exact: Mapping[str, Any]
-    """By the name of the population, whole numbers."""
+    """Integers, by the name of the population."""
     claim: Sensitivity
-    """What the noise is made for."""
+    """The sensitivity that the noise is calibrated to."""
 
 
 def replayed(recorded: Sequence[Recorded], pairs: Sequence[Pair]) -> Replayed:
-    """Compare what was recorded of all neighbours."""
-    reached, furthest = Replayed(0.0, "", None, None, 0), 0.0
+    """Compare the recorded totals of all pairs of neighbours."""
+    worst, largest_distance = Replayed(0.0, "", None, None, 0), 0.0
     for pair in pairs:
-        first, second = (each.name for each in pair)
-        found = [_shares(each.exact[first], each.exact[second], each.claim) for each in recorded]
-        for shares in found:
-            norm = max(shares, key=lambda each: shares[each])
-            if shares[norm] > reached.share:
-                reached = replace(reached, share=shares[norm], norm=norm, where=pair)
-        if (apart := sum(each[_SUM] for each in found)) > furthest:
-            reached, furthest = replace(reached, telling=pair), apart
-    return replace(reached, compared=len(recorded) * len(pairs))
+        first, second = (population.name for population in pair)
+        ratios_by_measurement = [
+            _claim_ratios(entry.exact[first], entry.exact[second], entry.claim) for entry in recorded
+        ]
+        for ratios in ratios_by_measurement:
+            norm = max(ratios, key=lambda name: ratios[name])
+            if ratios[norm] > worst.share:
+                worst = replace(worst, share=ratios[norm], norm=norm, where=pair)
+        if (distance := sum(ratios[_L1_NORM] for ratios in ratios_by_measurement)) > largest_distance:
+            worst, largest_distance = replace(worst, telling=pair), distance
+    return replace(worst, compared=len(recorded) * len(pairs))
 
 
 def record(question: Question, prepared: Prepared, engines: Mapping[str, Engine]) -> tuple[Recorded, ...]:
-    """Read what every measurement with noise is made on; ``engines`` reads each population, by its name."""
-    found: list[Recorded] = []
-    for part, measured in zip(prepared.parts, prepared.measured, strict=True):
-        noised = [each for each in measured if each.sensitivity is not None]
-        if not noised:
+    """Read the exact input of every noisy measurement; ``engines`` maps the name of a population to its engine."""
+    records: list[Recorded] = []
+    for part, measurements in zip(prepared.parts, prepared.measured, strict=True):
+        noisy = [measurement for measurement in measurements if measurement.sensitivity is not None]
+        if not noisy:
             continue
         if question.found and part is prepared.totals:
             reading = FoundTotals(prepared.bounded, question.found, question.groups)
-            exact = _side_by_side({name: engine.read(reading, _KEY) for name, engine in engines.items()}, reading)
+            exact = _align_keys(
+                {name: engine.read(reading, _SAMPLING_KEY) for name, engine in engines.items()}, reading
+            )
         elif question.found:
             continue
         else:
-            exact = {name: engine.read(part.reading(question.groups), _KEY) for name, engine in engines.items()}
-        for each in noised:
-            claim = each.sensitivity
+            exact = {
+                name: engine.read(part.reading(question.groups), _SAMPLING_KEY) for name, engine in engines.items()
+            }
+        for measurement in noisy:
+            claim = measurement.sensitivity
             assert claim is not None
-            found.append(Recorded(each, {name: each.reading.of(own) for name, own in exact.items()}, claim))
-    return tuple(found)
+            records.append(
+                Recorded(measurement, {name: measurement.reading.of(totals) for name, totals in exact.items()}, claim)
+            )
+    return tuple(records)
 
 
-def _side_by_side(found: Mapping[str, Found], reading: FoundTotals) -> dict[str, Any]:
-    """Give the totals of every key that any population has, in one order; zeros where one has no such key."""
+def _align_keys(discovered: Mapping[str, Found], reading: FoundTotals) -> dict[str, Any]:
+    """Return the totals of every key of any population in one order; zeros where a population lacks the key."""
     declared = len(reading.declared)
-    own = {name: dict(_rows(each, declared)) for name, each in found.items()}
-    keys = sorted({key for each in own.values() for key in each}, key=repr)
-    width = sum(each.coordinates for each in reading.bounded.noised)
-    nothing = np.zeros((declared, width), np.int64)
+    totals_by_population = {name: dict(_totals_by_key(groups, declared)) for name, groups in discovered.items()}
+    keys = sorted({key for totals in totals_by_population.values() for key in totals}, key=repr)
+    width = sum(measure.coordinates for measure in reading.bounded.noised)
+    zeros = np.zeros((declared, width), np.int64)
     empty = np.zeros((0, width), np.int64)
-    return {name: np.vstack([empty, *(each.get(key, nothing) for key in keys)]) for name, each in own.items()}
-
-
-def _rows(found: Found, declared: int) -> Iterator[tuple[GroupKey, Any]]:
-    places = np.arange(len(found.holders))
-    totals = found.of(places, declared).reshape(len(places), declared, -1)
-    yield from zip(found.named(places), totals, strict=True)
-
-
-def _shares(first: Any, second: Any, claim: Sensitivity) -> dict[str, float]:
-    """Give by the name of each norm what share of it a change reaches."""
-    moved = [abs(x - y) for x, y in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True)]
     return {
-        _SUM: _ratio(sum(moved), claim.l1),
-        "the squares of changes": _ratio(sum(each * each for each in moved), claim.squares),
-        "the largest change": _ratio(max(moved, default=0), claim.linf),
-        "the groups that change": _beyond(sum(each > 0 for each in moved), claim.l0),
+        name: np.vstack([empty, *(totals.get(key, zeros) for key in keys)])
+        for name, totals in totals_by_population.items()
     }
 
 
-def _beyond(seen: int, claimed: int) -> float:
-    """Give a share only where it is above 1: that all groups change which may is no news."""
-    return seen / claimed if seen > claimed else 0.0
+def _totals_by_key(discovered: Found, declared: int) -> Iterator[tuple[GroupKey, Any]]:
+    group_index = np.arange(len(discovered.holders))
+    totals = discovered.of(group_index, declared).reshape(len(group_index), declared, -1)
+    yield from zip(discovered.named(group_index), totals, strict=True)
 
 
-def _ratio(seen: int, claimed: Fraction) -> float:
-    """Divide so that the result is above 1 exactly when the claim is exceeded, however little."""
-    if seen <= claimed:
-        return min(1.0, float(seen / claimed)) if claimed else 0.0
-    return max(1.0 + 1e-9, float(seen / claimed)) if claimed else float("inf")
+def _claim_ratios(first: Any, second: Any, claim: Sensitivity) -> dict[str, float]:
+    """Return the ratio of the change to the claim, by the name of each norm."""
+    changes = [abs(x - y) for x, y in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True)]
+    return {
+        _L1_NORM: _ratio(sum(changes), claim.l1),
+        "the squares of changes": _ratio(sum(change * change for change in changes), claim.squares),
+        "the largest change": _ratio(max(changes, default=0), claim.linf),
+        "the groups that change": _excess_ratio(sum(change > 0 for change in changes), claim.l0),
+    }
+
+
+def _excess_ratio(observed: int, claimed: int) -> float:
+    """Return the ratio only if above 1: changing every allowed group is expected."""
+    return observed / claimed if observed > claimed else 0.0
+
+
+def _ratio(observed: int, claimed: Fraction) -> float:
+    """Return the ratio, above 1 exactly when the claim is exceeded, however little."""
+    if observed <= claimed:
+        return min(1.0, float(observed / claimed)) if claimed else 0.0
+    return max(1.0 + 1e-9, float(observed / claimed)) if claimed else float("inf")

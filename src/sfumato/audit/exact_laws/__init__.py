@@ -1,7 +1,7 @@
-"""Laws of small outputs are computed exactly, in two neighbouring worlds, and their divergences put beside the claim.
+"""Exact output distributions of small mechanisms on two neighbouring inputs, and their divergences against the claim.
 
-worlds        two laws and the largest loss between them
-choice_laws   choices: exponential, permute-and-flip, noisy max; quantiles
-stream_laws   sparse vectors over short streams
-report_laws   randomised reports, and thresholds of keys
+worlds        the enumeration of both distributions, the largest privacy loss and the hockey-stick divergence
+choice_laws   selections: exponential mechanism, permute-and-flip, report noisy max; quantiles
+stream_laws   the sparse vector technique over short streams
+report_laws   local randomisers and key thresholds
 """

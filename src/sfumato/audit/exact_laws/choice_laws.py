@@ -1,20 +1,19 @@
-"""The law of a choice by scores is computed exactly: the probability of every candidate, or of every list of them.
+"""Exact laws of selection mechanisms: the probability of every candidate, or of every list of candidates.
 
-Scores become whole steps below the best of a public grid, as in a release, and c is the rate per step.
+Scores become integer steps below the best on a public grid, as in a release, and c is the rate per step.
 
-- Gumbel noise: P(h) ∝ e^{−c·g_h}; the k best are k such choices, each among what is left (Durfee & Rogers 2019).
-- Exponential noise, permute-and-flip: candidates come at uniform times u, and one that comes is taken with probability
+- Gumbel noise: P(h) ∝ e^{−c·g_h}; top-k is k such selections without replacement (Durfee & Rogers 2019).
+- Exponential noise, permute-and-flip: candidates arrive at uniform times u and are accepted with probability
   w = e^{−c·g}, so P(h) = w_h·∫₀¹ Π_{j≠h} (1 − u·w_j) du, a polynomial's integral (McKenna & Sheldon 2020).
-- Laplace noise: P(h) = ∫ f(x − s_h)·Π_{j≠h} F(x − s_j) dx. Between two scores every factor is a constant and an
-  exponential of ±x, so the product is a sum of e^{kx} with whole k, which is integrated term by term.
+- Laplace noise: P(h) = ∫ f(x − s_h)·Π_{j≠h} F(x − s_j) dx. Between two scores every factor is a constant plus an
+  exponential of ±x, so the product is a sum of e^{kx} with integer k, which is integrated term by term.
 
-The law of quantiles is computed exactly from what they are said to do, by other code than draws them.
-
-A part holds the numbers from low to high and rows with weights. With B(y) the weight of rows below y, U(y) that of rows
-up to y and n that of all, y is chosen with probability ∝ e^{−rate·d(y)}, d(y) = max(B(y) − t, t − U(y), 0), where
-t = share·n + offset. Rows below the number that is chosen make one part and rows above it another; rows equal to it
-count in both, with the share below and the rest above. Several quantiles are found level by level, the middle one
-first; of two in the middle, the one whose share is nearer to a half.
+The law of quantiles is computed from their specification, independently of the code that samples them. A part holds
+the numbers from low to high and rows with weights. With B(y) the weight of rows below y, U(y) that of rows up to y and
+n that of all, y is selected with probability ∝ e^{−rate·d(y)}, d(y) = max(B(y) − t, t − U(y), 0), where
+t = share·n + offset. Rows below the selected number form one part and rows above it another; ties count in both, with
+weight ``share`` below and the rest above. Several quantiles are selected level by level, the middle one first; of two
+in the middle, the one whose share is nearer to a half.
 """
 
 from __future__ import annotations
@@ -37,50 +36,54 @@ Law = dict[Any, Decimal]
 
 DIGITS = 110
 MOST_OUTCOMES = 40_000
-_MOST_CANDIDATES, _MOST_SPREAD = 24, 2000
+_MAX_CANDIDATES, _MAX_SPREAD = 24, 2000
 
 
 def context_of_laws() -> Context:
-    """Make the arithmetic in which laws are computed: sums of a few thousand terms are right to a hundred digits."""
+    """Return the decimal context of laws: sums of a few thousand terms are accurate to a hundred digits."""
     return bits.digits(DIGITS)
 
 
 def score_law(mechanism: Scored, scores: Any) -> Law:
-    """Compute the law of a choice by these scores."""
+    """Return the law of a selection by these scores."""
     gaps, rate = field_of(scores, mechanism)
     steps = [int(gap) for gap in gaps]
     if isinstance(mechanism, TopK):
-        return _peeled(steps, rate / mechanism.k, mechanism.k)
-    return dict(zip(range(len(steps)), _kind(mechanism)(_checked(steps, rate), rate), strict=True))
+        return _top_k_law(steps, rate / mechanism.k, mechanism.k)
+    return dict(zip(range(len(steps)), _selection_law(mechanism)(_check_steps(steps, rate), rate), strict=True))
 
 
 def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
-    """Compute the law of the most frequent values of all groups: each group chooses for itself."""
+    """Return the law of the most frequent values of all groups; groups select independently."""
     if math.prod(math.perm(len(row), mechanism.k) for row in table) > MOST_OUTCOMES:
         raise InvalidParameter("neighbours", f"{len(table)} groups", "fewer groups or fewer values")
     laws: Law = {(): Decimal(1)}
     context = context_of_laws()
     for row in table:
         best = max(row)
-        own = _peeled([int(best) - int(count) for count in row], mechanism.rate, mechanism.k)
-        laws = {(*key, chosen): context.multiply(p, q) for key, p in laws.items() for chosen, q in own.items()}
+        group_law = _top_k_law([int(best) - int(count) for count in row], mechanism.rate, mechanism.k)
+        laws = {(*key, chosen): context.multiply(p, q) for key, p in laws.items() for chosen, q in group_law.items()}
     return laws
 
 
-def _kind(mechanism: Scored) -> Callable[[list[int], Fraction], list[Decimal]]:
+def _selection_law(mechanism: Scored) -> Callable[[list[int], Fraction], list[Decimal]]:
     if isinstance(mechanism, Exponential):
-        return _gumbel
+        return _exponential_law
     if isinstance(mechanism, PermuteAndFlip):
-        return _flipped
+        return _permute_and_flip_law
     if isinstance(mechanism, NoisyMax):
-        kinds = {MaxNoise.GUMBEL: _gumbel, MaxNoise.EXPONENTIAL: _flipped, MaxNoise.LAPLACE: _laplace}
+        kinds = {
+            MaxNoise.GUMBEL: _exponential_law,
+            MaxNoise.EXPONENTIAL: _permute_and_flip_law,
+            MaxNoise.LAPLACE: _laplace_max_law,
+        }
         return kinds[mechanism.noise]
-    raise InvalidParameter("mechanism", mechanism, "a choice by scores whose noise is known")
+    raise InvalidParameter("mechanism", mechanism, "a built-in selection by scores")
 
 
-def _checked(steps: list[int], rate: Fraction) -> list[int]:
-    if len(steps) > _MOST_CANDIDATES or max(steps) * rate > _MOST_SPREAD:
-        rule = f"at most {_MOST_CANDIDATES} scores, of which none is e^-{_MOST_SPREAD} times as likely as another"
+def _check_steps(steps: list[int], rate: Fraction) -> list[int]:
+    if len(steps) > _MAX_CANDIDATES or max(steps) * rate > _MAX_SPREAD:
+        rule = f"at most {_MAX_CANDIDATES} scores, none less likely than another by a factor of e^-{_MAX_SPREAD}"
         raise InvalidParameter("neighbours", f"{len(steps)} scores", rule)
     return steps
 
@@ -90,41 +93,43 @@ def _weights(steps: Sequence[int], rate: Fraction) -> list[Decimal]:
     return [bits.decimal(-step * rate, context).exp(context) for step in steps]
 
 
-def _gumbel(steps: list[int], rate: Fraction) -> list[Decimal]:
+def _exponential_law(steps: list[int], rate: Fraction) -> list[Decimal]:
     context, weights = context_of_laws(), _weights(steps, rate)
     total = _sum(weights, context)
     return [context.divide(weight, total) for weight in weights]
 
 
-def _peeled(steps: list[int], rate: Fraction, k: int) -> Law:
-    """Choose k candidates one after the other, each among those that are left."""
+def _top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
+    """Return the law of k selections without replacement."""
     if not 0 < math.perm(len(steps), k) <= MOST_OUTCOMES:
-        raise InvalidParameter("neighbours", f"{len(steps)} candidates", f"at least k = {k} of them, and few")
-    context, weights = context_of_laws(), _weights(_checked(steps, rate), rate)
-    found: Law = {}
+        raise InvalidParameter(
+            "neighbours", f"{len(steps)} candidates", f"at least k = {k} candidates, and fewer possible lists"
+        )
+    context, weights = context_of_laws(), _weights(_check_steps(steps, rate), rate)
+    law: Law = {}
     for chosen in permutations(range(len(steps)), k):
-        left, chance = set(range(len(steps))), Decimal(1)
+        remaining, probability = set(range(len(steps))), Decimal(1)
         for candidate in chosen:
-            share = context.divide(weights[candidate], _sum((weights[each] for each in sorted(left)), context))
-            chance, left = context.multiply(chance, share), left - {candidate}
-        found[chosen] = chance
-    return found
+            share = context.divide(weights[candidate], _sum((weights[other] for other in sorted(remaining)), context))
+            probability, remaining = context.multiply(probability, share), remaining - {candidate}
+        law[chosen] = probability
+    return law
 
 
-def _flipped(steps: list[int], rate: Fraction) -> list[Decimal]:
+def _permute_and_flip_law(steps: list[int], rate: Fraction) -> list[Decimal]:
     context, weights = context_of_laws(), _weights(steps, rate)
-    found = []
-    for place, weight in enumerate(weights):
+    probabilities = []
+    for index, weight in enumerate(weights):
         product = [Decimal(1)]
-        for other in weights[:place] + weights[place + 1 :]:
+        for other in weights[:index] + weights[index + 1 :]:
             product = multiplied(product, [Decimal(1), other.copy_negate()], context)
-        terms = [context.divide(each, Decimal(power + 1)) for power, each in enumerate(product)]
-        found.append(context.multiply(weight, _sum(terms, context)))
-    return found
+        terms = [context.divide(coefficient, Decimal(power + 1)) for power, coefficient in enumerate(product)]
+        probabilities.append(context.multiply(weight, _sum(terms, context)))
+    return probabilities
 
 
 def multiplied(first: Sequence[Decimal], second: Sequence[Decimal], context: Context) -> list[Decimal]:
-    """Multiply two polynomials, given by what stands before each power."""
+    """Multiply two polynomials given by their coefficients."""
     product = [Decimal(0)] * (len(first) + len(second) - 1)
     for i, a in enumerate(first):
         for j, b in enumerate(second):
@@ -132,33 +137,39 @@ def multiplied(first: Sequence[Decimal], second: Sequence[Decimal], context: Con
     return product
 
 
-def _laplace(steps: list[int], rate: Fraction) -> list[Decimal]:
-    """Compute integrals between the scores, which are 0 for the best and −c·g for the others."""
+def _laplace_max_law(steps: list[int], rate: Fraction) -> list[Decimal]:
+    """Integrate between the scores, which are 0 for the best and −c·g for the others."""
     scores = [-step * rate for step in steps]
-    places = sorted(set(scores))
-    ends: list[Fraction | None] = [None, *places, None]
-    return [_largest_at(place, scores, list(pairwise(ends))) for place in range(len(scores))]
+    breakpoints = sorted(set(scores))
+    ends: list[Fraction | None] = [None, *breakpoints, None]
+    return [_max_probability(candidate, scores, list(pairwise(ends))) for candidate in range(len(scores))]
 
 
-def _largest_at(place: int, scores: list[Fraction], parts: list[tuple[Fraction | None, Fraction | None]]) -> Decimal:
+def _max_probability(
+    candidate: int, scores: list[Fraction], parts: list[tuple[Fraction | None, Fraction | None]]
+) -> Decimal:
     context = context_of_laws()
     total = Decimal(0)
     for low, high in parts:
         terms = {0: Decimal(1)}
         for other, score in enumerate(scores):
-            left = high is not None and high <= score
-            tail = context.multiply(Decimal("0.5"), _exponential(-score if left else score, context))
-            power = 1 if left else -1
-            if other == place:
-                terms = _times(terms, {power: tail}, context)
+            rising = high is not None and high <= score
+            tail = context.multiply(Decimal("0.5"), _exponential(-score if rising else score, context))
+            power = 1 if rising else -1
+            if other == candidate:
+                terms = _multiply_exponentials(terms, {power: tail}, context)
             else:
-                terms = _times(terms, {power: tail} if left else {0: Decimal(1), power: tail.copy_negate()}, context)
-        total = context.add(total, _integral(terms, low, high, context))
+                terms = _multiply_exponentials(
+                    terms, {power: tail} if rising else {0: Decimal(1), power: tail.copy_negate()}, context
+                )
+        total = context.add(total, _integrate(terms, low, high, context))
     return total
 
 
-def _times(first: dict[int, Decimal], second: dict[int, Decimal], context: Context) -> dict[int, Decimal]:
-    """Multiply two sums of exponentials e^{kx}, given by what stands before each."""
+def _multiply_exponentials(
+    first: dict[int, Decimal], second: dict[int, Decimal], context: Context
+) -> dict[int, Decimal]:
+    """Multiply two sums of exponentials e^{kx}, given by their coefficients."""
     product: dict[int, Decimal] = {}
     for i, a in first.items():
         for j, b in second.items():
@@ -166,7 +177,7 @@ def _times(first: dict[int, Decimal], second: dict[int, Decimal], context: Conte
     return product
 
 
-def _integral(terms: dict[int, Decimal], low: Fraction | None, high: Fraction | None, context: Context) -> Decimal:
+def _integrate(terms: dict[int, Decimal], low: Fraction | None, high: Fraction | None, context: Context) -> Decimal:
     total = Decimal(0)
     for power, factor in terms.items():
         if power == 0:
@@ -197,8 +208,8 @@ Rows = tuple[tuple[int, Fraction], ...]
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Some of the probabilities are found among these rows, between two numbers that were found before."""
+class _QuantilePart:
+    """The rows between two selected numbers, and the probabilities still to be selected among them."""
 
     chances: tuple[Fraction, ...]
     below: Fraction
@@ -210,10 +221,10 @@ class _Part:
 
     @property
     def middle(self) -> int:
-        """Say which of the probabilities is found first."""
+        """Return the index of the probability that is selected first."""
         count = len(self.chances)
         centre = (self.below + self.above) / 2
-        return min((count - 1) // 2, count // 2, key=lambda place: abs(self.chances[place] - centre))
+        return min((count - 1) // 2, count // 2, key=lambda index: abs(self.chances[index] - centre))
 
     @property
     def share(self) -> Fraction:
@@ -221,90 +232,97 @@ class _Part:
 
 
 def rank_law(mechanism: Quantiles, values: Any) -> Law:
-    """Compute the law of all quantiles of one group of values, as tuples in the order of their probabilities."""
+    """Return the law of all quantiles of one group of values, as tuples in the order of the probabilities."""
     low, high = mechanism.bounds
     if not isinstance(values, (list, tuple)) or not all(type(value) is int for value in values):
-        raise InvalidParameter("neighbours", values, "two lists of whole numbers")
+        raise InvalidParameter("neighbours", values, "two lists of integers")
     if (high - low + 1) ** len(mechanism.probabilities) > MOST_OUTCOMES:
-        raise InvalidParameter(
-            "neighbours", mechanism.bounds, "bounds with fewer numbers between them, or fewer quantiles"
-        )
+        raise InvalidParameter("neighbours", mechanism.bounds, "narrower bounds, or fewer quantiles")
     rows = tuple((min(max(value, low), high), Fraction(1)) for value in values)
-    part = _Part(mechanism.probabilities, Fraction(0), Fraction(1), low, high, rows, 0)
-    return _law(mechanism, part, mechanism.epsilon / _levels(part))
+    part = _QuantilePart(mechanism.probabilities, Fraction(0), Fraction(1), low, high, rows, 0)
+    return _part_law(mechanism, part, mechanism.epsilon / _count_levels(part))
 
 
-def _law(mechanism: Quantiles, part: _Part, per_level: Fraction) -> Law:
+def _part_law(mechanism: Quantiles, part: _QuantilePart, per_level: Fraction) -> Law:
     if not part.chances:
         return {(): Decimal(1)}
     context = context_of_laws()
-    found: Law = {}
-    for number, chance in _choices(mechanism, part, per_level):
-        lower, upper = (_law(mechanism, each, per_level) for each in _halves(mechanism, part, number))
+    law: Law = {}
+    for number, probability in _selection_probabilities(mechanism, part, per_level):
+        lower, upper = (_part_law(mechanism, half, per_level) for half in _split_part(mechanism, part, number))
         for left, p in lower.items():
             for right, q in upper.items():
-                found[(*left, number, *right)] = context.multiply(chance, context.multiply(p, q))
-    return found
+                law[(*left, number, *right)] = context.multiply(probability, context.multiply(p, q))
+    return law
 
 
-def _choices(mechanism: Quantiles, part: _Part, per_level: Fraction) -> Iterator[tuple[int, Decimal]]:
+def _selection_probabilities(
+    mechanism: Quantiles, part: _QuantilePart, per_level: Fraction
+) -> Iterator[tuple[int, Decimal]]:
     context = context_of_laws()
-    rate = per_level / (2 * _moved(mechanism, part))
-    numbers = range(part.low, part.high + 1)
-    weights = [bits.decimal(-rate * _distance(mechanism, part, y), context).exp(context) for y in numbers]
+    rate = per_level / (2 * _distance_sensitivity(mechanism, part))
+    candidates = range(part.low, part.high + 1)
+    weights = [bits.decimal(-rate * _rank_distance(mechanism, part, y), context).exp(context) for y in candidates]
     total = Decimal(0)
     for weight in weights:
         total = context.add(total, weight)
-    return zip(numbers, (context.divide(weight, total) for weight in weights), strict=True)
+    return zip(candidates, (context.divide(weight, total) for weight in weights), strict=True)
 
 
-def _distance(mechanism: Quantiles, part: _Part, y: int) -> Fraction:
+def _rank_distance(mechanism: Quantiles, part: _QuantilePart, y: int) -> Fraction:
     below = sum((weight for value, weight in part.rows if value < y), Fraction(0))
-    upto = sum((weight for value, weight in part.rows if value <= y), Fraction(0))
+    up_to = sum((weight for value, weight in part.rows if value <= y), Fraction(0))
     target = part.share * sum((weight for _, weight in part.rows), Fraction(0)) + mechanism.offset
-    least, most = below - target, target - upto
+    below_gap, above_gap = below - target, target - up_to
     if mechanism.offset < 0 and y == part.low:
-        least = Fraction(0)  # it holds every rank below, too
+        below_gap = Fraction(0)  # the lowest number also covers every rank below it
     if mechanism.offset > 0 and y == part.high:
-        most = Fraction(0)
-    return max(least, most, Fraction(0))
+        above_gap = Fraction(0)
+    return max(below_gap, above_gap, Fraction(0))
 
 
-def _halves(mechanism: Quantiles, part: _Part, number: int) -> tuple[_Part, _Part]:
-    under = part.share if mechanism.offset == 0 else Fraction(int(mechanism.offset > 0))
-    chance, place = part.chances[part.middle], part.middle
+def _split_part(mechanism: Quantiles, part: _QuantilePart, number: int) -> tuple[_QuantilePart, _QuantilePart]:
+    tied_share = part.share if mechanism.offset == 0 else Fraction(int(mechanism.offset > 0))
+    probability, index = part.chances[part.middle], part.middle
     tied = sum((weight for value, weight in part.rows if value == number), Fraction(0))
-    less = tuple(row for row in part.rows if row[0] < number)
-    more = tuple(row for row in part.rows if row[0] > number)
-    lower = _Part(
-        part.chances[:place], part.below, chance, part.low, number, (*less, (number, tied * under)), part.level + 1
+    rows_below = tuple(row for row in part.rows if row[0] < number)
+    rows_above = tuple(row for row in part.rows if row[0] > number)
+    lower = _QuantilePart(
+        part.chances[:index],
+        part.below,
+        probability,
+        part.low,
+        number,
+        (*rows_below, (number, tied * tied_share)),
+        part.level + 1,
     )
-    upper = _Part(
-        part.chances[place + 1 :],
-        chance,
+    upper = _QuantilePart(
+        part.chances[index + 1 :],
+        probability,
         part.above,
         number,
         part.high,
-        ((number, tied * (1 - under)), *more),
+        ((number, tied * (1 - tied_share)), *rows_above),
         part.level + 1,
     )
     return lower, upper
 
 
-def _levels(part: _Part) -> int:
-    """Count the levels of the recursion, which follow from the probabilities alone."""
+def _count_levels(part: _QuantilePart) -> int:
+    """Return the depth of the recursion, which depends on the probabilities alone."""
     if not part.chances:
         return 0
-    place = part.middle
-    chance = part.chances[place]
-    lower = _Part(part.chances[:place], part.below, chance, 0, 0, (), 0)
-    upper = _Part(part.chances[place + 1 :], chance, part.above, 0, 0, (), 0)
-    return 1 + max(_levels(lower), _levels(upper))
+    index = part.middle
+    probability = part.chances[index]
+    lower = _QuantilePart(part.chances[:index], part.below, probability, 0, 0, (), 0)
+    upper = _QuantilePart(part.chances[index + 1 :], probability, part.above, 0, 0, (), 0)
+    return 1 + max(_count_levels(lower), _count_levels(upper))
 
 
-def _moved(mechanism: Quantiles, part: _Part) -> Fraction:
-    """Bound how far one unit moves the distances: max(s, 1−s) for each row, and under replace twice that, or 1 where
-    all rows are in one part.
+def _distance_sensitivity(mechanism: Quantiles, part: _QuantilePart) -> Fraction:
+    """Return the sensitivity of the rank distances to one unit.
+
+    It is max(s, 1−s) per row; under replace twice that, or 1 if all rows are in one part.
     """
     worst = max(part.share, 1 - part.share)
     if mechanism.neighbours is Neighbours.REPLACE:

@@ -1,7 +1,6 @@
-"""Lower bounds on ε are found from samples of two worlds, true with a stated confidence.
+"""Lower bounds on ε from samples of the outputs on two neighbouring inputs, at a stated confidence.
 
-falsifying         samples, events and the bound they prove; every mechanism of ours, run very often on one input
-verdicts           what samples prove, and what they could have proven; both laws, drawn with the telling event
-events             how often each output was seen; events that tell two worlds apart, picked on samples of their own;
-                   the same for outputs of many columns, by classifiers
+falsifying         the audit itself: sample, select events, bound; samplers for every built-in mechanism
+verdicts           the outcome of an audit, its statistical power, and the plot of both distributions
+events             distinguishing events, selected on held-out samples; classifiers for multi-column outputs
 """

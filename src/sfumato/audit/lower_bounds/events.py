@@ -1,18 +1,17 @@
-"""Told laws say how often each of two worlds gave which outputs, in few enough cells to be drawn.
+"""Events that distinguish two worlds, where a world is the output distribution on one of two neighbouring inputs.
 
-Two worlds are told apart by events: sets of outputs that one of them gives more often than the other.
+An event is a set of outputs that one world produces more often than the other. A *view* maps every output to a label,
+and an event is a set of labels. There are views of each column, of differences and sums of two columns, of the whole
+row, and of the lowest set bit of a float. The labels of an event are selected on samples that are not used again, so
+an event is fixed before it is measured: a poor selection weakens the bound and cannot make it wrong.
 
-A *view* gives every output a label, and an event is a set of labels. Views look at each column, at differences and sums
-of two columns, at the whole row and at the last bit that a float uses; which labels tell most is found on samples that
-are never used again. No choice made here can make an audit wrong: an event is fixed before it is measured, and a poor
-one only proves less.
+Outputs of several columns are also labelled by the score of a classifier. Columns can leak jointly what none leaks
+alone: two sums that share one noise draw, a permutation of the noise, a region that only one world reaches. A linear
+discriminant detects exact linear relations between columns; boosted trees over columns, differences and sums detect
+regions. Both are trained on samples of their own, so a score is a fixed function of the output when events are
+selected and when they are measured.
 
-A classifier learns to tell two worlds apart from outputs of many columns: its score is one more way to see them.
-
-What a single column does not show, several may show together: two sums that share one noise, the same noises in another
-order, a region that one world alone reaches. A linear discriminant sees every exact relation between columns, and
-boosted trees over columns, their differences and sums see regions. Both are trained on samples of their own, so that a
-score is a fixed function of an output when events are picked with it, and again when they are measured.
+``ToldLaws`` summarises both distributions in few enough cells to plot.
 """
 
 from __future__ import annotations
@@ -34,31 +33,31 @@ Labels = NDArray[np.int64]
 Column = Callable[[Outputs], NDArray[Any]]
 
 BINS = 512
-_MOST_PAIRS = 240
-"""All pairs of 16 columns; of more columns, those that differ most between the worlds."""
-_LOWEST_BIT, _BITS = 1100, 2200
-_LARGEST_DRAWN = 1e300
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+_MAX_PAIRS = 240
+"""All pairs of 16 columns; with more columns, the pairs that differ most between the worlds."""
+_BIT_OFFSET, _BIT_LABELS = 1100, 2200
+_MAX_PLOTTED_EDGE = 1e300
+_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
 class LabelView:
-    """A view gives every output one of ``size`` labels."""
+    """A function that maps every output to one of ``size`` labels."""
 
     name: str
     label: Callable[[Outputs], Labels]
     size: int
     edges: tuple[float, ...] = ()
-    """Where labels are cut along a line of numbers, for a picture of them; empty where labels have no order."""
+    """Boundaries between consecutive labels on the real line, for plotting; empty if labels have no order."""
 
     def counts(self, outputs: Outputs) -> NDArray[np.int64]:
-        """Count the outputs that have each label."""
+        """Return the number of outputs with each label."""
         return np.bincount(self.label(outputs), minlength=self.size)
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event is a set of labels of one view that the first world has more often, or the second where ``swapped``."""
+    """A set of labels of one view, more likely in the first world, or in the second if ``swapped``."""
 
     name: str
     view: LabelView
@@ -66,101 +65,105 @@ class Event:
     swapped: bool
 
     def count(self, counts: NDArray[np.int64]) -> int:
-        """Count the outputs inside, of those counted by label."""
+        """Return the number of outputs in the event, from the counts per label."""
         return int(counts[self.chosen].sum())
 
 
 def candidates(views: Iterable[LabelView], first: Outputs, second: Outputs, delta: float) -> Iterator[Event]:
-    """Find, for each view and each direction, the most telling ray and the most telling set of labels."""
+    """Yield, for each view and direction, the ray and the label set with the largest rough lower bound on ε."""
     for view in views:
         p, q = view.counts(first), view.counts(second)
-        rising = np.arange(view.size)
+        ascending = np.arange(view.size)
         for swapped, (a, b) in ((False, (p, q)), (True, (q, p))):
-            rays = [_best_start(a, b, order, delta) for order in (rising, rising[::-1])]
+            rays = [_best_prefix(a, b, order, delta) for order in (ascending, ascending[::-1])]
             yield Event(f"a ray of {view.name}", view, max(rays, key=lambda ray: ray[0])[1], swapped)
             by_ratio = np.argsort(-(a + 0.5) / (b + 0.5), kind="stable")
-            yield Event(f"a set of {view.name}", view, _best_start(a, b, by_ratio, delta)[1], swapped)
+            yield Event(f"a set of {view.name}", view, _best_prefix(a, b, by_ratio, delta)[1], swapped)
 
 
 def best(events: Sequence[Event], first: Outputs, second: Outputs, delta: float, most: int) -> list[Event]:
-    """Keep those events that tell most, on samples that they were not found on: fewer share the chance of a mistake."""
+    """Return the ``most`` events with the largest rough bound on samples they were not found on.
+
+    Fewer events share the error probability.
+    """
     if len(events) <= most:
         return list(events)
-    found: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+    view_counts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
     scores = []
     for event in events:
-        p, q = found.setdefault(id(event.view), (np.empty(0, np.int64),) * 2)
+        p, q = view_counts.setdefault(id(event.view), (np.empty(0, np.int64),) * 2)
         if not p.size:
-            p, q = found[id(event.view)] = event.view.counts(first), event.view.counts(second)
+            p, q = view_counts[id(event.view)] = event.view.counts(first), event.view.counts(second)
         a, b = (event.count(q), event.count(p)) if event.swapped else (event.count(p), event.count(q))
-        scores.append(float(_rough(np.array([a]), np.array([b]), len(first), delta)[0]))
-    order = sorted(range(len(events)), key=lambda place: -scores[place])
-    return [events[place] for place in order[:most]]
+        scores.append(float(_rough_epsilon(np.array([a]), np.array([b]), len(first), delta)[0]))
+    ranking = sorted(range(len(events)), key=lambda index: -scores[index])
+    return [events[index] for index in ranking[:most]]
 
 
-def _best_start(
+def _best_prefix(
     p: NDArray[np.int64], q: NDArray[np.int64], order: NDArray[np.intp], delta: float
 ) -> tuple[float, NDArray[np.bool_]]:
-    """Take the first labels in this order, as many as make a rough lower bound of ε largest, and give that bound."""
-    score = _rough(np.cumsum(p[order]), np.cumsum(q[order]), int(p.sum()), delta)
-    most = int(np.argmax(score))
+    """Return the prefix of ``order`` that maximises the rough lower bound on ε, with that bound."""
+    bounds = _rough_epsilon(np.cumsum(p[order]), np.cumsum(q[order]), int(p.sum()), delta)
+    best_index = int(np.argmax(bounds))
     chosen = np.zeros(len(p), bool)
-    chosen[order[: most + 1]] = True
-    return float(score[most]), chosen
+    chosen[order[: best_index + 1]] = True
+    return float(bounds[best_index]), chosen
 
 
-def _rough(a: NDArray[np.int64], b: NDArray[np.int64], total: int, delta: float) -> NDArray[np.float64]:
-    """Estimate the ε that so many of the samples of each world prove, three deviations off."""
-    sure_p = (a - 3.0 * np.sqrt(a * (1 - a / total) + 1)) / total - delta
-    sure_q = (b + 3.0 * np.sqrt(b * (1 - b / total) + 1) + 5) / total
-    return np.where(sure_p > 0, np.log(np.maximum(sure_p, 1e-300) / sure_q), -np.inf)
+def _rough_epsilon(a: NDArray[np.int64], b: NDArray[np.int64], total: int, delta: float) -> NDArray[np.float64]:
+    """Estimate the ε that these event counts prove, with margins of three standard deviations."""
+    lower_p = (a - 3.0 * np.sqrt(a * (1 - a / total) + 1)) / total - delta
+    upper_q = (b + 3.0 * np.sqrt(b * (1 - b / total) + 1) + 5) / total
+    return np.where(lower_p > 0, np.log(np.maximum(lower_p, 1e-300) / upper_q), -np.inf)
 
 
 # ── views ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def plain_views(first: Outputs, second: Outputs) -> Iterator[LabelView]:
-    """List ways to see an output without training: columns, pairs of columns, the whole row, and last bits."""
+    """Yield the views that need no training: columns, whole rows, pairs of columns and lowest set bits."""
     columns = first.shape[1]
     for i in range(columns):
         name = f"column {i}" if columns > 1 else "the value"
         yield by_value(name, partial(one_column, i), first, second)
         if first.dtype.kind == "f":
-            ending = f" in column {i}" if columns > 1 else ""
-            yield LabelView(f"the last bit a float uses{ending}", partial(_last_bit, i), _BITS)
+            suffix = f" in column {i}" if columns > 1 else ""
+            yield LabelView(f"the last bit a float uses{suffix}", partial(_lowest_set_bit, i), _BIT_LABELS)
     if columns > 1:
         yield whole_row(first, second)
-        for name, column in telling_pairs(first, second, _MOST_PAIRS):
+        for name, column in telling_pairs(first, second, _MAX_PAIRS):
             yield by_value(name, column, first, second)
 
 
 def one_column(i: int, outputs: Outputs) -> NDArray[Any]:
-    """Give one column of all outputs."""
     return outputs[:, i]
 
 
-def _combined(i: int, j: int, sign: int, outputs: Outputs) -> NDArray[Any]:
-    """Add two columns, or subtract; what no number can hold is a label like any other."""
+def _combine_columns(i: int, j: int, sign: int, outputs: Outputs) -> NDArray[Any]:
+    """Return the sum or difference of two columns; overflow to infinity or NaN is allowed."""
     with np.errstate(all="ignore"):
         return outputs[:, j] + outputs[:, i] if sign > 0 else outputs[:, j] - outputs[:, i]
 
 
 def telling_pairs(first: Outputs, second: Outputs, most: int) -> list[tuple[str, Column]]:
-    """Name the differences and sums of two columns, those first that look most different in a few thousand samples."""
-    few = [side[:2000] for side in (first, second)]
-    found: list[tuple[float, str, Column]] = []
+    """Return the ``most`` named sums and differences of two columns, by distance over 2,000 samples."""
+    subsamples = [side[:2000] for side in (first, second)]
+    scored_pairs: list[tuple[float, str, Column]] = []
     for i, j in combinations(range(first.shape[1]), 2):
         for sign, word in ((-1, "minus"), (1, "plus")):
-            column = partial(_combined, i, j, sign)
-            found.append((_apart(*map(column, few)), f"column {j} {word} column {i}", column))
-    found.sort(key=lambda each: -each[0])
-    return [(name, column) for _, name, column in found[:most]]
+            column = partial(_combine_columns, i, j, sign)
+            scored_pairs.append(
+                (_histogram_distance(*map(column, subsamples)), f"column {j} {word} column {i}", column)
+            )
+    scored_pairs.sort(key=lambda pair: -pair[0])
+    return [(name, column) for _, name, column in scored_pairs[:most]]
 
 
-def _apart(first: NDArray[Any], second: NDArray[Any]) -> float:
-    """Estimate by how much the shares of eight bins of a number, and of its most frequent value, differ."""
-    seen = np.sort(np.concatenate([first, second]))
-    edges = np.unique(seen[np.linspace(0, seen.size - 1, 9).astype(int)[1:-1]])
+def _histogram_distance(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Estimate the L1 distance between two samples over eight bins, with bin edges as values of their own."""
+    pooled = np.sort(np.concatenate([first, second]))
+    edges = np.unique(pooled[np.linspace(0, pooled.size - 1, 9).astype(int)[1:-1]])
     labels = [
         np.searchsorted(edges, side, "right") + (edges.size + 1) * np.isin(side, edges) for side in (first, second)
     ]
@@ -169,123 +172,130 @@ def _apart(first: NDArray[Any], second: NDArray[Any]) -> float:
 
 
 def by_value(name: str, column: Column, first: Outputs, second: Outputs) -> LabelView:
-    """Give each distinct value its own label when there are few; else quantile bins, and frequent values their own."""
-    edges = _edges(np.concatenate([column(first), column(second)]))
-    shown = tuple(edges.astype(np.float64).tolist()) if edges.dtype.kind != "O" else ()
-    return LabelView(name, partial(_binned, edges, column), len(edges) + 1, shown)
+    """Label a column by its distinct values if there are few, otherwise by quantile bins and frequent values."""
+    edges = _bin_edges(np.concatenate([column(first), column(second)]))
+    plotted_edges = tuple(edges.astype(np.float64).tolist()) if edges.dtype.kind != "O" else ()
+    return LabelView(name, partial(_bin_labels, edges, column), len(edges) + 1, plotted_edges)
 
 
-def _binned(edges: NDArray[Any], column: Column, outputs: Outputs) -> Labels:
+def _bin_labels(edges: NDArray[Any], column: Column, outputs: Outputs) -> Labels:
     return np.searchsorted(edges, column(outputs), side="right").astype(np.int64)
 
 
-def _edges(seen: NDArray[Any]) -> NDArray[Any]:
-    distinct, times = np.unique(seen, return_counts=True)
+def _bin_edges(values: NDArray[Any]) -> NDArray[Any]:
+    distinct, occurrences = np.unique(values, return_counts=True)
     if len(distinct) <= BINS:
         return distinct
-    frequent = distinct[times >= max(2.0, seen.size / BINS)]
-    after = np.nextafter(frequent, np.inf) if seen.dtype.kind == "f" else frequent + 1
-    finite = seen[np.isfinite(seen)] if seen.dtype.kind == "f" else seen
-    places = np.linspace(0, finite.size - 1, BINS + 1).astype(np.int64)[1:-1]
-    cuts = np.partition(finite, places)[places] if finite.size else finite
-    odd = distinct[~np.isfinite(distinct)] if seen.dtype.kind == "f" else distinct[:0]
-    return np.unique(np.concatenate([cuts, frequent, after.astype(seen.dtype), odd]))
+    frequent = distinct[occurrences >= max(2.0, values.size / BINS)]
+    after = np.nextafter(frequent, np.inf) if values.dtype.kind == "f" else frequent + 1
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    ranks = np.linspace(0, finite.size - 1, BINS + 1).astype(np.int64)[1:-1]
+    quantiles = np.partition(finite, ranks)[ranks] if finite.size else finite
+    non_finite = distinct[~np.isfinite(distinct)] if values.dtype.kind == "f" else distinct[:0]
+    return np.unique(np.concatenate([quantiles, frequent, after.astype(values.dtype), non_finite]))
 
 
 def whole_row(first: Outputs, second: Outputs) -> LabelView:
-    """Give each of the most frequent rows its own label, and all others one: rows are compared by a hash."""
-    seen = np.concatenate([_hashed(first), _hashed(second)])
-    distinct, times = np.unique(seen, return_counts=True)
-    known = np.sort(distinct[np.argsort(-times, kind="stable")[:BINS]])
-    return LabelView("the whole row", partial(_known_row, known), len(known) + 1)
+    """Label each of the most frequent rows separately and all others together; rows are compared by hash."""
+    hashes = np.concatenate([_hash_rows(first), _hash_rows(second)])
+    distinct, occurrences = np.unique(hashes, return_counts=True)
+    frequent_hashes = np.sort(distinct[np.argsort(-occurrences, kind="stable")[:BINS]])
+    return LabelView("the whole row", partial(_row_labels, frequent_hashes), len(frequent_hashes) + 1)
 
 
-def _known_row(known: NDArray[np.uint64], outputs: Outputs) -> Labels:
-    own = _hashed(outputs)
-    place = np.minimum(np.searchsorted(known, own), len(known) - 1)
-    return np.where(known[place] == own, place, len(known)).astype(np.int64)
+def _row_labels(frequent_hashes: NDArray[np.uint64], outputs: Outputs) -> Labels:
+    hashes = _hash_rows(outputs)
+    index = np.minimum(np.searchsorted(frequent_hashes, hashes), len(frequent_hashes) - 1)
+    return np.where(frequent_hashes[index] == hashes, index, len(frequent_hashes)).astype(np.int64)
 
 
-def _hashed(outputs: Outputs) -> NDArray[np.uint64]:
-    """Combine the columns of a row into one number; rows that meet in it have one label, which only proves less."""
-    wide = outputs.astype(np.float64) if outputs.dtype.kind == "f" else outputs.astype(np.int64)
-    mixed = np.zeros(len(outputs), np.uint64)
+def _hash_rows(outputs: Outputs) -> NDArray[np.uint64]:
+    """Hash the columns of each row into one integer; a collision merges two labels, which only weakens the bound."""
+    widened = outputs.astype(np.float64) if outputs.dtype.kind == "f" else outputs.astype(np.int64)
+    hashes = np.zeros(len(outputs), np.uint64)
     for column in range(outputs.shape[1]):
-        part = np.ascontiguousarray(wide[:, column]).view(np.uint64)
-        mixed = (mixed ^ part) * _ODD
-        mixed ^= mixed >> np.uint64(29)
-    return mixed
+        column_bits = np.ascontiguousarray(widened[:, column]).view(np.uint64)
+        hashes = (hashes ^ column_bits) * _HASH_MULTIPLIER
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
 
 
-def _last_bit(column: int, outputs: Outputs) -> Labels:
-    """Find the exponent of the lowest bit set in each float: coarse sums leave no fine bits."""
+def _lowest_set_bit(column: int, outputs: Outputs) -> Labels:
+    """Return the exponent of the lowest set bit of each float: coarse sums have no fine bits."""
     values = outputs[:, column].astype(np.float64)
     finite = np.isfinite(values)
     mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
-    whole_mantissa = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
-    lowest = np.where(whole_mantissa == 0, 0, np.log2(np.maximum(1, whole_mantissa & -whole_mantissa))).astype(np.int64)
-    return np.where(finite, np.clip(lowest + exponent + _LOWEST_BIT, 0, _BITS - 2), _BITS - 1)
+    integer_mantissa = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
+    trailing_zeros = np.where(
+        integer_mantissa == 0, 0, np.log2(np.maximum(1, integer_mantissa & -integer_mantissa))
+    ).astype(np.int64)
+    return np.where(finite, np.clip(trailing_zeros + exponent + _BIT_OFFSET, 0, _BIT_LABELS - 2), _BIT_LABELS - 1)
 
 
 def lies_on_a_line(view: LabelView) -> bool:
-    """Tell whether labels stand in the order of numbers, so that two worlds can be drawn above one axis."""
-    return len(view.edges) > 0 and all(abs(edge) < _LARGEST_DRAWN for edge in view.edges)
+    """Return whether the labels are ordered intervals that fit on one plot axis."""
+    return len(view.edges) > 0 and all(abs(edge) < _MAX_PLOTTED_EDGE for edge in view.edges)
 
 
-_MOST_CELLS, _MOST_BARS = 48, 12
+_MAX_CELLS, _MAX_BARS = 48, 12
 
 
 @codec.value("told-laws")
 @dataclass(frozen=True)
 class ToldLaws:
-    """These are the shares of two worlds in some cells, and which cells belong to the event."""
+    """The shares of two worlds in a few cells, with the cells that belong to the event marked."""
 
     seen: str
-    """What outputs were looked at by, such as "the value"."""
+    """The name of the view, such as "the value"."""
     first: tuple[float, ...]
     second: tuple[float, ...]
     inside: tuple[bool, ...]
     edges: tuple[float, ...] = ()
-    """Where the cells lie along a line of numbers, one edge more than cells; empty where they have no order."""
+    """Cell boundaries on the real line, one more than cells; empty if the cells have no order."""
 
     def __post_init__(self) -> None:
         for name in ("first", "second", "edges"):
-            object.__setattr__(self, name, tuple(codec.real(each, name) for each in getattr(self, name)))
+            object.__setattr__(self, name, tuple(codec.real(number, name) for number in getattr(self, name)))
         cells = len(self.first)
-        fits = len(self.second) == len(self.inside) == cells and len(self.edges) in (0, cells + 1)
-        if not (fits and cells and type(self.seen) is str and all(type(each) is bool for each in self.inside)):
+        lengths_match = len(self.second) == len(self.inside) == cells and len(self.edges) in (0, cells + 1)
+        if not (
+            lengths_match and cells and type(self.seen) is str and all(type(member) is bool for member in self.inside)
+        ):
             raise InvalidParameter("laws", self.seen, "as many shares of both worlds as there are cells")
 
 
 def told_laws(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> ToldLaws:
-    """Sum up what was counted by label into few cells, each wholly inside the event or wholly outside."""
-    shares = [each / max(1, int(each.sum())) for each in counts]
+    """Merge the counts per label into few cells, each entirely inside or outside the event."""
+    shares = [side / max(1, int(side.sum())) for side in counts]
     name = event.view.name
     if lies_on_a_line(event.view):
         edges = np.array(event.view.edges)
-        ends = np.concatenate([[edges[0] - _gap(edges)], edges, [edges[-1] + _gap(edges)]])
-        cells = _runs(event.chosen, max(1, len(event.chosen) // _MOST_CELLS))
-        merged = [np.add.reduceat(each, cells) for each in shares]
-        single = len(cells) == len(event.chosen)  # then a cell is one value, and stands around it
-        inside, marks = event.chosen[cells], ends[[*cells, len(ends) - 1]] - single * _gap(edges) / 2
-        kept = slice(1, None) if merged[0][0] == merged[1][0] == 0 and len(cells) > 1 else slice(None)
-        first, second = (_floats(each[kept]) for each in merged)
-        return ToldLaws(name, first, second, _truths(inside[kept]), _floats(marks[kept]))
-    order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MOST_BARS]
-    return ToldLaws(name, _floats(shares[0][order]), _floats(shares[1][order]), _truths(event.chosen[order]))
+        cell_bounds = np.concatenate([[edges[0] - _median_gap(edges)], edges, [edges[-1] + _median_gap(edges)]])
+        cell_starts = _run_starts(event.chosen, max(1, len(event.chosen) // _MAX_CELLS))
+        merged = [np.add.reduceat(side, cell_starts) for side in shares]
+        one_label_cells = len(cell_starts) == len(event.chosen)  # each cell is one value, so centre it
+        inside, cell_edges = (
+            event.chosen[cell_starts],
+            cell_bounds[[*cell_starts, len(cell_bounds) - 1]] - one_label_cells * _median_gap(edges) / 2,
+        )
+        visible = slice(1, None) if merged[0][0] == merged[1][0] == 0 and len(cell_starts) > 1 else slice(None)
+        first, second = (_floats(side[visible]) for side in merged)
+        return ToldLaws(name, first, second, _bools(inside[visible]), _floats(cell_edges[visible]))
+    order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MAX_BARS]
+    return ToldLaws(name, _floats(shares[0][order]), _floats(shares[1][order]), _bools(event.chosen[order]))
 
 
-def _gap(edges: NDArray[Any]) -> float:
-    """Give the usual distance of two edges, as the width of cells that have no end."""
+def _median_gap(edges: NDArray[Any]) -> float:
+    """Return the median distance between edges, used as the width of the unbounded cells."""
     return float(np.median(np.diff(edges))) if len(edges) > 1 else 1.0
 
 
-def _runs(chosen: NDArray[np.bool_], longest: int) -> list[int]:
-    """Cut labels into runs of at most so many that lie on one side of the event."""
+def _run_starts(chosen: NDArray[np.bool_], longest: int) -> list[int]:
+    """Return the start of each run of labels on one side of the event, of at most ``longest`` labels."""
     starts = [0]
-    for place in range(1, len(chosen)):
-        if chosen[place] != chosen[starts[-1]] or place - starts[-1] >= longest:
-            starts.append(place)
+    for index in range(1, len(chosen)):
+        if chosen[index] != chosen[starts[-1]] or index - starts[-1] >= longest:
+            starts.append(index)
     return starts
 
 
@@ -293,7 +303,7 @@ def _floats(numbers: NDArray[Any]) -> tuple[float, ...]:
     return tuple(map(float, numbers))
 
 
-def _truths(truths: NDArray[np.bool_]) -> tuple[bool, ...]:
+def _bools(truths: NDArray[np.bool_]) -> tuple[bool, ...]:
     return tuple(map(bool, truths))
 
 
@@ -301,64 +311,62 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 MOST_ROWS = 20_000
-"""Rows of each world that are learnt from."""
-_ROUNDS, _DEPTH, _CELLS, _RATE = 12, 3, 32, 0.7
-_MOST_FEATURES = 12
-_LARGEST = 1e100
-"""Numbers beyond this count as this: their squares are numbers, too."""
-_LEAST_WEIGHT = 5.0
-"""A leaf weighs at least as much as twenty rows of which nothing is known."""
+"""Training rows per world."""
+_BOOSTING_ROUNDS, _TREE_DEPTH, _FEATURE_CELLS, _LEARNING_RATE = 12, 3, 32, 0.7
+_MAX_FEATURES = 12
+_MAX_MAGNITUDE = 1e100
+"""Magnitudes are clipped to this, so that squares stay finite."""
+_MIN_LEAF_WEIGHT = 5.0
+"""The least Hessian weight of a leaf: that of twenty rows at probability 1/2."""
 
 
 def trained_views(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs]) -> Iterator[LabelView]:
-    """Build both classifiers, and bin their scores on other samples than those."""
-    few = [side[:MOST_ROWS] for side in training]
-    line = discriminant(few[0], few[1])
-    yield by_value("a trained line through the columns", line.scores, *picking)
-    features = [partial(one_column, i) for i in range(few[0].shape[1])][:_MOST_FEATURES]
-    pairs = [column for _, column in telling_pairs(few[0], few[1], _MOST_FEATURES)]
-    trees = grown([line.scores, *features, *pairs], few[0], few[1])
+    """Train both classifiers on one set of samples and yield views that bin their scores on another."""
+    rows = [side[:MOST_ROWS] for side in training]
+    linear = discriminant(rows[0], rows[1])
+    yield by_value("a trained line through the columns", linear.scores, *picking)
+    features = [partial(one_column, i) for i in range(rows[0].shape[1])][:_MAX_FEATURES]
+    pairs = [column for _, column in telling_pairs(rows[0], rows[1], _MAX_FEATURES)]
+    trees = grown([linear.scores, *features, *pairs], rows[0], rows[1])
     yield by_value("trained trees over the columns", trees.scores, *picking)
 
 
 @dataclass(frozen=True)
 class Discriminant:
-    """A linear discriminant gives columns weights with which the worlds lie as far apart as their spread allows (Fisher
-    1936).
-    """
+    """A linear discriminant (Fisher 1936)."""
 
     middle: Floats
     weights: Floats
 
     def scores(self, outputs: Outputs) -> Floats:
-        """Weigh the columns; what is no number counts as the middle."""
-        return (_finite(outputs, self.middle) - self.middle) @ self.weights
+        """Return the weighted sum of the centred columns; NaN counts as the median."""
+        return (_clip_finite(outputs, self.middle) - self.middle) @ self.weights
 
 
 def discriminant(first: Outputs, second: Outputs) -> Discriminant:
-    """Find the weights; a combination of columns that hardly varies weighs most, as where noises cancel out."""
-    both = np.concatenate([first, second]).astype(np.float64)
-    middle = np.median(np.clip(np.where(np.isfinite(both), both, 0.0), -_LARGEST, _LARGEST), axis=0)
-    sides = [_finite(side, middle) - middle for side in (first, second)]
-    size = np.sqrt(np.mean(np.concatenate(sides) ** 2, axis=0))
-    size[size == 0] = 1.0
-    scaled = [side / size for side in sides]
-    spread = sum(np.atleast_2d(np.cov(side, rowvar=False)) for side in scaled) / 2
+    """Fit the weights; linear combinations with little variance weigh most, as where noise cancels."""
+    pooled = np.concatenate([first, second]).astype(np.float64)
+    middle = np.median(np.clip(np.where(np.isfinite(pooled), pooled, 0.0), -_MAX_MAGNITUDE, _MAX_MAGNITUDE), axis=0)
+    sides = [_clip_finite(side, middle) - middle for side in (first, second)]
+    scale = np.sqrt(np.mean(np.concatenate(sides) ** 2, axis=0))
+    scale[scale == 0] = 1.0
+    scaled = [side / scale for side in sides]
+    covariance = sum(np.atleast_2d(np.cov(side, rowvar=False)) for side in scaled) / 2
     shift = scaled[0].mean(axis=0) - scaled[1].mean(axis=0)
-    weights = np.linalg.solve(spread + 1e-12 * np.eye(len(size)), shift) / size
-    most = np.abs(weights).max()
-    return Discriminant(middle, weights / most if most > 0 else weights)
+    weights = np.linalg.solve(covariance + 1e-12 * np.eye(len(scale)), shift) / scale
+    largest_weight = np.abs(weights).max()
+    return Discriminant(middle, weights / largest_weight if largest_weight > 0 else weights)
 
 
-def _finite(outputs: Outputs, middle: Floats) -> Floats:
-    """Read numbers within the range in which squares of them are numbers, too."""
+def _clip_finite(outputs: Outputs, middle: Floats) -> Floats:
+    """Replace NaN by the median and clip magnitudes so that squares stay finite."""
     values = outputs.astype(np.float64)
-    return np.clip(np.where(np.isnan(values), middle, values), -_LARGEST, _LARGEST)
+    return np.clip(np.where(np.isnan(values), middle, values), -_MAX_MAGNITUDE, _MAX_MAGNITUDE)
 
 
 @dataclass(frozen=True)
 class TreeSplit:
-    """A split asks of a feature whether its cell lies beyond a place; ``value`` is what a leaf adds."""
+    """A split of a feature at a cell, or a leaf that adds ``value``."""
 
     feature: int = -1
     cell: int = 0
@@ -367,7 +375,7 @@ class TreeSplit:
     value: float = 0.0
 
     def added(self, codes: Codes) -> Floats:
-        """Give what this tree adds to the score of each row."""
+        """Return the contribution of this tree to the score of each row."""
         if self.below is None or self.beyond is None:
             return np.full(codes.shape[1], self.value)
         return np.where(codes[self.feature] > self.cell, self.beyond.added(codes), self.below.added(codes))
@@ -375,70 +383,77 @@ class TreeSplit:
 
 @dataclass(frozen=True)
 class Trees:
-    """Trees add up to the logarithm of the odds that an output is of the first world."""
+    """Boosted trees whose sum is the log-odds that an output is from the first world."""
 
     features: tuple[Column, ...]
     edges: tuple[NDArray[Any], ...]
     trees: tuple[TreeSplit, ...]
 
     def scores(self, outputs: Outputs) -> Floats:
-        """Add up what all trees say of each output."""
         codes = self.codes(outputs)
         return np.sum([tree.added(codes) for tree in self.trees], axis=0)
 
     def codes(self, outputs: Outputs) -> Codes:
-        """Give the cell of every feature of every output."""
-        found = [
+        """Return the cell of each feature (rows) of each output (columns)."""
+        cells = [
             np.searchsorted(edges, feature(outputs), "right")
             for feature, edges in zip(self.features, self.edges, strict=True)
         ]
-        return np.array(found, np.int64)
+        return np.array(cells, np.int64)
 
 
 def grown(features: Sequence[Column], first: Outputs, second: Outputs) -> Trees:
-    """Build trees one after the other, each from what those before it got wrong (Friedman 2001, logistic loss)."""
-    both = np.concatenate([first, second])
-    start = Trees(tuple(features), tuple(_cuts(feature(both)) for feature in features), ())
-    codes = start.codes(both)
-    truth = np.repeat([1.0, 0.0], [len(first), len(second)])
-    score, trees = np.zeros(len(both)), []
-    for _ in range(_ROUNDS):
-        chance = 1 / (1 + np.exp(-score))
-        trees.append(_tree(codes, truth - chance, chance * (1 - chance), np.arange(len(both)), _DEPTH))
+    """Fit trees by gradient boosting with logistic loss (Friedman 2001)."""
+    pooled = np.concatenate([first, second])
+    untrained = Trees(tuple(features), tuple(_feature_edges(feature(pooled)) for feature in features), ())
+    codes = untrained.codes(pooled)
+    labels = np.repeat([1.0, 0.0], [len(first), len(second)])
+    score, trees = np.zeros(len(pooled)), []
+    for _ in range(_BOOSTING_ROUNDS):
+        probability = 1 / (1 + np.exp(-score))
+        trees.append(
+            _grow_tree(
+                codes, labels - probability, probability * (1 - probability), np.arange(len(pooled)), _TREE_DEPTH
+            )
+        )
         score = np.clip(score + trees[-1].added(codes), -30, 30)
-    return Trees(start.features, start.edges, tuple(trees))
+    return Trees(untrained.features, untrained.edges, tuple(trees))
 
 
-def _cuts(values: NDArray[Any]) -> NDArray[Any]:
+def _feature_edges(values: NDArray[Any]) -> NDArray[Any]:
     distinct = np.unique(values)
-    if len(distinct) <= _CELLS:
+    if len(distinct) <= _FEATURE_CELLS:
         return distinct
-    return np.unique(np.sort(values)[np.linspace(0, values.size - 1, _CELLS + 1).astype(int)[1:-1]])
+    return np.unique(np.sort(values)[np.linspace(0, values.size - 1, _FEATURE_CELLS + 1).astype(int)[1:-1]])
 
 
-def _tree(codes: Codes, slope: Floats, weight: Floats, rows: NDArray[np.intp], depth: int) -> TreeSplit:
-    """Split rows where that gains most, as deep as is allowed; a leaf takes one step of Newton's."""
-    leaf = TreeSplit(value=_RATE * float(slope[rows].sum() / (weight[rows].sum() + 1.0)))
+def _grow_tree(codes: Codes, gradient: Floats, hessian: Floats, rows: NDArray[np.intp], depth: int) -> TreeSplit:
+    """Split rows greedily by gain down to ``depth``; a leaf takes one Newton step."""
+    leaf = TreeSplit(value=_LEARNING_RATE * float(gradient[rows].sum() / (hessian[rows].sum() + 1.0)))
     if depth == 0 or len(rows) < 2:
         return leaf
     gain, feature, cell = max(
-        _best_cut(each[rows], slope[rows], weight[rows], place) for place, each in enumerate(codes)
+        _best_split(cells[rows], gradient[rows], hessian[rows], index) for index, cells in enumerate(codes)
     )
     if gain <= 0:
         return leaf
     beyond = codes[feature][rows] > cell
-    below, above = (_tree(codes, slope, weight, rows[side], depth - 1) for side in (~beyond, beyond))
+    below, above = (_grow_tree(codes, gradient, hessian, rows[side], depth - 1) for side in (~beyond, beyond))
     return TreeSplit(feature, cell, below, above)
 
 
-def _best_cut(codes: Codes, slope: Floats, weight: Floats, feature: int) -> tuple[float, int, int]:
-    """Find where a feature is best cut in two, and what that gains."""
-    slopes, weights = (np.cumsum(np.bincount(codes, each, _CELLS + 1)) for each in (slope, weight))
-    if len(slopes) < 2:
+def _best_split(codes: Codes, gradient: Floats, hessian: Floats, feature: int) -> tuple[float, int, int]:
+    """Return the gain, feature and cell of the best split of one feature."""
+    gradient_sums, hessian_sums = (
+        np.cumsum(np.bincount(codes, per_row, _FEATURE_CELLS + 1)) for per_row in (gradient, hessian)
+    )
+    if len(gradient_sums) < 2:
         return 0.0, feature, 0
-    left, right = weights[:-1], weights[-1] - weights[:-1]
-    parts = slopes[:-1] ** 2 / (left + 1) + (slopes[-1] - slopes[:-1]) ** 2 / (right + 1)
+    left, right = hessian_sums[:-1], hessian_sums[-1] - hessian_sums[:-1]
+    split_scores = gradient_sums[:-1] ** 2 / (left + 1) + (gradient_sums[-1] - gradient_sums[:-1]) ** 2 / (right + 1)
     gains = np.where(
-        (left >= _LEAST_WEIGHT) & (right >= _LEAST_WEIGHT), parts - slopes[-1] ** 2 / (weights[-1] + 1), 0.0
+        (left >= _MIN_LEAF_WEIGHT) & (right >= _MIN_LEAF_WEIGHT),
+        split_scores - gradient_sums[-1] ** 2 / (hessian_sums[-1] + 1),
+        0.0,
     )
     return float(gains.max()), feature, int(np.argmax(gains))

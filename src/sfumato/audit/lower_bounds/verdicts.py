@@ -1,6 +1,6 @@
-"""A verdict says what samples prove about a claim, with what confidence, and what they could have proven.
+"""The verdict of a sampling audit: the proven lower bound on ε, its confidence, and the power of the audit.
 
-Two worlds are drawn one above the other, with the event that tells them apart shaded.
+The plot overlays the two output distributions and shades the event that distinguishes them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from sfumato.plots.scales import LinearScale, fitting
 from sfumato.privacy import Guarantee, codec
 from sfumato.privacy.numbers import Range
 
-_HIGH = 300.0
-_SHADE = ' fill-opacity="0.14"'
+_PLOT_HEIGHT = 300.0
+_SHADE_STYLE = ' fill-opacity="0.14"'
 
 
 Names = tuple[str, str]
@@ -34,85 +34,86 @@ Names = tuple[str, str]
 def draw_laws(
     laws: ToldLaws, title: str, foot: Sequence[str], names: Names = ("first world", "second world")
 ) -> Picture:
-    """Draw both laws, along a line of numbers where there is one, else as pairs of bars."""
+    """Plot both distributions: as step lines on the real line if the cells are ordered, otherwise as paired bars."""
     if not laws.edges:
         labels = [f"{'in' if inside else 'outside'} the event, outputs {i + 1}" for i, inside in enumerate(laws.inside)]
         bars = paired_bars(labels, names, laws.first, laws.second, INSIDE)
-        return framed(below([_said(laws, names), bars], 8.0), title, foot)
-    return framed(_steps(laws, names), title, foot)
+        return framed(below([_bars_heading(laws, names), bars], 8.0), title, foot)
+    return framed(_step_plot(laws, names), title, foot)
 
 
-def _said(laws: ToldLaws, names: Names) -> Drawing:
-    """Say what pairs of bars show: they are the outputs whose shares differ most."""
+def _bars_heading(laws: ToldLaws, names: Names) -> Drawing:
     text = f"Outputs that differ most, by {laws.seen}: {names[0]} above, {names[1]} below"
     return Drawing((heading(0, 12, text, INSIDE),), INSIDE, 18.0)
 
 
-def _steps(laws: ToldLaws, names: Names) -> Drawing:
-    """Draw densities as steps, and shade the cells of the event."""
+def _step_plot(laws: ToldLaws, names: Names) -> Drawing:
+    """Draw both densities as step lines and shade the cells of the event."""
     widths = [high - low for low, high in zip(laws.edges[:-1], laws.edges[1:], strict=True)]
-    usual = sorted(widths)[len(widths) // 2] or 1.0
+    median_width = sorted(widths)[len(widths) // 2] or 1.0
     heights = [
-        [share * usual / (wide or usual) for share, wide in zip(side, widths, strict=True)] for side in _sides(laws)
+        [share * median_width / (width or median_width) for share, width in zip(side, widths, strict=True)]
+        for side in _shares(laws)
     ]
-    most = max(max(each) for each in heights) or 1.0
-    top, foot = 46.0, _HIGH - BELOW - 16
-    y = LinearScale(0.0, most, foot, top)
+    peak = max(max(side) for side in heights) or 1.0
+    top, baseline = 46.0, _PLOT_HEIGHT - BELOW - 16
+    y = LinearScale(0.0, peak, baseline, top)
     ticks = fitting(y, SMALL, wide=False)
-    start = left_room(ticks)
-    x = LinearScale(laws.edges[0], laws.edges[-1], start + 4, INSIDE - 10)
-    parts = [heading(0, 12, f"How often each gave which output, by {laws.seen}", INSIDE)]
-    parts += _shaded(laws, x, top, foot)
-    parts += [*left(y, ticks, start, INSIDE - 10), *bottom(x, foot, foot, zero=False)]
-    parts += [_stairs(laws.edges, side, x, y, place) for place, side in enumerate(heights)]
-    parts += _key(start + 4, names)
-    parts.append(label(INSIDE / 2, _HIGH - 4, laws.seen, anchor="middle", fill=QUIET, room=INSIDE / 2))
-    return Drawing(tuple(parts), INSIDE, _HIGH)
+    plot_left = left_room(ticks)
+    x = LinearScale(laws.edges[0], laws.edges[-1], plot_left + 4, INSIDE - 10)
+    elements = [heading(0, 12, f"Share of outputs in each world, by {laws.seen}", INSIDE)]
+    elements += _shade_event(laws, x, top, baseline)
+    elements += [*left(y, ticks, plot_left, INSIDE - 10), *bottom(x, baseline, baseline, zero=False)]
+    elements += [_step_line(laws.edges, side, x, y, series) for series, side in enumerate(heights)]
+    elements += _legend(plot_left + 4, names)
+    elements.append(label(INSIDE / 2, _PLOT_HEIGHT - 4, laws.seen, anchor="middle", fill=QUIET, room=INSIDE / 2))
+    return Drawing(tuple(elements), INSIDE, _PLOT_HEIGHT)
 
 
-def _sides(laws: ToldLaws) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _shares(laws: ToldLaws) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return laws.first, laws.second
 
 
-def _shaded(laws: ToldLaws, x: LinearScale, top: float, foot: float) -> list[str]:
+def _shade_event(laws: ToldLaws, x: LinearScale, top: float, baseline: float) -> list[str]:
     cells = zip(laws.edges[:-1], laws.edges[1:], laws.inside, strict=True)
     return [
-        box(x(low), top, x(high) - x(low), foot - top, SAMPLE, more=_SHADE) for low, high, inside in cells if inside
+        box(x(low), top, x(high) - x(low), baseline - top, SAMPLE, more=_SHADE_STYLE)
+        for low, high, inside in cells
+        if inside
     ]
 
 
-def _stairs(edges: Sequence[float], heights: Sequence[float], x: LinearScale, y: LinearScale, place: int) -> str:
+def _step_line(edges: Sequence[float], heights: Sequence[float], x: LinearScale, y: LinearScale, series: int) -> str:
     steps = [f"M{digits(x(edges[0]))} {digits(y(0.0))}"]
-    steps += [f"V{digits(y(high))}H{digits(x(end))}" for high, end in zip(heights, edges[1:], strict=True)]
-    dash = ' stroke-dasharray="7 3"' if place else ""
-    return path([*steps, f"V{digits(y(0.0))}"], LINES[place], 2, dash)
+    steps += [f"V{digits(y(height))}H{digits(x(end))}" for height, end in zip(heights, edges[1:], strict=True)]
+    dash = ' stroke-dasharray="7 3"' if series else ""
+    return path([*steps, f"V{digits(y(0.0))}"], LINES[series], 2, dash)
 
 
-def _key(start: float, names: Names) -> list[str]:
-    """Say which line is which, and what is shaded."""
-    parts = []
-    for place, word in enumerate(names):
-        at = start + 130 * place
-        dash = ' stroke-dasharray="7 3"' if place else ""
-        parts.append(path([f"M{digits(at)} 30H{digits(at + 24)}"], LINES[place], 2, dash))
-        parts.append(label(at + 30, 34, word, size=SMALL, fill=LINES[place]))
-    parts.append(box(start + 260, 24, 24, 12, SAMPLE, more=_SHADE))
-    parts.append(label(start + 290, 34, "the event that tells them apart", size=SMALL, fill=QUIET))
-    return parts
+def _legend(start: float, names: Names) -> list[str]:
+    elements = []
+    for series, name in enumerate(names):
+        x = start + 130 * series
+        dash = ' stroke-dasharray="7 3"' if series else ""
+        elements.append(path([f"M{digits(x)} 30H{digits(x + 24)}"], LINES[series], 2, dash))
+        elements.append(label(x + 30, 34, name, size=SMALL, fill=LINES[series]))
+    elements.append(box(start + 260, 24, 24, 12, SAMPLE, more=_SHADE_STYLE))
+    elements.append(label(start + 290, 34, "the distinguishing event", size=SMALL, fill=QUIET))
+    return elements
 
 
-_OFTEN = 0.95
-"""Each of two frequencies is as telling as this part of all runs makes it, so nine runs of ten are."""
-_FURTHEST = 60.0
+_LIMIT_POWER = 0.95
+"""Each of the two confidence limits is reached with this probability, so both are in nine runs of ten."""
+_MAX_EPSILON = 60.0
 
 CONFIDENCES = Range("a number above 0 and at most 1 - 1e-15", Fraction(0), 1 - Fraction(1, 10**15), low_open=True)
-"""What an audit may be asked to be sure of: nearer to 1, a verdict could not tell its confidence from 1."""
+"""The accepted confidence levels; nearer to 1, a float could not represent the difference from 1."""
 
 
 @codec.value("audit-verdict")
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict says what the samples prove.
+    """The outcome of a sampling audit of one claim.
 
     >>> import sfumato as sf
     >>> sf.audit.falsify(sf.Laplace(1), sf.Guarantee(3), 10_000).holds
@@ -124,70 +125,76 @@ class Verdict:
     claim: Guarantee
     confidence: float
     event: str
-    """Where the worlds were told apart best."""
+    """The event with the largest lower bound."""
     measured: int
-    """Samples of each world that events were measured on; none of them was used to find the events."""
+    """Samples per world that the events were measured on; none was used to select the events."""
     events: int
-    """Events that were measured: all of them, in both limits, share what the confidence leaves."""
+    """Number of measured events; both confidence limits of all of them share the error probability (union bound)."""
     laws: ToldLaws | None = None
-    """How often each world gave the outputs inside and outside the event, for a picture."""
+    """Shares of both worlds inside and outside the event, for the plot."""
 
     def __post_init__(self) -> None:
         for name in ("lower_bound", "confidence"):
             object.__setattr__(self, name, codec.real(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
         codec.check_fields(self)
-        drawn = self.laws is None or isinstance(self.laws, ToldLaws)
-        if not (drawn and 0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0):
+        laws_valid = self.laws is None or isinstance(self.laws, ToldLaws)
+        if not (
+            laws_valid and 0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0
+        ):
             rule = "a bound ≥ 0, a confidence inside (0, 1), and samples that were measured"
             raise InvalidParameter("verdict", (self.lower_bound, self.confidence, self.measured), rule)
 
     @property
     def holds(self) -> bool:
-        """Tell whether the claim survives: the samples do not refute it."""
+        """Return whether the samples fail to refute the claim."""
         return self.lower_bound <= float(self.claim.epsilon)
 
     @cached_property
     def detectable(self) -> float:
-        """Find the least true ε with which these samples would have refuted the claim, in nine runs of ten.
+        """Return the least true ε at which these samples would have refuted the claim in nine runs of ten.
 
-        It is that of randomised response: P = δ + (1−δ)·e^ε/(1+e^ε) beside Q = (1−δ)/(1+e^ε), which is (ε, δ)-DP with
-        equality and shows what it leaks in a single event. A breach that shows in rarer events only needs more
-        samples than this says. Infinite where no ε below 60 would have been seen.
+        Computed for randomised response, P = δ + (1−δ)·e^ε/(1+e^ε) against Q = (1−δ)/(1+e^ε), which is (ε, δ)-DP with
+        equality and leaks all of it in a single event. A breach that shows only in rarer events needs more samples.
+        Infinite if no ε below 60 would have been detected.
         """
         low = high = float(self.claim.epsilon)
         step = 0.01
-        while self._usual_bound(high) <= float(self.claim.epsilon):
-            if high > _FURTHEST:
+        while self._typical_bound(high) <= float(self.claim.epsilon):
+            if high > _MAX_EPSILON:
                 return math.inf
             low, high, step = high, high + step, 2 * step
         while high - low > 1e-4 * high:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._usual_bound(middle) <= float(self.claim.epsilon) else (low, middle)
+            midpoint = (low + high) / 2
+            low, high = (
+                (midpoint, high) if self._typical_bound(midpoint) <= float(self.claim.epsilon) else (low, midpoint)
+            )
         return high
 
-    def _usual_bound(self, epsilon: float) -> float:
-        """Compute the bound that randomised response of this ε reaches in nine runs of ten."""
+    def _typical_bound(self, epsilon: float) -> float:
+        """Return the bound that randomised response with this ε reaches in nine runs of ten."""
         delta = float(self.claim.delta)
-        lie = (1 - delta) / (1 + math.exp(epsilon))
+        flip_probability = (1 - delta) / (1 + math.exp(epsilon))
         miss = missed(self.confidence, max(1, self.events))
-        p = at_least(_usual_count(self.measured, 1 - lie), self.measured, miss) - delta
-        q = at_most(self.measured - _usual_count(self.measured, 1 - lie), self.measured, miss)
+        p = at_least(_typical_count(self.measured, 1 - flip_probability), self.measured, miss) - delta
+        q = at_most(self.measured - _typical_count(self.measured, 1 - flip_probability), self.measured, miss)
         return math.log(p / q) if p > 0 and q > 0 else -math.inf
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """Draw how often each world gave which output, with the event that told them apart; also to a file."""
+        """Plot both output distributions with the distinguishing event; also write it to ``path`` if given."""
         if self.laws is None:
-            raise InvalidParameter("verdict", self.event, "one with an event to draw", fix="it told nothing apart")
+            raise InvalidParameter(
+                "verdict", self.event, "a verdict with an event to plot", fix="no event distinguished the two worlds"
+            )
         return saved(draw_laws(self.laws, f"{self.claim} {self._outcome}", [str(self)]), path)
 
     def to_json(self) -> str:
-        """Write the verdict as JSON text, which ``from_json`` reads back."""
+        """Serialise to JSON; ``from_json`` reads it back."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Verdict:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse the output of ``to_json``; any other text is refused."""
         return codec.loads_as(cls, source)
 
     @property
@@ -195,20 +202,19 @@ class Verdict:
         return "is not refuted" if self.holds else "IS REFUTED"
 
     def __str__(self) -> str:
-        return f"{self.claim} {self._outcome}: {self._proven}"
+        return f"{self.claim} {self._outcome}: {self._proven_text}"
 
     @property
-    def _proven(self) -> str:
-        """Say what was proven, and from what."""
+    def _proven_text(self) -> str:
         level = f"with confidence {sure(self.confidence)}"
         if not self.lower_bound:
-            return f"the samples tell the two worlds apart by nothing, {level}"
+            return f"the samples do not distinguish the two worlds, {level}"
         return f"ε ≥ {self.lower_bound:.4f} {level}, from {self.event}"
 
     def _repr_html_(self) -> str:
         rows = [
-            ("proven", self._proven),
-            ("samples", f"{self.measured:,} of each world, measured in {self.events} events"),
+            ("proven bound", self._proven_text),
+            ("samples", f"{self.measured:,} per world, measured in {self.events} events"),
             ("power", f"a true ε of {self.detectable:.4g} would have refuted it in nine runs of ten"),
         ]
         picture = "" if self.laws is None else self.plot().svg
@@ -220,7 +226,7 @@ class Verdict:
 
 
 def sure(confidence: float) -> str:
-    """Write a confidence with as many digits as it has nines, and one more: it is never shown as 1.
+    """Format a confidence with as many digits as it has nines, plus one, so that it is never rounded to 1.
 
     >>> sure(0.99), sure(0.999999), sure(0.99999923)
     ('0.99', '0.999999', '0.99999923')
@@ -230,16 +236,19 @@ def sure(confidence: float) -> str:
 
 
 def missed(confidence: Fraction | float, events: int) -> float:
-    """Divide what a confidence leaves over all events and both limits of each: a union bound. Of a fraction that is
-    near 1 it is exact, where floating point would know few digits of what is left.
+    """Return the error probability per confidence limit: a union bound over all events and both limits of each.
+
+    A ``Fraction`` near 1 is subtracted exactly, where a float would lose most digits.
     """
     return float((1 - confidence) / events / 2)
 
 
-def _usual_count(trials: int, chance: float) -> int:
-    """Find the largest count that is reached in most runs."""
+def _typical_count(trials: int, probability: float) -> int:
+    """Return the largest count that a binomial reaches with probability ``_LIMIT_POWER``."""
     low, high = 0, trials
     while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if upper_tail(middle, trials, chance) >= _OFTEN else (low, middle - 1)
+        midpoint = (low + high + 1) // 2
+        low, high = (
+            (midpoint, high) if upper_tail(midpoint, trials, probability) >= _LIMIT_POWER else (low, midpoint - 1)
+        )
     return low

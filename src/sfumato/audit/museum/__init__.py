@@ -1,9 +1,10 @@
-"""The museum shows mechanisms that claim more privacy than they keep, each caught by an audit beside its correct twin.
+"""A museum of broken mechanisms that claim more privacy than they provide, each audited beside its correct twin.
 
-exhibits               what an exhibit is: a claim, a broken mechanism, its correct twin, and where it was published;
-                       noise with a seed, for demonstrations alone
-catching               the audit of one exhibit, and of all; nine rooms, one for each kind of mistake, from noise that
-                       is too small to what errors tell
+exhibits               the exhibit type: a claim, a broken mechanism, its correct twin and the publication; seeded noise
+                       for demonstrations only
+catching               the audit of one exhibit and of all
+
+Nine modules hold one room each, from noise that is too small to side channels.
 """
 
 from sfumato.audit.museum.catching import EXHIBITS, ROOMS, Catch, Tour, catch, tour

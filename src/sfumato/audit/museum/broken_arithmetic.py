@@ -1,4 +1,4 @@
-"""The eighth room shows numbers in a machine: they round, wrap around, overflow, or are no numbers."""
+"""Room 8: machine arithmetic that rounds, wraps around, overflows or yields NaN."""
 
 from __future__ import annotations
 
@@ -17,61 +17,61 @@ _DEVIATION = 3.74
 """A deviation at which (1, 10⁻⁵)-DP holds: δ(1) = 9.6·10⁻⁶."""
 
 
-def _off_grid(noise: Noise, value: float, many: int) -> Outputs:
-    return np.asarray(value + noise.laplace(_GRID, many) / _GRID)
+def _value_off_grid(noise: Noise, value: float, runs: int) -> Outputs:
+    return np.asarray(value + noise.laplace(_GRID, runs) / _GRID)
 
 
-def _on_grid(noise: Noise, value: float, many: int) -> Outputs:
-    return np.asarray((math.floor(value * _GRID) + noise.laplace(_GRID, many)) / _GRID)
+def _value_on_grid(noise: Noise, value: float, runs: int) -> Outputs:
+    return np.asarray((math.floor(value * _GRID) + noise.laplace(_GRID, runs)) / _GRID)
 
 
-def _half_precision(values: Sequence[int]) -> int:
+def _sum_in_half_precision(values: Sequence[int]) -> int:
     total = np.float16(0)
     for value in values:
         total = np.float16(total + np.float16(value))
     return int(total)
 
 
-def _eight_bits(values: Sequence[int]) -> int:
+def _sum_in_eight_bits(values: Sequence[int]) -> int:
     return int(np.array(values, np.int8).sum(dtype=np.int8))
 
 
-def _with_missing(noise: Noise, values: Sequence[float], many: int) -> Outputs:
-    """Show whether the answer is a number, and which."""
-    noisy = np.sum(np.array(values)) + noise.laplace(1, many)
+def _sum_with_nan(noise: Noise, values: Sequence[float], runs: int) -> Outputs:
+    """Return whether the answer is NaN, and the answer."""
+    noisy = np.sum(np.array(values)) + noise.laplace(1, runs)
     return np.stack([np.isnan(noisy), np.rint(np.nan_to_num(noisy))], axis=1).astype(np.int64)
 
 
-def _without_missing(noise: Noise, values: Sequence[float], many: int) -> Outputs:
-    return _with_missing(noise, np.nan_to_num(np.array(values)).tolist(), many)
+def _sum_without_nan(noise: Noise, values: Sequence[float], runs: int) -> Outputs:
+    return _sum_with_nan(noise, np.nan_to_num(np.array(values)).tolist(), runs)
 
 
-_FAILED = -1
+_FAILURE = -1
 
 
-def _overflowing(noise: Noise, scores: Sequence[int], many: int) -> Outputs:
-    """Choose by weights e^(s/2) that are divided by their sum, without care for large ones."""
+def _exponential_with_overflow(noise: Noise, scores: Sequence[int], runs: int) -> Outputs:
+    """Select by weights e^(s/2) divided by their sum, without guarding against overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         weights = np.exp(np.array(scores) / 2)
-        chances = weights / weights.sum()
-    if np.isnan(chances).any():
-        return np.full(many, _FAILED)
-    return _shifted(noise, scores, many)
+        probabilities = weights / weights.sum()
+    if np.isnan(probabilities).any():
+        return np.full(runs, _FAILURE)
+    return _exponential_shifted(noise, scores, runs)
 
 
-def _shifted(noise: Noise, scores: Sequence[int], many: int) -> Outputs:
+def _exponential_shifted(noise: Noise, scores: Sequence[int], runs: int) -> Outputs:
     weights = np.exp((np.array(scores) - max(scores)) / 2)
-    return np.asarray(np.searchsorted(np.cumsum(weights / weights.sum()), noise.generator.random(many)))
+    return np.asarray(np.searchsorted(np.cumsum(weights / weights.sum()), noise.generator.random(runs)))
 
 
-def _significant(noise: Noise, count: int, many: int) -> Outputs:
-    """Round to as many digits as the exact count has, less one."""
+def _round_by_exact_count(noise: Noise, count: int, runs: int) -> Outputs:
+    """Round to the number of digits of the exact count, less one."""
     step = 10 ** max(0, len(str(count)) - 2)
-    return np.asarray(np.rint((count + noise.laplace(1, many)) / step).astype(np.int64) * step)
+    return np.asarray(np.rint((count + noise.laplace(1, runs)) / step).astype(np.int64) * step)
 
 
-def _fixed_step(noise: Noise, count: int, many: int) -> Outputs:
-    return np.asarray(np.rint((count + noise.laplace(1, many)) / 10).astype(np.int64) * 10)
+def _round_to_tens(noise: Noise, count: int, runs: int) -> Outputs:
+    return np.asarray(np.rint((count + noise.laplace(1, runs)) / 10).astype(np.int64) * 10)
 
 
 ROOM = Room(
@@ -88,8 +88,8 @@ ROOM = Room(
             "issues 19 and 94",
             inputs=(0.0, 1.0),
             worlds="a count of 0, and of 1",
-            broken=lambda noise, count, many: count + noise.floating_laplace(1, many),
-            correct=_on_grid,
+            broken=lambda noise, count, runs: count + noise.floating_laplace(1, runs),
+            correct=_value_on_grid,
         ),
         Exhibit(
             "Gaussian noise in floating point",
@@ -101,8 +101,8 @@ ROOM = Room(
             inputs=(0.0, 1.0),
             worlds="a count of 0, and of 1",
             claim=Guarantee(1, "1e-5"),
-            broken=lambda noise, count, many: count + noise.floating_gaussian(_DEVIATION, many),
-            correct=lambda noise, count, many: (count * _GRID + noise.gaussian(_DEVIATION * _GRID, many)) / _GRID,
+            broken=lambda noise, count, runs: count + noise.floating_gaussian(_DEVIATION, runs),
+            correct=lambda noise, count, runs: (count * _GRID + noise.gaussian(_DEVIATION * _GRID, runs)) / _GRID,
         ),
         Exhibit(
             "A value between the points of the grid",
@@ -114,8 +114,8 @@ ROOM = Room(
             "how to break, then fix, differential privacy on finite computers",
             inputs=(0.0, 0.3),
             worlds="a sum of 0, and of 0.3",
-            broken=_off_grid,
-            correct=_on_grid,
+            broken=_value_off_grid,
+            correct=_value_on_grid,
         ),
         Exhibit(
             "A sum that rounds at every step",
@@ -128,8 +128,8 @@ ROOM = Room(
             "differentially private libraries and how to fix it; opendp issue 2923",
             inputs=(_NINES, (_LARGE, *_NINES)),
             worlds="a thousand values of 9, and one of 16384 before them",
-            broken=lambda noise, values, many: _half_precision(values) + noise.laplace(_LARGE, many),
-            correct=lambda noise, values, many: sum(values) + noise.laplace(_LARGE, many),
+            broken=lambda noise, values, runs: _sum_in_half_precision(values) + noise.laplace(_LARGE, runs),
+            correct=lambda noise, values, runs: sum(values) + noise.laplace(_LARGE, runs),
         ),
         Exhibit(
             "A sum that wraps around",
@@ -141,8 +141,8 @@ ROOM = Room(
             "type int8",
             inputs=((1,) * 127, (1,) * 128),
             worlds="a hundred and twenty-seven ones, and one more",
-            broken=lambda noise, values, many: _eight_bits(values) + noise.laplace(1, many),
-            correct=lambda noise, values, many: sum(values) + noise.laplace(1, many),
+            broken=lambda noise, values, runs: _sum_in_eight_bits(values) + noise.laplace(1, runs),
+            correct=lambda noise, values, runs: sum(values) + noise.laplace(1, runs),
         ),
         Exhibit(
             "A cell that is not a number",
@@ -153,8 +153,8 @@ ROOM = Room(
             source="seen in several libraries: a row with NaN makes the answer NaN",
             inputs=((1.0, 1.0), (1.0, 1.0, math.nan)),
             worlds="two people, and a third whose cell is NaN",
-            broken=_with_missing,
-            correct=_without_missing,
+            broken=_sum_with_nan,
+            correct=_sum_without_nan,
         ),
         Exhibit(
             "Weights that overflow",
@@ -165,8 +165,8 @@ ROOM = Room(
             source="diffprivlib issue 107 (a quantile whose weights underflowed to NaN)",
             inputs=((1419, 0), (1420, 0)),
             worlds="a largest score of 1419, and of 1420",
-            broken=_overflowing,
-            correct=_shifted,
+            broken=_exponential_with_overflow,
+            correct=_exponential_shifted,
         ),
         Exhibit(
             "Rounded as the exact count suggests",
@@ -178,8 +178,8 @@ ROOM = Room(
             "(a grid that depends on the data)",
             inputs=(99, 100),
             worlds="a count of 99, and of 100",
-            broken=_significant,
-            correct=_fixed_step,
+            broken=_round_by_exact_count,
+            correct=_round_to_tens,
         ),
     ),
 )

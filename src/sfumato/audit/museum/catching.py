@@ -1,7 +1,4 @@
-"""A catch is the proof, from samples, that an exhibit is broken and that its correct twin is not.
-
-The museum has nine rooms, and every exhibit has a name of its own.
-"""
+"""Audit exhibits: refute the broken mechanism's claim from samples while its correct twin passes."""
 
 from __future__ import annotations
 
@@ -51,10 +48,9 @@ _CONFIDENCE = "0.999999"
 
 @dataclass(frozen=True)
 class Catch:
-    """A catch holds what samples prove of a broken mechanism, and of its correct twin.
+    """The audit verdicts of a broken mechanism and of its correct twin.
 
-    Each verdict alone is wrong with probability at most 1 − confidence, which is one in a million unless told
-    otherwise: so often is a correct mechanism called broken.
+    A correct mechanism is refuted with probability at most 1 − confidence, by default one in a million per verdict.
     """
 
     exhibit: Exhibit
@@ -63,25 +59,25 @@ class Catch:
 
     @property
     def caught(self) -> bool:
-        """Tell whether the samples refute what the broken mechanism claims."""
+        """Return whether the samples refute the broken mechanism's claim."""
         return not self.broken.holds
 
     @property
     def passes(self) -> bool:
-        """Tell whether the claim of the correct twin survives."""
+        """Return whether the samples fail to refute the correct twin's claim."""
         return self.correct.holds
 
     @property
     def words(self) -> str:
-        """Say in a few words how it ended."""
+        """Return the outcome in a few words."""
         return ("caught" if self.caught else "NOT CAUGHT") + ("" if self.passes else ", AND ITS TWIN IS REFUTED")
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
-        """Write it as a row of the tour's table."""
+        """Return the row of the tour's table."""
         claimed = f"{float(self.exhibit.claim.epsilon):.4g}"
-        proven, of_twin = (f"{each.lower_bound:.2f}" for each in (self.broken, self.correct))
-        return self.exhibit.name, claimed, proven, of_twin, self.words
+        proven, twin_proven = (f"{verdict.lower_bound:.2f}" for verdict in (self.broken, self.correct))
+        return self.exhibit.name, claimed, proven, twin_proven, self.words
 
     def __str__(self) -> str:
         return f"{self.exhibit.name}: {self.words}.\n  broken   {self.broken}\n  correct  {self.correct}"
@@ -91,19 +87,19 @@ class Catch:
 
 @dataclass(frozen=True)
 class Tour:
-    """A tour is the catch of every exhibit, as a table."""
+    """The catches of all exhibits, as a table."""
 
     catches: tuple[Catch, ...]
 
     @property
     def holds(self) -> bool:
-        """Tell whether every broken mechanism was caught, and every correct twin was not."""
+        """Return whether every broken mechanism was caught and every correct twin passed."""
         return all(each.caught and each.passes for each in self.catches)
 
     def __str__(self) -> str:
         rows = [_COLUMNS, *(each.row for each in self.catches)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-        return "\n".join(_aligned(row, widths) for row in rows)
+        return "\n".join(_align_row(row, widths) for row in rows)
 
     __repr__ = __str__
 
@@ -111,52 +107,51 @@ class Tour:
         return notebook_html.table(_COLUMNS, (each.row for each in self.catches), numeric=_COLUMNS[1:4])
 
 
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    """Write a row with its name on the left and its figures on the right."""
+def _align_row(row: tuple[str, ...], widths: list[int]) -> str:
+    """Align a row: the name to the left, figures to the right."""
     name, *figures, words = row
     cells = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(figures, widths[1:-1], strict=True))]
     return "  ".join([*cells, words]).rstrip()
 
 
 def catch(exhibit: Exhibit | str, samples: int | None = None, confidence: Number = _CONFIDENCE, seed: int = 1) -> Catch:
-    """Find out whether samples prove an exhibit broken, and do not prove it of its correct twin.
+    """Audit an exhibit: samples should refute the broken mechanism and not its correct twin.
 
-    The exhibit is given by its name or as a value. ``samples`` is how many runs each of two neighbouring worlds
-    gets; as many as the exhibit asks for, unless given.
+    ``exhibit`` is an Exhibit or its name. ``samples`` is the number of runs per world, by default the exhibit's own.
 
     >>> catch("Half the noise").caught
     True
     """
-    shown = _named(exhibit) if isinstance(exhibit, str) else exhibit
-    if not isinstance(shown, Exhibit):
+    chosen = _find_exhibit(exhibit) if isinstance(exhibit, str) else exhibit
+    if not isinstance(chosen, Exhibit):
         raise InvalidParameter("exhibit", exhibit, "an Exhibit, or the name of one")
-    runs = shown.samples if samples is None else samples
-    start = whole(seed, "seed", at_least=0)
+    runs = chosen.samples if samples is None else samples
+    checked_seed = whole(seed, "seed", at_least=0)
     verdicts = (
-        falsify(_worlds(mechanism, shown, f"{twin} {start}"), shown.claim, runs, confidence)
-        for twin, mechanism in (("broken", shown.broken), ("correct", shown.correct))
+        falsify(_samplers_of(mechanism, chosen, f"{variant} {checked_seed}"), chosen.claim, runs, confidence)
+        for variant, mechanism in (("broken", chosen.broken), ("correct", chosen.correct))
     )
-    return Catch(shown, *verdicts)
+    return Catch(chosen, *verdicts)
 
 
 def tour(samples: int | None = None, confidence: Number = _CONFIDENCE, seed: int = 1) -> Tour:
-    """Find out the same of every exhibit of the museum."""
+    """Audit every exhibit of the museum."""
     return Tour(tuple(catch(exhibit, samples, confidence, seed) for exhibit in EXHIBITS))
 
 
-def _named(name: str) -> Exhibit:
-    known = {exhibit.name: exhibit for exhibit in EXHIBITS}
-    if name in known:
-        return known[name]
-    nearest = get_close_matches(name, known, 1)
-    fix = f"say {nearest[0]!r}" if nearest else "list the names with [each.name for each in audit.museum.EXHIBITS]"
+def _find_exhibit(name: str) -> Exhibit:
+    by_name = {exhibit.name: exhibit for exhibit in EXHIBITS}
+    if name in by_name:
+        return by_name[name]
+    nearest = get_close_matches(name, by_name, 1)
+    fix = f"try {nearest[0]!r}" if nearest else "list the names: [exhibit.name for exhibit in audit.museum.EXHIBITS]"
     raise InvalidParameter("exhibit", name, "the name of an exhibit of the museum", fix=fix)
 
 
-def _worlds(mechanism: Mechanism, exhibit: Exhibit, label: str) -> list[Callable[[int], Outputs]]:
-    """Run a mechanism on both inputs, with noise of its own in each world."""
+def _samplers_of(mechanism: Mechanism, exhibit: Exhibit, label: str) -> list[Callable[[int], Outputs]]:
+    """Return a sampler of a mechanism per world, each with its own noise."""
 
-    def world(place: int, given: Any) -> Callable[[int], Outputs]:
-        return lambda count: mechanism(DemonstrationNoise.of(exhibit.name, label, place), given, count)
+    def sampler(index: int, world_input: Any) -> Callable[[int], Outputs]:
+        return lambda count: mechanism(DemonstrationNoise.of(exhibit.name, label, index), world_input, count)
 
-    return [world(place, given) for place, given in zip((0, 1), exhibit.inputs, strict=True)]
+    return [sampler(index, world_input) for index, world_input in zip((0, 1), exhibit.inputs, strict=True)]

@@ -1,9 +1,8 @@
-"""An exhibit is a mechanism that claims more privacy than it keeps, beside its correct twin.
+"""Exhibits: mechanisms that claim more privacy than they provide, each with its correct twin.
 
-The museum draws its noise from numpy's generator with a seed, so that every visitor sees the same figures.
-
-It is for demonstrations alone: no answer about anybody's data is made with it, and nothing else imports it. Noise that
-protects people comes from ``sfumato.mechanisms``.
+The museum draws its noise from numpy's seeded generator, so that every run shows the same figures. It is for
+demonstrations only: no answer about real data uses it, and nothing else imports it. Noise that protects people comes
+from ``sfumato.mechanisms``.
 """
 
 from __future__ import annotations
@@ -25,84 +24,85 @@ Real = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DemonstrationNoise:
-    """Demonstration noise is repeatable: the same labels give the same draws, other labels give others."""
+    """Reproducible noise: equal labels give equal draws, different labels different ones."""
 
     generator: Any
 
     @classmethod
     def of(cls, *labels: object) -> DemonstrationNoise:
-        """Make the noise that these labels stand for."""
-        return cls(np.random.default_rng([zlib.crc32(str(each).encode()) for each in labels]))  # noqa: TID251
+        """Return the noise seeded by these labels."""
+        return cls(np.random.default_rng([zlib.crc32(str(label).encode()) for label in labels]))  # noqa: TID251
 
     def laplace(self, scale: float, *shape: int) -> Whole:
-        """Draw whole numbers with P(x) ∝ e^(−|x|/scale), as differences of two geometric numbers; of scale 0, zeros."""
+        """Draw discrete Laplace noise, P(x) ∝ e^(−|x|/scale); zeros for scale 0."""
         if not scale:
             return np.zeros(shape, np.int64)
         return self.two_sided(-math.expm1(-1 / scale), *shape)
 
     def two_sided(self, success: float, *shape: int) -> Whole:
-        """Draw whole numbers with P(x) ∝ (1 − success)^|x|."""
+        """Draw two-sided geometric noise, P(x) ∝ (1 − success)^|x|, as a difference of two geometrics."""
         return np.asarray(self.generator.geometric(success, shape) - self.generator.geometric(success, shape), np.int64)
 
     def floating_laplace(self, scale: float, *shape: int) -> Real:
-        """Draw Laplace noise as a textbook does, in floating point."""
+        """Draw Laplace noise in floating point, as textbooks do."""
         return np.asarray(self.generator.laplace(0.0, scale, shape))
 
     def floating_gaussian(self, deviation: float, *shape: int) -> Real:
-        """Draw Gaussian noise as a textbook does, in floating point."""
+        """Draw Gaussian noise in floating point, as textbooks do."""
         return np.asarray(self.generator.normal(0.0, deviation, shape))
 
     def gaussian(self, deviation: float, *shape: int) -> Whole:
-        """Draw Gaussian noise rounded to whole numbers: added to a whole number it is the rounded noisy number, so
-        that nothing more leaks than from the noise of real numbers.
+        """Draw Gaussian noise rounded to integers.
+
+        An integer plus rounded noise is the rounded noisy number, so by post-processing it leaks no more.
         """
         return np.rint(self.floating_gaussian(deviation, *shape)).astype(np.int64)
 
     def gumbel(self, scale: float, *shape: int) -> Real:
-        """Draw noise whose largest among scores is the choice of an exponential mechanism."""
+        """Draw Gumbel noise: the largest noisy score is the exponential mechanism's selection."""
         return np.asarray(self.generator.gumbel(0.0, scale, shape))
 
-    def happens(self, chance: float, *shape: int) -> NDArray[np.bool_]:
-        """Toss coins that fall on one side with this chance."""
-        return np.asarray(self.generator.random(shape) < chance)
+    def happens(self, probability: float, *shape: int) -> NDArray[np.bool_]:
+        """Draw Bernoulli variables with this probability."""
+        return np.asarray(self.generator.random(shape) < probability)
 
     def whole(self, low: int, high: int, *shape: int) -> Whole:
-        """Draw whole numbers from low to high, both included, each with the same chance."""
+        """Draw uniform integers from low to high, both included."""
         return np.asarray(self.generator.integers(low, high + 1, shape), np.int64)
 
 
 Outputs = NDArray[Any]
 Mechanism = Callable[[DemonstrationNoise, Any, int], Outputs]
-"""From noise, one of two neighbouring inputs and a count to that many outputs."""
+"""Maps noise, one of two neighbouring inputs and a number of runs to that many outputs."""
 
 
-_USUAL = Guarantee(1)
+_DEFAULT_CLAIM = Guarantee(1)
 
 
 @dataclass(frozen=True)
 class Exhibit:
-    """An exhibit shows one mistake: a broken mechanism, its correct twin, and two inputs that tell them apart."""
+    """One mistake: a broken mechanism, its correct twin, and two inputs that reveal it."""
 
     name: str
     wrong: str
-    """What went wrong, in whole sentences."""
+    """The mistake, in full sentences."""
     mended: str
-    """What the correct twin does."""
+    """What the correct twin does instead."""
     seen: str
-    """What gives the broken one away, in an audit."""
+    """What reveals the mistake in an audit."""
     source: str
-    """Where it was published: a paper, or a public bug report."""
+    """The paper or public bug report that describes it."""
     inputs: tuple[Any, Any]
-    """What the mechanism is run on in two neighbouring worlds."""
+    """The mechanism's inputs in two neighbouring worlds."""
     worlds: str
-    """The same in words."""
+    """The inputs in words."""
     broken: Mechanism
     correct: Mechanism
-    claim: Guarantee = _USUAL
-    """What both of them say of themselves."""
+    claim: Guarantee = _DEFAULT_CLAIM
+    """The guarantee that both of them claim."""
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     samples: int = 10_000
-    """As many runs of each world show the mistake; more prove a larger ε."""
+    """Runs per world that reveal the mistake; more runs prove a larger ε."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.wrong} ({self.source})"
@@ -113,7 +113,7 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Room:
-    """A room holds the exhibits of one kind of mistake."""
+    """The exhibits of one kind of mistake."""
 
     title: str
     about: str
@@ -121,12 +121,10 @@ class Room:
 
 
 def least(rows: Outputs) -> Outputs:
-    """Give the least number of each row: it is large only where all of them are, which tells a change of all at once
-    apart best.
-    """
+    """Return the minimum of each row: it is large only if all numbers are, so it best reveals a joint change."""
     return np.asarray(rows.min(axis=1))
 
 
 def coded(answers: NDArray[Any], base: int = 2) -> NDArray[np.int64]:
-    """Write each row of digits as one number, so that an audit sees them together."""
+    """Encode each row of digits as one number, so that an audit tests them jointly."""
     return np.asarray(answers.astype(np.int64) @ base ** np.arange(answers.shape[1] - 1, -1, -1), np.int64)

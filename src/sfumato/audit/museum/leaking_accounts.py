@@ -1,4 +1,4 @@
-"""The sixth room shows budgets that are charged late, once for many, or by the wrong theorem."""
+"""Room 6: privacy budgets charged late, once for many answers, or by the wrong theorem."""
 
 from __future__ import annotations
 
@@ -10,80 +10,78 @@ import numpy as np
 from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, least
 from sfumato.privacy import Guarantee, Neighbours
 
-_TRIES = 12
-_ASKED = 16
-_SAMPLED, _RELEASES = 0.1, 5
+_ATTEMPTS = 12
+_REPEATS = 16
+_SAMPLING_RATE, _RELEASES = 0.1, 5
 
 
-def _looks(number: int, scale: float) -> Mechanism:
-    """Give the least of so many noisy counts."""
-    return lambda noise, count, many: least(count + noise.laplace(scale, many, number))
+def _least_of_answers(number: int, scale: float) -> Mechanism:
+    """Return the least of ``number`` noisy counts."""
+    return lambda noise, count, runs: least(count + noise.laplace(scale, runs, number))
 
 
-def _charged_on_success(noise: Noise, count: int, many: int) -> Outputs:
-    """Ask until an answer is not negative, which alone is charged, and tell how many were refused before."""
-    negative = count + noise.laplace(1, many, _TRIES) < 0
-    return np.where(negative.all(axis=1), _TRIES, (~negative).argmax(axis=1))
+def _charge_on_success(noise: Noise, count: int, runs: int) -> Outputs:
+    """Ask until an answer is not negative, charging only that one; return the number of refusals before it."""
+    negative = count + noise.laplace(1, runs, _ATTEMPTS) < 0
+    return np.where(negative.all(axis=1), _ATTEMPTS, (~negative).argmax(axis=1))
 
 
-def _charged_before(noise: Noise, count: int, many: int) -> Outputs:
-    return np.asarray(count + noise.laplace(1, many) < 0)
+def _charge_first(noise: Noise, count: int, runs: int) -> Outputs:
+    return np.asarray(count + noise.laplace(1, runs) < 0)
 
 
-def _asked_again(noise: Noise, count: int, many: int) -> Outputs:
-    return np.asarray((count + noise.laplace(1, many, _ASKED)).sum(axis=1))
+def _redraw_answer(noise: Noise, count: int, runs: int) -> Outputs:
+    return np.asarray((count + noise.laplace(1, runs, _REPEATS)).sum(axis=1))
 
 
-def _stored(noise: Noise, count: int, many: int) -> Outputs:
-    return np.asarray(_ASKED * (count + noise.laplace(1, many)))
+def _replay_stored(noise: Noise, count: int, runs: int) -> Outputs:
+    return np.asarray(_REPEATS * (count + noise.laplace(1, runs)))
 
 
-def _base(claim: float, rate: float) -> float:
-    """Compute the ε₀ with ln(1 + rate·(e^ε₀ − 1)) = claim: what a sample of this rate makes of it (Li, Qardaji & Su
-    2012).
-    """
+def _unamplified_epsilon(claim: float, rate: float) -> float:
+    """Return the ε₀ with ln(1 + rate·(e^ε₀ − 1)) = claim: amplification by subsampling (Li, Qardaji & Su 2012)."""
     return math.log1p(math.expm1(claim) / rate)
 
 
-def _sampled(noise: Noise, present: int, many: int, epsilon: float, rate: float) -> Outputs:
-    return np.asarray((present * noise.happens(rate, many)) + noise.laplace(1 / epsilon, many))
+def _subsampled_count(noise: Noise, present: int, runs: int, epsilon: float, rate: float) -> Outputs:
+    return np.asarray((present * noise.happens(rate, runs)) + noise.laplace(1 / epsilon, runs))
 
 
-_CLAIMED = _RELEASES * math.log1p(_SAMPLED * math.expm1(1))
-"""Five releases, each of ε = 1 on a tenth of the people."""
+_SUBSAMPLED_EPSILON = _RELEASES * math.log1p(_SAMPLING_RATE * math.expm1(1))
+"""The ε of five releases, each with ε = 1 on a fresh sample of a tenth of the people."""
 
 
-def _one_sample(noise: Noise, present: int, many: int) -> Outputs:
-    return least(present * noise.happens(_SAMPLED, many, 1) + noise.laplace(1, many, _RELEASES))
+def _sample_once(noise: Noise, present: int, runs: int) -> Outputs:
+    return least(present * noise.happens(_SAMPLING_RATE, runs, 1) + noise.laplace(1, runs, _RELEASES))
 
 
-def _fresh_samples(noise: Noise, present: int, many: int) -> Outputs:
-    return least(present * noise.happens(_SAMPLED, many, _RELEASES) + noise.laplace(1, many, _RELEASES))
+def _sample_each_time(noise: Noise, present: int, runs: int) -> Outputs:
+    return least(present * noise.happens(_SAMPLING_RATE, runs, _RELEASES) + noise.laplace(1, runs, _RELEASES))
 
 
-def _chance_of_marker(group: int, epsilon: float, delta: float) -> float:
-    """Compute δ(1 + e^ε + … + e^((k−1)ε)), the most that k steps of (ε, δ)-DP allow from 0."""
-    return delta * sum(math.exp(epsilon * each) for each in range(group))
+def _marker_probability(group: int, epsilon: float, delta: float) -> float:
+    """Return δ(1 + e^ε + … + e^((k−1)ε)), the largest probability after k steps of (ε, δ)-DP from 0."""
+    return delta * sum(math.exp(epsilon * step) for step in range(group))
 
 
-def _marked(delta: float) -> Mechanism:
-    """Show a marker as often as (2, δ)-DP for one person allows, for a household of so many."""
-    return lambda noise, household, many: noise.happens(_chance_of_marker(household, 2, delta), many)
+def _show_marker(delta: float) -> Mechanism:
+    """Show a marker as often as (2, δ)-DP per person allows, for a household of this size."""
+    return lambda noise, household, runs: noise.happens(_marker_probability(household, 2, delta), runs)
 
 
-def _moved(noise: Noise, counts: Sequence[int], many: int, scale: float) -> Outputs:
-    """Give what is large only where the first count is small and the second is large."""
-    noisy = np.array(counts) + noise.laplace(scale, many, 2)
+def _change_of_group(noise: Noise, counts: Sequence[int], runs: int, scale: float) -> Outputs:
+    """Return a number that is large only if the first count is small and the second large."""
+    noisy = np.array(counts) + noise.laplace(scale, runs, 2)
     return np.asarray(np.minimum(1 - noisy[:, 0], noisy[:, 1]))
 
 
-def _exact_total(noise: Noise, halves: Sequence[int], many: int) -> Outputs:
-    """Release two noisy halves and the total, which is kept as it is."""
-    return np.stack([*(np.array(halves) + noise.laplace(1, many, 2)).T, np.full(many, sum(halves))], axis=1)
+def _keep_total_exact(noise: Noise, halves: Sequence[int], runs: int) -> Outputs:
+    """Release two noisy halves and their exact total."""
+    return np.stack([*(np.array(halves) + noise.laplace(1, runs, 2)).T, np.full(runs, sum(halves))], axis=1)
 
 
-def _noisy_total(noise: Noise, halves: Sequence[int], many: int) -> Outputs:
-    noisy = np.array(halves) + noise.laplace(1, many, 2)
+def _sum_noisy_halves(noise: Noise, halves: Sequence[int], runs: int) -> Outputs:
+    noisy = np.array(halves) + noise.laplace(1, runs, 2)
     return np.stack([*noisy.T, noisy.sum(axis=1)], axis=1)
 
 
@@ -103,8 +101,8 @@ ROOM = Room(
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
             samples=15_000,
-            broken=_charged_on_success,
-            correct=_charged_before,
+            broken=_charge_on_success,
+            correct=_charge_first,
         ),
         Exhibit(
             "Fresh noise for the same question",
@@ -116,8 +114,8 @@ ROOM = Room(
             "(averaging)",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
-            broken=_asked_again,
-            correct=_stored,
+            broken=_redraw_answer,
+            correct=_replay_stored,
         ),
         Exhibit(
             "Lazy noise",
@@ -128,8 +126,8 @@ ROOM = Room(
             source="seen in libraries on Spark, whose plans are lazy: each action draws the noise again",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
-            broken=_looks(2, 1),
-            correct=lambda noise, count, many: count + noise.laplace(1, many),
+            broken=_least_of_answers(2, 1),
+            correct=lambda noise, count, runs: count + noise.laplace(1, runs),
         ),
         Exhibit(
             "A budget that forgets",
@@ -140,8 +138,8 @@ ROOM = Room(
             source="dpcreator issue 100 (a budget that does not survive a restart)",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
-            broken=_looks(4, 1),
-            correct=_looks(4, 4),
+            broken=_least_of_answers(4, 1),
+            correct=_least_of_answers(4, 4),
         ),
         Exhibit(
             "A budget for each analyst, and a promise to the people",
@@ -151,8 +149,8 @@ ROOM = Room(
             source="Rogers, Roth, Ullman & Vadhan 2016, Privacy odometers and filters (what one account has to cover)",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
-            broken=_looks(3, 1),
-            correct=_looks(3, 3),
+            broken=_least_of_answers(3, 1),
+            correct=_least_of_answers(3, 3),
         ),
         Exhibit(
             "Parallel composition over groups that overlap",
@@ -163,8 +161,8 @@ ROOM = Room(
             source="McSherry 2009, Privacy integrated queries (parallel composition asks for disjoint parts)",
             inputs=(0, 1),
             worlds="three diagnoses without and with a person who has all of them",
-            broken=_looks(3, 1),
-            correct=_looks(3, 3),
+            broken=_least_of_answers(3, 1),
+            correct=_least_of_answers(3, 3),
         ),
         Exhibit(
             "Parallel composition under replacement",
@@ -176,8 +174,8 @@ ROOM = Room(
             inputs=((1, 0), (0, 1)),
             worlds="a person in the first of two groups, and in the second",
             neighbours=Neighbours.REPLACE,
-            broken=lambda noise, counts, many: _moved(noise, counts, many, 1),
-            correct=lambda noise, counts, many: _moved(noise, counts, many, 2),
+            broken=lambda noise, counts, runs: _change_of_group(noise, counts, runs, 1),
+            correct=lambda noise, counts, runs: _change_of_group(noise, counts, runs, 2),
         ),
         Exhibit(
             "Sampling that is counted twice",
@@ -188,8 +186,12 @@ ROOM = Room(
             source="Balle, Barthe & Gaboardi 2018, Privacy amplification by subsampling",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT + ", before half of the people are sampled",
-            broken=lambda noise, present, many: _sampled(noise, present, many, _base(1, 0.25), 0.5),
-            correct=lambda noise, present, many: _sampled(noise, present, many, _base(1, 0.5), 0.5),
+            broken=lambda noise, present, runs: _subsampled_count(
+                noise, present, runs, _unamplified_epsilon(1, 0.25), 0.5
+            ),
+            correct=lambda noise, present, runs: _subsampled_count(
+                noise, present, runs, _unamplified_epsilon(1, 0.5), 0.5
+            ),
         ),
         Exhibit(
             "One sample for many releases",
@@ -201,10 +203,10 @@ ROOM = Room(
             "sample)",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT + ", before a tenth of the people is sampled",
-            claim=Guarantee(str(round(_CLAIMED, 6))),
+            claim=Guarantee(str(round(_SUBSAMPLED_EPSILON, 6))),
             samples=20_000,
-            broken=_one_sample,
-            correct=_fresh_samples,
+            broken=_sample_once,
+            correct=_sample_each_time,
         ),
         Exhibit(
             "δ times three for three people",
@@ -217,8 +219,8 @@ ROOM = Room(
             worlds="a household that is absent, and its three people",
             claim=Guarantee(6, "0.03"),
             samples=30_000,
-            broken=_marked(0.01),
-            correct=_marked(0.03 / (1 + math.exp(2) + math.exp(4))),
+            broken=_show_marker(0.01),
+            correct=_show_marker(0.03 / (1 + math.exp(2) + math.exp(4))),
         ),
         Exhibit(
             "A total that is kept exact",
@@ -229,8 +231,8 @@ ROOM = Room(
             source="opendp issues 2938–2940 (invariants that were taken to be free)",
             inputs=((3, 4), (3, 5)),
             worlds="two parts, and a person more in the second",
-            broken=_exact_total,
-            correct=_noisy_total,
+            broken=_keep_total_exact,
+            correct=_sum_noisy_halves,
         ),
         Exhibit(
             "Any ε is taken",
@@ -241,8 +243,8 @@ ROOM = Room(
             source="seen in several libraries: δ = 2, ε = −1, ε = ∞ and ε = 10³⁰⁸ accepted",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
-            broken=lambda noise, count, many: count + np.rint(noise.floating_laplace(1e-308, many)).astype(np.int64),
-            correct=lambda noise, count, many: count + noise.laplace(1, many),
+            broken=lambda noise, count, runs: count + np.rint(noise.floating_laplace(1e-308, runs)).astype(np.int64),
+            correct=lambda noise, count, runs: count + noise.laplace(1, runs),
         ),
     ),
 )

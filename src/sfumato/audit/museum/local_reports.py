@@ -1,4 +1,4 @@
-"""The seventh room shows people who randomise their own answers, by the wrong coin or too often."""
+"""Room 7: local randomisers with the wrong probabilities, or used too often."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ _ANSWERS = 4
 _DAYS = 5
 
 
-def _response(truth: float) -> Mechanism:
-    """Answer truly with this chance, else with one of the other answers."""
+def _randomized_response(truth_probability: float) -> Mechanism:
+    """Answer truthfully with this probability, else with one of the other answers."""
 
-    def run(noise: Noise, answer: int, many: int) -> Outputs:
-        other = (answer + noise.whole(1, _ANSWERS - 1, many)) % _ANSWERS
-        return np.where(noise.happens(truth, many), answer, other)
+    def run(noise: Noise, answer: int, runs: int) -> Outputs:
+        other = (answer + noise.whole(1, _ANSWERS - 1, runs)) % _ANSWERS
+        return np.where(noise.happens(truth_probability, runs), answer, other)
 
     return run
 
 
-def _unary(epsilon: float) -> Mechanism:
-    """Send one bit for each answer, each kept with odds e^ε."""
+def _unary_encoding(epsilon: float) -> Mechanism:
+    """Send one bit per possible answer, each kept with odds e^ε."""
 
-    def run(noise: Noise, answer: int, many: int) -> Outputs:
+    def run(noise: Noise, answer: int, runs: int) -> Outputs:
         bits = np.arange(_ANSWERS) == answer
-        return coded(bits ^ noise.happens(1 / (1 + math.exp(epsilon)), many, _ANSWERS))
+        return coded(bits ^ noise.happens(1 / (1 + math.exp(epsilon)), runs, _ANSWERS))
 
     return run
 
 
-def _daily(noise: Noise, bit: int, many: int) -> Outputs:
-    """Count the days on which the randomised bit was 1."""
-    return np.asarray((bit ^ noise.happens(1 / (1 + math.e), many, _DAYS)).sum(axis=1))
+def _fresh_daily_reports(noise: Noise, bit: int, runs: int) -> Outputs:
+    """Return on how many days the randomised bit was 1."""
+    return np.asarray((bit ^ noise.happens(1 / (1 + math.e), runs, _DAYS)).sum(axis=1))
 
 
-def _remembered(noise: Noise, bit: int, many: int) -> Outputs:
-    return np.asarray(_DAYS * (bit ^ noise.happens(1 / (1 + math.e), many)))
+def _memoized_reports(noise: Noise, bit: int, runs: int) -> Outputs:
+    return np.asarray(_DAYS * (bit ^ noise.happens(1 / (1 + math.e), runs)))
 
 
-def _reports(noise: Noise, people: int, many: int) -> Outputs:
-    """Give how many reports came in, and how many of them say yes, where nobody's true answer is yes."""
-    said_yes = noise.happens(1 / (1 + math.e), many, people).sum(axis=1)
-    return np.stack([np.full(many, people), said_yes], axis=1)
+def _reports_of_present(noise: Noise, people: int, runs: int) -> Outputs:
+    """Return the number of reports and of those that say yes, if nobody's true answer is yes."""
+    said_yes = noise.happens(1 / (1 + math.e), runs, people).sum(axis=1)
+    return np.stack([np.full(runs, people), said_yes], axis=1)
 
 
-def _declared_number(noise: Noise, people: int, many: int) -> Outputs:
-    """Take a report for each of ten invited: whoever is not there is answered for by a coin."""
-    true = noise.happens(1 / (1 + math.e), many, people).sum(axis=1)
-    return np.stack([np.full(many, 10), true + noise.happens(0.5, many, 10 - people).sum(axis=1)], axis=1)
+def _reports_of_invited(noise: Noise, people: int, runs: int) -> Outputs:
+    """Take a report of each of ten invited people; a fair coin reports for those who are absent."""
+    reported_yes = noise.happens(1 / (1 + math.e), runs, people).sum(axis=1)
+    return np.stack([np.full(runs, 10), reported_yes + noise.happens(0.5, runs, 10 - people).sum(axis=1)], axis=1)
 
 
 ROOM = Room(
@@ -68,8 +68,8 @@ ROOM = Room(
             inputs=(0, 1),
             worlds="the first of four answers, and the second",
             neighbours=Neighbours.REPLACE,
-            broken=_response(math.e / (math.e + 1)),
-            correct=_response(math.e / (math.e + 3)),
+            broken=_randomized_response(math.e / (math.e + 1)),
+            correct=_randomized_response(math.e / (math.e + 3)),
         ),
         Exhibit(
             "The whole ε for every bit",
@@ -81,8 +81,8 @@ ROOM = Room(
             inputs=(0, 1),
             worlds="the first of four answers, and the second",
             neighbours=Neighbours.REPLACE,
-            broken=_unary(1),
-            correct=_unary(1 / 2),
+            broken=_unary_encoding(1),
+            correct=_unary_encoding(1 / 2),
         ),
         Exhibit(
             "Fresh coins every day",
@@ -95,8 +95,8 @@ ROOM = Room(
             inputs=(0, 1),
             worlds="a person whose answer is no, and yes",
             neighbours=Neighbours.REPLACE,
-            broken=_daily,
-            correct=_remembered,
+            broken=_fresh_daily_reports,
+            correct=_memoized_reports,
         ),
         Exhibit(
             "Who took part",
@@ -108,8 +108,8 @@ ROOM = Room(
             "privacy is about replaced answers)",
             inputs=(5, 6),
             worlds="five people who took part, and six",
-            broken=_reports,
-            correct=_declared_number,
+            broken=_reports_of_present,
+            correct=_reports_of_invited,
         ),
     ),
 )

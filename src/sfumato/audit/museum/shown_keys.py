@@ -1,4 +1,4 @@
-"""The fifth room shows groups whose mere appearance, absence or order gives somebody away."""
+"""Room 5: groups whose presence, absence or order reveals a person."""
 
 from __future__ import annotations
 
@@ -12,76 +12,76 @@ from sfumato.privacy import Guarantee, Neighbours
 
 _NOT_SHOWN = -1000
 _DELTA = 0.0134
-"""At this δ a threshold of 5 is just enough: P(1 + Y ≥ 5) = 0.01339."""
+"""At this δ a threshold of 5 is just sufficient: P(1 + Y ≥ 5) = 0.01339."""
 _CLAIM = Guarantee(1, "0.0134")
 
 
 def _threshold(scale: float, delta: float = _DELTA) -> int:
-    """Find the least τ with P(1 + Y ≥ τ) ≤ δ: q^(τ−1)/(1 + q) for Y with this scale, q = e^(−1/scale)."""
+    """Return the least τ with P(1 + Y ≥ τ) ≤ δ: q^(τ−1)/(1 + q) for noise Y with this scale, q = e^(−1/scale)."""
     return 1 + math.ceil(-scale * math.log(delta * (1 + math.exp(-1 / scale))))
 
 
-def _shown(noise: Noise, count: int, many: int, threshold: float, scale: float = 1) -> Outputs:
-    """Show the noisy count of a key where it reaches the threshold; a key without rows does not exist."""
+def _threshold_count(noise: Noise, count: int, runs: int, threshold: float, scale: float = 1) -> Outputs:
+    """Show the noisy count of a key if it reaches the threshold; a key without rows is never shown."""
     if not count:
-        return np.full(many, _NOT_SHOWN)
-    noisy = count + noise.laplace(scale, many)
+        return np.full(runs, _NOT_SHOWN)
+    noisy = count + noise.laplace(scale, runs)
     return np.where(noisy >= threshold, noisy, _NOT_SHOWN)
 
 
-def _above(threshold: float) -> Mechanism:
-    return lambda noise, count, many: _shown(noise, count, many, threshold)
+def _keys_above(threshold: float) -> Mechanism:
+    return lambda noise, count, runs: _threshold_count(noise, count, runs, threshold)
 
 
-def _rows_as_holders(noise: Noise, rows: int, many: int) -> Outputs:
-    return _shown(noise, rows, many, _threshold(1))
+def _threshold_rows(noise: Noise, rows: int, runs: int) -> Outputs:
+    return _threshold_count(noise, rows, runs, _threshold(1))
 
 
-def _holders(noise: Noise, rows: int, many: int) -> Outputs:
-    return _shown(noise, min(rows, 1), many, _threshold(1))
+def _threshold_holders(noise: Noise, rows: int, runs: int) -> Outputs:
+    return _threshold_count(noise, min(rows, 1), runs, _threshold(1))
 
 
-def _several(delta: float) -> Mechanism:
-    """Count how many of five keys that one person alone holds are shown."""
+def _several_keys(delta: float) -> Mechanism:
+    """Return how many of one person's five unique keys are shown."""
 
-    def run(noise: Noise, keys: int, many: int) -> Outputs:
-        shown = 1 + noise.laplace(5, many, 5) >= _threshold(5, delta)
-        return np.asarray(shown[:, :keys].sum(axis=1))
+    def run(noise: Noise, keys: int, runs: int) -> Outputs:
+        is_shown = 1 + noise.laplace(5, runs, 5) >= _threshold(5, delta)
+        return np.asarray(is_shown[:, :keys].sum(axis=1))
 
     return run
 
 
-def _suppressed_first(noise: Noise, count: int, many: int) -> Outputs:
-    return np.asarray(count + noise.laplace(1, many)) if count >= 5 else np.full(many, _NOT_SHOWN)
+def _suppress_by_exact_count(noise: Noise, count: int, runs: int) -> Outputs:
+    return np.asarray(count + noise.laplace(1, runs)) if count >= 5 else np.full(runs, _NOT_SHOWN)
 
 
-def _suppressed_after(noise: Noise, count: int, many: int) -> Outputs:
-    noisy = count + noise.laplace(1, many)
+def _suppress_by_noisy_count(noise: Noise, count: int, runs: int) -> Outputs:
+    noisy = count + noise.laplace(1, runs)
     return np.where(noisy >= 5, noisy, _NOT_SHOWN)
 
 
-def _empty_left_alone(noise: Noise, count: int, many: int) -> Outputs:
-    return np.asarray(count + noise.laplace(1, many)) if count else np.zeros(many, np.int64)
+def _skip_empty_cells(noise: Noise, count: int, runs: int) -> Outputs:
+    return np.asarray(count + noise.laplace(1, runs)) if count else np.zeros(runs, np.int64)
 
 
-def _in_true_order(noise: Noise, counts: Sequence[int], many: int) -> Outputs:
-    """List two groups by their exact counts, and show which stands first beside both noisy counts."""
-    return np.stack([np.full(many, int(np.argmax(counts))), *(np.array(counts) + noise.laplace(1, many, 2)).T], axis=1)
+def _order_by_exact_count(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
+    """Sort two groups by their exact counts; return which comes first beside both noisy counts."""
+    return np.stack([np.full(runs, int(np.argmax(counts))), *(np.array(counts) + noise.laplace(1, runs, 2)).T], axis=1)
 
 
-def _in_noisy_order(noise: Noise, counts: Sequence[int], many: int) -> Outputs:
-    noisy = np.array(counts) + noise.laplace(1, many, 2)
+def _order_by_noisy_count(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
+    noisy = np.array(counts) + noise.laplace(1, runs, 2)
     return np.stack([noisy.argmax(axis=1), *noisy.T], axis=1)
 
 
-_EDGE = 100
+_DECLARED_EDGE = 100
 
 
-def _edges(noise: Noise, values: Sequence[int], many: int, last: int) -> Outputs:
-    """Show the last edge of two bins, and their noisy counts."""
+def _histogram_with_edge(noise: Noise, values: Sequence[int], runs: int, last: int) -> Outputs:
+    """Show the last edge of two bins and their noisy counts."""
     upper = sum(value > last / 2 for value in values)
-    counts = np.array([len(values) - upper, upper]) + noise.laplace(1, many, 2)
-    return np.stack([np.full(many, last), *counts.T], axis=1)
+    counts = np.array([len(values) - upper, upper]) + noise.laplace(1, runs, 2)
+    return np.stack([np.full(runs, last), *counts.T], axis=1)
 
 
 ROOM = Room(
@@ -99,8 +99,8 @@ ROOM = Room(
             inputs=(0, 1),
             worlds="a key that nobody holds, and one person",
             claim=_CLAIM,
-            broken=_above(-math.inf),
-            correct=_above(_threshold(1)),
+            broken=_keys_above(-math.inf),
+            correct=_keys_above(_threshold(1)),
         ),
         Exhibit(
             "Empty cells left empty",
@@ -111,8 +111,8 @@ ROOM = Room(
             source="Balcer & Vadhan 2018, Differential privacy on finite computers (histograms over large domains)",
             inputs=(0, 1),
             worlds="a cell without anybody, and with one person",
-            broken=_empty_left_alone,
-            correct=lambda noise, count, many: count + noise.laplace(1, many),
+            broken=_skip_empty_cells,
+            correct=lambda noise, count, runs: count + noise.laplace(1, runs),
         ),
         Exhibit(
             "A threshold off by one",
@@ -125,8 +125,8 @@ ROOM = Room(
             worlds="a key that nobody holds, and one person",
             claim=_CLAIM,
             samples=30_000,
-            broken=_above(_threshold(1) - 1),
-            correct=_above(_threshold(1)),
+            broken=_keys_above(_threshold(1) - 1),
+            correct=_keys_above(_threshold(1)),
         ),
         Exhibit(
             "Rows counted where people should be",
@@ -138,8 +138,8 @@ ROOM = Room(
             inputs=(0, 6),
             worlds="a key without rows, and with six of one person",
             claim=_CLAIM,
-            broken=_rows_as_holders,
-            correct=_holders,
+            broken=_threshold_rows,
+            correct=_threshold_holders,
         ),
         Exhibit(
             "δ for each key instead of all",
@@ -152,8 +152,8 @@ ROOM = Room(
             worlds="no key, and five that one person alone holds",
             claim=_CLAIM,
             samples=15_000,
-            broken=_several(_DELTA),
-            correct=_several(1 - (1 - _DELTA) ** (1 / 5)),
+            broken=_several_keys(_DELTA),
+            correct=_several_keys(1 - (1 - _DELTA) ** (1 / 5)),
         ),
         Exhibit(
             "Small groups hidden by their exact size",
@@ -165,8 +165,8 @@ ROOM = Room(
             "thresholds are noisy)",
             inputs=(4, 5),
             worlds="a group of four, and of five",
-            broken=_suppressed_first,
-            correct=_suppressed_after,
+            broken=_suppress_by_exact_count,
+            correct=_suppress_by_noisy_count,
         ),
         Exhibit(
             "Rows in their true order",
@@ -178,8 +178,8 @@ ROOM = Room(
             "differentially private systems (what leaks beside the number)",
             inputs=((5, 5), (5, 6)),
             worlds="two groups of five, and one of them with six",
-            broken=_in_true_order,
-            correct=_in_noisy_order,
+            broken=_order_by_exact_count,
+            correct=_order_by_noisy_count,
         ),
         Exhibit(
             "Edges of bins from the data",
@@ -193,8 +193,8 @@ ROOM = Room(
             worlds="three values, of which the largest is replaced",
             claim=Guarantee(2),
             neighbours=Neighbours.REPLACE,
-            broken=lambda noise, values, many: _edges(noise, values, many, max(values)),
-            correct=lambda noise, values, many: _edges(noise, values, many, _EDGE),
+            broken=lambda noise, values, runs: _histogram_with_edge(noise, values, runs, max(values)),
+            correct=lambda noise, values, runs: _histogram_with_edge(noise, values, runs, _DECLARED_EDGE),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The ninth room shows what is told beside the number: an error, its words, the time that was taken."""
+"""Room 9: side channels beside the noisy number: errors, their messages, running time, prices."""
 
 from __future__ import annotations
 
@@ -12,55 +12,57 @@ from sfumato.privacy import Neighbours
 _NO_ERROR, _ERROR = 0, 1
 
 
-def _beside(words: int, noisy: Outputs) -> Outputs:
-    """Put a code of what was said beside each noisy answer."""
-    return np.stack([np.full(len(noisy), words), noisy], axis=1)
+def _with_code(code: int, noisy: Outputs) -> Outputs:
+    """Put a code of the visible message beside each noisy answer."""
+    return np.stack([np.full(len(noisy), code), noisy], axis=1)
 
 
-def _numbers(cells: Sequence[str]) -> tuple[int, int]:
-    """Add up the cells that are numbers below 2, and give a hash of the first that is not."""
-    wrong = [cell for cell in cells if not cell.isdigit()]
-    return sum(min(1, int(cell)) for cell in cells if cell.isdigit()), sum(map(ord, wrong[0])) if wrong else _NO_ERROR
+def _sum_and_error(cells: Sequence[str]) -> tuple[int, int]:
+    """Sum the numeric cells, each at most 1, and return a hash of the first cell that is not numeric."""
+    invalid = [cell for cell in cells if not cell.isdigit()]
+    return sum(min(1, int(cell)) for cell in cells if cell.isdigit()), sum(
+        map(ord, invalid[0])
+    ) if invalid else _NO_ERROR
 
 
-def _cell_in_message(noise: Noise, cells: Sequence[str], many: int) -> Outputs:
-    total, printed = _numbers(cells)
-    return _beside(printed, total + noise.laplace(1, many))
+def _cell_in_message(noise: Noise, cells: Sequence[str], runs: int) -> Outputs:
+    total, printed = _sum_and_error(cells)
+    return _with_code(printed, total + noise.laplace(1, runs))
 
 
-def _cell_as_missing(noise: Noise, cells: Sequence[str], many: int) -> Outputs:
-    return _beside(_NO_ERROR, _numbers(cells)[0] + noise.laplace(1, many))
+def _cell_as_missing(noise: Noise, cells: Sequence[str], runs: int) -> Outputs:
+    return _with_code(_NO_ERROR, _sum_and_error(cells)[0] + noise.laplace(1, runs))
 
 
-def _divided(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    """Add up 1/x: a zero stops the query."""
+def _sum_reciprocals(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    """Sum 1/x; a zero stops the query with an error."""
     if 0 in values:
-        return _beside(_ERROR, np.zeros(many, np.int64))
-    return _beside(_NO_ERROR, sum(1 // value for value in values) + noise.laplace(1, many))
+        return _with_code(_ERROR, np.zeros(runs, np.int64))
+    return _with_code(_NO_ERROR, sum(1 // value for value in values) + noise.laplace(1, runs))
 
 
-def _divided_or_missing(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    return _divided(noise, [value for value in values if value], many)
+def _sum_reciprocals_without_zeros(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return _sum_reciprocals(noise, [value for value in values if value], runs)
 
 
-def _timed(noise: Noise, count: int, many: int) -> Outputs:
-    """Draw the size of the noise by a loop, whose steps an observer counts."""
-    drawn = noise.laplace(1, many)
-    return np.stack([np.abs(drawn), count + drawn], axis=1)
+def _timed_by_noise(noise: Noise, count: int, runs: int) -> Outputs:
+    """Draw the noise by a loop whose steps an observer counts."""
+    noise_values = noise.laplace(1, runs)
+    return np.stack([np.abs(noise_values), count + noise_values], axis=1)
 
 
-def _evenly_timed(noise: Noise, count: int, many: int) -> Outputs:
-    drawn = noise.laplace(1, many)
-    return np.stack([np.full(many, 64), count + drawn], axis=1)
+def _constant_time(noise: Noise, count: int, runs: int) -> Outputs:
+    noise_values = noise.laplace(1, runs)
+    return np.stack([np.full(runs, 64), count + noise_values], axis=1)
 
 
-def _price_of_the_rows(noise: Noise, count: int, many: int) -> Outputs:
-    """Charge by how many people the answer is about, and show the price in thousandths."""
-    return _beside(1000 // max(1, count), count + noise.laplace(1, many))
+def _price_by_rows(noise: Noise, count: int, runs: int) -> Outputs:
+    """Charge by the exact count, and show the price in thousandths."""
+    return _with_code(1000 // max(1, count), count + noise.laplace(1, runs))
 
 
-def _price_of_the_question(noise: Noise, count: int, many: int) -> Outputs:
-    return _beside(1000, count + noise.laplace(1, many))
+def _price_by_question(noise: Noise, count: int, runs: int) -> Outputs:
+    return _with_code(1000, count + noise.laplace(1, runs))
 
 
 ROOM = Room(
@@ -89,8 +91,8 @@ ROOM = Room(
             inputs=((1, 2), (1, 0)),
             worlds="two people, of whom one is replaced by somebody with x = 0",
             neighbours=Neighbours.REPLACE,
-            broken=_divided,
-            correct=_divided_or_missing,
+            broken=_sum_reciprocals,
+            correct=_sum_reciprocals_without_zeros,
         ),
         Exhibit(
             "The time that noise takes",
@@ -102,8 +104,8 @@ ROOM = Room(
             "differential privacy systems",
             inputs=(0, 1),
             worlds="a count of 0, and of 1",
-            broken=_timed,
-            correct=_evenly_timed,
+            broken=_timed_by_noise,
+            correct=_constant_time,
         ),
         Exhibit(
             "A price that depends on the rows",
@@ -115,8 +117,8 @@ ROOM = Room(
             "be told)",
             inputs=(1, 2),
             worlds="a count of 1, and of 2",
-            broken=_price_of_the_rows,
-            correct=_price_of_the_question,
+            broken=_price_by_rows,
+            correct=_price_by_question,
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The third room shows sparse vectors: one threshold, many questions, and what was left out to make them cheap."""
+"""Room 3: broken variants of the sparse vector technique."""
 
 from __future__ import annotations
 
@@ -11,40 +11,44 @@ from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, 
 from sfumato.privacy import Guarantee
 
 _EPSILON = 2.0
-_NOTHING = -100
+_NO_VALUE = -100
 
 
-def _above(
-    noise: Noise, answers: Sequence[int], many: int, threshold: float, question: float, most: int | None
+def _above_threshold(
+    noise: Noise, answers: Sequence[int], runs: int, threshold_scale: float, query_scale: float, max_above: int | None
 ) -> NDArray[np.bool_]:
-    """Tell which questions are answered "above", up to ``most`` of them: later ones are not asked."""
-    noisy = np.array(answers) + noise.laplace(question, many, len(answers))
-    above = noisy >= noise.laplace(threshold, many, 1)
-    return above if most is None else above & (np.cumsum(above, axis=1) <= most)
+    """Return which queries are answered "above", up to ``max_above`` of them; later ones are not asked."""
+    noisy = np.array(answers) + noise.laplace(query_scale, runs, len(answers))
+    above = noisy >= noise.laplace(threshold_scale, runs, 1)
+    return above if max_above is None else above & (np.cumsum(above, axis=1) <= max_above)
 
 
-def _sparse(threshold: float, question: float, most: int | None) -> Mechanism:
-    return lambda noise, answers, many: coded(_above(noise, answers, many, threshold, question, most))
+def _sparse_vector(threshold_scale: float, query_scale: float, max_above: int | None) -> Mechanism:
+    return lambda noise, answers, runs: coded(
+        _above_threshold(noise, answers, runs, threshold_scale, query_scale, max_above)
+    )
 
 
-def _correct(most: int, share: float = 0.5) -> Mechanism:
-    """Give the sparse vector of Lyu, Su & Li (2017, Algorithm 1), whose questions have the noise of 2c/ε₂."""
-    return _sparse(1 / (share * _EPSILON), 2 * most / ((1 - share) * _EPSILON), most)
+def _correct_sparse_vector(max_above: int, share: float = 0.5) -> Mechanism:
+    """The sparse vector of Lyu, Su & Li (2017, Algorithm 1), with query noise 2c/ε₂."""
+    return _sparse_vector(1 / (share * _EPSILON), 2 * max_above / ((1 - share) * _EPSILON), max_above)
 
 
-def _with_value(noise: Noise, answers: Sequence[int], many: int, fresh: bool) -> Outputs:
-    """Show the noisy value of the last question, where it alone is above."""
-    threshold = noise.laplace(2 if fresh else 1, many, 1)
-    noisy = np.array(answers) + noise.laplace(4 if fresh else 1, many, len(answers))
-    above = noisy >= threshold
-    value = answers[-1] + noise.laplace(1, many) if fresh else noisy[:, -1]
+def _with_value(noise: Noise, answers: Sequence[int], runs: int, fresh: bool) -> Outputs:
+    """Return the noisy value of the last query if it alone is above."""
+    noisy_threshold = noise.laplace(2 if fresh else 1, runs, 1)
+    noisy = np.array(answers) + noise.laplace(4 if fresh else 1, runs, len(answers))
+    above = noisy >= noisy_threshold
+    value = answers[-1] + noise.laplace(1, runs) if fresh else noisy[:, -1]
     last_alone = above[:, -1] & ~above[:, :-1].any(axis=1)
-    return np.where(last_alone, value, _NOTHING)
+    return np.where(last_alone, value, _NO_VALUE)
 
 
-def _first(noise: Noise, answers: Sequence[int], many: int, threshold: float, question: float) -> Outputs:
-    """Give the place of the first question that is above; their number, where none is."""
-    above = _above(noise, answers, many, threshold, question, 1)
+def _first_above(
+    noise: Noise, answers: Sequence[int], runs: int, threshold_scale: float, query_scale: float
+) -> Outputs:
+    """Return the index of the first query that is above, or the number of queries if none is."""
+    above = _above_threshold(noise, answers, runs, threshold_scale, query_scale, 1)
     return np.where(above.any(axis=1), above.argmax(axis=1), len(answers))
 
 
@@ -65,8 +69,8 @@ ROOM = Room(
             worlds="five counts, of which four rise by 1",
             claim=Guarantee(2),
             samples=60_000,
-            broken=lambda noise, answers, many: _with_value(noise, answers, many, fresh=False),
-            correct=lambda noise, answers, many: _with_value(noise, answers, many, fresh=True),
+            broken=lambda noise, answers, runs: _with_value(noise, answers, runs, fresh=False),
+            correct=lambda noise, answers, runs: _with_value(noise, answers, runs, fresh=True),
         ),
         Exhibit(
             "Noise that does not grow with the answers above",
@@ -80,8 +84,8 @@ ROOM = Room(
             worlds="six counts, of which three rise and three fall by 1",
             claim=Guarantee(2),
             samples=15_000,
-            broken=_sparse(4 / _EPSILON, 4 / (3 * _EPSILON), 3),
-            correct=_correct(3, 0.25),
+            broken=_sparse_vector(4 / _EPSILON, 4 / (3 * _EPSILON), 3),
+            correct=_correct_sparse_vector(3, 0.25),
         ),
         Exhibit(
             "No noise on the questions",
@@ -94,8 +98,8 @@ ROOM = Room(
             inputs=((0, 1), (1, 0)),
             worlds="two counts, of which one rises and one falls by 1",
             claim=Guarantee(2),
-            broken=_sparse(2 / _EPSILON, 0, None),
-            correct=_correct(1),
+            broken=_sparse_vector(2 / _EPSILON, 0, None),
+            correct=_correct_sparse_vector(1),
         ),
         Exhibit(
             "No end to the answers above",
@@ -108,8 +112,8 @@ ROOM = Room(
             worlds="six counts of 0; and three of 1, three of −1",
             claim=Guarantee(2),
             samples=15_000,
-            broken=_sparse(2 / _EPSILON, 2 / _EPSILON, None),
-            correct=_correct(3),
+            broken=_sparse_vector(2 / _EPSILON, 2 / _EPSILON, None),
+            correct=_correct_sparse_vector(3),
         ),
         Exhibit(
             "No end, whatever the shares",
@@ -121,8 +125,8 @@ ROOM = Room(
             inputs=((0,) * 8, (1,) * 4 + (-1,) * 4),
             worlds="eight counts of 0; and four of 1, four of −1",
             claim=Guarantee(2),
-            broken=_sparse(1.5, 0.75, None),
-            correct=_correct(1),
+            broken=_sparse_vector(1.5, 0.75, None),
+            correct=_correct_sparse_vector(1),
         ),
         Exhibit(
             "The monotone rate for counts that go both ways",
@@ -136,8 +140,8 @@ ROOM = Room(
             worlds="six counts that rise by 1, and a last one that falls by 1",
             claim=Guarantee(2),
             samples=30_000,
-            broken=lambda noise, answers, many: _first(noise, answers, many, 2 / _EPSILON, 2 / _EPSILON),
-            correct=lambda noise, answers, many: _first(noise, answers, many, 2 / _EPSILON, 4 / _EPSILON),
+            broken=lambda noise, answers, runs: _first_above(noise, answers, runs, 2 / _EPSILON, 2 / _EPSILON),
+            correct=lambda noise, answers, runs: _first_above(noise, answers, runs, 2 / _EPSILON, 4 / _EPSILON),
         ),
         Exhibit(
             "A threshold without noise",
@@ -151,8 +155,8 @@ ROOM = Room(
             worlds="twelve counts one below the threshold, and at it",
             claim=Guarantee(2),
             samples=40_000,
-            broken=lambda noise, answers, many: _first(noise, answers, many, 0, 4 / _EPSILON),
-            correct=lambda noise, answers, many: _first(noise, answers, many, 2 / _EPSILON, 4 / _EPSILON),
+            broken=lambda noise, answers, runs: _first_above(noise, answers, runs, 0, 4 / _EPSILON),
+            correct=lambda noise, answers, runs: _first_above(noise, answers, runs, 2 / _EPSILON, 4 / _EPSILON),
         ),
     ),
 )

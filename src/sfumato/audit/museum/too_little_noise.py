@@ -1,4 +1,4 @@
-"""The first room shows noise that is too small, too regular, or not there."""
+"""Room 1: noise that is too small, too regular, or absent."""
 
 from __future__ import annotations
 
@@ -10,83 +10,83 @@ from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, 
 from sfumato.privacy import Guarantee
 
 _CELLS = 4
-_THOUSAND = 1000
-"""Gaussian exhibits count in thousandths: whole numbers have no last bits to look at."""
+_STEPS_PER_UNIT = 1000
+"""Gaussian exhibits count in thousandths: integers have no low-order bits that could leak."""
 
 
-def _counted(noise: Noise, count: int, many: int) -> Outputs:
-    return count + noise.laplace(1, many)
+def _noisy_count(noise: Noise, count: int, runs: int) -> Outputs:
+    return count + noise.laplace(1, runs)
 
 
-def _until_not_negative(noise: Noise, count: int, many: int) -> Outputs:
-    answers = count + noise.laplace(1, many)
+def _redraw_until_nonnegative(noise: Noise, count: int, runs: int) -> Outputs:
+    answers = count + noise.laplace(1, runs)
     while (negative := answers < 0).any():
         answers[negative] = count + noise.laplace(1, int(negative.sum()))
     return answers
 
 
-def _both_zeros(noise: Noise, count: int, many: int) -> Outputs:
-    size = noise.generator.geometric(-math.expm1(-1), many) - 1
-    return np.asarray(count + np.where(noise.happens(0.5, many), size, -size))
+def _sign_and_magnitude(noise: Noise, count: int, runs: int) -> Outputs:
+    size = noise.generator.geometric(-math.expm1(-1), runs) - 1
+    return np.asarray(count + np.where(noise.happens(0.5, runs), size, -size))
 
 
-def _cut_off(noise: Noise, count: int, many: int) -> Outputs:
-    return np.asarray(count + np.clip(noise.laplace(1, many), -3, 3))
+def _clip_noise(noise: Noise, count: int, runs: int) -> Outputs:
+    return np.asarray(count + np.clip(noise.laplace(1, runs), -3, 3))
 
 
-def _of_one_byte(noise: Noise, count: int, many: int) -> Outputs:
-    """Compute Laplace noise from one of 256 uniform numbers, by the inverse of its distribution function."""
-    uniform = (noise.whole(0, 255, many) + 0.5) / 256 - 0.5
+def _noise_from_one_byte(noise: Noise, count: int, runs: int) -> Outputs:
+    """Compute Laplace noise from one of 256 uniform numbers by inverting its distribution function."""
+    uniform = (noise.whole(0, 255, runs) + 0.5) / 256 - 0.5
     return np.asarray(count + np.rint(-np.sign(uniform) * np.log1p(-2 * np.abs(uniform))).astype(np.int64))
 
 
-def _seeded(_: Noise, count: int, many: int) -> Outputs:
-    return np.full(many, count + int(Noise.of("the seed of a configuration file").laplace(1, 1)[0]))
+def _noise_from_fixed_seed(_: Noise, count: int, runs: int) -> Outputs:
+    return np.full(runs, count + int(Noise.of("the seed of a configuration file").laplace(1, 1)[0]))
 
 
-def _one_draw_for_two(noise: Noise, sums: tuple[int, int], many: int) -> Outputs:
-    return np.asarray(np.array(sums) + noise.laplace(2, many, 1))
+def _share_one_draw(noise: Noise, sums: tuple[int, int], runs: int) -> Outputs:
+    return np.asarray(np.array(sums) + noise.laplace(2, runs, 1))
 
 
-def _a_draw_for_each(noise: Noise, sums: tuple[int, int], many: int) -> Outputs:
-    return np.asarray(np.array(sums) + noise.laplace(2, many, 2))
+def _draw_for_each(noise: Noise, sums: tuple[int, int], runs: int) -> Outputs:
+    return np.asarray(np.array(sums) + noise.laplace(2, runs, 2))
 
 
-def _same_every_day(noise: Noise, days: tuple[int, ...], many: int) -> Outputs:
-    return np.asarray(np.array(days) + noise.laplace(len(days), many, 1))
+def _reuse_daily_noise(noise: Noise, days: tuple[int, ...], runs: int) -> Outputs:
+    return np.asarray(np.array(days) + noise.laplace(len(days), runs, 1))
 
 
-def _fresh_every_day(noise: Noise, days: tuple[int, ...], many: int) -> Outputs:
-    return np.asarray(np.array(days) + noise.laplace(len(days), many, len(days)))
+def _fresh_daily_noise(noise: Noise, days: tuple[int, ...], runs: int) -> Outputs:
+    return np.asarray(np.array(days) + noise.laplace(len(days), runs, len(days)))
 
 
-def _by_the_set(noise: Noise, matches: int, many: int) -> Outputs:
-    """Count a set of forty and perhaps one more, then the set without the one: equal sets get equal noise."""
-    first = noise.laplace(2, many)
-    second = noise.laplace(2, many) if matches else first
+def _noise_by_set(noise: Noise, matches: int, runs: int) -> Outputs:
+    """Count a set of forty and perhaps one more, then without that person: equal sets get equal noise."""
+    first = noise.laplace(2, runs)
+    second = noise.laplace(2, runs) if matches else first
     return np.stack([40 + matches + first, 40 + second], axis=1)
 
 
-def _by_the_question(noise: Noise, matches: int, many: int) -> Outputs:
-    return np.stack([40 + matches + noise.laplace(2, many), 40 + noise.laplace(2, many)], axis=1)
+def _noise_by_question(noise: Noise, matches: int, runs: int) -> Outputs:
+    return np.stack([40 + matches + noise.laplace(2, runs), 40 + noise.laplace(2, runs)], axis=1)
 
 
-def _thousandths(deviation: float) -> Mechanism:
-    return lambda noise, value, many: value * _THOUSAND + noise.gaussian(deviation * _THOUSAND, many)
+def _gaussian_in_thousandths(deviation: float) -> Mechanism:
+    return lambda noise, value, runs: value * _STEPS_PER_UNIT + noise.gaussian(deviation * _STEPS_PER_UNIT, runs)
 
 
-def _path(noise: Noise, present: int, many: int, scale: float) -> Outputs:
-    """Give the least of the noisy counts on a path from a leaf to the root of a tree over eight days."""
-    return least(present + noise.laplace(scale, many, _CELLS))
+def _least_on_path(noise: Noise, present: int, runs: int, scale: float) -> Outputs:
+    """Return the least noisy count on a leaf-to-root path of a tree over eight days."""
+    return least(present + noise.laplace(scale, runs, _CELLS))
 
 
-_CLASSICAL = math.sqrt(2 * math.log(1.25 / 0.5)) / 6
-_ANALYTIC = 0.27
+_CLASSICAL_DEVIATION = math.sqrt(2 * math.log(1.25 / 0.5)) / 6
+_ANALYTIC_DEVIATION = 0.27
 """A deviation at which (6, 1/2)-DP holds: δ(6) = 0.4875 (Balle & Wang 2018, Theorem 8)."""
-_LEARNING = 3.74
+_GRADIENT_DEVIATION = 3.74
 """A deviation at which (1, 10⁻⁵)-DP holds: δ(1) = 9.6·10⁻⁶."""
 
-_ONE = "a count of 0, and of 1"
+_COUNT_WORLDS = "a count of 0, and of 1"
 
 ROOM = Room(
     "Noise that hides too little",
@@ -101,9 +101,9 @@ ROOM = Room(
             source="Kifer, Messing, Roth, Thakurta & Zhang 2020, Guidelines for implementing and auditing "
             "differentially private systems",
             inputs=(0, 1),
-            worlds=_ONE,
-            broken=lambda noise, count, many: count + noise.laplace(1 / 2, many),
-            correct=_counted,
+            worlds=_COUNT_WORLDS,
+            broken=lambda noise, count, runs: count + noise.laplace(1 / 2, runs),
+            correct=_noisy_count,
         ),
         Exhibit(
             "ε where 1/ε belongs",
@@ -113,10 +113,10 @@ ROOM = Room(
             source="Ding, Wang, Wang, Zhang & Kifer 2018, Detecting violations of differential privacy (the wrong "
             "histogram)",
             inputs=(0, 1),
-            worlds=_ONE,
+            worlds=_COUNT_WORLDS,
             claim=Guarantee("0.5"),
-            broken=lambda noise, count, many: count + noise.laplace(1 / 2, many),
-            correct=lambda noise, count, many: count + noise.laplace(2, many),
+            broken=lambda noise, count, runs: count + noise.laplace(1 / 2, runs),
+            correct=lambda noise, count, runs: count + noise.laplace(2, runs),
         ),
         Exhibit(
             "Success with probability ε",
@@ -127,11 +127,11 @@ ROOM = Room(
             source="Ghosh, Roughgarden & Sundararajan 2009, Universally utility-maximizing privacy mechanisms (the "
             "law)",
             inputs=(0, 1),
-            worlds=_ONE,
+            worlds=_COUNT_WORLDS,
             claim=Guarantee("0.5"),
             samples=15_000,
-            broken=lambda noise, count, many: count + noise.two_sided(1 / 2, many),
-            correct=lambda noise, count, many: count + noise.laplace(2, many),
+            broken=lambda noise, count, runs: count + noise.two_sided(1 / 2, runs),
+            correct=lambda noise, count, runs: count + noise.laplace(2, runs),
         ),
         Exhibit(
             "Zero drawn twice",
@@ -142,9 +142,9 @@ ROOM = Room(
             source="Canonne, Kamath & Steinke 2020, The discrete Gaussian for differential privacy (Algorithm 2 "
             "rejects it)",
             inputs=(0, 1),
-            worlds=_ONE,
-            broken=_both_zeros,
-            correct=_counted,
+            worlds=_COUNT_WORLDS,
+            broken=_sign_and_magnitude,
+            correct=_noisy_count,
         ),
         Exhibit(
             "Drawn again until it looks right",
@@ -155,10 +155,10 @@ ROOM = Room(
             source="Holohan, Antonatos, Braghin & Mac Aonghusa 2018, The bounded Laplace mechanism in differential "
             "privacy",
             inputs=(0, 1),
-            worlds=_ONE,
+            worlds=_COUNT_WORLDS,
             samples=20_000,
-            broken=_until_not_negative,
-            correct=lambda noise, count, many: np.maximum(0, _counted(noise, count, many)),
+            broken=_redraw_until_nonnegative,
+            correct=lambda noise, count, runs: np.maximum(0, _noisy_count(noise, count, runs)),
         ),
         Exhibit(
             "Noise cut off at three scales",
@@ -169,10 +169,10 @@ ROOM = Room(
             source="Geng, Ding, Guo & Kumar 2020, Tight analysis of privacy and utility tradeoff in approximate "
             "differential privacy",
             inputs=(0, 1),
-            worlds=_ONE,
+            worlds=_COUNT_WORLDS,
             samples=15_000,
-            broken=_cut_off,
-            correct=_counted,
+            broken=_clip_noise,
+            correct=_noisy_count,
         ),
         Exhibit(
             "A little uniform noise",
@@ -182,9 +182,9 @@ ROOM = Room(
             seen="The answer −3 proves a count of 0.",
             source="Asghar & Kaafar 2020, Averaging attacks on bounded noise-based disclosure control algorithms",
             inputs=(0, 1),
-            worlds=_ONE,
-            broken=lambda noise, count, many: count + noise.whole(-3, 3, many),
-            correct=_counted,
+            worlds=_COUNT_WORLDS,
+            broken=lambda noise, count, runs: count + noise.whole(-3, 3, runs),
+            correct=_noisy_count,
         ),
         Exhibit(
             "Noise from one random byte",
@@ -194,10 +194,10 @@ ROOM = Room(
             seen="An answer beyond the largest noise proves that the count was higher.",
             source="Garfinkel & Leclerc 2020, Randomness concerns when deploying differential privacy",
             inputs=(0, 1),
-            worlds=_ONE,
+            worlds=_COUNT_WORLDS,
             samples=30_000,
-            broken=_of_one_byte,
-            correct=_counted,
+            broken=_noise_from_one_byte,
+            correct=_noisy_count,
         ),
         Exhibit(
             "Seeded noise",
@@ -207,9 +207,9 @@ ROOM = Room(
             seen="The same count gives the same answer every time, another count gives another.",
             source="Garfinkel & Leclerc 2020, Randomness concerns when deploying differential privacy",
             inputs=(0, 1),
-            worlds=_ONE,
-            broken=_seeded,
-            correct=_counted,
+            worlds=_COUNT_WORLDS,
+            broken=_noise_from_fixed_seed,
+            correct=_noisy_count,
         ),
         Exhibit(
             "The same noise every day",
@@ -221,8 +221,8 @@ ROOM = Room(
             "problem)",
             inputs=((5, 5, 5), (5, 6, 6)),
             worlds="counts of three days, without and with a person who came on the second",
-            broken=_same_every_day,
-            correct=_fresh_every_day,
+            broken=_reuse_daily_noise,
+            correct=_fresh_daily_noise,
         ),
         Exhibit(
             "Two sums share one noise",
@@ -234,8 +234,8 @@ ROOM = Room(
             "differentially private systems",
             inputs=((3, 7), (4, 7)),
             worlds="two sums, where a person adds 1 to the first",
-            broken=_one_draw_for_two,
-            correct=_a_draw_for_each,
+            broken=_share_one_draw,
+            correct=_draw_for_each,
         ),
         Exhibit(
             "Noise seeded by who is counted",
@@ -247,8 +247,8 @@ ROOM = Room(
             source="Gadotti, Houssiau, Rocher, Livshits & de Montjoye 2019, When the signal is in the noise",
             inputs=(0, 1),
             worlds="a set of forty, and with one person more, who is left out of the second question",
-            broken=_by_the_set,
-            correct=_by_the_question,
+            broken=_noise_by_set,
+            correct=_noise_by_question,
         ),
         Exhibit(
             "The classical Gaussian at a large ε",
@@ -262,8 +262,8 @@ ROOM = Room(
             worlds="a sum of 0, and of 1",
             claim=Guarantee(6, "0.5"),
             samples=120_000,
-            broken=_thousandths(_CLASSICAL),
-            correct=_thousandths(_ANALYTIC),
+            broken=_gaussian_in_thousandths(_CLASSICAL_DEVIATION),
+            correct=_gaussian_in_thousandths(_ANALYTIC_DEVIATION),
         ),
         Exhibit(
             "Noise divided by the batch",
@@ -276,8 +276,8 @@ ROOM = Room(
             inputs=(0, 1),
             worlds="a sum of gradients without and with one example of length 1",
             claim=Guarantee(1, "1e-5"),
-            broken=_thousandths(_LEARNING / 8),
-            correct=_thousandths(_LEARNING),
+            broken=_gaussian_in_thousandths(_GRADIENT_DEVIATION / 8),
+            correct=_gaussian_in_thousandths(_GRADIENT_DEVIATION),
         ),
         Exhibit(
             "A tree with noise for one level",
@@ -288,8 +288,8 @@ ROOM = Room(
             source="Chan, Shi & Song 2011, Private and continual release of statistics (the right tree)",
             inputs=(0, 1),
             worlds="the four nodes above one day, without and with a person",
-            broken=lambda noise, present, many: _path(noise, present, many, 1),
-            correct=lambda noise, present, many: _path(noise, present, many, _CELLS),
+            broken=lambda noise, present, runs: _least_on_path(noise, present, runs, 1),
+            correct=lambda noise, present, runs: _least_on_path(noise, present, runs, _CELLS),
         ),
         Exhibit(
             "The wrong norm",
@@ -300,8 +300,8 @@ ROOM = Room(
             source="Dwork & Roth 2014, The algorithmic foundations of differential privacy (Definitions 3.1 and 3.8)",
             inputs=(0, 1),
             worlds="four cells, without and with a person who is in all of them",
-            broken=lambda noise, present, many: _path(noise, present, many, math.sqrt(_CELLS)),
-            correct=lambda noise, present, many: _path(noise, present, many, _CELLS),
+            broken=lambda noise, present, runs: _least_on_path(noise, present, runs, math.sqrt(_CELLS)),
+            correct=lambda noise, present, runs: _least_on_path(noise, present, runs, _CELLS),
         ),
     ),
 )

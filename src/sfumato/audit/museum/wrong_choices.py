@@ -1,4 +1,4 @@
-"""The fourth room shows choices among candidates that tell more than the one that was chosen."""
+"""Room 4: selections that leak more than the selected candidate."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from sfumato.privacy import Neighbours
 _PEOPLE = 100
 
 
-def _noisy_scores(noise: Noise, scores: Sequence[float], many: int, scale: float) -> Outputs:
-    return np.asarray(np.array(scores) + noise.laplace(scale, many, len(scores)))
+def _noisy_scores(noise: Noise, scores: Sequence[float], runs: int, scale: float) -> Outputs:
+    return np.asarray(np.array(scores) + noise.laplace(scale, runs, len(scores)))
 
 
-def _largest_place(scale: float) -> Mechanism:
-    return lambda noise, scores, many: _noisy_scores(noise, scores, many, scale).argmax(axis=1)
+def _noisy_argmax(scale: float) -> Mechanism:
+    return lambda noise, scores, runs: _noisy_scores(noise, scores, runs, scale).argmax(axis=1)
 
 
-def _largest_value(noise: Noise, scores: Sequence[int], many: int) -> Outputs:
-    return np.asarray(_noisy_scores(noise, scores, many, 2).max(axis=1))
+def _noisy_max_value(noise: Noise, scores: Sequence[int], runs: int) -> Outputs:
+    return np.asarray(_noisy_scores(noise, scores, runs, 2).max(axis=1))
 
 
-def _exponential(noise: Noise, scores: Sequence[float], many: int, rate: float) -> Outputs:
-    """Choose a candidate with a chance in proportion to e^(rate·score)."""
-    return np.asarray((np.array(scores) * rate + noise.gumbel(1, many, len(scores))).argmax(axis=1))
+def _exponential_mechanism(noise: Noise, scores: Sequence[float], runs: int, rate: float) -> Outputs:
+    """Select a candidate with probability proportional to e^(rate·score)."""
+    return np.asarray((np.array(scores) * rate + noise.gumbel(1, runs, len(scores))).argmax(axis=1))
 
 
-def _at_rate(rate: float) -> Mechanism:
-    return lambda noise, scores, many: _exponential(noise, scores, many, rate)
+def _exponential_at_rate(rate: float) -> Mechanism:
+    return lambda noise, scores, runs: _exponential_mechanism(noise, scores, runs, rate)
 
 
-def _scaled_by_largest(noise: Noise, counts: Sequence[int], many: int) -> Outputs:
-    """Divide by the largest count, as if the quotients moved by one part in a hundred."""
-    return _exponential(noise, [count / max(counts) for count in counts], many, _PEOPLE / 2)
+def _scale_by_max(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
+    """Divide by the largest count, as if one person changed the quotients by 1/100."""
+    return _exponential_mechanism(noise, [count / max(counts) for count in counts], runs, _PEOPLE / 2)
 
 
-def _scaled_by_people(noise: Noise, counts: Sequence[int], many: int) -> Outputs:
-    return _exponential(noise, [count / _PEOPLE for count in counts], many, _PEOPLE / 2)
+def _scale_by_people(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
+    return _exponential_mechanism(noise, [count / _PEOPLE for count in counts], runs, _PEOPLE / 2)
 
 
-def _top_three(scale: float) -> Mechanism:
-    """Give the three candidates with the largest noisy scores, in their order."""
+def _top_three_of(scale: float) -> Mechanism:
+    """Return the three candidates with the largest noisy scores, in order."""
 
-    def run(noise: Noise, scores: Sequence[int], many: int) -> Outputs:
-        noisy = np.array(scores) + noise.gumbel(scale, many, len(scores))
+    def run(noise: Noise, scores: Sequence[int], runs: int) -> Outputs:
+        noisy = np.array(scores) + noise.gumbel(scale, runs, len(scores))
         return coded(np.argsort(-noisy, axis=1)[:, :3], base=len(scores))
 
     return run
 
 
-_UP, _DOWN = (0,) * 20, (1, *(-1,) * 19)
-_BOTH_WAYS = "twenty scores of 0; and one of 1, the others −1"
+_EQUAL_SCORES, _SPLIT_SCORES = (0,) * 20, (1, *(-1,) * 19)
+_SPLIT_WORLDS = "twenty scores of 0; and one of 1, the others −1"
 
 ROOM = Room(
     "Choices",
@@ -70,8 +70,8 @@ ROOM = Room(
             inputs=((0,) * 10, (1,) * 10),
             worlds="ten scores of 0, and of 1",
             samples=15_000,
-            broken=_largest_value,
-            correct=_largest_place(2),
+            broken=_noisy_max_value,
+            correct=_noisy_argmax(2),
         ),
         Exhibit(
             "Noisy max with half the noise",
@@ -84,8 +84,8 @@ ROOM = Room(
             inputs=((0, 4), (1, 3)),
             worlds="scores of 0 and 4, and of 1 and 3",
             samples=15_000,
-            broken=_largest_place(1),
-            correct=_largest_place(2),
+            broken=_noisy_argmax(1),
+            correct=_noisy_argmax(2),
         ),
         Exhibit(
             "The exponential mechanism at twice the rate",
@@ -94,10 +94,10 @@ ROOM = Room(
             mended="Weights are e^(εs/2Δ).",
             seen="One candidate, more often by e^1.7.",
             source="McSherry & Talwar 2007, Mechanism design via differential privacy (Theorem 6 has the two)",
-            inputs=(_UP, _DOWN),
-            worlds=_BOTH_WAYS,
-            broken=_at_rate(1),
-            correct=_at_rate(1 / 2),
+            inputs=(_EQUAL_SCORES, _SPLIT_SCORES),
+            worlds=_SPLIT_WORLDS,
+            broken=_exponential_at_rate(1),
+            correct=_exponential_at_rate(1 / 2),
         ),
         Exhibit(
             "The monotone rate under replacement",
@@ -109,8 +109,8 @@ ROOM = Room(
             inputs=((5, 5), (6, 4)),
             worlds="counts of 5 and 5, and of 6 and 4 after one person was replaced",
             neighbours=Neighbours.REPLACE,
-            broken=_at_rate(1),
-            correct=_at_rate(1 / 2),
+            broken=_exponential_at_rate(1),
+            correct=_exponential_at_rate(1 / 2),
         ),
         Exhibit(
             "Scores scaled by the largest of them",
@@ -121,8 +121,8 @@ ROOM = Room(
             source="McSherry & Talwar 2007, Mechanism design via differential privacy (Δ is the most over all tables)",
             inputs=((0, 1), (1, 1)),
             worlds="counts of 0 and 1, and of 1 and 1",
-            broken=_scaled_by_largest,
-            correct=_scaled_by_people,
+            broken=_scale_by_max,
+            correct=_scale_by_people,
         ),
         Exhibit(
             "Three winners at the price of one",
@@ -134,8 +134,8 @@ ROOM = Room(
             inputs=((0,) * 6, (1, 1, 1, -1, -1, -1)),
             worlds="six scores of 0; and three of 1, three of −1",
             samples=30_000,
-            broken=_top_three(2),
-            correct=_top_three(6),
+            broken=_top_three_of(2),
+            correct=_top_three_of(6),
         ),
     ),
 )

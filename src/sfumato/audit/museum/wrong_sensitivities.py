@@ -1,4 +1,4 @@
-"""The second room shows sensitivities that are smaller than what one person can change."""
+"""Room 2: sensitivities below what one person can change."""
 
 from __future__ import annotations
 
@@ -10,67 +10,70 @@ import numpy as np
 from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, least
 from sfumato.privacy import Guarantee, Neighbours
 
-_ROWS = 3
-_MEETS = 3
-_TOP = 10
+_ROW_LIMIT = 3
+_JOIN_MATCHES = 3
+_UPPER_BOUND = 10
 
 
-def _total_first(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    return np.asarray(min(sum(values), 20) + noise.laplace(1, many))
+def _clip_total(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return np.asarray(min(sum(values), 20) + noise.laplace(1, runs))
 
 
-def _each_first(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    return np.asarray(sum(min(value, 1) for value in values) + noise.laplace(1, many))
+def _clip_values(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return np.asarray(sum(min(value, 1) for value in values) + noise.laplace(1, runs))
 
 
-def _exact_size(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    return np.asarray((sum(values) + noise.laplace(1, many)) / len(values))
+def _mean_by_exact_count(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return np.asarray((sum(values) + noise.laplace(1, runs)) / len(values))
 
 
 def _sum_and_count(scale: float) -> Mechanism:
-    def run(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-        return np.array([sum(values), len(values)]) + noise.laplace(scale, many, 2)
+    def run(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+        return np.array([sum(values), len(values)]) + noise.laplace(scale, runs, 2)
 
     return run
 
 
-def _both_moved(scale: float) -> Mechanism:
-    return lambda noise, values, many: least(_sum_and_count(scale)(noise, values, many) - [sum(_HALF), len(_HALF)])
+def _least_of_sum_and_count(scale: float) -> Mechanism:
+    return lambda noise, values, runs: least(
+        _sum_and_count(scale)(noise, values, runs) - [sum(_FOUR_PEOPLE), len(_FOUR_PEOPLE)]
+    )
 
 
-_HALF = (1, 1, 0, 0)
+_FOUR_PEOPLE = (1, 1, 0, 0)
 
 
-def _bound_from_rows(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    return np.asarray(sum(values) + noise.laplace(max(values), many))
+def _bound_from_data(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return np.asarray(sum(values) + noise.laplace(max(values), runs))
 
 
-def _declared_bound(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    return np.asarray(sum(min(value, _TOP) for value in values) + noise.laplace(_TOP, many))
+def _declared_bound(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return np.asarray(sum(min(value, _UPPER_BOUND) for value in values) + noise.laplace(_UPPER_BOUND, runs))
 
 
-def _changes(values: Sequence[int]) -> int:
-    """Compute how far the median of an odd number of values moves when one of them is replaced."""
-    ordered, middle = sorted(values), len(values) // 2
-    return max(ordered[middle + 1] - ordered[middle], ordered[middle] - ordered[middle - 1])
+def _local_sensitivity(values: Sequence[int]) -> int:
+    """Return the most that the median of an odd number of values changes if one is replaced."""
+    ordered, median_index = sorted(values), len(values) // 2
+    return max(ordered[median_index + 1] - ordered[median_index], ordered[median_index] - ordered[median_index - 1])
 
 
-def _middle(values: Sequence[int]) -> int:
+def _median(values: Sequence[int]) -> int:
     return sorted(values)[len(values) // 2]
 
 
-def _local(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    return np.asarray(_middle(values) + noise.laplace(_changes(values), many))
+def _median_local_noise(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return np.asarray(_median(values) + noise.laplace(_local_sensitivity(values), runs))
 
 
-def _whole_range(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    return np.asarray(_middle(values) + noise.laplace(_TOP, many))
+def _median_global_noise(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return np.asarray(_median(values) + noise.laplace(_UPPER_BOUND, runs))
 
 
-def _distance(values: Sequence[int]) -> int:
-    """Count how many values have to be replaced before the median is another number."""
+def _distance_to_instability(values: Sequence[int]) -> int:
+    """Return how many values must be replaced before the median changes."""
     below, above = (
-        sum(test) for test in ([v < _middle(values) for v in values], [v > _middle(values) for v in values])
+        sum(test)
+        for test in ([value < _median(values) for value in values], [value > _median(values) for value in values])
     )
     return len(values) // 2 + 1 - max(below, above)
 
@@ -78,40 +81,40 @@ def _distance(values: Sequence[int]) -> int:
 _REFUSED = -1
 
 
-def _tested_exactly(_: Noise, values: Sequence[int], many: int) -> Outputs:
-    return np.full(many, _middle(values) if _distance(values) > 2 else _REFUSED)
+def _exact_stability_test(_: Noise, values: Sequence[int], runs: int) -> Outputs:
+    return np.full(runs, _median(values) if _distance_to_instability(values) > 2 else _REFUSED)
 
 
-def _tested_with_noise(noise: Noise, values: Sequence[int], many: int) -> Outputs:
-    """Show the median where the noisy distance passes ln(1/δ)/ε: (ε, δ)-DP."""
-    passes = _distance(values) + noise.laplace(1, many) > 1 + math.log(1 / 0.01)
-    return np.where(passes, _middle(values), _REFUSED)
+def _noisy_stability_test(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
+    """Return the median if the noisy distance exceeds 1 + ln(1/δ)/ε: (ε, δ)-DP."""
+    passes = _distance_to_instability(values) + noise.laplace(1, runs) > 1 + math.log(1 / 0.01)
+    return np.where(passes, _median(values), _REFUSED)
 
 
-def _filled_forward(noise: Noise, cells: Sequence[int | None], many: int) -> Outputs:
-    """Fill each missing cell with the one before it, then add up."""
+def _fill_forward(noise: Noise, cells: Sequence[int | None], runs: int) -> Outputs:
+    """Fill each missing cell with the previous one, then sum."""
     total, last = 0, 0
     for cell in cells:
         last = last if cell is None else cell
         total += last
-    return np.asarray(total + noise.laplace(1, many))
+    return np.asarray(total + noise.laplace(1, runs))
 
 
-def _filled_by_zero(noise: Noise, cells: Sequence[int | None], many: int) -> Outputs:
-    return np.asarray(sum(cell or 0 for cell in cells) + noise.laplace(1, many))
+def _fill_with_zero(noise: Noise, cells: Sequence[int | None], runs: int) -> Outputs:
+    return np.asarray(sum(cell or 0 for cell in cells) + noise.laplace(1, runs))
 
 
-def _per_cent(noise: Noise, count: int, many: int) -> Outputs:
-    return np.asarray(count + noise.laplace(count / 10, many))
+def _relative_noise(noise: Noise, count: int, runs: int) -> Outputs:
+    return np.asarray(count + noise.laplace(count / 10, runs))
 
 
-def _kept_groups(noise: Noise, person: Sequence[int], many: int) -> Outputs:
-    """Keep two of the groups of a person, drawn for each run."""
-    order = np.argsort(noise.generator.random((many, len(person))), axis=1)
-    return np.asarray(least(np.where(order < 2, np.array(person), 0) + noise.laplace(2, many, len(person))))
+def _keep_two_groups(noise: Noise, person: Sequence[int], runs: int) -> Outputs:
+    """Keep two random groups of a person, redrawn for each run."""
+    order = np.argsort(noise.generator.random((runs, len(person))), axis=1)
+    return np.asarray(least(np.where(order < 2, np.array(person), 0) + noise.laplace(2, runs, len(person))))
 
 
-_MISSING = 20
+_ROWS_WITHOUT_ID = 20
 
 ROOM = Room(
     "What one person can change",
@@ -127,8 +130,8 @@ ROOM = Room(
             "bounded user contribution (what a limit has to bound)",
             inputs=(0, 5),
             worlds="no row of a person, and five",
-            broken=lambda noise, rows, many: min(rows, _ROWS + 1) + noise.laplace(_ROWS, many),
-            correct=lambda noise, rows, many: min(rows, _ROWS) + noise.laplace(_ROWS, many),
+            broken=lambda noise, rows, runs: min(rows, _ROW_LIMIT + 1) + noise.laplace(_ROW_LIMIT, runs),
+            correct=lambda noise, rows, runs: min(rows, _ROW_LIMIT) + noise.laplace(_ROW_LIMIT, runs),
         ),
         Exhibit(
             "Replaced, but priced as removed",
@@ -140,8 +143,8 @@ ROOM = Room(
             inputs=(-1, 1),
             worlds="a sum with a person of −1, and with one of 1 in their place",
             neighbours=Neighbours.REPLACE,
-            broken=lambda noise, value, many: value + noise.laplace(1, many),
-            correct=lambda noise, value, many: value + noise.laplace(2, many),
+            broken=lambda noise, value, runs: value + noise.laplace(1, runs),
+            correct=lambda noise, value, runs: value + noise.laplace(2, runs),
         ),
         Exhibit(
             "A bound that outlived its column",
@@ -152,8 +155,8 @@ ROOM = Room(
             source="opendp issue 2949 (truncation that is remembered after a column is redefined)",
             inputs=(0, 1),
             worlds="a sum without and with a person of value 1",
-            broken=lambda noise, value, many: 2 * min(value, 1) + noise.laplace(1, many),
-            correct=lambda noise, value, many: 2 * min(value, 1) + noise.laplace(2, many),
+            broken=lambda noise, value, runs: 2 * min(value, 1) + noise.laplace(1, runs),
+            correct=lambda noise, value, runs: 2 * min(value, 1) + noise.laplace(2, runs),
         ),
         Exhibit(
             "A join that multiplies",
@@ -165,8 +168,8 @@ ROOM = Room(
             source="Johnson, Near & Song 2018, Towards practical differential privacy for SQL queries (joins)",
             inputs=(0, 1),
             worlds="a joined count without and with one person's row",
-            broken=lambda noise, rows, many: _MEETS * rows + noise.laplace(1, many),
-            correct=lambda noise, rows, many: _MEETS * rows + noise.laplace(_MEETS, many),
+            broken=lambda noise, rows, runs: _JOIN_MATCHES * rows + noise.laplace(1, runs),
+            correct=lambda noise, rows, runs: _JOIN_MATCHES * rows + noise.laplace(_JOIN_MATCHES, runs),
         ),
         Exhibit(
             "A limit for each group, none over all",
@@ -179,8 +182,8 @@ ROOM = Room(
             inputs=((0, 0, 0, 0), (1, 1, 1, 1)),
             worlds="four groups without and with a person who is in all of them",
             samples=15_000,
-            broken=lambda noise, person, many: least(np.array(person) + noise.laplace(2, many, 4)),
-            correct=_kept_groups,
+            broken=lambda noise, person, runs: least(np.array(person) + noise.laplace(2, runs, 4)),
+            correct=_keep_two_groups,
         ),
         Exhibit(
             "Clipped after the sum",
@@ -192,8 +195,8 @@ ROOM = Room(
             "privacy (each gradient is clipped)",
             inputs=((1, 1, 1), (1, 1, 1, 10)),
             worlds="three people of value 1, and one of 10 more",
-            broken=_total_first,
-            correct=_each_first,
+            broken=_clip_total,
+            correct=_clip_values,
         ),
         Exhibit(
             "A mean over the exact number of people",
@@ -204,7 +207,7 @@ ROOM = Room(
             source="Kifer & Machanavajjhala 2011, No free lunch in data privacy (when the number of people is public)",
             inputs=((1, 1, 0), (1, 1, 0, 0)),
             worlds="three people, and a fourth",
-            broken=_exact_size,
+            broken=_mean_by_exact_count,
             correct=_sum_and_count(2),
         ),
         Exhibit(
@@ -213,10 +216,10 @@ ROOM = Room(
             mended="The two share ε.",
             seen="The lesser of both, which is large only where both are.",
             source="smartnoise issue 202 (AVG is charged once)",
-            inputs=(_HALF, (*_HALF, 1)),
+            inputs=(_FOUR_PEOPLE, (*_FOUR_PEOPLE, 1)),
             worlds="four people, and a fifth of value 1",
-            broken=_both_moved(1),
-            correct=_both_moved(2),
+            broken=_least_of_sum_and_count(1),
+            correct=_least_of_sum_and_count(2),
         ),
         Exhibit(
             "Different values counted as people",
@@ -228,8 +231,8 @@ ROOM = Room(
             "bounded user contribution",
             inputs=(0, 5),
             worlds="no new value, and five of one person",
-            broken=lambda noise, values, many: values + noise.laplace(1, many),
-            correct=lambda noise, values, many: min(values, 1) + noise.laplace(1, many),
+            broken=lambda noise, values, runs: values + noise.laplace(1, runs),
+            correct=lambda noise, values, runs: min(values, 1) + noise.laplace(1, runs),
         ),
         Exhibit(
             "Bounds taken from the rows",
@@ -241,7 +244,7 @@ ROOM = Room(
             "data",
             inputs=((1, 2, 3), (1, 2, 3, 3000)),
             worlds="three people of small values, and one of 3000",
-            broken=_bound_from_rows,
+            broken=_bound_from_data,
             correct=_declared_bound,
         ),
         Exhibit(
@@ -253,7 +256,7 @@ ROOM = Room(
             source="smartnoise issue 317 (no bounds meant no noise)",
             inputs=((1, 2, 3), (1, 2, 3, 4)),
             worlds="three people, and a fourth",
-            broken=lambda noise, values, many: sum(values) + noise.laplace(0, many),
+            broken=lambda noise, values, runs: sum(values) + noise.laplace(0, runs),
             correct=_declared_bound,
         ),
         Exhibit(
@@ -267,8 +270,8 @@ ROOM = Room(
             inputs=((0, 0, 0, 0, 10), (0, 0, 0, 10, 10)),
             worlds="five values, and one of them replaced",
             neighbours=Neighbours.REPLACE,
-            broken=_local,
-            correct=_whole_range,
+            broken=_median_local_noise,
+            correct=_median_global_noise,
         ),
         Exhibit(
             "A test without noise before the answer",
@@ -281,8 +284,8 @@ ROOM = Room(
             worlds="five equal values, and one of them replaced",
             claim=Guarantee(1, "0.01"),
             neighbours=Neighbours.REPLACE,
-            broken=_tested_exactly,
-            correct=_tested_with_noise,
+            broken=_exact_stability_test,
+            correct=_noisy_stability_test,
         ),
         Exhibit(
             "A function of one row that was not",
@@ -294,8 +297,8 @@ ROOM = Room(
             inputs=((0, None, None, None, None, None), (1, None, None, None, None, None)),
             worlds="six rows, of which the first is replaced and five are missing",
             neighbours=Neighbours.REPLACE,
-            broken=_filled_forward,
-            correct=_filled_by_zero,
+            broken=_fill_forward,
+            correct=_fill_with_zero,
         ),
         Exhibit(
             "An error in per cent",
@@ -306,8 +309,8 @@ ROOM = Room(
             source="Xiao, Bender, Hay & Gehrke 2011, iReduct: differential privacy with reduced relative errors",
             inputs=(0, 1),
             worlds="a count of 0, and of 1",
-            broken=_per_cent,
-            correct=lambda noise, count, many: count + noise.laplace(1, many),
+            broken=_relative_noise,
+            correct=lambda noise, count, runs: count + noise.laplace(1, runs),
         ),
         Exhibit(
             "Rows without a name",
@@ -316,10 +319,10 @@ ROOM = Room(
             mended="Rows without an id belong to nobody, and are left out.",
             seen="One person moves the count by 20.",
             source="PipelineDP: missing ids were counted as a thousand units",
-            inputs=(0, _MISSING),
+            inputs=(0, _ROWS_WITHOUT_ID),
             worlds="a count without and with a person's rows, whose ids are missing",
-            broken=lambda noise, rows, many: rows + noise.laplace(1, many),
-            correct=lambda noise, rows, many: 0 * rows + noise.laplace(1, many),
+            broken=lambda noise, rows, runs: rows + noise.laplace(1, runs),
+            correct=lambda noise, rows, runs: 0 * rows + noise.laplace(1, runs),
         ),
     ),
 )

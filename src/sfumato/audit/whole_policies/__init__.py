@@ -1,8 +1,8 @@
-"""Whole policies are audited: what is seen, exact changes, noise and releases; planted faults must be caught.
+"""Audit a whole policy: visible outcomes, exact sensitivities, noise and releases; injected faults must be detected.
 
-curator_audits     a policy on invented neighbours, question by question
-curator_findings   what was tried, what it could have seen, and what is in doubt; the same as a page
-planted_faults     twins of the audited path, each with one thing broken
-audit_stages       invented tables, opened to be audited; the noise of one release, drawn very often over the same
-                   totals
+curator_audits     the audit of a policy on neighbouring generated tables, query by query
+curator_findings   the results: tests, their power, doubts; the report page
+planted_faults     faulty twins of the audited path, each with one injected fault
+audit_stages       engines and curators over the generated tables; repeated noise draws over the same totals
+shared_noise       a test that no two numbers of one release share a noise draw
 """

@@ -1,12 +1,11 @@
-"""A stage is a policy that is set up to be audited: invented tables, opened by engines and by curators of their own.
+"""An audit stage: the generated tables of a policy, opened by engines and by curators.
 
-The engines read exact totals, which they may: nobody is in these tables. The curators answer as the owner's would.
+The engines read exact totals, which is safe because the rows are generated. The curators answer as the owner's would.
 
-The noise of one release is drawn again and again over the same exact totals, as if it had been bought that often.
-
-The totals of two neighbouring tables are read once, exactly, and the measurements of the prepared release draw on them.
-So very many releases cost little, and a law that is a little too narrow is seen. An attacker who knows both tables
-looks at each release through its likelihood ratio, which tells most (Neyman & Pearson 1933); so does this.
+The noise of one release is also drawn repeatedly over the same exact totals. The totals of two neighbouring tables are
+read once, and the measurements of the priced release draw on them, so many draws are cheap and slightly too narrow
+noise is detected. Each draw is reduced to its likelihood ratio, the most powerful statistic for an attacker who knows
+both tables (Neyman & Pearson 1933).
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from sfumato.release.prices import Price
 from sfumato.release.requests import Request
 
 EPSILON = Fraction(1)
-"""What every question is asked for."""
+"""The ε of every release."""
 
 
 @dataclass(frozen=True)
 class Paid:
-    """This is a price, as a release is called for."""
+    """A price, as arguments of ``release``."""
 
     claim: Guarantee
     gaussian: bool = False
@@ -53,8 +52,8 @@ class Paid:
     @property
     def keywords(self) -> dict[str, Any]:
         delta = {"delta": self.claim.delta} if self.claim.delta else {}
-        named = {"mechanism": "gaussian"} if self.gaussian else {}
-        return {"epsilon": self.claim.epsilon, **delta, **named, "fresh": True}
+        mechanism = {"mechanism": "gaussian"} if self.gaussian else {}
+        return {"epsilon": self.claim.epsilon, **delta, **mechanism, "fresh": True}
 
     def __str__(self) -> str:
         return f"{Price(self.claim.epsilon, self.claim.delta)}{', Gaussian noise' if self.gaussian else ''}"
@@ -62,11 +61,11 @@ class Paid:
 
 @dataclass(frozen=True)
 class AuditStage:
-    """This holds everything that is open while one policy is audited."""
+    """The open engines and curators of one policy's audit."""
 
     tables: NeighbouringTables
     engines: Mapping[str, Engine]
-    """What reads each population, by its name."""
+    """The engine of each population, by its name."""
     curators: Mapping[str, Curator]
 
     @property
@@ -78,59 +77,62 @@ class AuditStage:
         return self.tables.policy
 
     def question(self, asked: str | Ask) -> Any:
-        """Understand a question, as it is understood whoever is in the tables."""
+        """Make a query at the curator of the ordinary units."""
         return put(asked, self.curators[""])
 
     def paid(self, question: Any, *, gaussian: bool = False) -> Paid:
-        """Choose the price of a question: with a small part of the policy's δ where it needs one."""
-        needs = gaussian or (isinstance(question, Question) and bool(question.found))
-        return Paid(Guarantee(EPSILON, self.policy.budget.delta / 1000 if needs else 0), gaussian)
+        """Return the price of a query, with a small part of the policy's δ if it needs one."""
+        needs_delta = gaussian or (isinstance(question, Question) and bool(question.found))
+        return Paid(Guarantee(EPSILON, self.policy.budget.delta / 1000 if needs_delta else 0), gaussian)
 
     def recorded(self, question: Question, paid: Paid) -> tuple[Recorded, ...]:
-        """Read what a release of a question is made on in every population."""
+        """Read the exact input of a query's measurements in every population."""
         return record(question, prepared(question, paid), self.engines)
 
 
 def prepared(question: Question, paid: Paid) -> Prepared:
-    """Prepare a release at a price, from the policy alone."""
+    """Price a release from the policy alone."""
     noise: NamedNoise | None = "gaussian" if paid.gaussian else None
     return question.prepared(Request(paid.claim.epsilon, paid.claim.delta, mechanism=noise))
 
 
 @contextmanager
 def set_up(policy: Policy, *, texts: bool = False) -> Iterator[AuditStage]:
-    """Invent the tables of a policy and open them all."""
+    """Generate the tables of a policy and open them all."""
     tables = neighbours_of(policy, texts=texts)
     with ExitStack() as stack:
-        engines = dict(_engines(tables, stack))
-        curators = {each.name: stack.enter_context(throw_away(tables.opened(each))) for each in tables.populations}
+        engines = dict(_open_engines(tables, stack))
+        curators = {
+            population.name: stack.enter_context(throw_away(tables.opened(population)))
+            for population in tables.populations
+        }
         yield AuditStage(tables, engines, curators)
 
 
 @contextmanager
 def read_by(stage: AuditStage, policy: Policy) -> Iterator[AuditStage]:
-    """Let another policy read the same tables: one with a fault in it, beside which the stage's own stands."""
+    """Open the same tables under another policy, one with an injected fault."""
     other = replace(stage.tables, policy=policy)
     with ExitStack() as stack:
-        engines = dict(_engines(other, stack))
+        engines = dict(_open_engines(other, stack))
         curator = stack.enter_context(throw_away(other.opened(other.others)))
         yield AuditStage(other, engines, {"": curator})
 
 
-def _engines(tables: NeighbouringTables, stack: ExitStack) -> Iterator[tuple[str, Engine]]:
-    for each in tables.populations:
-        engine = open_engine(tables.opened(each), None, 1)
+def _open_engines(tables: NeighbouringTables, stack: ExitStack) -> Iterator[tuple[str, Engine]]:
+    for population in tables.populations:
+        engine = open_engine(tables.opened(population), None, 1)
         stack.callback(engine.close)
-        yield each.name, engine
+        yield population.name, engine
 
 
-_CELLS = 4_000_000
-"""Numbers that are drawn at once."""
-_SINGLE = 4
-"""Numbers that are looked at by themselves, and beside each other: those that one unit moves most, and the least."""
+_MAX_DRAWN_CELLS = 4_000_000
+"""The most numbers drawn at once."""
+_SINGLE_COLUMNS = 4
+"""Numbers tested individually and in pairs: those that one unit changes most, and least."""
 
 Draw = Callable[[Measurement, NDArray[np.int64]], NDArray[Any]]
-"""What draws on totals: a row for each group of each release."""
+"""Draws noisy totals: a row for each group of each release."""
 
 
 def drawn_again(
@@ -141,43 +143,46 @@ def drawn_again(
     confidence: Fraction,
     draw: Draw | None = None,
 ) -> tuple[Verdict, int] | None:
-    """Try to refute a claim by noise that is drawn on the totals of two worlds, and say how often it was drawn; None
-    where there is no noise, or too many numbers to draw it often. ``draw`` draws otherwise than the measurement does,
-    where a fault is planted.
+    """Try to refute a claim by drawing noise on the totals of two worlds; return the verdict and the number of draws.
+
+    Returns None if nothing is noisy, or if there are too many numbers to draw often enough. ``draw`` replaces the
+    measurement's own draw to inject a fault.
     """
-    noised = [each for each in recorded if isinstance(each.measurement.mechanism, Additive)]
-    cells = sum(each.exact[pair[0].name].size for each in noised)
-    many = min(samples, _CELLS // max(1, cells))
-    if not cells or many < least_samples(claim, confidence):
+    noisy = [entry for entry in recorded if isinstance(entry.measurement.mechanism, Additive)]
+    cells = sum(entry.exact[pair[0].name].size for entry in noisy)
+    draw_count = min(samples, _MAX_DRAWN_CELLS // max(1, cells))
+    if not cells or draw_count < least_samples(claim, confidence):
         return None
-    drawing = draw or (lambda measurement, exact: measurement.draw(exact))
+    draw_totals = draw or (lambda measurement, exact: measurement.draw(exact))
 
     def world(side: int) -> Callable[[int], NDArray[np.float64]]:
-        def drawn(count: int) -> NDArray[np.float64]:
-            found = [_drawn(each, pair, side, count, drawing) for each in noised]
-            together = sum(ratio for ratio, _ in found)
-            return np.column_stack([together, *(single for _, single in found)])[:, : _SINGLE + 1]
+        def sample(count: int) -> NDArray[np.float64]:
+            draws = [_draw_measurement(entry, pair, side, count, draw_totals) for entry in noisy]
+            total_ratio = sum(ratio for ratio, _ in draws)
+            return np.column_stack([total_ratio, *(single for _, single in draws)])[:, : _SINGLE_COLUMNS + 1]
 
-        return drawn
+        return sample
 
-    return falsify((world(0), world(1)), claim, many, confidence), many
+    return falsify((world(0), world(1)), claim, draw_count, confidence), draw_count
 
 
-def _drawn(
+def _draw_measurement(
     recorded: Recorded, pair: Pair, side: int, count: int, draw: Draw
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw so many times in one world. Give the logarithm of how much likelier each draw is in the second world than
-    in the first, and the numbers that are looked at by themselves.
+    """Draw ``count`` times in one world; return each draw's log-likelihood ratio of the second world to the first, and
+    the numbers tested individually.
     """
     mechanism: Additive = recorded.measurement.mechanism
-    worlds = [recorded.exact[each.name] for each in pair]
-    a, b = (each.ravel().astype(np.float64) for each in worlds)
-    drawn = draw(recorded.measurement, np.tile(worlds[side], (count, 1))).reshape(count, -1).astype(np.float64)
-    size = float(mechanism.sizes[0]) * float(mechanism.grid or 1)
+    worlds = [recorded.exact[population.name] for population in pair]
+    a, b = (totals.ravel().astype(np.float64) for totals in worlds)
+    noisy_totals = draw(recorded.measurement, np.tile(worlds[side], (count, 1))).reshape(count, -1).astype(np.float64)
+    scale = float(mechanism.sizes[0]) * float(mechanism.grid or 1)
     if mechanism.order == 1:
-        ratio = (np.abs(drawn - a) - np.abs(drawn - b)).sum(axis=1) / size
+        ratio = (np.abs(noisy_totals - a) - np.abs(noisy_totals - b)).sum(axis=1) / scale
     else:
-        ratio = ((drawn - (a + b) / 2) * (b - a)).sum(axis=1) / size**2
-    order = np.argsort(-np.abs(a - b), kind="stable")
-    looked = np.concatenate([order[: _SINGLE // 2], order[_SINGLE // 2 :][-(_SINGLE // 2) :]])
-    return ratio, drawn[:, looked]
+        ratio = ((noisy_totals - (a + b) / 2) * (b - a)).sum(axis=1) / scale**2
+    by_change = np.argsort(-np.abs(a - b), kind="stable")
+    single_columns = np.concatenate(
+        [by_change[: _SINGLE_COLUMNS // 2], by_change[_SINGLE_COLUMNS // 2 :][-(_SINGLE_COLUMNS // 2) :]]
+    )
+    return ratio, noisy_totals[:, single_columns]

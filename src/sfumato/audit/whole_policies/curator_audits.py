@@ -1,15 +1,15 @@
-"""A whole curator is audited on tables that are invented from its policy: does it keep its promise, whatever is asked?
+"""Audit a whole curator on tables generated from its policy.
 
-Questions are the owner's own, templates of every kind, and ones that are drawn from the grammar of what can be asked.
-Every question is tried in four ways. *Outcomes*: all that an analyst sees but the noise is compared between tables
-that differ in one unit. *Replay*: the exact change between neighbours is divided by what the noise was made for, which
-needs no samples. *Shared noise*: a release is drawn until no two of its noises would agree by accident. *Samples*: the
-noise is drawn ten thousand times over the same totals, and releases of each kind of
-question are bought one by one over the whole path, each with its charge.
+The queries are the owner's own, templates of every kind, and random queries from the supported grammar. Each is tested
+in four ways. *Outcomes*: everything visible except the noise is compared between neighbouring tables. *Replay*: the
+exact change between neighbours is divided by the claimed sensitivity, which needs no samples. *Shared noise*: a
+release is drawn until no two of its noise values would agree by chance. *Samples*: the noise is drawn ten thousand
+times over the same totals, and releases of each kind of query are made one by one over the whole path, each with its
+charge.
 
-False alarms: outcomes and replays are exact. All verdicts by samples of one audit share the chance of a mistake, so a
+False alarms: outcomes and replays are exact. All sampling verdicts of one audit share the error probability, so a
 sound curator is doubted with probability at most 1 − confidence (Bonferroni; ``falsifying``). Power: each audit also
-tries twins with a planted fault, and says of each try which true ε it would have refuted.
+tests twins with an injected fault, and reports for each sampling test the true ε it would have refuted.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from sfumato.privacy.numbers import POSITIVE, Number, Range, exact, whole
 from sfumato.release.releasing import Progress, quietly
 
 _DRAWS = 10_000
-_BOUGHT_A_MINUTE = 60
-"""Releases that are bought in each world, of each kind of question, for every minute that the audit may take."""
-_KINDS = 6
-"""Kinds of questions of which releases are bought."""
-_LEAST_BOUGHT = 300
-_GAUSSIAN = 5
-"""Of the first questions, so many are tried with Gaussian noise, too."""
-_DRAWN_A_MINUTE = 3
-"""Questions that are drawn, beside all templates, for every minute that the audit may take."""
-_LEAST_DRAWN = 2
+_RELEASES_PER_MINUTE = 60
+"""Releases in each world, per kind of query and per allowed minute."""
+_MAX_RELEASED_KINDS = 6
+"""The most kinds of queries that are sampled by full releases."""
+_MIN_RELEASES = 300
+_GAUSSIAN_QUERIES = 5
+"""How many of the first queries are also tested with Gaussian noise."""
+_RANDOM_QUERIES_PER_MINUTE = 3
+"""Random queries, beside all templates, per allowed minute."""
+_MIN_RANDOM_QUERIES = 2
 _SEEDS = 1 << 32
 _CONFIDENCES = Range("a number above 0 and at most 1 - 1e-9", Fraction(0), 1 - Fraction(1, 10**9), low_open=True)
-"""Hundreds of verdicts share what is left of it, and each of them has to have a confidence below 1."""
+"""Hundreds of verdicts share the error probability, and each still needs a confidence below 1."""
 
 
 def curator(
@@ -73,105 +73,110 @@ def curator(
     seed: int | None = None,
     progress: Progress = quietly,
 ) -> CuratorAudit:
-    """Find out whether a policy keeps its promise: outcomes, exact changes, noise and bought releases are compared on
-    invented tables, and planted faults must be caught.
+    """Audit a policy: compare outcomes, exact changes, noise and releases on neighbouring generated tables, and check
+    that injected faults are detected.
 
-    No row of the owner is read and nothing of the owner's budget is spent; public tables are read as they are. It takes
-    at most about so many ``minutes``, and more of them buy more releases. ``questions`` are the owner's own, as texts
-    or a .sql file: they are tried beside templates of everything that can be asked, and beside questions that are drawn
-    from its grammar. ``seed`` decides which ones are drawn, so that a doubt can be repeated; it is told.
+    None of the owner's private rows are read and no budget is spent; public tables are read as they are. The audit
+    takes about ``minutes`` at most; more minutes allow more releases. ``questions`` are the owner's own, as texts or a
+    .sql file; they are tested beside templates and random queries. ``seed`` determines the random queries, so that a
+    doubt can be reproduced; the seed used is reported.
     """
-    declared, allowed = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
-    if allowed > 24 * 60:
+    declared, allowed_minutes = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
+    if allowed_minutes > 24 * 60:
         raise InvalidParameter("minutes", minutes, "at most 1440, which is a day")
     _require_price(declared)
-    level, begun = exact(confidence, "confidence", _CONFIDENCES), time.time()
-    drawn_from = bits.below(_SEEDS) if seed is None else whole(seed, "seed")
-    progress("inventing tables")
+    level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
+    used_seed = bits.below(_SEEDS) if seed is None else whole(seed, "seed")
+    progress("generating tables")
     with set_up(declared) as stage:
-        asked = tuple(_asked(stage, questions, drawn_from, max(_LEAST_DRAWN, round(_DRAWN_A_MINUTE * allowed))))
-        run = _AuditRun(stage, begun + 60 * allowed, _share(level, len(asked)), progress)
-        planned = planted_faults(stage, tuple(each.text for each in asked if each.origin != DRAWN), run.level)
-        faults, unplanted = run.faults(planned, (time.time() + run.until) / 2)
-        tried, untried = run.questions(asked)
+        random_count = max(_MIN_RANDOM_QUERIES, round(_RANDOM_QUERIES_PER_MINUTE * allowed_minutes))
+        queries = tuple(_audit_queries(stage, questions, used_seed, random_count))
+        run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
+        fixed_texts = tuple(query.text for query in queries if query.origin != DRAWN)
+        planned_faults = planted_faults(stage, fixed_texts, run.level)
+        faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
+        results, untested = run.questions(queries)
         faults, unplanted = run.faults(unplanted, run.until, faults)
-        tried, unbought = run.with_bought(
-            (*tried, *run.gaussian(asked)), max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed))
-        )
-        notes = (*_notes(untried, unbought, tuple(unplanted)), *_capped(stage))
+        release_count = max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
+        results, unsampled = run.with_bought((*results, *run.gaussian(queries)), release_count)
+        notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_cap_notes(stage))
     return CuratorAudit(
         declared.account_name,
         str(declared.unit),
         declared.neighbours.value,
         float(level),
-        tuple(each.name for each in stage.tables.larger),
-        tried,
+        tuple(population.name for population in stage.tables.larger),
+        results,
         faults,
         notes,
-        time.time() - begun,
-        drawn_from,
+        time.time() - started,
+        used_seed,
         tuple(unplanted),
     )
 
 
 def _require_price(policy: Policy) -> None:
-    """Refuse a budget that buys nothing: whatever is asked would be refused, and nothing could be tried."""
+    """Refuse a budget of ε = 0: every query would be refused and nothing could be tested."""
     if not policy.budget.epsilon:
         raise InvalidPolicy(
-            "a policy is audited by what it answers, and with ε = 0 it answers nothing",
+            "an audit needs answers, and with ε = 0 the policy answers nothing",
             place="budget.epsilon",
             fix="give the budget an ε above 0",
         )
 
 
 @dataclass(frozen=True)
-class _TriedQuestion:
-    """This is a question that is tried."""
+class _AuditQuery:
+    """A query to be tested."""
 
     ask: str | DrawnQuestion
     origin: str
     gaussian: bool
-    """Whether it is tried with Gaussian noise, too."""
+    """Whether it is also tested with Gaussian noise."""
 
     @property
     def text(self) -> str:
         return str(self.ask)
 
 
-def _asked(stage: AuditStage, questions: Any, seed: int, drawn: int) -> Iterator[_TriedQuestion]:
-    """List the questions to be tried: the owner's own, templates of everything that can be asked, and drawn ones."""
-    fixed = {**dict.fromkeys(questions_of(questions), OWN)}
-    fixed = {**fixed, **{each: TEMPLATE for each in templates(stage.catalog) if each not in fixed}}
+def _audit_queries(stage: AuditStage, questions: Any, seed: int, random_count: int) -> Iterator[_AuditQuery]:
+    """Yield the queries to test: the owner's own, then templates, then random ones."""
+    origins = {**dict.fromkeys(questions_of(questions), OWN)}
+    origins = {**origins, **{text: TEMPLATE for text in templates(stage.catalog) if text not in origins}}
     delta = bool(stage.policy.budget.delta)
-    for place, (text, origin) in enumerate(fixed.items()):
-        yield _TriedQuestion(text, origin, delta and place < _GAUSSIAN)
-    for each in islice(drawn_questions(stage.catalog, seed), drawn):
-        yield _TriedQuestion(each, DRAWN, delta and each.gaussian)
+    for index, (text, origin) in enumerate(origins.items()):
+        yield _AuditQuery(text, origin, delta and index < _GAUSSIAN_QUERIES)
+    for random_question in islice(drawn_questions(stage.catalog, seed), random_count):
+        yield _AuditQuery(random_question, DRAWN, delta and random_question.gaussian)
 
 
-def _share(level: Fraction, questions: int) -> Fraction:
-    """Give the confidence of one verdict: each question has at most five (its noises compared and drawn, both with
-    Laplace and with Gaussian noise, and releases bought), and faults have some of their own.
+def _verdict_confidence(level: Fraction, questions: int) -> Fraction:
+    """Return the confidence of one verdict, by Bonferroni.
+
+    Each query has at most five verdicts (noise compared and noise drawn, each with Laplace and with Gaussian noise, and
+    full releases), and the injected faults have some of their own.
     """
     return 1 - (1 - level) / (5 * questions + 10)
 
 
-def _notes(untried: tuple[str, ...], unbought: tuple[str, ...], unplanted: tuple[str, ...] = ()) -> Iterator[str]:
-    """Say what there was no time for."""
+def _time_notes(
+    untested: tuple[str, ...], unsampled: tuple[str, ...], unplanted: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Yield notes on what there was no time for."""
     if unplanted:
-        yield f"the time was up before these faults were planted: {', '.join(unplanted)}: give it more minutes"
-    if untried:
-        yield f"the time was up before {len(untried)} questions were tried: give it more minutes"
-    if unbought:
+        yield f"time ran out before these faults were planted: {', '.join(unplanted)}: allow more minutes"
+    if untested:
+        yield f"time ran out before {len(untested)} questions were tested: allow more minutes"
+    if unsampled:
         yield (
-            f"too few releases were bought to tell anything of {len(unbought)} of the questions, "
-            f"such as {unbought[0]}: give it more minutes"
+            f"too few releases were made to test {len(unsampled)} of the questions, "
+            f"such as {unsampled[0]}: allow more minutes"
         )
 
 
-def _capped(stage: AuditStage) -> Iterator[str]:
+def _cap_notes(stage: AuditStage) -> Iterator[str]:
     for name in stage.tables.capped:
-        yield f"no invented unit reaches the limit of rows of {name}, which is beyond what is invented"
+        yield f"the limit of rows of {name} is too large for a generated unit to reach, so it was not tested"
 
 
 @dataclass(frozen=True)
@@ -182,119 +187,130 @@ class _AuditRun:
     progress: Progress
 
     @property
-    def _late(self) -> bool:
+    def _is_late(self) -> bool:
         return time.time() >= self.until
 
     def faults(
-        self, planned: Mapping[str, Planted], until: float, found: tuple[CaughtFault, ...] = ()
+        self, planned: Mapping[str, Planted], until: float, results: tuple[CaughtFault, ...] = ()
     ) -> tuple[tuple[CaughtFault, ...], Mapping[str, Planted]]:
-        """Try planted faults until then, one at least, beside those that were found before, and give also what is left
-        to plant. An audit begins with them, without which nothing that is found later means anything, and takes at most
-        half of its time, so that questions are tried, too.
+        """Inject faults until ``until``, at least one in all; return all results and the faults not yet injected.
+
+        An audit starts with them, since without power its other results mean nothing, and spends at most half of its
+        time on them, so that queries are tested too.
         """
-        for place, (name, plant) in enumerate(planned.items()):
-            if found and time.time() >= until:
-                return found, dict(islice(planned.items(), place, None))
+        for index, (name, plant) in enumerate(planned.items()):
+            if results and time.time() >= until:
+                return results, dict(islice(planned.items(), index, None))
             self.progress(f"planted fault: {name}")
-            found += tuple(plant())
-        return found, {}
+            results += tuple(plant())
+        return results, {}
 
-    def questions(self, asked: Sequence[_TriedQuestion]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
-        """Try every question there is time for."""
-        found: list[TriedQuestion] = []
-        for number, each in enumerate(asked):
-            if self._late:
-                return tuple(found), tuple(one.text for one in asked[number:])
-            self.progress(f"question {number + 1} of {len(asked)}")
-            question = self._understood(each)
-            found.append(self._at(each, question, self.stage.paid(question)))
-        return tuple(found), ()
+    def questions(self, queries: Sequence[_AuditQuery]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
+        """Test every query there is time for; return the results and the texts of the others."""
+        results: list[TriedQuestion] = []
+        for number, query in enumerate(queries):
+            if self._is_late:
+                return tuple(results), tuple(skipped.text for skipped in queries[number:])
+            self.progress(f"question {number + 1} of {len(queries)}")
+            question = self._parse_query(query)
+            results.append(self._test_query(query, question, self.stage.paid(question)))
+        return tuple(results), ()
 
-    def gaussian(self, asked: Sequence[_TriedQuestion]) -> Iterator[TriedQuestion]:
-        """Try some with Gaussian noise, after everything else that is compared: it changes what an account still pays,
-        and is released over a few of the tables only.
+    def gaussian(self, queries: Sequence[_AuditQuery]) -> Iterator[TriedQuestion]:
+        """Test some queries with Gaussian noise, on a few tables only.
+
+        This comes last because it changes how an account is charged.
         """
-        for each in asked:
-            question = self._understood(each) if each.gaussian else None
-            if question is not None and _added_to_alone(question) and not self._late:
-                self.progress(f"Gaussian noise: {each.text}")
-                yield self._at(each, question, self.stage.paid(question, gaussian=True))
+        for query in queries:
+            question = self._parse_query(query) if query.gaussian else None
+            if question is not None and _has_only_fixed_totals(question) and not self._is_late:
+                self.progress(f"Gaussian noise: {query.text}")
+                yield self._test_query(query, question, self.stage.paid(question, gaussian=True))
 
-    def _understood(self, asked: _TriedQuestion) -> Any:
+    def _parse_query(self, query: _AuditQuery) -> Any:
         try:
-            return self.stage.question(asked.ask)
+            return self.stage.question(query.ask)
         except SfumatoError:
             return None
 
-    def _at(self, asked: _TriedQuestion, question: Any, paid: Paid) -> TriedQuestion:
+    def _test_query(self, query: _AuditQuery, question: Any, paid: Paid) -> TriedQuestion:
         populations = self.stage.tables.populations
-        ends = (populations[0], *populations[-2:])  # of what needs no row, a few tables tell as much as all
-        over = ends if paid.gaussian else populations
-        seen = [(each, outcome(self.stage.curators[each.name], asked.ask, paid.keywords)) for each in over]
-        answered = all("refusal" not in each for _, each in seen)
-        before = [(each, forecast(self.stage.curators[each.name], asked.ask, paid.keywords)) for each in ends]
-        tried = TriedQuestion(asked.text, asked.origin, str(paid), answered, (*differences(seen), *differences(before)))
+        few_populations = (populations[0], *populations[-2:])  # a few tables suffice for what reads no row
+        released_populations = few_populations if paid.gaussian else populations
+        outcomes = [
+            (side, outcome(self.stage.curators[side.name], query.ask, paid.keywords)) for side in released_populations
+        ]
+        answered = all("refusal" not in visible for _, visible in outcomes)
+        forecasts = [
+            (side, forecast(self.stage.curators[side.name], query.ask, paid.keywords)) for side in few_populations
+        ]
+        result = TriedQuestion(
+            query.text, query.origin, str(paid), answered, (*differences(outcomes), *differences(forecasts))
+        )
         if not answered or not isinstance(question, Question):
-            return tried
+            return result
         recorded = self.stage.recorded(question, paid)
-        reached = replayed(recorded, self.stage.tables.pairs)
+        replay = replayed(recorded, self.stage.tables.pairs)
         compared = compare_noise(question, prepared(question, paid), self.stage.engines[""], 1 - self.level)
-        tried = replace(tried, replay=reached if recorded else None, noise=compared)
-        if question.found or reached.telling is None:
-            return tried
-        drawn = drawn_again(recorded, reached.telling, paid.claim, _DRAWS, self.level)
-        return replace(tried, drawn=None if drawn is None else _sampled(*drawn, paid))
+        result = replace(result, replay=replay if recorded else None, noise=compared)
+        if question.found or replay.telling is None:
+            return result
+        noise_verdict = drawn_again(recorded, replay.telling, paid.claim, _DRAWS, self.level)
+        return replace(result, drawn=None if noise_verdict is None else _sampled(*noise_verdict, paid))
 
     def with_bought(
         self, tried: tuple[TriedQuestion, ...], count: int
     ) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
-        """Buy releases of one question of each kind, as long as there is time: first where no noise was drawn, since
-        there is nothing else that tells of a choice. Give also the questions of which too few were bought.
+        """Sample full releases of one query per kind while there is time; also return the queries with too few.
+
+        Queries without drawn noise come first, since selections have no other test.
         """
         kinds: dict[tuple[Any, ...], int] = {}
-        for place, each in enumerate(tried):
-            fixed = each.answered and each.origin != DRAWN and "Gaussian" not in each.price
-            kind = self._kind(each.question) if fixed else None
+        for index, result in enumerate(tried):
+            is_fixed = result.answered and result.origin != DRAWN and "Gaussian" not in result.price
+            kind = self._query_kind(result.question) if is_fixed else None
             if kind is not None:
-                kinds.setdefault(kind, place)
-        found = list(tried)
-        places = sorted(kinds.values(), key=lambda each: found[each].drawn is not None)[:_KINDS]
+                kinds.setdefault(kind, index)
+        results = list(tried)
+        chosen = sorted(kinds.values(), key=lambda position: results[position].drawn is not None)[:_MAX_RELEASED_KINDS]
         with SamplingProcesses() as processes:
-            for place in places:
-                if self._late:
+            for index in chosen:
+                if self._is_late:
                     break
-                self.progress(f"buying releases: {found[place].question}")
-                found[place] = replace(found[place], bought=self._bought(processes, found[place], count))
-        return tuple(found), tuple(found[place].question for place in places if found[place].bought is None)
+                self.progress(f"sampling releases: {results[index].question}")
+                results[index] = replace(results[index], bought=self._sample_releases(processes, results[index], count))
+        return tuple(results), tuple(results[index].question for index in chosen if results[index].bought is None)
 
-    def _kind(self, text: str) -> tuple[Any, ...] | None:
-        """Tell questions apart by what is measured; None for what is not measured."""
+    def _query_kind(self, text: str) -> tuple[Any, ...] | None:
+        """Return the kinds of measures and keys of a query; None if it measures nothing."""
         question = self.stage.question(text)
         if not isinstance(question, Question) or question.free:
             return None
-        measured = tuple(type(each).__name__ for each in question.query.plan.measures)
-        return measured, bool(question.found), bool(question.query.plan.keys) and not question.found
+        measures = tuple(type(measure).__name__ for measure in question.query.plan.measures)
+        return measures, bool(question.found), bool(question.query.plan.keys) and not question.found
 
-    def _bought(self, processes: SamplingProcesses, tried: TriedQuestion, count: int) -> Sampled | None:
-        """Buy releases in two neighbouring worlds and try to refute the claim by them."""
-        paid = self.stage.paid(self.stage.question(tried.question))
-        telling = None if tried.replay is None else tried.replay.telling
-        pair, pilot = telling or largest_pair(self.stage.tables), max(LEAST_PILOT, math.ceil(count * PILOT))
-        policies = [self.stage.tables.opened(each) for each in pair]
-        jobs = [Job(each, AskedText(tried.question), paid.keywords, count + pilot, self.until) for each in policies]
+    def _sample_releases(self, processes: SamplingProcesses, result: TriedQuestion, count: int) -> Sampled | None:
+        """Sample releases in two neighbouring worlds and try to refute the claim with them."""
+        paid = self.stage.paid(self.stage.question(result.question))
+        distinguishing = None if result.replay is None else result.replay.telling
+        pair, pilot = distinguishing or largest_pair(self.stage.tables), max(LEAST_PILOT, math.ceil(count * PILOT))
+        policies = [self.stage.tables.opened(population) for population in pair]
+        ask, until = AskedText(result.question), self.until
+        jobs = [Job(policy, ask, paid.keywords, count + pilot, until) for policy in policies]
         first, second = processes.buy(jobs)
-        many = min(len(first), len(second)) - pilot
-        if many < max(_LEAST_BOUGHT, least_samples(paid.claim, self.level)):
+        sample_count = min(len(first), len(second)) - pilot
+        if sample_count < max(_MIN_RELEASES, least_samples(paid.claim, self.level)):
             return None
-        looked = Coordinates.of(first[:pilot], second[:pilot])
-        numbers = looked.numbers(first[pilot:]), looked.numbers(second[pilot:])
+        coordinates = Coordinates.of(first[:pilot], second[:pilot])
+        numbers = coordinates.numbers(first[pilot:]), coordinates.numbers(second[pilot:])
         worlds: tuple[Callable[[int], Any], ...] = (lambda n: numbers[0][:n], lambda n: numbers[1][:n])
-        return _sampled(falsify(worlds, paid.claim, many, self.level), many, paid)
+        return _sampled(falsify(worlds, paid.claim, sample_count, self.level), sample_count, paid)
 
 
-def _added_to_alone(question: Any) -> bool:
-    """Tell whether all that is measured of a question are totals of groups that the policy knows; a question that is
-    understood and then refused, since no row can meet its conditions, has none.
+def _has_only_fixed_totals(question: Any) -> bool:
+    """Return whether a query measures only totals of declared groups.
+
+    A query that parses and is then refused, since no row can meet its conditions, has none.
     """
     try:
         return isinstance(question, Question) and not question.found and not question.others

@@ -1,7 +1,4 @@
-"""An audit of a whole curator keeps here what it found, question by question, and what it would have found.
-
-The page of an audit says what was tried, what was found, and what would have been found: one file, for an owner.
-"""
+"""The results of auditing a whole policy, query by query: tests, their power, and doubts; also as one HTML page."""
 
 from __future__ import annotations
 
@@ -22,25 +19,25 @@ from sfumato.release.answers.web_pages import HtmlPage, escaped, facts, listed, 
 from sfumato.version import __version__
 
 TEMPLATE, OWN, DRAWN = "template", "the owner's", "drawn"
-"""Where a question comes from."""
+"""Where a query comes from."""
 COLUMNS = ("question", "price", "outcome", "exact change", "noise drawn", "bought")
-"""What is told of each question."""
+"""The columns of the table of results."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """This is what samples say of one question, and what they could have said."""
+    """The verdict of samples on one query, and their power."""
 
     verdict: Verdict
     samples: int
     detectable: float | None
-    """The least true ε that these samples would, as a rule, have refuted; None with Gaussian noise, whose tail few
-    samples see: there, exact changes are what tells."""
+    """The least true ε that these samples would usually refute; None with Gaussian noise, whose tail few samples reach:
+    there the exact changes are the test."""
 
 
 @dataclass(frozen=True)
 class TriedQuestion:
-    """This is one question with everything that was tried on it."""
+    """One query with the results of all tests on it."""
 
     question: str
     origin: str
@@ -51,101 +48,104 @@ class TriedQuestion:
     drawn: Sampled | None = None
     bought: Sampled | None = None
     noise: ComparedNoise | None = None
-    """Whether any two numbers of a release share a noise."""
+    """Whether any two numbers of a release share a noise draw."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Say what speaks against the promise; nothing, as it should be."""
-        found = [str(each) for each in self.differences[:3]]
+        """Return the evidence against the privacy promise; empty if it holds."""
+        doubts = [str(difference) for difference in self.differences[:3]]
         if self.replay is not None and not self.replay.holds and self.replay.where is not None:
             first, second = self.replay.where
-            found.append(
+            doubts.append(
                 f"{self.replay.norm} reaches {self.replay.share:.4g} times the claim between {first} and {second}"
             )
         if self.noise is not None and not self.noise.holds:
-            found.append(str(self.noise))
-        found += [str(each.verdict) for each in (self.drawn, self.bought) if each and not each.verdict.holds]
-        return tuple(found)
+            doubts.append(str(self.noise))
+        doubts += [
+            str(sampled.verdict) for sampled in (self.drawn, self.bought) if sampled and not sampled.verdict.holds
+        ]
+        return tuple(doubts)
 
 
 @dataclass(frozen=True)
 class CuratorAudit:
-    """This is what was tried on a policy, what was found, and what would have been found."""
+    """The audit of one policy: its tests, their power, and all doubts."""
 
     policy: str
     protects: str
     neighbours: str
     confidence: float
-    """With this probability at least, a sound curator is not doubted by samples."""
+    """The probability, at least, that samples raise no doubt about a sound curator."""
     tables: tuple[str, ...]
-    """The units that were added, by what they are like."""
+    """Descriptions of the units that were added."""
     tried: tuple[TriedQuestion, ...]
     faults: tuple[CaughtFault, ...]
     notes: tuple[str, ...]
-    """What was not tried, and why."""
+    """What was not tested, and why."""
     seconds: float
     seed: int | None = None
-    """What decided which questions were drawn: the same seed draws the same."""
+    """The seed of the random queries; the same seed draws the same queries."""
     unplanted: tuple[str, ...] = ()
-    """The faults that there was no time to plant, by name."""
+    """Names of the faults that there was no time to inject."""
 
     @property
     def missed(self) -> tuple[CaughtFault, ...]:
-        """List the planted faults that were not caught."""
-        return tuple(each for each in self.faults if not each.caught)
+        """Return the injected faults that were not detected."""
+        return tuple(fault for fault in self.faults if not fault.caught)
 
     @property
     def caught_words(self) -> str:
-        """Say how many of all faults were caught: those that there was no time to plant were not."""
+        """Return the number of detected faults of all, including those there was no time for."""
         return f"{len(self.faults) - len(self.missed)} of {len(self.faults) + len(self.unplanted)}"
 
     @property
     def doubt_words(self) -> str:
-        """Say how many doubts there are."""
         return "1 doubt" if len(self.doubts) == 1 else f"{len(self.doubts)} doubts" if self.doubts else "no doubt"
 
     @property
     def has_power(self) -> bool:
-        """Tell whether the audit would have seen a fault: it caught all that were planted, and some were."""
+        """Return whether at least one fault was injected and all injected faults were detected."""
         return bool(self.faults) and not self.missed
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """List everything that speaks against the promise, or against the audit itself."""
-        found = [f"{each.question}: {doubt}" for each in self.tried for doubt in each.doubts]
-        found += [f"a planted fault was not caught, so this audit has no power: {each.name}" for each in self.missed]
+        """Return all evidence against the privacy promise, or against the audit itself."""
+        all_doubts = [f"{result.question}: {doubt}" for result in self.tried for doubt in result.doubts]
+        all_doubts += [
+            f"a planted fault was not caught, so this audit has no power: {fault.name}" for fault in self.missed
+        ]
         if not self.faults:
-            found.append("no fault was planted, so this audit has no power: give it more minutes")
-        if not any(each.answered for each in self.tried):
-            found.append("no question was answered, so nothing was tried")
-        return tuple(found)
+            all_doubts.append("no fault was planted, so this audit has no power: allow more minutes")
+        if not any(result.answered for result in self.tried):
+            all_doubts.append("no question was answered, so nothing was tested")
+        return tuple(all_doubts)
 
     @property
     def holds(self) -> bool:
-        """Tell whether nothing speaks against the promise."""
+        """Return whether there is no doubt."""
         return not self.doubts
 
     def __str__(self) -> str:
-        answered = [each for each in self.tried if each.answered]
-        compared = sum(each.replay.compared for each in answered if each.replay)
-        left = f", and there was no time for {', '.join(self.unplanted)}" if self.unplanted else ""
-        what = "No doubt was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
+        answered = [result for result in self.tried if result.answered]
+        compared = sum(result.replay.compared for result in answered if result.replay)
+        untested = f", and there was no time for {', '.join(self.unplanted)}" if self.unplanted else ""
+        finding = "No doubt was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
         return (
-            f"{what} in {len(self.tried)} questions, of which {len(answered)} are answered, over "
-            f"{len(self.tables) + 1} invented tables; {compared:,} pairs of totals were compared; "
-            f"{self.caught_words} planted faults were caught{left}"
+            f"{finding} in {len(self.tried)} questions, of which {len(answered)} are answered, over "
+            f"{len(self.tables) + 1} generated tables; {compared:,} pairs of totals were compared; "
+            f"{self.caught_words} planted faults were caught{untested}"
         )
 
     @property
     def drawn_words(self) -> str:
-        """Say how many questions were drawn, and how they are drawn again; nothing where none were."""
-        many = len({each.question for each in self.tried if each.origin == DRAWN})
-        drawn = "1 question was drawn" if many == 1 else f"{many} questions were drawn"
-        return "" if self.seed is None else f"{drawn}, with seed {self.seed}, which draws the same again"
+        """Return the number of random queries and their seed; empty if there were none."""
+        query_count = len({result.question for result in self.tried if result.origin == DRAWN})
+        question_words = "1 random question" if query_count == 1 else f"{query_count} random questions"
+        return "" if self.seed is None else f"{question_words} from seed {self.seed}, which draws the same again"
 
     def to_json(self) -> str:
-        """Write everything that was tried and found as JSON text, for programs."""
-        told = {
+        """Serialise all results as JSON."""
+        results = {
             "kind": "curator-audit/1",
             "policy": self.policy,
             "protects": self.protects,
@@ -154,145 +154,145 @@ class CuratorAudit:
             "holds": self.holds,
             "doubts": self.doubts,
             "tables": self.tables,
-            "tried": [_as_values(each) for each in self.tried],
-            "faults": [asdict(each) for each in self.faults],
+            "tried": [_question_json(result) for result in self.tried],
+            "faults": [asdict(fault) for fault in self.faults],
             "unplanted": self.unplanted,
             "notes": self.notes,
             "seconds": self.seconds,
             "seed": self.seed,
         }
-        return json.dumps(told, ensure_ascii=False, allow_nan=False)
+        return json.dumps(results, ensure_ascii=False, allow_nan=False)
 
     def _repr_html_(self) -> str:
-        faults = [(each.name, "caught" if each.caught else "MISSED", each.evidence) for each in self.faults]
-        found = table(COLUMNS, [row(each) for each in self.tried])
+        faults = [(fault.name, "caught" if fault.caught else "MISSED", fault.evidence) for fault in self.faults]
+        results = table(COLUMNS, [row(result) for result in self.tried])
         return (
             paragraphs([str(self), *self.doubts, *self.notes, *filter(None, [self.drawn_words])])
-            + found
-            + table(("fault", "result", "by what"), faults)
+            + results
+            + table(("fault", "result", "evidence"), faults)
         )
 
 
-def _as_values(tried: TriedQuestion) -> dict[str, Any]:
-    """Put down one question in terms that JSON has."""
+def _question_json(result: TriedQuestion) -> dict[str, Any]:
+    """Return one query's results as JSON values."""
     return {
-        "question": tried.question,
-        "origin": tried.origin,
-        "price": tried.price,
-        "answered": tried.answered,
-        "differences": [str(each) for each in tried.differences],
-        "exact_change": None if tried.replay is None else tried.replay.share,
-        "shared_noise": None if tried.noise is None else not tried.noise.holds,
-        "drawn": _as_bound(tried.drawn),
-        "bought": _as_bound(tried.bought),
-        "doubts": tried.doubts,
+        "question": result.question,
+        "origin": result.origin,
+        "price": result.price,
+        "answered": result.answered,
+        "differences": [str(difference) for difference in result.differences],
+        "exact_change": None if result.replay is None else result.replay.share,
+        "shared_noise": None if result.noise is None else not result.noise.holds,
+        "drawn": _bound_json(result.drawn),
+        "bought": _bound_json(result.bought),
+        "doubts": result.doubts,
     }
 
 
-def _as_bound(sampled: Sampled | None) -> dict[str, Any] | None:
-    """Put down what samples prove; what they would have refuted is null where that is nothing, or cannot be said."""
+def _bound_json(sampled: Sampled | None) -> dict[str, Any] | None:
+    """Return the samples' bound as JSON values; ``would_refute`` is null if infinite or unknown."""
     if sampled is None:
         return None
-    seen = sampled.detectable
+    detectable = sampled.detectable
     return {
         "lower_bound": sampled.verdict.lower_bound,
         "holds": sampled.verdict.holds,
         "event": sampled.verdict.event,
         "samples": sampled.samples,
-        "would_refute": seen if seen is not None and math.isfinite(seen) else None,
+        "would_refute": detectable if detectable is not None and math.isfinite(detectable) else None,
     }
 
 
 def row(tried: TriedQuestion) -> tuple[str, ...]:
-    """Tell one question in a line of the table."""
-    same = ("answered alike" if tried.answered else "refused alike") if not tried.differences else "DIFFERS"
-    unread = "no total is told" if tried.answered else "none is read"
+    """Return the table row of one query."""
+    outcome = ("same answer shape" if tried.answered else "same refusal") if not tried.differences else "DIFFERS"
+    unread = "no totals" if tried.answered else "not read"
     change = unread if tried.replay is None else shown(tried.replay.share)
-    return " ".join(tried.question.split()), tried.price, same, change, told(tried.drawn), told(tried.bought)
+    return " ".join(tried.question.split()), tried.price, outcome, change, told(tried.drawn), told(tried.bought)
 
 
 def told(sampled: Sampled | None) -> str:
-    """Tell what samples proved, and what they would have refuted."""
+    """Return the samples' bound, and in parentheses the least true ε they would have refuted."""
     if sampled is None:
         return ""
     if sampled.verdict.holds and sampled.detectable == math.inf:
-        return f"{sampled.samples:,} are too few to tell"
+        return f"{sampled.samples:,} are too few"
     doubt = "" if sampled.verdict.holds else "REFUTED, "
-    power = "" if sampled.detectable is None else f" (would see {shown(sampled.detectable)})"
-    proven = f"ε ≥ {shown(sampled.verdict.lower_bound)}" if sampled.verdict.lower_bound else "nothing told apart"
-    return f"{doubt}{proven} of {sampled.samples:,}{power}"
+    power = "" if sampled.detectable is None else f" (would detect {shown(sampled.detectable)})"
+    proven = f"ε ≥ {shown(sampled.verdict.lower_bound)}" if sampled.verdict.lower_bound else "no difference"
+    return f"{doubt}{proven} from {sampled.samples:,}{power}"
 
 
 def page(audit: CuratorAudit) -> HtmlPage:
-    """Write the whole page."""
+    """Return the report page."""
     name = f"An audit of {audit.policy}"
     sections = [
-        f"<h1>{escaped(name)}</h1>{_summary(audit)}",
-        f"<h2>What was found</h2>{''.join(_found(audit))}",
-        f"<h2>Planted faults</h2>{_faults(audit)}",
-        f"<h2>What was tried</h2>{_tried(audit)}",
-        f"<h2>On which tables</h2>{_tables(audit)}",
-        f"<h2>What this does not show</h2>{_limits()}",
+        f"<h1>{escaped(name)}</h1>{_summary_section(audit)}",
+        f"<h2>Findings</h2>{''.join(_doubts_section(audit))}",
+        f"<h2>Planted faults</h2>{_faults_section(audit)}",
+        f"<h2>Tests by question</h2>{_results_section(audit)}",
+        f"<h2>Generated tables</h2>{_tables_section(audit)}",
+        f"<h2>What this does not show</h2>{_scope_section()}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
     ]
     return HtmlPage(name, "\n".join(sections))
 
 
-def _summary(audit: CuratorAudit) -> str:
-    answered = sum(each.answered for each in audit.tried)
+def _summary_section(audit: CuratorAudit) -> str:
+    answered = sum(result.answered for result in audit.tried)
     return facts(
         [
-            (audit.doubt_words, "about the promise, or about this audit"),
+            (audit.doubt_words, "about the privacy promise or about this audit"),
             (audit.protects, f"is protected, {audit.neighbours} neighbours"),
-            (f"{len(audit.tried)} tries", f"of questions, of which {answered} are answered"),
+            (f"{len(audit.tried)} tests", f"of questions, of which {answered} are answered"),
             (audit.caught_words, "planted faults were caught"),
         ]
     )
 
 
-def _found(audit: CuratorAudit) -> Iterator[str]:
+def _doubts_section(audit: CuratorAudit) -> Iterator[str]:
     if audit.holds:
-        yield paragraph("Nothing that was tried speaks against the promise.")
+        yield paragraph("No test speaks against the privacy promise.")
     else:
         yield listed(audit.doubts)
     yield paragraph(
-        "No row of the owner was read and nothing of the budget was spent: every table was invented from the policy."
+        "None of the owner's rows were read and no budget was spent: every table was generated from the policy."
     )
     if audit.notes:
         yield listed(audit.notes)
 
 
-def _faults(audit: CuratorAudit) -> str:
-    words = paragraph(
-        "An auditor without power proves nothing. So twins with a fault were tried in the same way as the policy's own "
+def _faults_section(audit: CuratorAudit) -> str:
+    introduction = paragraph(
+        "An audit without power proves nothing. So faulty twins were tested in the same way as the policy's own "
         "questions, and each of them has to be caught."
     )
-    rows = [(each.name, "caught" if each.caught else "MISSED", each.evidence) for each in audit.faults]
-    return words + html_table(("fault", "result", "by what"), rows)
+    rows = [(fault.name, "caught" if fault.caught else "MISSED", fault.evidence) for fault in audit.faults]
+    return introduction + html_table(("fault", "result", "evidence"), rows)
 
 
-def _tried(audit: CuratorAudit) -> str:
-    words = paragraph(
-        "Outcomes: all that is seen of a question but its noise is the same whoever is in the table. Exact change: the "
-        "largest share of a claim that one unit changes; above 1 it would be broken, and 1 means that the claim is no "
-        "larger than it has to be. Noise drawn and bought: the ε that samples prove, which has to stay below the "
-        f"price, and in brackets the least true ε that they would have refuted. A sound curator passes all of it with "
-        f"{percent(audit.confidence)} confidence."
+def _results_section(audit: CuratorAudit) -> str:
+    introduction = paragraph(
+        "Outcome: everything visible of a question except its noise is the same whoever is in the table. Exact "
+        "change: the largest change by one unit as a share of the claimed sensitivity; above 1 the claim is broken, "
+        "and 1 means that it is tight. Noise drawn and bought: the lower bound on ε that samples prove, which has to "
+        "stay below the price, and in brackets the least true ε that they would have refuted. A sound curator passes "
+        f"all tests with {percent(audit.confidence)} confidence."
     )
-    drawn = paragraph(f"{audit.drawn_words}.") if audit.drawn_words else ""
-    return words + drawn + html_table(COLUMNS, [row(each) for each in audit.tried])
+    random_queries = paragraph(f"{audit.drawn_words}.") if audit.drawn_words else ""
+    return introduction + random_queries + html_table(COLUMNS, [row(result) for result in audit.tried])
 
 
-def _tables(audit: CuratorAudit) -> str:
-    return paragraph("A few units that are well within every limit, and one more that has:") + listed(audit.tables)
+def _tables_section(audit: CuratorAudit) -> str:
+    return paragraph("A few units well within every limit, and one further unit that has:") + listed(audit.tables)
 
 
-def _limits() -> str:
+def _scope_section() -> str:
     return listed(
         [
-            "An audit can refute a promise and never prove it: the proofs stand in the documentation.",
-            "What was asked is a sample of what can be asked.",
+            "An audit can refute a promise but never prove it; the proofs are in the documentation.",
+            "The questions are a sample of all that can be asked.",
             "How long an answer takes is not compared here.",
-            "The owner's files are not opened, so an audit says nothing about whether the policy fits them.",
+            "The owner's files are not read, so an audit does not show whether the policy fits them.",
         ]
     )

@@ -1,8 +1,8 @@
-"""Faults are planted in a twin of the path that is audited, and must be caught: an auditor without power is a claim.
+"""Inject faults into twins of the audited path; each must be detected, or the audit has no power.
 
-Nothing of the curator is changed. Each twin breaks one thing above the release: a price that is paid twice and claimed
-once, a limit or a range that the engine does not keep, one noise for several numbers, groups that are shown because
-rows have them, words and charges that depend on rows. Each goes through the same tries as a sound question does.
+The curator itself is not changed. Each twin breaks one thing above the release: a price paid twice and claimed once, a
+limit or range that the engine does not enforce, one noise draw for several numbers, groups shown because rows have
+them, messages and charges that depend on rows. Each goes through the same tests as a sound query.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy import Guarantee, Sensitivity
 from sfumato.release.measurement import Measurement
 
-_MANY = 10_000
-_FEW = 200
-_HALF, _ONE = "half the noise", "one noise for several numbers"
+_NOISE_DRAWS = 10_000
+_KEY_SAMPLES = 200
+_HALF_NOISE, _ONE_NOISE = "half the noise", "one noise for several numbers"
 _ALL_GROUPS, _EQUAL_MEASURES = "one noise for all groups", "one noise for equal measures"
-_GROUPS, _KEYS = "groups shown because rows have them", "keys shown without a threshold"
+_BARE_GROUPS, _BARE_KEYS = "groups shown because rows have them", "keys shown without a threshold"
 
 
 @dataclass(frozen=True)
 class CaughtFault:
-    """This says of one planted fault whether the audit caught it."""
+    """Whether the audit detected one injected fault."""
 
     name: str
     question: str
@@ -48,247 +48,273 @@ class CaughtFault:
 
 
 Planted = Callable[[], "Iterator[CaughtFault]"]
-"""A fault that is planted when this is called; there is nothing where a policy has no place for it."""
+"""Injects a fault and yields the result; nothing if no query of the policy allows it."""
 
 
 def planted_faults(stage: AuditStage, texts: tuple[str, ...], confidence: Fraction) -> dict[str, Planted]:
-    """Name every fault, each with what plants it in the first question that it fits."""
-    found: dict[str, Planted] = {}
-    for name, plant in _PLANTS.items():
-        found[name] = partial(_first, plant, stage, texts, confidence)
-    for name, misread in _MISREAD.items():
-        found[name] = partial(_misread, stage, texts, name, misread)
-    for name, change in _TELLING.items():
-        found[name] = partial(_telling, stage, texts[0], name, change)
-    return found
+    """Return, by name, a function that injects each fault into the first query that allows it."""
+    faults: dict[str, Planted] = {}
+    for name, plant in _RELEASE_FAULTS.items():
+        faults[name] = partial(_inject_first, plant, stage, texts, confidence)
+    for name, misread in _MISREAD_FAULTS.items():
+        faults[name] = partial(_inject_misreading, stage, texts, name, misread)
+    for name, change in _OUTCOME_FAULTS.items():
+        faults[name] = partial(_inject_outcome_fault, stage, texts[0], name, change)
+    return faults
 
 
 Plant = Callable[[AuditStage, str, Question, Fraction], "CaughtFault | None"]
 
 
-def _first(plant: Plant, stage: AuditStage, texts: tuple[str, ...], confidence: Fraction) -> Iterator[CaughtFault]:
+def _inject_first(
+    plant: Plant, stage: AuditStage, texts: tuple[str, ...], confidence: Fraction
+) -> Iterator[CaughtFault]:
     for text in texts:
         try:
             question = stage.question(text)
-            found = plant(stage, text, question, confidence) if isinstance(question, Question) else None
+            fault = plant(stage, text, question, confidence) if isinstance(question, Question) else None
         except SfumatoError:
-            continue  # this policy does not answer it: another question may have room for the fault
-        if found is not None:
-            yield found
+            continue  # the policy refuses this query; another one may allow the fault
+        if fault is not None:
+            yield fault
             return
 
 
-def _recorded(stage: AuditStage, question: Question, paid: Paid) -> tuple[Recorded, ...]:
+def _recorded_totals(stage: AuditStage, question: Question, paid: Paid) -> tuple[Recorded, ...]:
     return () if question.found else stage.recorded(question, paid)
 
 
-def _half_the_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
-    """Let the noise be half of what the claim needs: twice as much is paid as is claimed."""
+def _inject_half_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+    """Halve the noise that the claim needs: pay twice what is claimed."""
     claim = stage.paid(question).claim
-    recorded = _recorded(stage, question, Paid(Guarantee(2 * claim.epsilon)))
+    recorded = _recorded_totals(stage, question, Paid(Guarantee(2 * claim.epsilon)))
     pair = replayed(recorded, stage.tables.pairs).telling
-    tried = None if pair is None else drawn_again(recorded, pair, claim, _MANY, confidence)
-    return None if tried is None else CaughtFault(_HALF, text, not tried[0].holds, str(tried[0]))
+    outcome_and_draws = None if pair is None else drawn_again(recorded, pair, claim, _NOISE_DRAWS, confidence)
+    return (
+        None
+        if outcome_and_draws is None
+        else CaughtFault(_HALF_NOISE, text, not outcome_and_draws[0].holds, str(outcome_and_draws[0]))
+    )
 
 
-def _one_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
-    """Give all numbers of a measurement the noise of the first: their differences are exact."""
+def _inject_one_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+    """Add the first number's noise to all numbers of a measurement, so that differences are exact."""
     paid = stage.paid(question)
-    recorded = [each for each in _recorded(stage, question, paid) if each.exact[""].size > 1]
+    recorded = [entry for entry in _recorded_totals(stage, question, paid) if entry.exact[""].size > 1]
     pair = replayed(recorded, stage.tables.pairs).telling
-    if pair is None or all(np.ptp(each.exact[pair[0].name] - each.exact[pair[1].name]) == 0 for each in recorded):
+    if pair is None or all(np.ptp(entry.exact[pair[0].name] - entry.exact[pair[1].name]) == 0 for entry in recorded):
         return None
     size = recorded[0].exact[""].size
 
-    def shared(measurement: Any, exact: Any) -> Any:
+    def draw_shared(measurement: Any, exact: Any) -> Any:
         rows = exact.reshape(-1, size)
         return rows + (measurement.draw(rows[:, :1].copy()) - rows[:, :1])
 
-    tried = drawn_again(recorded[:1], pair, paid.claim, _MANY, confidence, shared)
-    return None if tried is None else CaughtFault(_ONE, text, not tried[0].holds, str(tried[0]))
+    outcome_and_draws = drawn_again(recorded[:1], pair, paid.claim, _NOISE_DRAWS, confidence, draw_shared)
+    return (
+        None
+        if outcome_and_draws is None
+        else CaughtFault(_ONE_NOISE, text, not outcome_and_draws[0].holds, str(outcome_and_draws[0]))
+    )
 
 
-def _for_all_groups(noise: Noise, mechanisms: Sequence[Additive]) -> Noise:
-    """Give every group the noise of the first."""
+def _share_across_groups(noise: Noise, mechanisms: Sequence[Additive]) -> Noise:
+    """Use the noise of the first group for all groups."""
     del mechanisms
     return np.repeat(noise[:1], len(noise), axis=0)
 
 
-def _for_equal_measures(noise: Noise, mechanisms: Sequence[Additive]) -> Noise:
-    """Give measures that are drawn alike the noise of the first of them."""
-    return noise[:, [mechanisms.index(each) for each in mechanisms]]
+def _share_across_measures(noise: Noise, mechanisms: Sequence[Additive]) -> Noise:
+    """Use one noise draw for all measures with equal mechanisms."""
+    return noise[:, [mechanisms.index(mechanism) for mechanism in mechanisms]]
 
 
-def _shared_noise(
+def _inject_shared_noise(
     name: str, spoil: Spoil, stage: AuditStage, text: str, question: Question, confidence: Fraction
 ) -> CaughtFault | None:
-    """Spoil the noise of a release that has several numbers of the kind; there is no fault where it stays as it is."""
-    made = prepared(question, stage.paid(question))
-    found = compare_noise(question, made, stage.engines[""], 1 - confidence, spoil)
-    mechanisms = [each.mechanism for each in made.measured[0]]
+    """Share noise within a release that has several groups or equal measures; None if it has not."""
+    priced = prepared(question, stage.paid(question))
+    comparison = compare_noise(question, priced, stage.engines[""], 1 - confidence, spoil)
+    mechanisms = [measurement.mechanism for measurement in priced.measured[0]]
     groups, measures = len(question.groups), len(mechanisms)
-    several = groups > 1 if spoil is _for_all_groups else len(set(mechanisms)) < measures
-    return CaughtFault(name, text, not found.holds, str(found)) if found is not None and several else None
+    applies = groups > 1 if spoil is _share_across_groups else len(set(mechanisms)) < measures
+    return (
+        CaughtFault(name, text, not comparison.holds, str(comparison)) if comparison is not None and applies else None
+    )
 
 
-def _generous_limits(policy: Policy) -> Policy:
-    """Let one row, and one group, of a unit more pass than is claimed."""
-    return _with_private(policy, _generous)
+def _loosen_limits(policy: Policy) -> Policy:
+    """Allow one row and one group more per unit than is claimed."""
+    return _change_private_tables(policy, _loosen_table_limits)
 
 
-def _wide_range(policy: Policy) -> Policy:
-    """Let numbers pass that are twice as far out as is claimed."""
-    return _with_private(policy, _wide)
+def _widen_ranges(policy: Policy) -> Policy:
+    """Allow numbers twice as far out as is claimed."""
+    return _change_private_tables(policy, _widen_table_ranges)
 
 
-def _with_private(policy: Policy, change: Callable[[Table], Table]) -> Policy:
-    return replace(policy, tables={name: each if each.public else change(each) for name, each in policy.tables.items()})
+def _change_private_tables(policy: Policy, change: Callable[[Table], Table]) -> Policy:
+    tables = {name: table if table.public else change(table) for name, table in policy.tables.items()}
+    return replace(policy, tables=tables)
 
 
-def _generous(table: Table) -> Table:
+def _loosen_table_limits(table: Table) -> Table:
     if table.every_row:
         return table
-    more = {name: getattr(table, name) for name in ("max_rows", "max_groups", "max_rows_per_group")}
-    return replace(table, **{name: each + 1 for name, each in more.items() if each is not None})
+    limits = {name: getattr(table, name) for name in ("max_rows", "max_groups", "max_rows_per_group")}
+    return replace(table, **{name: limit + 1 for name, limit in limits.items() if limit is not None})
 
 
-def _wide(table: Table) -> Table:
-    columns = {name: _widened(each) for name, each in table.columns.items()}
+def _widen_table_ranges(table: Table) -> Table:
+    columns = {name: _widen_domain(domain) for name, domain in table.columns.items()}
     return replace(table, columns=columns, codings={}, impossible=(), implies={})
 
 
-def _widened(domain: Domain) -> Domain:
+def _widen_domain(domain: Domain) -> Domain:
     if not domain.type.numeric or domain.bounds is None:
         return domain
-    low, high = (2 * each for each in domain.bounds)  # type: ignore[operator]
+    low, high = (2 * bound for bound in domain.bounds)  # type: ignore[operator]
     return replace(domain, bounds=(min(low, domain.bounds[0]), max(high, domain.bounds[1])))
 
 
-_MISREAD: Mapping[str, Callable[[Policy], Policy]] = {
-    "limits that let one more pass": _generous_limits,
-    "ranges that are twice as wide": _wide_range,
+_MISREAD_FAULTS: Mapping[str, Callable[[Policy], Policy]] = {
+    "limits that let one more pass": _loosen_limits,
+    "ranges that are twice as wide": _widen_ranges,
 }
 
 
-def _misread(
+def _inject_misreading(
     stage: AuditStage, texts: tuple[str, ...], name: str, change: Callable[[Policy], Policy]
 ) -> Iterator[CaughtFault]:
-    """Read with another policy what the stage's policy makes the noise for, in the first question that looks at it."""
+    """Read under a changed policy the totals that the stage's policy calibrates noise for."""
     policy = change(stage.policy)
     if policy == stage.policy:
         return
     with read_by(stage, policy) as other:
         for text in texts:
             try:
-                found = _exceeded(stage, other, text)
+                share = _misread_ratio(stage, other, text)
             except SfumatoError:
                 continue
-            if found is not None:
-                yield CaughtFault(name, text, found > 1, f"a unit changes {found:.4g} times what is claimed")
+            if share is not None:
+                yield CaughtFault(name, text, share > 1, f"a unit changes {share:.4g} times what is claimed")
                 return
 
 
-def _exceeded(stage: AuditStage, other: AuditStage, text: str) -> float | None:
-    """Say what share of a claim is reached by totals that another policy reads; None where it claims the same."""
+def _misread_ratio(stage: AuditStage, other: AuditStage, text: str) -> float | None:
+    """Return the share of the claim that totals read by another policy reach; None if both claim the same."""
     question, twin = stage.question(text), other.question(text)
     if not isinstance(question, Question) or question.found or question.table.name in stage.tables.capped:
         return None
-    if question.groups != twin.groups:  # other groups are another question
+    if question.groups != twin.groups:  # different groups make it a different query
         return None
     paid = stage.paid(question)
-    claims = [_in_own_terms(each) for each in prepared(question, paid).measured[0]]
-    theirs = [_in_own_terms(each) for each in prepared(twin, paid).measured[0]]
-    if len(claims) != len(theirs) or all(mine == other for (_, mine), (_, other) in zip(claims, theirs, strict=True)):
+    claims = [_in_measure_units(measurement) for measurement in prepared(question, paid).measured[0]]
+    twin_claims = [_in_measure_units(measurement) for measurement in prepared(twin, paid).measured[0]]
+    if len(claims) != len(twin_claims) or all(
+        claim == changed for (_, claim), (_, changed) in zip(claims, twin_claims, strict=True)
+    ):
         return None
-    read = record(twin, prepared(twin, paid), other.engines)[: len(claims)]
-    steps = [(each, claim, unit) for each, (_, claim), (unit, _) in zip(read, claims, theirs, strict=True)]
-    misread = [replace(each, claim=_scaled(claim, 1 / unit)) for each, claim, unit in steps]
-    return replayed(misread, stage.tables.pairs).share
+    recorded = record(twin, prepared(twin, paid), other.engines)[: len(claims)]
+    converted = [
+        (entry, claim, unit) for entry, (_, claim), (unit, _) in zip(recorded, claims, twin_claims, strict=True)
+    ]
+    rescaled = [replace(entry, claim=_scale_sensitivity(claim, 1 / unit)) for entry, claim, unit in converted]
+    return replayed(rescaled, stage.tables.pairs).share
 
 
-def _in_own_terms(measurement: Measurement) -> tuple[Fraction, Sensitivity]:
-    """Give what one whole number of a total is worth, and what one unit changes, in the measure's own terms."""
+def _in_measure_units(measurement: Measurement) -> tuple[Fraction, Sensitivity]:
+    """Return the value of one integer step of a total, and the sensitivity in the measure's units."""
     reading = measurement.reading
     assert isinstance(reading, Totals)
-    unit = reading.scaled.unit_value
-    return unit, _scaled(reading.sensitivity, unit)
+    step_value = reading.scaled.unit_value
+    return step_value, _scale_sensitivity(reading.sensitivity, step_value)
 
 
-def _scaled(claim: Sensitivity, by: Fraction) -> Sensitivity:
-    return Sensitivity(claim.groups, claim.per_group * by, claim.total * by, claim.squares * by**2, claim.neighbours)
+def _scale_sensitivity(claim: Sensitivity, factor: Fraction) -> Sensitivity:
+    return Sensitivity(
+        claim.groups, claim.per_group * factor, claim.total * factor, claim.squares * factor**2, claim.neighbours
+    )
 
 
-def _bare_groups(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _inject_bare_groups(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
     """Show only the groups of one column that have rows."""
     del confidence
-    keys = [each for each in question.table.columns if text.startswith(f"SELECT {quoted(each)},")]
+    keys = [column for column in question.table.columns if text.startswith(f"SELECT {quoted(column)},")]
     if question.found or not keys or "WHERE" in text:
         return None
     paid = stage.paid(question).keywords
-    seen = []
-    for each in stage.tables.populations:
-        own = outcome(stage.curators[each.name], text, paid)
-        seen.append((each, {**own, "groups": repr(_values(each, question, keys[0]))}))
-    found = [each for each in differences(seen) if each.what == "groups"]
-    return CaughtFault(_GROUPS, text, bool(found), str(found[0]) if found else "nothing")
+    outcomes = []
+    for population in stage.tables.populations:
+        visible = outcome(stage.curators[population.name], text, paid)
+        outcomes.append((population, {**visible, "groups": repr(_column_values(population, question, keys[0]))}))
+    group_differences = [difference for difference in differences(outcomes) if difference.what == "groups"]
+    return CaughtFault(
+        _BARE_GROUPS, text, bool(group_differences), str(group_differences[0]) if group_differences else "nothing"
+    )
 
 
-def _values(population: InventedPopulation, question: Question, key: str) -> list[Any]:
+def _column_values(population: InventedPopulation, question: Question, key: str) -> list[Any]:
     return sorted(set(population.tables[question.table.name][key].to_pylist()), key=repr)
 
 
-def _bare_keys(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
-    """Show every key that is found in the data, without a threshold."""
-    keys = [each for each in question.table.columns if text.startswith(f"SELECT {quoted(each)},")]
+def _inject_bare_keys(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+    """Show every key in the data, without a threshold."""
+    keys = [column for column in question.table.columns if text.startswith(f"SELECT {quoted(column)},")]
     if not question.found or not keys or question.table.columns[keys[0]].type is not Type.TEXT:
         return None
-    pair = _apart(stage, question, keys[0])
-    worlds = [[{f"{each!r} shown": 1 for each in _values(one, question, keys[0])}] * _FEW for one in pair]
+    pair = _pair_with_fewest_shared_keys(stage, question, keys[0])
+    worlds = [
+        [{f"{key!r} shown": 1 for key in _column_values(side, question, keys[0])}] * _KEY_SAMPLES for side in pair
+    ]
     pilot = Coordinates.of(worlds[0][:20], worlds[1][:20])
     claim = stage.paid(question).claim
-    numbers = [pilot.numbers(each) for each in worlds]
-    tried = falsify((lambda n: numbers[0][:n], lambda n: numbers[1][:n]), claim, _FEW, confidence)
-    return CaughtFault(_KEYS, text, not tried.holds, str(tried))
+    numbers = [pilot.numbers(releases) for releases in worlds]
+    verdict = falsify((lambda n: numbers[0][:n], lambda n: numbers[1][:n]), claim, _KEY_SAMPLES, confidence)
+    return CaughtFault(_BARE_KEYS, text, not verdict.holds, str(verdict))
 
 
-def _apart(stage: AuditStage, question: Question, key: str) -> tuple[InventedPopulation, InventedPopulation]:
-    """Choose the neighbours that share fewest keys."""
-
-    def apart(pair: tuple[InventedPopulation, InventedPopulation]) -> int:
-        first, second = (set(_values(each, question, key)) for each in pair)
+def _pair_with_fewest_shared_keys(
+    stage: AuditStage, question: Question, key: str
+) -> tuple[InventedPopulation, InventedPopulation]:
+    def key_distance(pair: tuple[InventedPopulation, InventedPopulation]) -> int:
+        first, second = (set(_column_values(population, question, key)) for population in pair)
         return len(first ^ second)
 
-    return max(stage.tables.pairs, key=apart)
+    return max(stage.tables.pairs, key=key_distance)
 
 
-_PLANTS: Mapping[str, Plant] = {
-    _HALF: _half_the_noise,
-    _ONE: _one_noise,
-    _ALL_GROUPS: partial(_shared_noise, _ALL_GROUPS, _for_all_groups),
-    _EQUAL_MEASURES: partial(_shared_noise, _EQUAL_MEASURES, _for_equal_measures),
-    _GROUPS: _bare_groups,
-    _KEYS: _bare_keys,
+_RELEASE_FAULTS: Mapping[str, Plant] = {
+    _HALF_NOISE: _inject_half_noise,
+    _ONE_NOISE: _inject_one_noise,
+    _ALL_GROUPS: partial(_inject_shared_noise, _ALL_GROUPS, _share_across_groups),
+    _EQUAL_MEASURES: partial(_inject_shared_noise, _EQUAL_MEASURES, _share_across_measures),
+    _BARE_GROUPS: _inject_bare_groups,
+    _BARE_KEYS: _inject_bare_keys,
 }
 
 
-def _rows(population: InventedPopulation) -> int:
-    return sum(each.num_rows for each in population.tables.values())
+def _row_count(population: InventedPopulation) -> int:
+    return sum(table.num_rows for table in population.tables.values())
 
 
-_TELLING: Mapping[str, Callable[[Outcome, int], Outcome]] = {
-    "a refusal that depends on rows": lambda seen, rows: {**seen, "refusal": "too many rows"} if rows else seen,
-    "a message that counts rows": lambda seen, rows: {**seen, "warnings": f"{rows} rows were read"},
-    "a charge that depends on rows": lambda seen, rows: {**seen, "charge": f"{seen['charge']} times {rows}"},
+_OUTCOME_FAULTS: Mapping[str, Callable[[Outcome, int], Outcome]] = {
+    "a refusal that depends on rows": lambda visible, rows: (
+        {**visible, "refusal": "too many rows"} if rows else visible
+    ),
+    "a message that counts rows": lambda visible, rows: {**visible, "warnings": f"{rows} rows were read"},
+    "a charge that depends on rows": lambda visible, rows: {**visible, "charge": f"{visible['charge']} times {rows}"},
 }
 
 
-def _telling(
+def _inject_outcome_fault(
     stage: AuditStage, text: str, name: str, change: Callable[[Outcome, int], Outcome]
 ) -> Iterator[CaughtFault]:
-    """Let what is seen of a question depend on how many rows there are beside those of the others."""
+    """Make the visible outcome depend on the number of rows of the extra unit."""
     paid = stage.paid(stage.question(text)).keywords
-    seen = [(each, outcome(stage.curators[each.name], text, paid)) for each in stage.tables.populations]
-    fewest = _rows(stage.tables.others)
-    sound, faulty = differences(seen), differences([(each, change(own, _rows(each) - fewest)) for each, own in seen])
+    outcomes = [(side, outcome(stage.curators[side.name], text, paid)) for side in stage.tables.populations]
+    fewest = _row_count(stage.tables.others)
+    changed = [(side, change(visible, _row_count(side) - fewest)) for side, visible in outcomes]
+    sound, faulty = differences(outcomes), differences(changed)
     caught = len(faulty) > len(sound)
     yield CaughtFault(name, text, caught, str(faulty[-1]) if caught else "nothing")

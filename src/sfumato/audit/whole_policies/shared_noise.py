@@ -1,11 +1,11 @@
-"""Find numbers of one release that share a noise: their difference would be exact.
+"""Detect numbers of one release that share a noise draw: their difference would be exact.
 
-A release's price is that of independent noises. Here one release is drawn several times over the same exact totals,
-through everything that a bought release goes through after its rows were read, and the totals are subtracted. If p is
-the probability of the likeliest value of the narrowest noise, two independent noises are equal in all n draws, or
-opposite in all of them, with probability at most 2pⁿ. So n is chosen by which no pair of a sound release is doubted
-with more than the allowed probability (union bound over all pairs). Two numbers are compared whether or not invented
-units move them differently, so the choice of neighbours hides nothing.
+The price of a release assumes independent noise. Here one release is drawn several times over the same exact totals,
+through the whole path of a real release after its rows are read, and the totals are subtracted. If p is the
+probability of the likeliest value of the narrowest noise, two independent draws are equal in all n repetitions, or
+opposite in all of them, with probability at most 2pⁿ. So n is chosen such that the false-alarm probability over all
+pairs stays below the allowed one (union bound). All pairs of numbers are compared, whether or not a generated unit
+changes them differently, so the choice of neighbours hides nothing.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from sfumato.release.releasing import Read
 
 E = TypeVar("E")
 Noise = NDArray[np.int64]
-"""A row for each group, a column for each number of a group."""
+"""A row per group, a column per number of a group."""
 Spoil = Callable[[Noise, Sequence[Additive]], Noise]
-"""Makes a broken twin's noise, from that of one release and the mechanism of each column."""
+"""Injects a fault: maps the noise of one release and the mechanism of each column to faulty noise."""
 
-_KEY = 7
-_MOST_DRAWS = 2_000
+_SAMPLING_KEY = 7
+_MAX_DRAWS = 2_000
 
 
 @dataclass(frozen=True)
 class ComparedNoise:
-    """The result of comparing all noises of one release, drawn so many times."""
+    """The comparison of all noise values of one release over repeated draws."""
 
     numbers: int
     draws: int
     shared: tuple[tuple[int, int], ...]
-    """The places of numbers that had one noise in every draw, counted group by group."""
+    """Index pairs of numbers with equal noise in every draw, counted group by group."""
 
     @property
     def holds(self) -> bool:
@@ -51,98 +51,111 @@ class ComparedNoise:
 
     def __str__(self) -> str:
         if self.holds:
-            return f"no two of {self.numbers:,} numbers have one noise"
+            return f"no two of {self.numbers:,} numbers share their noise"
         first, second = self.shared[0]
-        return f"numbers {first + 1:,} and {second + 1:,} of {self.numbers:,} have one noise in all {self.draws} draws"
+        return (
+            f"numbers {first + 1:,} and {second + 1:,} of {self.numbers:,} share their noise in all {self.draws} draws"
+        )
 
 
 def compare_noise(
     question: Question, prepared: Prepared, engine: Engine, miss: Fraction, spoil: Spoil | None = None
 ) -> ComparedNoise | None:
-    """Draw a release often enough that no two independent noises agree every time but with probability ``miss``.
+    """Draw a release until any two independent noise values agree every time with probability at most ``miss``.
 
-    None where fewer than two numbers get noise, where groups are found in the data, and where the noise is so narrow
-    that it would take too many draws. ``spoil`` plants a fault.
+    Returns None if fewer than two numbers are noisy, if groups are discovered in the data, or if the noise is so narrow
+    that it would need too many draws. ``spoil`` injects a fault.
     """
     if question.found:
         return None
-    kind, read = question.kind(prepared), _reading_once(engine)
-    columns = list(_columns(prepared))
-    mechanisms = [each for each in columns if each is not None]
+    kind, read = question.kind(prepared), _cached_reader(engine)
+    columns = list(_column_mechanisms(prepared))
+    mechanisms = [mechanism for mechanism in columns if mechanism is not None]
     numbers = len(question.groups) * len(mechanisms)
-    draws = _enough_draws(mechanisms, numbers, miss)
+    draws = _required_draws(mechanisms, numbers, miss)
     if draws is None:
         return None
-    exact, noised = _exact(question, prepared, read), np.array([each is not None for each in columns])
-    seen = [(np.array(kind.draw(read).columns, np.int64).T - exact)[:, noised] for _ in range(draws)]
-    kept = seen if spoil is None else [spoil(each, mechanisms) for each in seen]
-    return ComparedNoise(numbers, draws, tuple(_equal_rows(np.array([each.ravel() for each in kept]).T)))
+    exact, is_noisy = (
+        _exact_columns(question, prepared, read),
+        np.array([mechanism is not None for mechanism in columns]),
+    )
+    drawn_noise = [(np.array(kind.draw(read).columns, np.int64).T - exact)[:, is_noisy] for _ in range(draws)]
+    compared = drawn_noise if spoil is None else [spoil(noise, mechanisms) for noise in drawn_noise]
+    return ComparedNoise(
+        numbers, draws, tuple(_equal_or_opposite_rows(np.array([noise.ravel() for noise in compared]).T))
+    )
 
 
-def _reading_once(engine: Engine) -> Read:
-    """Read exact totals of invented rows, each reading once: draws differ in their noise alone."""
-    kept: dict[Any, Any] = {}
+def _cached_reader(engine: Engine) -> Read:
+    """Read the exact totals of generated rows once per reading, so that draws differ in their noise alone."""
+    cache: dict[Any, Any] = {}
 
     def read(reading: PlanReading[E]) -> E:
-        if reading not in kept:
-            kept[reading] = engine.read(reading, _KEY)
-        found: E = kept[reading]
-        return found
+        if reading not in cache:
+            cache[reading] = engine.read(reading, _SAMPLING_KEY)
+        totals: E = cache[reading]
+        return totals
 
     return read
 
 
-def _columns(prepared: Prepared) -> Iterator[Additive | None]:
-    """List the mechanism of each column that is drawn; None for what is chosen."""
-    for part, measured in zip(prepared.parts, prepared.measured, strict=True):
-        if all(each.sensitivity is not None for each in measured):
-            for scale, each in zip(part.scales(measured), measured, strict=True):
-                yield from [each.mechanism] * scale.columns
+def _column_mechanisms(prepared: Prepared) -> Iterator[Additive | None]:
+    """Yield the mechanism of each drawn column; None for selections."""
+    for part, measurements in zip(prepared.parts, prepared.measured, strict=True):
+        if all(measurement.sensitivity is not None for measurement in measurements):
+            for scale, measurement in zip(part.scales(measurements), measurements, strict=True):
+                yield from [measurement.mechanism] * scale.columns
         else:
-            yield from [None] * sum(scale.columns for scale in part.scales(measured))
+            yield from [None] * sum(scale.columns for scale in part.scales(measurements))
 
 
-def _exact(question: Question, prepared: Prepared, read: Read) -> Noise:
-    """Give the numbers to which noise is added, column by column; zeros for what is chosen."""
-    found = []
-    for part, measured in zip(prepared.parts, prepared.measured, strict=True):
-        own: Any = read(part.reading(question.groups)) if measured else None
-        if all(each.sensitivity is not None for each in measured):
-            found += [each.reading.of(own).reshape(len(question.groups), -1) for each in measured]
+def _exact_columns(question: Question, prepared: Prepared, read: Read) -> Noise:
+    """Return the exact numbers that noise is added to, column by column; zeros for selections."""
+    columns = []
+    for part, measurements in zip(prepared.parts, prepared.measured, strict=True):
+        totals: Any = read(part.reading(question.groups)) if measurements else None
+        if all(measurement.sensitivity is not None for measurement in measurements):
+            columns += [
+                measurement.reading.of(totals).reshape(len(question.groups), -1) for measurement in measurements
+            ]
         else:
-            width = sum(scale.columns for scale in part.scales(measured))
-            found.append(np.zeros((len(question.groups), width), np.int64))
-    return np.hstack(found)
+            width = sum(scale.columns for scale in part.scales(measurements))
+            columns.append(np.zeros((len(question.groups), width), np.int64))
+    return np.hstack(columns)
 
 
-def _enough_draws(mechanisms: Sequence[Additive], numbers: int, miss: Fraction) -> int | None:
-    """Compute the least n with (pairs)·2pⁿ ≤ miss."""
+def _required_draws(mechanisms: Sequence[Additive], numbers: int, miss: Fraction) -> int | None:
+    """Return the least n with (pairs)·2pⁿ ≤ miss."""
     if numbers < 2:
         return None
-    chance = max(_likeliest(each) for each in mechanisms)
-    if chance >= 1:  # in floats: the noise is hardly ever anything but 0
+    probability = max(_max_probability(mechanism) for mechanism in mechanisms)
+    if probability >= 1:  # rounds to 1: the noise is almost always 0
         return None
     pairs = numbers * (numbers - 1) // 2
-    draws = math.ceil((math.log(2 * pairs) - math.log(miss.numerator) + math.log(miss.denominator)) / -math.log(chance))
-    return draws if draws <= _MOST_DRAWS else None
+    draws = math.ceil(
+        (math.log(2 * pairs) - math.log(miss.numerator) + math.log(miss.denominator)) / -math.log(probability)
+    )
+    return draws if draws <= _MAX_DRAWS else None
 
 
-def _likeliest(mechanism: Additive) -> float:
-    """Bound the probability of 0. Laplace's is (1 − q)/(1 + q) with q = e^{−1/b}. A Gaussian's is 1/Σe^{−x²/2σ²}, and
-    that sum is at least its three middle terms, and at least σ√2π (Poisson summation).
+def _max_probability(mechanism: Additive) -> float:
+    """Bound the probability of 0, the likeliest noise value.
+
+    Laplace: (1 − q)/(1 + q) with q = e^{−1/b}. Gaussian: 1/Σe^{−x²/2σ²}, where the sum is at least its three middle
+    terms, and at least σ√2π (Poisson summation).
     """
-    size = float(min(mechanism.sizes))
+    scale = float(min(mechanism.sizes))
     if mechanism.order == 1:
-        return math.tanh(1 / (2 * size))
-    return 1 / max(size * math.sqrt(2 * math.pi), 1 + 2 * math.exp(-1 / (2 * size**2)))
+        return math.tanh(1 / (2 * scale))
+    return 1 / max(scale * math.sqrt(2 * math.pi), 1 + 2 * math.exp(-1 / (2 * scale**2)))
 
 
-def _equal_rows(noise: Noise) -> Iterator[tuple[int, int]]:
-    """Find each row that equals, or is the opposite of, one before it; rows of zeros equal each other."""
-    first: dict[bytes, int] = {}
-    for place, row in enumerate(noise):
+def _equal_or_opposite_rows(noise: Noise) -> Iterator[tuple[int, int]]:
+    """Yield each row that equals an earlier one or its negation; zero rows equal each other."""
+    first_index: dict[bytes, int] = {}
+    for index, row in enumerate(noise):
         leading = row[np.flatnonzero(row)[:1]]
-        name = (row * (np.sign(leading[0]) if leading.size else 1)).tobytes()
-        if name in first:
-            yield first[name], place
-        first.setdefault(name, place)
+        normalized = (row * (np.sign(leading[0]) if leading.size else 1)).tobytes()
+        if normalized in first_index:
+            yield first_index[normalized], index
+        first_index.setdefault(normalized, index)
