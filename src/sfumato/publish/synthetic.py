@@ -42,7 +42,7 @@ from sfumato.publish.cells.answering import Condition
 from sfumato.publish.drawn_rows import MOST_AT_ONCE, DrawnColumn, DrawnRows, drawn, mend
 from sfumato.publish.files import model_files
 from sfumato.publish.graph.models import GraphModel
-from sfumato.publish.marginals.attributes import Attributes, ListedCell
+from sfumato.publish.marginals.attributes import Attributes, ListedCell, summarize_columns
 from sfumato.publish.marginals.blocks import Block, Set, maximal
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import Estimates, MeasuredMarginal, least_squares
@@ -494,7 +494,7 @@ class Synthetic:
         cells = self.model.tree.cells(self.model.sizes)
         lines = [
             f"synthetic  {own.table}{f', where {own.where}' if own.where else ''}, by {own.method}",
-            f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
+            f"columns    {summarize_columns(self.attributes)}",
             *(
                 f"           {each.attribute.name}, which {self.attributes[each.by].name} decides"
                 for each in own.implied

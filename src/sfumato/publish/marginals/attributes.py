@@ -120,6 +120,11 @@ class Attribute:
 Attributes = tuple[Attribute, ...]
 
 
+def summarize_columns(attributes: Attributes) -> str:
+    """Return the columns with their numbers of cells: ``sex (2 + missing), age (10 + missing)``."""
+    return ", ".join(f"{attribute.name} ({attribute.size - 1} + missing)" for attribute in attributes)
+
+
 def branched(attribute: Attribute, branching: int) -> Attribute:
     """Join neighbouring cells by so many, and these again, until so many are left: levels that suit sums over ranges.
 
