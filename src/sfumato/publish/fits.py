@@ -111,7 +111,9 @@ class Fit:
         if len(fit_round.values) != (cell_count if cells is None else 1):
             raise InvalidParameter("rounds", len(fit_round.values), "as many counts as a round measures")
         if cells is not None and (not cells or list(cells) != sorted({*cells} & {*range(cell_count)})):
-            raise InvalidParameter("rounds", cells[:3], f"different cells from 0 to {cell_count - 1}, rising")
+            raise InvalidParameter(
+                "rounds", cells[:3], f"distinct cells from 0 to {cell_count - 1}, in increasing order"
+            )
 
     @property
     def model(self) -> Model:

@@ -416,7 +416,7 @@ def column_indices(names: Sequence[str], columns: Sequence[str]) -> list[int]:
 
 
 def key_type(attribute: Attribute) -> Type:
-    return Type.TEXT if any(isinstance(each, RangeCell) for each in attribute.cells) else attribute.type
+    return Type.TEXT if any(isinstance(cell, RangeCell) for cell in attribute.cells) else attribute.type
 
 
 def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:

@@ -588,7 +588,7 @@ def _check_charge(released: Synthesized, steps: tuple[Charged, ...], receipt: Re
         return [Check("charge", None, "nothing was bought: it was a rehearsal on invented rows")]
     costs = [step_cost(step, pure=not price.allows_gaussian) for step in steps]
     if None in costs:
-        return [Check("charge", None, "a step is of a kind that cannot be added up")]
+        return [Check("charge", None, "a step has a mechanism whose cost cannot be summed")]
     cost = sum((step_charge for step_charge in costs if step_charge is not None), start=Fraction(0))
     curve = (Curve.concentrated if price.allows_gaussian else Curve.pure)(cost, Neighbours(receipt.neighbours))
     is_kept = price.kept_by(curve)

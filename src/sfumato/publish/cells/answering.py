@@ -484,8 +484,8 @@ class _QuestionEvaluator:
         """Refuse a question that has other groups elsewhere."""
         width = len(self.query.plan.keys)
         sets = self.query.finish.sets or (tuple(range(width)),)
-        for members, groups in zip(sets, self.groupings, strict=True):
-            if len(members) == width and {*groups.keys} != {*wanted}:
+        for key_indices, groups in zip(sets, self.groupings, strict=True):
+            if len(key_indices) == width and {*groups.keys} != {*wanted}:
                 rule = "the synopsis's cells do not form the groups of the question"
                 raise Unsupported("other-groups", rule, fix="group by columns whose values are listed")
 
@@ -499,11 +499,13 @@ class _QuestionEvaluator:
         summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in groups.axes)
         masks = [possible_cells & self._member(groups, axes, index) for index in range(groups.count)]
         grid = np.stack([mask.any(summed_axes) for mask in masks], axis=-1).ravel()
-        shown = [index for index, place in enumerate(groups.places.tolist()) if grid[place]]
-        if not shown:
+        shown_index = [index for index, place in enumerate(groups.places.tolist()) if grid[place]]
+        if not shown_index:
             rule = "no row can meet these conditions, so there is no group to show"
             raise Unsupported("no-groups", rule, fix="widen WHERE, or declare more values in the policy")
-        return replace(groups, keys=tuple(groups.keys[index] for index in shown), places=groups.places[shown])
+        return replace(
+            groups, keys=tuple(groups.keys[index] for index in shown_index), places=groups.places[shown_index]
+        )
 
     def _member(self, groups: Groups, axes: Set, index: int) -> Bools:
         """Return which cells are in a joined group."""
@@ -617,7 +619,7 @@ class _QuestionEvaluator:
             self._estimates[noises] = [_estimate(measure, totals, self.beta, noises) for measure, totals in measures]
         return self._estimates[noises]
 
-    def basis(self, shown: Sequence[int]) -> dict[str, tuple[str, ...]]:
+    def basis(self, row_indices: Sequence[int]) -> dict[str, tuple[str, ...]]:
         """Return the basis of every number: the weakest of all that it is computed from."""
         measure_bases = [
             np.concatenate([_weakest_basis(totals) for totals in by_grouping]) for by_grouping in self.quantities
@@ -625,16 +627,18 @@ class _QuestionEvaluator:
         outputs = self.query.outputs
         if self.query.outer or self.query.finish.windows:  # computed from several rows
             weakest = _BASES_BY_STRENGTH[max((int(codes.max()) for codes in measure_bases), default=0)]
-            return {output.name: (weakest,) * len(shown) for output in outputs}
-        return {output.name: self._output_basis(output.expression, measure_bases, shown) for output in outputs}
+            return {output.name: (weakest,) * len(row_indices) for output in outputs}
+        return {output.name: self._output_basis(output.expression, measure_bases, row_indices) for output in outputs}
 
     def _output_basis(
-        self, expression: Expression, measure_bases: Sequence[Codes], shown: Sequence[int]
+        self, expression: Expression, measure_bases: Sequence[Codes], row_indices: Sequence[int]
     ) -> tuple[str, ...]:
         operand_bases = [
             measure_bases[reference.index] for reference in columns(expression) if isinstance(reference, Result)
         ]
-        return tuple(_BASES_BY_STRENGTH[max((int(codes[row]) for codes in operand_bases), default=0)] for row in shown)
+        return tuple(
+            _BASES_BY_STRENGTH[max((int(codes[row]) for codes in operand_bases), default=0)] for row in row_indices
+        )
 
     def notes(self) -> Iterable[str]:
         """Yield notes on which numbers are bounds, and why."""
@@ -654,9 +658,9 @@ class _QuestionEvaluator:
             if cells:
                 attribute = self.face.attributes[place]
                 bin_names = ", ".join(cell_name(attribute.cells[cell]) for cell in sorted(cells)[:_MAX_LISTED_BINS])
-                more = f" and {len(cells) - _MAX_LISTED_BINS} more" if len(cells) > _MAX_LISTED_BINS else ""
+                remainder = f" and {len(cells) - _MAX_LISTED_BINS} more" if len(cells) > _MAX_LISTED_BINS else ""
                 rule = "the question splits bins, and only whole bins were published"
-                yield f"{attribute.name}: {rule}, so such numbers are bounded ({bin_names}{more})"
+                yield f"{attribute.name}: {rule}, so such numbers are bounded ({bin_names}{remainder})"
 
     def _binned(self, key: Column) -> bool:
         place, level = self._place(key.reference)

@@ -232,8 +232,8 @@ def _width_bucket(call: Call, arguments: list[Cells]) -> Cells:
     low, high, count = (float(argument.value) for argument in call.arguments[1:] if isinstance(argument, Literal))  # type: ignore[arg-type]
 
     def bucket_of(x: Floats) -> Floats:
-        within = np.minimum(count, np.trunc((x - low) / (high - low) * count) + 1)
-        return np.where(x < low, 0.0, np.where(x >= high, count + 1, within))
+        bucket = np.minimum(count, np.trunc((x - low) / (high - low) * count) + 1)
+        return np.where(x < low, 0.0, np.where(x >= high, count + 1, bucket))
 
     return rising(bucket_of)(call, arguments[:1])
 

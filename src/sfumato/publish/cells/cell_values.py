@@ -65,7 +65,7 @@ class PossibleTruths:
 
 @dataclass(frozen=True)
 class Texts:
-    """These are texts, None for NULL, and where they may also be something else."""
+    """Texts per cell, None for NULL, and where another text is possible too."""
 
     value: NDArray[Any]
     open: Bools

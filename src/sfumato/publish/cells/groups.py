@@ -158,21 +158,23 @@ def grouped(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> G
     if group_count > MOST_GROUPS:
         rule = f"an answer has at most {MOST_GROUPS:,} groups; this has {group_count:,}"
         raise Unsupported("too-many-groups", rule, fix="group by fewer columns, or by levels")
-    shown = (
+    shown_index = (
         np.flatnonzero(np.logical_and.reduce([key_codes >= 0 for key_codes in code_columns]))
         if code_columns
         else np.zeros(1, np.intp)
     )
     order = (
-        np.lexsort([key_codes[shown] for key_codes in reversed(code_columns)]) if code_columns else np.zeros(1, np.intp)
+        np.lexsort([key_codes[shown_index] for key_codes in reversed(code_columns)])
+        if code_columns
+        else np.zeros(1, np.intp)
     )
-    places = shown[order]
+    grid_index = shown_index[order]
     key_values = [
-        [key.values[code] for code in row_codes[places].tolist()]
+        [key.values[code] for code in row_codes[grid_index].tolist()]
         for key, row_codes in zip(keys, code_columns, strict=True)
     ]
     keys_of_groups = tuple(zip(*key_values, strict=True)) if keys else ((),)
-    return Groups(axes, sizes, joined, codes, count, keys_of_groups, places, undecided)
+    return Groups(axes, sizes, joined, codes, count, keys_of_groups, grid_index, undecided)
 
 
 def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupKeyCells]) -> NDArray[np.bool_] | None:

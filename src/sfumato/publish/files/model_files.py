@@ -89,7 +89,9 @@ class ModelManifest:
         is_valid &= len(seen) == len(self.released.attributes)
         is_valid &= all(any(set(potential) <= clique for clique in cliques) for potential in self.potentials)
         if not is_valid:
-            raise InvalidParameter("cliques", self.cliques[:3], "those of a tree that holds every potential")
+            raise InvalidParameter(
+                "cliques", self.cliques[:3], "the cliques of a junction tree that contains every potential"
+            )
 
     @property
     def tree(self) -> JunctionTree:
@@ -106,9 +108,9 @@ class ModelManifest:
         valid_places = set(range(len(self.released.attributes)))
         for places in decoded if are_lists else ():
             if list(places) != sorted(valid_places & {place for place in places if type(place) is int}):
-                raise InvalidParameter(name, places, "places of columns, rising")
+                raise InvalidParameter(name, places, "column indices in increasing order")
         if not are_lists or len({tuple(places) for places in decoded}) != len(decoded):
-            raise InvalidParameter(name, decoded, "sets of places, each once")
+            raise InvalidParameter(name, decoded, "distinct sets of column indices")
         return tuple(tuple(places) for places in decoded)
 
 

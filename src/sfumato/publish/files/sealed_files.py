@@ -121,7 +121,7 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
 def damaged(place: str, why: str) -> SynopsisDamaged:
     """Return the error for a file that is not as it was written."""
     return SynopsisDamaged(
-        f"a .sfu file is read only as it was written; {why}",
+        f"the .sfu file is damaged or was edited: {why}",
         place=place,
         fix="fetch the file again from whoever published it",
     )
@@ -243,7 +243,7 @@ class NumberMember:
         try:
             file = ipc.open_file(pyarrow.BufferReader(content))
             if file.schema != self._schema() or file.num_record_batches != 1:
-                raise damaged(place, f"{self.member} has other columns than one of numbers")
+                raise damaged(place, f"{self.member} does not have exactly one column of numbers")
             batch = file.get_batch(0)
             batch.validate(full=True)
             column = batch.column(0)

@@ -139,7 +139,7 @@ def _starting_logs(
 
 
 class _Descent:
-    """This is accelerated mirror descent on one tree.
+    """Accelerated mirror descent on one tree.
 
     Momentum is added to the potentials (Nesterov 1983) and dropped where the loss would rise (O'Donoghue & Candès
     2015); where it rises without momentum too, the step is halved. A step of 1/(total · Σ 1/σ²) is always short enough,
@@ -153,10 +153,12 @@ class _Descent:
         self.total, self._base, self._propagation = total, base, propagation
         self._moved = [index for index, places in enumerate(propagation.sets) if places in targets]
         set_targets = [targets[propagation.sets[index]] for index in self._moved]
-        self._ends = np.cumsum([each.mean.size for each in set_targets], dtype=int)
-        self._goal = _flat([each.mean for each in set_targets])
-        self._precision = np.repeat([each.precision for each in set_targets], [each.mean.size for each in set_targets])
-        self._shortest = 1 / (total * (sum(each.precision for each in set_targets) or 1.0))
+        self._ends = np.cumsum([target.mean.size for target in set_targets], dtype=int)
+        self._goal = _flat([target.mean for target in set_targets])
+        self._precision = np.repeat(
+            [target.precision for target in set_targets], [target.mean.size for target in set_targets]
+        )
+        self._shortest = 1 / (total * (sum(target.precision for target in set_targets) or 1.0))
 
     def run(self, tolerance: float, most_rounds: int) -> list[Floats]:
         """Take steps until a few of them in a row have lowered the loss by less than this part of it each."""
@@ -209,4 +211,4 @@ def _settled(losses: list[float], tolerance: float) -> bool:
 
 
 def _flat(tables: Sequence[Floats]) -> Floats:
-    return np.concatenate([np.empty(0), *(each.reshape(-1) for each in tables)])
+    return np.concatenate([np.empty(0), *(table.reshape(-1) for table in tables)])

@@ -99,10 +99,13 @@ class GraphModel:
 
     def marginals(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the counts of many sets at once; what they share is computed once."""
-        checked_sets = [checked_places(tuple(each), len(self.sizes), "set") for each in sets]
-        laid_places = {frozenset(each): laid_out(each, self.sizes) for each in checked_sets}
-        counts_by_set = {key: self._parts.marginal(places) for key, places in laid_places.items()}
-        return [arranged(counts_by_set[frozenset(each)], laid_places[frozenset(each)], each) for each in checked_sets]
+        checked_sets = [checked_places(tuple(places), len(self.sizes), "set") for places in sets]
+        laid_places = {frozenset(places): laid_out(places, self.sizes) for places in checked_sets}
+        counts_by_set = {key: self._parts.marginal(laid) for key, laid in laid_places.items()}
+        return [
+            arranged(counts_by_set[frozenset(places)], laid_places[frozenset(places)], places)
+            for places in checked_sets
+        ]
 
     def without(self, zeros: Iterable[tuple[Set, NDArray[np.bool_]]]) -> Self:
         """Condition the model on no row being in these cells: what is left is scaled up to the total.

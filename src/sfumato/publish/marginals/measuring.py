@@ -68,7 +68,7 @@ class ResidualBlock:
     grid: int = 1
 
     def __post_init__(self) -> None:
-        marginal_places, shape = self.marginals.sets[self.index], tuple(each.size for each in self.attributes)
+        marginal_places, shape = self.marginals.sets[self.index], tuple(attribute.size for attribute in self.attributes)
         if not set(block_algebra.places(self.block)) <= set(marginal_places):
             raise InvalidParameter("block", self.block, "one of a marginal that is read")
         if shape != self.marginals.shape(tuple(range(len(self.attributes)))):
@@ -106,14 +106,14 @@ def has_fixed_total(bounded: BoundedPlan) -> bool:
 def largest_sets(sets: Sequence[Set]) -> tuple[Set, ...]:
     """Return the sets that lie in no other one, in their order: all marginals are sums of these."""
     larger: dict[int, set[Set]] = {place: set() for places in sets for place in places}
-    kept: set[Set] = set()
+    maximal: set[Set] = set()
     for _, same_size in groupby(sorted({*sets}, key=len, reverse=True), len):
-        maximal_sets = [places for places in same_size if not (_supersets(places, larger) if places else kept)]
-        kept.update(maximal_sets)
+        maximal_sets = [places for places in same_size if not (_supersets(places, larger) if places else maximal)]
+        maximal.update(maximal_sets)
         for places in maximal_sets:
             for place in places:
                 larger[place].add(places)
-    return tuple(places for places in dict.fromkeys(sets) if places in kept)
+    return tuple(places for places in dict.fromkeys(sets) if places in maximal)
 
 
 def _supersets(places: Set, larger: Mapping[int, set[Set]]) -> set[Set]:
@@ -123,7 +123,7 @@ def _supersets(places: Set, larger: Mapping[int, set[Set]]) -> set[Set]:
 
 def measured_sets(plan: Plan) -> tuple[Set, ...]:
     """Return the marginals that are read for a plan."""
-    return tuple(each.places for each in plan.marginals) or largest_sets(plan.workload.sets)
+    return tuple(marginal.places for marginal in plan.marginals) or largest_sets(plan.workload.sets)
 
 
 def batch_of(plan: Plan, reading: Marginals) -> Batch:
@@ -198,7 +198,7 @@ def width(plan: Plan, places: Set, confidence: float, cells: int = 1) -> float:
     """
     if not plan.marginals:
         return half_width(largest_variance(plan, places), 1 - confidence, cells)
-    planned = next(each for each in plan.marginals if each.places == places)
+    planned = next(marginal for marginal in plan.marginals if marginal.places == places)
     from sfumato.mechanisms import Laplace
 
     return float(Laplace(planned.scale).error(f"{confidence:.12g}", cells) * plan.unit_value)

@@ -180,16 +180,16 @@ class Plan:
         object.__setattr__(self, "rows", exact(self.rows, "rows", POSITIVE))
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
-        if not all(isinstance(each, Attribute) for each in self.attributes):
+        if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
             raise InvalidParameter("attributes", self.attributes, "attributes")
         _require_objective(self.objective)
         self.workload.checked(self.attributes)
-        named = [checked_block(each.block, self.attributes) for each in self.blocks]
-        named_sets = [checked_set(each.places, self.attributes) for each in self.marginals]
-        if len(set(named)) != len(named) or len(set(named_sets)) != len(named_sets):
+        block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
+        marginal_sets = [checked_set(planned.places, self.attributes) for planned in self.marginals]
+        if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
             raise InvalidParameter("blocks", "a block twice", "different blocks")
-        if bool(named) is bool(named_sets):
-            raise InvalidParameter("blocks", len(named), "blocks, or marginals instead")
+        if bool(block_keys) is bool(marginal_sets):
+            raise InvalidParameter("blocks", len(block_keys), "blocks, or marginals instead")
 
     @property
     def most(self) -> Fraction:
@@ -215,12 +215,12 @@ class Plan:
     @cached_property
     def rho(self) -> Fraction:
         """What all blocks cost, each rounded up to the 1e-30 that charges are counted in."""
-        return Fraction(sum(charge_units(self.block_rho(each)) for each in self.blocks), UNIT)
+        return Fraction(sum(charge_units(self.block_rho(planned)) for planned in self.blocks), UNIT)
 
     @cached_property
     def epsilon(self) -> Fraction:
         """What marginals with Laplace noise cost: Σ Δ₁/b."""
-        units = (charge_units(self.sensitivity(each).total / each.scale) for each in self.marginals)
+        units = (charge_units(self.sensitivity(planned).total / planned.scale) for planned in self.marginals)
         return Fraction(sum(units), UNIT)
 
     def variance(self, planned: PlannedBlock) -> float:
@@ -231,12 +231,12 @@ class Plan:
     @cached_property
     def block_variances(self) -> Mapping[Block, float]:
         """σ_B² of every block that is measured, in rows."""
-        return {each.block: self.variance(each) for each in self.blocks}
+        return {planned.block: self.variance(planned) for planned in self.blocks}
 
     @property
     def cut_at(self) -> Fraction:
         """The count, in rows, at which some block's counts are clipped to fit 64 bits; none in a real table is."""
-        counts = (block_algebra.most_count(each.block, self.attributes, each.grid) for each in self.blocks)
+        counts = (block_algebra.most_count(planned.block, self.attributes, planned.grid) for planned in self.blocks)
         return min(counts, default=1 << 62) * self.unit_value
 
     def cell_variances(self, places: Set) -> Floats:
@@ -399,18 +399,18 @@ class _Terms:
 
     blocks: tuple[Block, ...]
     sets: int
-    which: Any
-    """For each number the marginal,"""
-    of_block: Any
-    """the block,"""
+    set_index: Any
+    """The marginal of each coefficient."""
+    block_index: Any
+    """The block of each coefficient."""
     factors: Floats
-    """and the number."""
+    """The coefficients."""
 
     @classmethod
     def of(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _Terms:
         _require_objective(objective)
         if workload.ranges and objective != "total":
-            raise InvalidParameter("objective", objective, "total where ranges are asked")
+            raise InvalidParameter("objective", objective, '"total" if ranges are requested')
         factors = [_factors(place, attribute, workload, objective) for place, attribute in enumerate(attributes)]
         block_numbers: dict[Block, int] = {}
         entries: list[tuple[int, int, float]] = []
@@ -438,7 +438,7 @@ class _Terms:
 
     def best(self, weights: Floats, costs: Floats) -> Floats:
         """Compute σ_B² for m²/2ρ = 1 with the least weighted sum."""
-        coefficients = np.bincount(self.of_block, weights[self.which] * self.factors, len(self.blocks))
+        coefficients = np.bincount(self.block_index, weights[self.set_index] * self.factors, len(self.blocks))
         coefficients = np.maximum(coefficients, coefficients.max() * 1e-300)
         return np.sqrt(coefficients * costs).sum() * np.sqrt(costs / coefficients)
 
@@ -447,7 +447,7 @@ class _Terms:
         multipliers, best, least_error = np.full(self.sets, 1 / self.sets), np.empty(0), math.inf
         for _ in range(_ROUNDS):
             variances = self.best(multipliers * weights, costs)
-            errors = weights * np.bincount(self.which, self.factors * variances[self.of_block], self.sets)
+            errors = weights * np.bincount(self.set_index, self.factors * variances[self.block_index], self.sets)
             if errors.max() < least_error:
                 best, least_error = variances, float(errors.max())
             mean = float(multipliers @ errors)

@@ -248,11 +248,9 @@ class SynthesisForecast:
         object.__setattr__(self, "seconds", codec.real(self.seconds, "seconds"))
 
     def __str__(self) -> str:
-        size = f"{_scaled_text(self.memory / 2**20, 0.5)} to {_scaled_text(self.memory / 2**20, 2)} MiB"
-        taken = (
-            f"{_scaled_text(self.seconds, 0.5)} to {_scaled_text(self.seconds, 2)} seconds of the processor and {size}"
-        )
-        head = f"{taken} at {self.price}, for {self.rows:,} rows"
+        memory_range = f"{_scaled_text(self.memory / 2**20, 0.5)} to {_scaled_text(self.memory / 2**20, 2)} MiB"
+        cost = f"{_scaled_text(self.seconds, 0.5)} to {_scaled_text(self.seconds, 2)} CPU seconds and {memory_range}"
+        head = f"{cost} at {self.price}, for {self.rows:,} rows"
         return f"{head}: about {self.rounds} marginals measured, a model of about {self.cells:,} cells"
 
     __repr__ = __str__
