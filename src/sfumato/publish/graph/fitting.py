@@ -1,10 +1,10 @@
-"""A model is fitted to noisy marginals by mirror descent on its potentials.
+"""Fit a graphical model to noisy marginals by mirror descent on its potentials.
 
 Sought is the table of counts p ≥ 0 with a given total that minimises L(p) = Σ_t ‖M_t p − y_t‖² / 2σ_t² over all
 combinations of cells; M_t adds up to the places that y_t was measured of. A step of mirror descent with the entropy as
 its mirror adds −η·(M_t p − y_t)/σ_t² to the potential of each t, so that p stays a graphical model on the junction tree
 of the measured sets, and no more than its cliques is ever computed (McKenna, Sheldon & Miklau 2019, "Graphical-model
-based estimation and inference for differential privacy"). Of all best tables the one with the largest entropy is found.
+based estimation and inference for differential privacy"). Among all minimisers the one of largest entropy is found.
 Cells that are declared impossible are potentials of -∞: they stay 0 in every step.
 """
 
@@ -24,11 +24,11 @@ from sfumato.publish.graph.tables import Floats, arranged, laid_out, shape_of
 from sfumato.publish.graph.trees import JunctionTree, Set, Sizes, checked_places
 
 _FIRST_STEP = 30.0
-"""How many of the steps that are surely short enough the first one is."""
+"""The first step length, in multiples of one that is certainly short enough."""
 _FIRST_GROWTH, _LATER_GROWTH = 1.5, 1.05
-"""By how much a step is lengthened after it was good, before the first one that was not and after."""
+"""The growth of the step length after a step that lowered the loss: before the first failed step, and after it."""
 _IN_A_ROW = 5
-"""How many steps show whether it still gets better."""
+"""The number of steps over which the decrease of the loss is judged."""
 Zeros = tuple[Sequence[int], NDArray[np.bool_]]
 """Places, and for each combination of their cells whether it is impossible."""
 
@@ -39,7 +39,7 @@ class Observation:
 
     places: Set
     values: Floats
-    """Its axes are in the order of the places."""
+    """Axes are in the order of the places."""
     deviation: float
     """The standard deviation of the noise of each number."""
 
@@ -54,10 +54,10 @@ def fitted(
     tolerance: float = 1e-3,
     most_rounds: int = 1000,
 ) -> GraphModel:
-    """Fit the model with this total that is nearest to what was observed; a total below one row counts as one.
+    """Fit the model with this total to the observations; a total below one row counts as one.
 
-    It starts from the potentials of another model where one is given, whatever tree that had. It ends where a round
-    lowers the loss by less than this part of it.
+    It starts from the potentials of ``start`` if given, whatever its tree. It ends when a round lowers the loss by less
+    than this share of it.
     """
     if not math.isfinite(total):
         raise InvalidParameter("total", total, "a number")
@@ -76,13 +76,13 @@ def fitted(
 
 
 def check_zeros(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
-    """Raise for impossible cells that leave no combination possible. It needs nothing that was measured."""
+    """Raise for impossible cells that leave no combination possible. It needs no measurement."""
     fitted((), sizes, 1.0, zeros=zeros)
 
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """What was observed of one set in all: the mean by precisions, and the sum of these."""
+    """The combined observation of one set: the mean weighted by precision, and the summed precision."""
 
     mean: Floats
     precision: float
@@ -161,7 +161,7 @@ class _Descent:
         self._shortest = 1 / (total * (sum(target.precision for target in set_targets) or 1.0))
 
     def run(self, tolerance: float, most_rounds: int) -> list[Floats]:
-        """Take steps until a few of them in a row have lowered the loss by less than this part of it each."""
+        """Take steps until several in a row have lowered the loss by less than this share of it each."""
         previous = current = np.zeros(len(self._goal))
         counts = self._counts(current)
         losses, step, momentum, growth = [self._loss(counts)], self._shortest * _FIRST_STEP, 1.0, _FIRST_GROWTH
@@ -202,7 +202,7 @@ class _Descent:
         return _flat([counts[index] for index in self._moved])
 
     def _loss(self, counts: Floats) -> float:
-        # added up in this thread: a product of BLAS wakes others from 10,000 numbers on, which takes ten times as long
+        # summed in this thread: a BLAS product wakes others above 10,000 numbers, which takes ten times as long
         return float((np.square(counts - self._goal) * self._precision).sum()) / 2
 
 

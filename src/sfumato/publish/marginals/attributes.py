@@ -1,9 +1,9 @@
-"""An attribute is a coded column: finitely many public cells, and every row is in exactly one of them.
+"""Attributes: coded columns with finitely many public cells, of which every row is in exactly one.
 
-The last cell holds what is missing or not listed, so all marginals of one table have the same total. Levels join cells
+The last cell holds missing and unlisted values, so all marginals of one table have the same total. Levels join cells
 to coarser ones: days to months, months to years. Everything here comes from the policy, never from rows.
 
-A coded column is an attribute of a table together with the key of the plan that says in which cell a row is.
+A coded column is an attribute of a table together with the plan's key expression that maps a row to its cell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sfumato.privacy import codec
 from sfumato.publish.marginals.chains import Chain
 
 MOST_CELLS = 10**7
-"""Of one attribute, and of one marginal."""
+"""The most cells of one attribute, and of one marginal."""
 
 
 @codec.value("listed-cell")
@@ -69,7 +69,7 @@ Cell = ListedCell | RangeCell | Other
 @codec.value("attribute")
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute says which cells a column has, in order, and how they are joined to coarser ones.
+    """The cells of a column, in order, and how they are joined to coarser ones.
 
     >>> Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other())).size
     3

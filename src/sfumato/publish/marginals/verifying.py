@@ -31,7 +31,7 @@ _MAX_FILE_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Check:
-    """What was checked, and whether it holds; None if it cannot be told."""
+    """One check, and whether it holds; None if that is unknown."""
 
     name: str
     holds: bool | None
