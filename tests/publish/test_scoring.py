@@ -358,7 +358,7 @@ def test_it_says_what_it_is(tmp_path: Path) -> None:
         assert "3 marginals" in repr(ask)
         found = ask.release(epsilon="0.5")
         assert "mean of 3 2-way marginals of 3 columns" in repr(found)
-        assert "with the exact number of rows, which is not told" in str(found)
+        assert "with the exact number of rows, which stays private" in str(found)
         assert 0 <= found.total_variation <= 1
         assert "exact number" not in str(opened.score(CANDIDATE, k=2, total=40).release(epsilon="0.5"))
 

@@ -149,7 +149,7 @@ def test_a_model_that_cannot_keep_it_warns(kept: Synthetic) -> None:
     broken = replace(kept)
     vars(broken)["drawn_model"] = broken.model
     assert len(broken.warnings) == len(CHAIN)
-    assert all("leaves no such row" in each for each in broken.warnings)
+    assert all("leave no such row" in each for each in broken.warnings)
 
 
 def test_files_and_written_rows_keep_it(tmp_path: Path, kept: Synthetic) -> None:

@@ -2,8 +2,8 @@
 
 ``manifest.json`` holds what was released, the charged steps, the receipt, the columns of every potential and the
 cliques of the tree; ``potentials.arrow`` the numbers of the potentials, one column, in that order. Files are written
-and read like those of synopses (``sealed_files``): sizes are checked before anything is built from them, then every byte; an
-edit anywhere is detected, and nothing in a file is ever executed.
+and read like those of synopses (``sealed_files``): sizes are checked before anything is built from them, then every
+byte; an edit anywhere is detected, and nothing in a file is ever executed.
 """
 
 from __future__ import annotations

@@ -484,7 +484,7 @@ def _factors(place: int, attribute: Attribute, workload: MarginalWorkload, objec
 
 
 def suited_to_ranges(attribute: Attribute) -> Attribute:
-    """Return the attribute with the levels that have the least error of range sums: of 2, 3, 4, 8, 16 cells, or none."""
+    """Return the attribute with the levels of the least error of range sums: of 2, 3, 4, 8, 16 cells, or none."""
     ranges = MarginalWorkload(((0,),), (), (0,))
     candidates = [attribute.flat, *(branched(attribute, branching) for branching in (2, 3, 4, 8, 16))]
 
