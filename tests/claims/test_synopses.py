@@ -16,7 +16,7 @@ from publish.cells.test_answering import CUT, GROUPED, SURE
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import part_labels
-from sfumato.publish.cells.groups import _next_value, _cell_labels
+from sfumato.publish.cells.groups import _cell_labels, _next_value
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.synopsis import Synopsis, cell_keys, key_type

@@ -35,7 +35,13 @@ from sfumato.publish.synthesis.budget import (
     rounded,
 )
 from sfumato.publish.synthesis.course import in_steps, mean_size, moved
-from sfumato.publish.synthesis.forecasting import _nearest_in_size, expected, invented, predicted_memory, predicted_seconds
+from sfumato.publish.synthesis.forecasting import (
+    _nearest_in_size,
+    expected,
+    invented,
+    predicted_memory,
+    predicted_seconds,
+)
 from sfumato.publish.synthesis.implications import check_zeros, zeros_of
 from sfumato.publish.synthesis.methods import _joining_pairs, expected_rounds
 from sfumato.release.prices import Price
