@@ -334,7 +334,7 @@ def test_two_of_one_table_are_combined_by_precision(tmp_path: Path) -> None:
     pair = published(planned([["a"]], attributes=_cells((3,))), TABLE.sum((1, 2, 3, 4, 5)), line=11)
     with pytest.raises(InvalidParameter, match="same"):
         replace(pair, receipt=replace(pair.receipt, data="8" * 64)) + both
-    with pytest.raises(InvalidParameter, match="one release"):
+    with pytest.raises(InvalidParameter, match="a single release"):
         both.save(tmp_path / "both.sfu")
 
 
