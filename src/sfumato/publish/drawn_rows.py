@@ -515,8 +515,6 @@ def _number_spans(values: Any, missing: NDArray[np.bool_], kind: Type) -> Spans:
     low = high = values.astype(np.float64)
     if kind is not Type.REAL:
         inexact = low.astype(np.int64) != values
-        low, high = (
-            np.where(inexact, np.nextafter(low, -np.inf), low),
-            np.where(inexact, np.nextafter(high, np.inf), high),
-        )
+        low = np.where(inexact, np.nextafter(low, -np.inf), low)
+        high = np.where(inexact, np.nextafter(high, np.inf), high)
     return _null_where_missing(Spans(low, high, ~missing, missing), missing)

@@ -220,9 +220,8 @@ class CandidateScore:
     def interval(self, confidence: Number = "0.95") -> tuple[float, float]:
         """Return the range of the exact score of the candidate scaled to ``rows`` rows, at this confidence."""
         half_width = self._width(exact(confidence, "confidence", CONFIDENCE))
-        return _score_of((self._distance + half_width) / self.rows), _score_of(
-            (self._distance - half_width) / self.rows
-        )
+        farthest, nearest = self._distance + half_width, self._distance - half_width
+        return _score_of(farthest / self.rows), _score_of(nearest / self.rows)
 
     def nist_interval(self, confidence: Number = "0.95") -> tuple[float, float]:
         """Return the range of NIST's own score, which divides by the exact number of rows n, at this confidence.

@@ -207,11 +207,8 @@ class Synopsis:
             numbers["consistent"] = consistent_counts.transpose(order).ravel().tolist()
             ends = np.maximum(count - width, 0.0).tolist(), (np.maximum(count, 0.0) + width).tolist()
             ranges["consistent"] = tuple(zip(*ends, strict=True))
-        names, kinds, keys = (
-            [attribute.name for attribute in attributes],
-            [key_type(attribute) for attribute in attributes],
-            cell_keys(attributes),
-        )
+        names = [attribute.name for attribute in attributes]
+        kinds, keys = [key_type(attribute) for attribute in attributes], cell_keys(attributes)
         output_names = {name: free(name, names) for name in numbers}
         rows = tuple((*key, *cells) for key, cells in zip(keys, zip(*numbers.values(), strict=True), strict=True))
         receipt = _free_receipt(self.receipt, f"the marginal of {' and '.join(names)}", text(confidence))
@@ -256,10 +253,9 @@ class Synopsis:
         places = tuple(sorted(pair))
         counts, noise = self._known.totals(np.ones((1, 1)), places, places, places)
         widths = np.broadcast_to(noise.width(_IMPLICATION_MISS, counts.size), counts.shape)
-        order, no_zeros = np.argsort(pair), np.zeros(counts.shape, bool)
-        counts, widths, zeros = (
-            array.transpose(order) for array in (counts, widths, no_zeros if zeros is None else zeros)
-        )
+        order = np.argsort(pair)
+        zeros = np.zeros(counts.shape, bool) if zeros is None else zeros
+        counts, widths, zeros = (array.transpose(order) for array in (counts, widths, zeros))
         return implied(counts, self.attributes[pair[0]], widths=widths, impossible=zeros)
 
     def _declared_zeros(self) -> dict[Set, Any]:

@@ -251,10 +251,8 @@ def _round_to_integer(numbers: Spans) -> Spans:
     """Round reals to integers; NULL where 64 bits overflow."""
     fits = (numbers.low <= _LARGEST_INTEGER_DOUBLE) & (numbers.high >= -_LARGEST_INTEGER_DOUBLE)
     overflows = numbers.there & ((numbers.high > _LARGEST_INTEGER_DOUBLE) | (numbers.low < -_LARGEST_INTEGER_DOUBLE))
-    low, high = (
-        np.rint(np.maximum(numbers.low, -_LARGEST_INTEGER_DOUBLE)),
-        np.rint(np.minimum(numbers.high, _LARGEST_INTEGER_DOUBLE)),
-    )
+    low = np.rint(np.maximum(numbers.low, -_LARGEST_INTEGER_DOUBLE))
+    high = np.rint(np.minimum(numbers.high, _LARGEST_INTEGER_DOUBLE))
     return Spans(low, high, numbers.there & fits, numbers.null | overflows)
 
 

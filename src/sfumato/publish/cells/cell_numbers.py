@@ -161,10 +161,8 @@ def _widen(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Widen ranges, not single values, by the error of logarithms and powers."""
     is_range = low != high
     for _ in range(2):
-        low, high = (
-            np.where(is_range, np.nextafter(low, -np.inf), low),
-            np.where(is_range, np.nextafter(high, np.inf), high),
-        )
+        low = np.where(is_range, np.nextafter(low, -np.inf), low)
+        high = np.where(is_range, np.nextafter(high, np.inf), high)
     return low, high
 
 

@@ -98,10 +98,8 @@ def point(value: Any) -> tuple[float, float]:
 
 def cells_of(attribute: Attribute, domain: Domain) -> Cells:
     """Return what a column can be in each of its cells."""
-    kind, cell_values = (
-        attribute.type,
-        [cell.value if isinstance(cell, ListedCell) else None for cell in attribute.cells],
-    )
+    kind = attribute.type
+    cell_values = [cell.value if isinstance(cell, ListedCell) else None for cell in attribute.cells]
     if kind is Type.TEXT:
         return Texts(_object_array(cell_values), np.zeros(len(cell_values), bool))
     if kind is Type.BOOLEAN:

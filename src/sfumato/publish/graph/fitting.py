@@ -99,10 +99,8 @@ def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) ->
         if not 0 < observation.deviation < math.inf:
             raise InvalidParameter("deviation", observation.deviation, "a number above 0")
         laid_places = laid_out(places, sizes)
-        observed, precision = (
-            arranged(values + (total - values.sum()) / values.size, places, laid_places),
-            observation.deviation**-2,
-        )
+        observed = arranged(values + (total - values.sum()) / values.size, places, laid_places)
+        precision = observation.deviation**-2
         target = targets.get(laid_places, _Target(observed, 0.0))
         weight = precision / (target.precision + precision)
         targets[laid_places] = _Target(target.mean + weight * (observed - target.mean), target.precision + precision)
@@ -125,10 +123,8 @@ def _starting_logs(
         laid_places = laid_out(potential.places, sizes)
         logs[laid_places] = logs.get(laid_places, 0.0) + arranged(potential.logs, potential.places, laid_places)
     for zero_places, impossible in zeros:
-        checked_zero_places, cells = (
-            checked_places(tuple(zero_places), len(sizes), "zeros"),
-            np.asarray(impossible, bool),
-        )
+        checked_zero_places = checked_places(tuple(zero_places), len(sizes), "zeros")
+        cells = np.asarray(impossible, bool)
         if cells.shape != shape_of(checked_zero_places, sizes):
             raise InvalidParameter("zeros", cells.shape, f"a table of {shape_of(checked_zero_places, sizes)} cells")
         laid_places = laid_out(checked_zero_places, sizes)
@@ -172,13 +168,8 @@ class _Descent:
             next_counts = self._counts(extrapolated)
             loss = self._loss(next_counts)
             if loss <= losses[-1]:
-                previous, current, counts, momentum, step = (
-                    descended,
-                    extrapolated,
-                    next_counts,
-                    next_momentum,
-                    step * growth,
-                )
+                previous, current, counts = descended, extrapolated, next_counts
+                momentum, step = next_momentum, step * growth
                 losses.append(loss)
                 if _settled(losses, tolerance):
                     break

@@ -115,11 +115,8 @@ class BoundedTotals:
         upper_ends = [
             self._clip_at_zero(value) + width for (value, _), width in zip(self.uppers, upper_widths, strict=True)
         ]
-        low, high, least_width = (
-            reduce(np.maximum, lower_ends),
-            reduce(np.minimum, upper_ends),
-            reduce(np.minimum, upper_widths),
-        )
+        low, high = reduce(np.maximum, lower_ends), reduce(np.minimum, upper_ends)
+        least_width = reduce(np.minimum, upper_widths)
         low, high = np.minimum(low, high - least_width), np.maximum(high, low + least_width)
         return self._clip_at_zero(low), high
 

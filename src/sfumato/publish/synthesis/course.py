@@ -124,10 +124,7 @@ class SynthesisState:
 
     def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = ()) -> None:
         """Fit the model to all that was measured, starting from the current one."""
-        observations, sizes = (
-            [_observation(marginal) for marginal in self.marginals if marginal.places],
-            self.setting.sizes,
-        )
+        observations, sizes = [_observation(each) for each in self.marginals if each.places], self.setting.sizes
         total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
         self._model = fitted(observations, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance)
 
