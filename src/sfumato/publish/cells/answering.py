@@ -233,7 +233,7 @@ def check_columns(known: Collection[str], named: Collection[str]) -> None:
     """Refuse a question that reads columns which were not published."""
     missing = sorted({*named} - {*known})
     if missing:
-        rule = f"the synopsis does not have {', '.join(missing)}: only published columns can be asked about"
+        rule = f"only published columns can be asked about, and not {', '.join(missing)}"
         raise Unsupported("unpublished-column", rule, fix="publish them together with the others")
 
 
