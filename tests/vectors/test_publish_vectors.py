@@ -633,6 +633,16 @@ def _nist_interval() -> Iterator[Vector]:
     yield exact(_nist_ends(assumed, wide, rows), assumed.nist_interval, "0.95")
 
 
+@formula("publish.scoring.CandidateScore._width_with_noisy_rows")
+def _noisy_rows() -> Iterator[Vector]:
+    """n lies within the half-width of its noise around n̂, and is at least one step."""
+    for scale, sure, total in ((4, "0.95", 100), (6, "0.9", 100), (50, "0.99", 20)):
+        score = _score(rows_noise=Laplace(scale), total=total)
+        rows_error = routes.laplace_half_width(scale, 1 - mpf(sure))
+        wanted = [float(_wide(score, sure)), float(max(1, total - rows_error)), float(total + rows_error)]
+        yield exact(wanted, score._width_with_noisy_rows, Fraction(sure))
+
+
 @formula("publish.scoring.CandidateScore._width_with_assumed_rows")
 def _assumed() -> Iterator[Vector]:
     for each, sure in ((SCORES[0], "0.95"), (SCORES[1], "0.9"), (_score(distance=-500), "0.95")):

@@ -289,14 +289,14 @@ def _trunc(call: Call, arguments: list[Cells]) -> Cells:
 def _extract(call: Call, arguments: list[Cells]) -> Cells:
     part, argument, kind = _literal_text(call, 0), spans(arguments[1]), call.arguments[1].domain.type
     ends = [
-        _part_range(part, low, high, kind)
+        _part_extremes(part, low, high, kind)
         for low, high in zip(argument.low.ravel(), argument.high.ravel(), strict=True)
     ]
     low, high = (np.array([interval[side] for interval in ends], float).reshape(argument.low.shape) for side in (0, 1))
     return made(low, high, argument.there, argument.null)
 
 
-def _part_range(part: str, low: float, high: float, kind: Type) -> tuple[float, float]:
+def _part_extremes(part: str, low: float, high: float, kind: Type) -> tuple[float, float]:
     """Return the least and the greatest value of a date part between two moments."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return (-math.inf, math.inf) if part == "year" else PARTS[part]
@@ -380,7 +380,7 @@ def _formatted_text(pieces: tuple[str | calendar.Letter, ...], low: float, high:
         if isinstance(piece, str):
             text += piece
             continue
-        least, greatest = _part_range(piece.part, low, high, kind)
+        least, greatest = _part_extremes(piece.part, low, high, kind)
         if least != greatest:
             return None
         text += piece.names[int(least) - 1] if piece.names else str(int(least)).zfill(piece.width)[-piece.width :]
