@@ -16,7 +16,7 @@ from publish.cells.test_answering import CUT, GROUPED, SURE
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import part_labels
-from sfumato.publish.cells.groups import _after, _labels
+from sfumato.publish.cells.groups import _cell_labels, _next_value
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.synopsis import Synopsis, cell_keys, key_type
@@ -179,10 +179,10 @@ def test_names_of_cells() -> None:
         "when", "date", ATTRIBUTES[3].cells, ((0, 0, 1, 1, 2), (0, 0, 0, 0, 1)), (("early", "late"), ())
     )
     for each in (*ATTRIBUTES, spiked, real, leveled):
-        found |= claims_of(f"{each.name} {len(each.cells)} labels", _labels(each), words=True)
+        found |= claims_of(f"{each.name} {len(each.cells)} labels", _cell_labels(each), words=True)
         found |= claims_of(f"{each.name} {len(each.cells)} keys", cell_keys([each, ATTRIBUTES[0]])[:9], words=True)
         found |= {f"{each.name} {len(each.cells)} type": key_type(each).value}
         for level in range(len(each.levels)):
             found |= claims_of(f"{each.name} level {level}", part_labels(each, level), words=True)
-    found |= claims_of("after", [_after(1), _after(Fraction(1, 2)) > Fraction(1, 2)])
+    found |= claims_of("after", [_next_value(1), _next_value(Fraction(1, 2)) > Fraction(1, 2)])
     check_claims("synopses/names", found)

@@ -29,15 +29,21 @@ from sfumato.publish.synthesis.budget import (
     Concentrated,
     Funds,
     Pure,
-    _held,
+    _check_noise_size,
     _root_above,
     currency,
     rounded,
 )
 from sfumato.publish.synthesis.course import in_steps, mean_size, moved
-from sfumato.publish.synthesis.forecasting import _by_size, expected, invented, predicted_memory, predicted_seconds
+from sfumato.publish.synthesis.forecasting import (
+    _nearest_in_size,
+    expected,
+    invented,
+    predicted_memory,
+    predicted_seconds,
+)
 from sfumato.publish.synthesis.implications import check_zeros, zeros_of
-from sfumato.publish.synthesis.methods import _joining, expected_rounds
+from sfumato.publish.synthesis.methods import _joining_pairs, expected_rounds
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
@@ -71,7 +77,7 @@ def test_prices_are_split_exactly() -> None:
     for amount in (Fraction(2, 3), Fraction(1, 10**9), Fraction(2, 3 * 10**9), Fraction(2, 3 * 10**12)):
         found |= {f"rounded {amount}": str(rounded(amount)), f"root {amount}": str(_root_above(amount))}
     for size in (Fraction(10**12), Fraction(10**12) + 1, Fraction(1, 10**9), Fraction(5)):
-        found |= claims_of(f"held {size}", outcome(lambda: _held(size)))
+        found |= claims_of(f"held {size}", outcome(lambda: _check_noise_size(size)))
     record("budget", found)
 
 
@@ -118,9 +124,9 @@ def test_candidates() -> None:
         found |= claims_of(f"affordable {most}", candidates.affordable(sets, model, [(0, 1)], most))
     by_size = candidates.sets_within({(0, 1, 2): Fraction(1), (2, 3, 4): Fraction(1)})
     for wanted, count in itertools.product((0.5, 6.0, 40.0), (3, 9)):
-        found |= claims_of(f"by size {wanted} {count}", _by_size(by_size, sizes, wanted, count))
+        found |= claims_of(f"by size {wanted} {count}", _nearest_in_size(by_size, sizes, wanted, count))
     for edges in ([], [(0, 1)], [(0, 1), (2, 3)], [(0, 1), (1, 2), (2, 3)]):
-        found |= claims_of(f"joining {edges}", _joining(edges, 4))
+        found |= claims_of(f"joining {edges}", _joining_pairs(edges, 4))
     found |= claims_of("moved", moved(np.array([1.0, 5.0]), np.array([4.0, 3.0])))
     found |= claims_of("steps", in_steps(np.array([[1.26, -2.0], [1e30, 0.1]]), 0.5).tolist())
     record("candidates", found)

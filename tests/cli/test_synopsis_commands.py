@@ -28,7 +28,7 @@ def test_a_question_is_answered_from_the_file_alone() -> None:
 def test_bounds_say_that_they_are() -> None:
     done = run("ask", FILE, "SELECT COUNT(*) AS n FROM people WHERE age < 30")
     assert "perhaps" in done.output
-    assert "only bins were published" in done.stderr
+    assert "only whole bins were published" in done.stderr
 
 
 def test_answers_are_written_for_programs(tmp_path: Path) -> None:

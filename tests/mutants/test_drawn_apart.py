@@ -35,9 +35,9 @@ MUTANTS = (
     Mutant(
         "the counts that a session buys share their noise",
         Kind.REUSE,
-        "publish.online:Gates._bought",
-        "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)",
-        "found = own + np.asarray(self._batch.noise_for(reach).apply(0 * own.ravel()[:1]), np.int64)[0]",
+        "publish.online:Gates._buy_answer",
+        "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
+        "noisy_totals = totals + np.asarray(self._batch.noise_for(reach).apply(0 * totals.ravel()[:1]), np.int64)[0]",
         (f"{_TESTS}::test_every_number_that_a_session_buys_is_drawn_for_itself",),
     ),
     Mutant(
@@ -93,8 +93,9 @@ MUTANTS = (
         "all counts of one step of a model share their noise",
         Kind.REUSE,
         "publish.tab_steps:MeasureStep.draw",
-        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
-        "own = self.view.of(read(self.readings[0]))\n    return self.shown(own + only.draw(0 * own.ravel()[:1])[0])",
+        "return self.shown(measurement.draw(self.view.of(read(self.readings[0]))))",
+        "own = self.view.of(read(self.readings[0]))\n"
+        "    return self.shown(own + measurement.draw(0 * own.ravel()[:1])[0])",
         (f"{_EQUAL_KINDS}[multiplicative weights]", f"{_EQUAL_KINDS}[aim]"),
     ),
     Mutant(

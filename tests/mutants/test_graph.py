@@ -77,8 +77,8 @@ MUTANTS = (
         "axes are not turned back",
         Kind.SAMPLING,
         "publish.graph.models:GraphModel.marginals",
-        "arranged(counts_by_set[frozenset(each)], laid_places[frozenset(each)], each)",
-        "counts_by_set[frozenset(each)]",
+        "arranged(counts_by_set[frozenset(places)], laid_places[frozenset(places)], places)",
+        "counts_by_set[frozenset(places)]",
         _MODELS,
     ),
     Mutant(

@@ -11,8 +11,8 @@ MUTANTS = (
         "a gate may be for less than a unit moves",
         Kind.SENSITIVITY,
         "publish.online:SessionBatch.__post_init__",
-        "enough = self.gate.sensitivity >= scaled.added.total and",
-        "enough = self.gate.sensitivity >= 1 and",
+        "is_suited = self.gate.sensitivity >= measure.added.total and",
+        "is_suited = self.gate.sensitivity >= 1 and",
         (f"{_TESTS}::test_a_gate_for_less_than_a_unit_moves_is_refused",),
     ),
     Mutant(
@@ -35,8 +35,8 @@ MUTANTS = (
         "one answer is charged, whatever the rounds",
         Kind.CHARGE_ORDER,
         "publish.online:SessionBatch.charged",
-        "Charged(self.noise, moved, self.rounds)",
-        "Charged(self.noise, moved, 1)",
+        "Charged(self.noise, sensitivity, self.rounds)",
+        "Charged(self.noise, sensitivity, 1)",
         (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
     ),
     Mutant(
@@ -98,9 +98,9 @@ MUTANTS = (
     Mutant(
         "exact counts answer what is bought",
         Kind.REUSE,
-        "publish.online:Gates._bought",
-        "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)",
-        "found = np.asarray(own, np.int64)",
+        "publish.online:Gates._buy_answer",
+        "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
+        "noisy_totals = np.asarray(totals, np.int64)",
         (f"{_TESTS}::test_what_is_bought_has_noise",),
     ),
     Mutant(
@@ -123,24 +123,24 @@ MUTANTS = (
         "answers are charged for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
         "publish.online:SessionBatch.charged",
-        "moved = Marginal(self.reading, 0).sensitivity\n",
-        "moved = self.bounded.measures[0].added\n",
+        "sensitivity = Marginal(self.reading, 0).sensitivity\n",
+        "sensitivity = self.bounded.measures[0].added\n",
         (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
     ),
     Mutant(
         "sums that a session buys share their noise",
         Kind.REUSE,
-        "publish.online:Gates._bought",
-        "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)",
-        "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)\n"
+        "publish.online:Gates._buy_answer",
+        "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
+        "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)\n"
         "    if reach > 1:\n"
-        "        found = own + (found - own)[:1]",
+        "        noisy_totals = totals + (noisy_totals - totals)[:1]",
         ("safety/test_drawn_apart.py::test_every_number_that_a_session_buys_is_drawn_for_itself",),
     ),
     Mutant(
         "a gate is asked again after its answer",
         Kind.REUSE,
-        "publish.online:Gates._bought",
+        "publish.online:Gates._buy_answer",
         "self._gate = self._batch.gate.start()",
         "self._left += 0",
         (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),

@@ -135,8 +135,8 @@ MUTANTS = (
         "a form is not compared with its hash",
         Kind.AUDIT,
         "publish.files.sealed_files:FileKind._manifest",
-        "if not is_sealed(text, own):",
-        "if not own:",
+        "if not is_sealed(text, stated_hash):",
+        "if not stated_hash:",
         (f"{_FORMS}careful_edits_of_a_file_are_found",),
     ),
 )

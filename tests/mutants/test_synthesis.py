@@ -41,9 +41,9 @@ MUTANTS = (
         "the exact number of rows is released",
         Kind.REUSE,
         "publish.tab_steps:MeasureStep.draw",
-        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
+        "return self.shown(measurement.draw(self.view.of(read(self.readings[0]))))",
         "exact = self.view.of(read(self.readings[0]))\n"
-        "    return self.shown(only.draw(exact) if self.view.places else exact)",
+        "    return self.shown(measurement.draw(exact) if self.view.places else exact)",
         _ROWS,
     ),
     Mutant(
@@ -75,8 +75,8 @@ MUTANTS = (
         "a promise in ε and δ is kept by continuous Gaussian noise alone",
         Kind.CHARGE_ORDER,
         "publish.synthesis.budget:currency",
-        "meets(Curve.concentrated(1 / size), promise)",
-        "meets(Curve.gaussian(size / 2, 1), promise)",
+        "meets(Curve.concentrated(1 / size), guarantee)",
+        "meets(Curve.gaussian(size / 2, 1), guarantee)",
         ("publish/synthesis/test_budget.py::test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho",),
     ),
     Mutant(
@@ -114,9 +114,9 @@ MUTANTS = (
     Mutant(
         "the last round leaves some of the price",
         Kind.CHARGE_ORDER,
-        "publish.synthesis.methods:_round",
-        "course.funds.left if last else amounts.measured",
-        "amounts.measured / 2 if last else amounts.measured",
+        "publish.synthesis.methods:_choose_and_measure",
+        "course.funds.left if is_last else amounts.measured",
+        "amounts.measured / 2 if is_last else amounts.measured",
         _COSTS,
     ),
     Mutant(
@@ -131,24 +131,25 @@ MUTANTS = (
         "cells of one marginal share their noise",
         Kind.REUSE,
         "publish.tab_steps:MeasureStep.draw",
-        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
-        "own = self.view.of(read(self.readings[0]))\n    return self.shown(own + only.draw(0 * own[:1]))",
+        "return self.shown(measurement.draw(self.view.of(read(self.readings[0]))))",
+        "own = self.view.of(read(self.readings[0]))\n    return self.shown(own + measurement.draw(0 * own[:1]))",
         ("safety/test_drawn_apart.py::test_every_number_is_drawn_for_itself[synthetic_tables]",),
     ),
     Mutant(
         "empty cells have no noise",
         Kind.KEYS,
         "publish.tab_steps:MeasureStep.draw",
-        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
-        "own = self.view.of(read(self.readings[0]))\n    return self.shown(np.where(own == 0, 0, only.draw(own)))",
+        "return self.shown(measurement.draw(self.view.of(read(self.readings[0]))))",
+        "own = self.view.of(read(self.readings[0]))\n"
+        "    return self.shown(np.where(own == 0, 0, measurement.draw(own)))",
         ("safety/test_drawn_apart.py::test_every_number_is_drawn_for_itself[synthetic_tables]",),
     ),
     Mutant(
         "the largest score is chosen",
         Kind.REUSE,
         "publish.tab_steps:ChooseStep.draw",
-        "return Choice(int(only.draw(self.scores.of(read(self.readings[0])))))",
-        "return Choice(int(np.argmax(self.scores.of(read(self.readings[0])))) + 0 * bool(only))",
+        "return Choice(int(measurement.draw(self.scores.of(read(self.readings[0])))))",
+        "return Choice(int(np.argmax(self.scores.of(read(self.readings[0])))) + 0 * bool(measurement))",
         ("publish/synthesis/test_scores.py::test_a_choice_is_drawn_and_not_the_largest_score",),
     ),
     Mutant(
@@ -205,9 +206,9 @@ MUTANTS = (
     Mutant(
         "a decided bin has any value in every row",
         Kind.KEYS,
-        "publish.synthetic:Synthetic._drawn",
-        "for by, place in self._decided_bins:",
-        "for by, place in self._decided_bins[:0]:",
+        "publish.synthetic:Synthetic._draw_part",
+        "for deciding, place in self._decided_bins:",
+        "for deciding, place in self._decided_bins[:0]:",
         ("publish/synthesis/test_implications.py::test_other_shapes_of_what_decides_are_kept",),
     ),
     Mutant(
@@ -232,9 +233,9 @@ MUTANTS = (
     Mutant(
         "a forecast takes sets of any size",
         Kind.AUDIT,
-        "publish.synthesis.forecasting:_by_size",
-        "np.lexsort((np.arange(len(which)) * _GOLDEN % 1, distances))",
-        "np.lexsort((distances, np.arange(len(which)) * _GOLDEN % 1))",
+        "publish.synthesis.forecasting:_nearest_in_size",
+        "np.lexsort((np.arange(len(size_index)) * _GOLDEN % 1, distances))",
+        "np.lexsort((distances, np.arange(len(size_index)) * _GOLDEN % 1))",
         ("publish/synthesis/test_forecasting.py::test_sets_are_ordered_by_how_near_their_size_is",),
     ),
     Mutant(

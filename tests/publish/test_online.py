@@ -82,7 +82,7 @@ def opened(path: Path, found: list[Row], *, ways: int = 2, rounds: int = 2, **mo
 def quantities(face: answering.Face, question: str) -> tuple[Quantity, ...]:
     """What is asked, as a session sees it: nothing of it is taken for measured."""
     query = answering.statements.parse(question, face.catalog)
-    asking = answering._Asking(face, query, answering._conditions(query.plan.source), 0.05)
+    asking = answering._QuestionEvaluator(face, query, answering._where_conditions(query.plan.source), 0.05)
     return tuple(each for each in asking.quantities[0][0] if isinstance(each, Quantity))
 
 
@@ -502,7 +502,7 @@ def test_what_cannot_be_opened_is_refused_and_nothing_is_spent(tmp_path: Path) -
             own.online("people", COLUMNS, rounds=0)
         with pytest.raises(sf.InvalidParameter, match="textbook"):
             own.online("people", COLUMNS, textbook=1)  # type: ignore[arg-type]
-        with pytest.raises(sf.Unsupported, match="who says whose row it is"):
+        with pytest.raises(sf.Unsupported, match="who identifies the unit of each row"):
             own.online("people", [*COLUMNS, "who"])
         assert own.budget == before
 

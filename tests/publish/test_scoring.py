@@ -358,7 +358,7 @@ def test_it_says_what_it_is(tmp_path: Path) -> None:
         assert "3 marginals" in repr(ask)
         found = ask.release(epsilon="0.5")
         assert "mean of 3 2-way marginals of 3 columns" in repr(found)
-        assert "with the exact number of rows, which is not told" in str(found)
+        assert "with the exact number of rows, which stays private" in str(found)
         assert 0 <= found.total_variation <= 1
         assert "exact number" not in str(opened.score(CANDIDATE, k=2, total=40).release(epsilon="0.5"))
 
@@ -378,7 +378,7 @@ def test_neighbours_are_told_the_same_before_anything_is_spent(tmp_path: Path) -
     [
         (CANDIDATE.drop_columns(["age"]), "the source has no column age"),
         (CANDIDATE.slice(0, 0), "a table with rows"),
-        ("nowhere.csv", "a file that is there"),
+        ("nowhere.csv", "an existing file"),
         (__file__, "the kind of a source is told by its ending"),
         (17, "a table has a source"),
     ],

@@ -183,7 +183,7 @@ def test_a_newer_format_is_refused_with_the_fix() -> None:
 
 
 def test_a_manifest_with_another_hash_is_refused() -> None:
-    with pytest.raises(SynopsisDamaged, match="hash that it says"):
+    with pytest.raises(SynopsisDamaged, match="hash that it states"):
         read(_rewritten(lambda manifest: manifest["receipt"].update(unit="nobody"), sealed=False))
 
 
@@ -334,7 +334,7 @@ def test_two_of_one_table_are_combined_by_precision(tmp_path: Path) -> None:
     pair = published(planned([["a"]], attributes=_cells((3,))), TABLE.sum((1, 2, 3, 4, 5)), line=11)
     with pytest.raises(InvalidParameter, match="same"):
         replace(pair, receipt=replace(pair.receipt, data="8" * 64)) + both
-    with pytest.raises(InvalidParameter, match="one release"):
+    with pytest.raises(InvalidParameter, match="a single release"):
         both.save(tmp_path / "both.sfu")
 
 

@@ -26,7 +26,7 @@ from sfumato.publish.marginals.group_totals import Adaptive, AdaptiveLaplace, La
 from sfumato.publish.online import close_width
 from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.budget import Concentrated, Pure
-from sfumato.publish.synthetic import _compared
+from sfumato.publish.synthetic import _compare_marginal
 from vectors import routes
 from vectors.registry import Registry, Scope, Vector, between, exact
 
@@ -633,17 +633,27 @@ def _nist_interval() -> Iterator[Vector]:
     yield exact(_nist_ends(assumed, wide, rows), assumed.nist_interval, "0.95")
 
 
-@formula("publish.scoring.CandidateScore._assumed")
+@formula("publish.scoring.CandidateScore._width_with_noisy_rows")
+def _noisy_rows() -> Iterator[Vector]:
+    """n lies within the half-width of its noise around n̂, and is at least one step."""
+    for scale, sure, total in ((4, "0.95", 100), (6, "0.9", 100), (50, "0.99", 20)):
+        score = _score(rows_noise=Laplace(scale), total=total)
+        rows_error = routes.laplace_half_width(scale, 1 - mpf(sure))
+        wanted = [float(_wide(score, sure)), float(max(1, total - rows_error)), float(total + rows_error)]
+        yield exact(wanted, score._width_with_noisy_rows, Fraction(sure))
+
+
+@formula("publish.scoring.CandidateScore._width_with_assumed_rows")
 def _assumed() -> Iterator[Vector]:
     for each, sure in ((SCORES[0], "0.95"), (SCORES[1], "0.9"), (_score(distance=-500), "0.95")):
         step = Fraction(1, 4 * (1 if each.worst else 3))
         wide = _wide(each, sure)
         off = 2 * max(Fraction(0), each.distance * step + wide)
         wanted = [float(wide), float(max(Fraction(1), 100 - off)), float(100 + off)]
-        yield exact(wanted, each._assumed, Fraction(sure))
+        yield exact(wanted, each._width_with_assumed_rows, Fraction(sure))
 
 
-@formula("publish.synthetic._compared")
+@formula("publish.synthetic._compare_marginal")
 def _quality() -> Iterator[Vector]:
     """½‖y − M‖₁/n̂, and around it ½ of what Σ|Z| exceeds with β: here of one cell, added up term by term."""
     for value, modelled in ((40, 38.0), (10, 30.0), (25, 25.0)):
@@ -655,7 +665,7 @@ def _quality() -> Iterator[Vector]:
         near = 0.01 * chernoff / 200 + 1e-12
 
         def compared(measured: MeasuredMarginal, modelled: float) -> list[float]:
-            found = _compared(measured, np.array([modelled]), ("a",), 100.0, 0.05)
+            found = _compare_marginal(measured, np.array([modelled]), ("a",), 100.0, 0.05)
             return [found.distance, found.low, found.high]
 
         low = [middle - near, ends[0] - near, max(apart + quantile, ends[1] * 200 - 1e-9) / 200]
@@ -705,7 +715,7 @@ def _synopsis_etas() -> Iterator[Vector]:
     yield exact(None, first._etas)
 
 
-@formula("publish.fits.Fit._eta")
+@formula("publish.fits.Fit._prior_precision")
 def _fit_eta() -> Iterator[Vector]:
     """The precision of a block in one measurement of the set that has the fewest cells beside it."""
     from sfumato.publish.fits import Fit
@@ -718,11 +728,11 @@ def _fit_eta() -> Iterator[Vector]:
         unit_value=Fraction(1, 2),
     )
     measured = [MeasuredMarginal(each, np.zeros(()), Fraction(5), unit_value=Fraction(1, 2)) for each in own.sets]
-    yield exact(1 / 4.0**2, Fit._eta, own, ())
+    yield exact(1 / 4.0**2, Fit._prior_precision, own, ())
     for block in (((1, 1),), ((1, 1), (2, 1)), ((0, 1), (2, 1))):
         places = tuple(place for place, _ in block)
         wanted = max(_precisions(places, [each], SIZES) for each in measured)
-        yield exact(wanted, Fit._eta, own, block)
+        yield exact(wanted, Fit._prior_precision, own, block)
 
 
 # ── answers ────────────────────────────────────────────────────────────────────────────────────

@@ -1,9 +1,9 @@
-"""A fit is all that was released for a model, from which it is computed again, always in the same way.
+"""A fit: all that was released for an MWEM model, from which the model is recomputed deterministically.
 
-What was released also says how sure an answer is. Marginals that rounds measured are combined by least squares, with
-ranges that hold although earlier noise decided which were measured, and when it ended (``half_widths``, measured
-adaptively): for every block a precision is fixed beforehand, that of one measurement of the set, among those asked for,
-that shows the block best.
+What was released also determines the error of an answer. Marginals that rounds measured are combined by least squares,
+with ranges that hold although earlier noise decided which were measured, and when the rounds ended (``half_widths``,
+measured adaptively): for every block a precision is fixed beforehand, that of one measurement of the requested set
+that measures the block best.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sfumato.publish.marginals.measuring import largest_sets
 from sfumato.publish.mwem import CellView, Model, MwemRound, replayed
 from sfumato.release.prices import Price
 
-_MOST_ROUNDS = 1000
+_MAX_ROUNDS = 1000
 
 
 @codec.value("mwem-round")
 @dataclass(frozen=True)
 class FitRound:
-    """This is what one round released: the places of the columns that were chosen, which of their cells were counted as
-    one (None for each by itself), and the noisy counts in steps.
+    """What one round released: the indices of the chosen columns, which of their cells were counted as one (None for
+    each by itself), and the noisy counts in steps.
     """
 
     places: Set
@@ -46,16 +46,16 @@ class FitRound:
 
     def __post_init__(self) -> None:
         for name in ("places", "values", *(() if self.cells is None else ("cells",))):
-            found = getattr(self, name)
-            if not isinstance(found, (tuple, list)) or any(type(each) is not int for each in found):
-                raise InvalidParameter(name, found, "whole numbers")
-            object.__setattr__(self, name, tuple(found))
+            integers = getattr(self, name)
+            if not isinstance(integers, (tuple, list)) or any(type(number) is not int for number in integers):
+                raise InvalidParameter(name, integers, "whole numbers")
+            object.__setattr__(self, name, tuple(integers))
 
 
 @codec.value("mwem-fit")
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """These are all numbers that were released for a model, and the terms: the model follows from them to the bit."""
+    """All numbers that were released for a model, and the terms: the model follows from them bit for bit."""
 
     attributes: Attributes
     face: TableFace
@@ -64,7 +64,7 @@ class Fit:
     unit_value: Fraction
     """What one step of the counts is worth, in rows."""
     sets: tuple[Set, ...]
-    """The marginals that were asked for, each cell by itself."""
+    """The requested marginals, each cell by itself."""
     rows: int
     """The noisy number of rows, in steps."""
     rows_noise: Additive
@@ -72,74 +72,87 @@ class Fit:
     noise: Additive
     rounds: tuple[FitRound, ...]
     planned: int
-    """How many rounds were paid for; fewer were run where it was interrupted."""
+    """The number of rounds that were paid for; fewer were run if the fit was interrupted."""
     textbook: bool
     price: Price
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        noise = type(self.rows_noise)
-        kinds: dict[str, type] = {
+        noise_type = type(self.rows_noise)
+        field_types: dict[str, type] = {
             "face": TableFace,
-            "rows_noise": noise,
-            "noise": noise,
+            "rows_noise": noise_type,
+            "noise": noise_type,
             "price": Price,
             "choice": Exponential,
         }
-        for name, kind in kinds.items():
-            if noise not in (Gaussian, Laplace) or not isinstance(getattr(self, name), kind):
+        for name, field_type in field_types.items():
+            if noise_type not in (Gaussian, Laplace) or not isinstance(getattr(self, name), field_type):
                 raise InvalidParameter(name, getattr(self, name), "what a model is fitted with")
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         object.__setattr__(self, "attributes", tuple(self.attributes))
         object.__setattr__(self, "rounds", tuple(self.rounds))
-        whole = all(isinstance(each, Attribute) for each in self.attributes) and self.attributes
-        if not whole or math.prod(each.size for each in self.attributes) > MOST_CELLS:
+        is_complete = all(isinstance(attribute, Attribute) for attribute in self.attributes) and self.attributes
+        if not is_complete or math.prod(attribute.size for attribute in self.attributes) > MOST_CELLS:
             raise InvalidParameter("attributes", len(self.attributes), f"columns of at most {MOST_CELLS:,} cells")
-        object.__setattr__(self, "sets", tuple(checked_set(tuple(each), self.attributes) for each in self.sets))
-        if not all(isinstance(each, FitRound) for each in self.rounds):
+        object.__setattr__(
+            self, "sets", tuple(checked_set(tuple(requested_set), self.attributes) for requested_set in self.sets)
+        )
+        if not all(isinstance(fit_round, FitRound) for fit_round in self.rounds):
             raise InvalidParameter("rounds", len(self.rounds), "rounds of a model")
-        if not len(self.rounds) <= self.planned <= _MOST_ROUNDS:
-            raise InvalidParameter("planned", self.planned, f"at most {_MOST_ROUNDS:,}, and all rounds that were run")
-        for each in self.rounds:
-            self._check(each)
+        if not len(self.rounds) <= self.planned <= _MAX_ROUNDS:
+            raise InvalidParameter("planned", self.planned, f"at most {_MAX_ROUNDS:,}, and all rounds that were run")
+        for fit_round in self.rounds:
+            self._check_round(fit_round)
 
-    def _check(self, found: FitRound) -> None:
-        sizes = [self.attributes[place].size for place in checked_set(found.places, self.attributes)]
-        cells, most = found.cells, math.prod(sizes)
-        if len(found.values) != (most if cells is None else 1):
-            raise InvalidParameter("rounds", len(found.values), "as many counts as a round measures")
-        if cells is not None and (not cells or list(cells) != sorted({*cells} & {*range(most)})):
-            raise InvalidParameter("rounds", cells[:3], f"different cells from 0 to {most - 1}, rising")
+    def _check_round(self, fit_round: FitRound) -> None:
+        sizes = [self.attributes[place].size for place in checked_set(fit_round.places, self.attributes)]
+        cells, cell_count = fit_round.cells, math.prod(sizes)
+        if len(fit_round.values) != (cell_count if cells is None else 1):
+            raise InvalidParameter("rounds", len(fit_round.values), "as many counts as a round measures")
+        if cells is not None and (not cells or list(cells) != sorted({*cells} & {*range(cell_count)})):
+            raise InvalidParameter(
+                "rounds", cells[:3], f"distinct cells from 0 to {cell_count - 1}, in increasing order"
+            )
 
     @property
     def model(self) -> Model:
-        """Compute the model again, always in the same way."""
-        shape = tuple(each.size for each in self.attributes)
+        """The model, recomputed deterministically."""
+        shape = tuple(attribute.size for attribute in self.attributes)
         start = Model.uniform(shape, self.rows, self.planned, textbook=self.textbook)
-        return replayed(start, (MwemRound(CellView(each.places, each.cells), each.values) for each in self.rounds))
+        return replayed(
+            start,
+            (MwemRound(CellView(fit_round.places, fit_round.cells), fit_round.values) for fit_round in self.rounds),
+        )
 
     @property
     def known(self) -> SynopsisEstimates:
-        """Combine what was measured: the number of rows, and every marginal that rounds measured as a whole."""
-        measured = [self._measured((), (self.rows,), self.rows_noise)]
-        measured += [self._measured(each.places, each.values, self.noise) for each in self.rounds if each.cells is None]
+        """The estimates from what was measured: the number of rows, and every marginal that rounds measured as a
+        whole.
+        """
+        measured = [self._measured_marginal((), (self.rows,), self.rows_noise)]
+        measured += [
+            self._measured_marginal(fit_round.places, fit_round.values, self.noise)
+            for fit_round in self.rounds
+            if fit_round.cells is None
+        ]
         estimates = least_squares(self.attributes, (), measured)
-        sets = largest_sets([each.places for each in measured])
-        return SynopsisEstimates(estimates, sets, {block: self._eta(block) for block in estimates.parts})
+        sets = largest_sets([marginal.places for marginal in measured])
+        return SynopsisEstimates(estimates, sets, {block: self._prior_precision(block) for block in estimates.parts})
 
-    def _measured(self, places: Set, values: tuple[int, ...], noise: Additive) -> MeasuredMarginal:
+    def _measured_marginal(self, places: Set, values: tuple[int, ...], noise: Additive) -> MeasuredMarginal:
         shape = tuple(self.attributes[place].size for place in places)
-        found = np.array(values, np.int64).reshape(shape)
-        return MeasuredMarginal(places, found, max(noise.sizes), unit_value=self.unit_value)
+        counts = np.array(values, np.int64).reshape(shape)
+        return MeasuredMarginal(places, counts, max(noise.sizes), unit_value=self.unit_value)
 
-    def _eta(self, block: Block) -> float:
-        """Give the precision that a block would have from one measurement of the best set that was asked for."""
-        own = {*block_algebra.places(block)}
-        if not own:
+    def _prior_precision(self, block: Block) -> float:
+        """Return the precision of a block from one measurement of the best requested set."""
+        block_places = {*block_algebra.places(block)}
+        if not block_places:
             return 1 / float(max(self.rows_noise.sizes) * self.unit_value) ** 2
-        rest = min(
-            math.prod(self.attributes[place].size for place in each if place not in own)
-            for each in self.sets
-            if own <= {*each}
+        other_cells = min(
+            math.prod(self.attributes[place].size for place in requested_set if place not in block_places)
+            for requested_set in self.sets
+            if block_places <= {*requested_set}
         )
-        return 1 / (rest * float(max(self.noise.sizes) * self.unit_value) ** 2)
+        return 1 / (other_cells * float(max(self.noise.sizes) * self.unit_value) ** 2)

@@ -1,4 +1,4 @@
-"""An online session answers many questions from a public hypothesis, and pays only where that is wrong.
+"""Online sessions: answer many questions from a public hypothesis, and buy answers only where it is wrong.
 
 Theorem. Let a unit's rows have weights ≥ 0 that add up to at most m. A measure is made of totals q_j = Σ_x w_j(x)·N(x)
 over the cells x; let V = max_x Σ_j max(w_j(x), 0) + max_x Σ_j max(−w_j(x), 0). When a unit is added, removed or
@@ -13,8 +13,8 @@ the least and below the greatest) that have the width of the range together. Noi
 noise of deviation σ on a marginal does.
 
 A session is C times: one gate (sparse vector up to its first "above": Lyu, Su & Li 2017, Thm 4), then one noisy vector.
-All of it is charged when the session opens. The hypothesis is computed from what was released, so whatever becomes of
-it costs nothing: where it starts, how it is updated (Hardt & Rothblum 2010), which questions are asked of it.
+All of it is charged when the session opens. The hypothesis is post-processing of what was released: its start, its
+updates (Hardt & Rothblum 2010) and its answers cost nothing.
 
 Interval. "Close" means score + ν < T + ξ. With C·P(ξ > a) + P(ν < −b) ≤ β the score is below T + a + b, whoever asks
 and however adaptively: ξ is one of at most C draws, and ν is drawn afresh after the question is known.
@@ -50,41 +50,41 @@ from sfumato.release.measurement import Batch
 from sfumato.release.releasing import Read
 
 FALSE_ALARM = 0.005
-"""The chance, at most, that a gate says "above" where the hypothesis is exactly right."""
-_SCALINGS = 10
-"""How often a hypothesis is scaled to sums that were bought."""
-_UNIFORM = 1e-3
-"""The part of the first hypothesis that is spread over all cells, so that an update can reach each."""
-_MOST_WORK = 3 * 10**8
-_FARTHEST = 1 << 60
-_LIMB = 18
-_MOST_WEIGHT = 1 << 20
-"""With limbs of so many bits, sums over 10,000,000 cells stay within 64."""
-_MOST_DIGITS = 6
-_ROUNDING = 1e-7
-"""More than products of doubles below 2^20 are rounded by."""
-_LEAST_DEVIATION = 8
-"""In steps: discrete Gaussian noise of any finer grid is then the same to e^(−1000)."""
+"""The largest probability that a gate reports "above" although the hypothesis is exactly right."""
+_SCALING_ROUNDS = 10
+"""The number of iterative scaling rounds per bought answer."""
+_UNIFORM_SHARE = 1e-3
+"""The share of the first hypothesis that is uniform over all cells, so that an update can reach each."""
+_MAX_CELL_UPDATES = 3 * 10**8
+_MAX_TOTAL = 1 << 60
+_LIMB_BITS = 18
+_MAX_WEIGHT = 1 << 20
+"""With limbs of so many bits, sums over 10,000,000 cells fit 64 bits."""
+_MAX_DIGITS = 6
+_ROUNDING_TOLERANCE = 1e-7
+"""Above the rounding error of products of doubles below 2^20."""
+_MIN_DEVIATION = 8
+"""In steps: discrete Gaussian noise on any finer grid then agrees up to e^(−1000)."""
 
 
 def gate_for(epsilon: Fraction, most: int, neighbours: Neighbours) -> AboveThreshold:
-    """Make the gate for scores that one unit moves by at most so many steps; its threshold follows from its noise."""
-    plain = AboveThreshold(epsilon, 0, 1, most, False, None, neighbours)
-    first, second, _ = plain.scales
-    far = laplace.half_width(first, FALSE_ALARM) + laplace.half_width(second, FALSE_ALARM)
-    return AboveThreshold(epsilon, far, 1, most, False, None, neighbours)
+    """Return the gate for scores that one unit moves by at most so many steps; its threshold follows from its noise."""
+    zero_threshold = AboveThreshold(epsilon, 0, 1, most, False, None, neighbours)
+    first, second, _ = zero_threshold.scales
+    threshold = laplace.half_width(first, FALSE_ALARM) + laplace.half_width(second, FALSE_ALARM)
+    return AboveThreshold(epsilon, threshold, 1, most, False, None, neighbours)
 
 
 def close_width(gate: AboveThreshold, rounds: int, beta: float) -> int:
-    """Bound the score of a question that was said to be close, in steps: T + a + b."""
+    """Bound the score of a question that the gate called close, in steps: T + a + b."""
     first, second, _ = gate.scales
-    # each noise is as often too high as too low, so a half-width for twice the chance is one for one side
+    # the noises are symmetric, so a half-width for twice the probability is one for one side
     return gate.threshold + laplace.half_width(first, beta / rounds) + laplace.half_width(second, beta)
 
 
 @dataclass(frozen=True)
 class SessionBatch(Batch):
-    """This is all that a session runs: the blocks of its synopsis, and so many gates and noisy vectors."""
+    """All that a session runs: the blocks of its synopsis, and so many gates and noisy vectors."""
 
     reading: Marginals
     gate: AboveThreshold
@@ -93,32 +93,34 @@ class SessionBatch(Batch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        (scaled,) = self.bounded.measures
-        enough = self.gate.sensitivity >= scaled.added.total and self.gate.positives == 1 and not self.gate.monotone
-        if not enough or self.gate.neighbours is not scaled.sensitivity.neighbours:
-            rule = f"a gate for one answer about scores that a unit moves by {scaled.added.total}, either way"
+        (measure,) = self.bounded.measures
+        is_suited = self.gate.sensitivity >= measure.added.total and self.gate.positives == 1 and not self.gate.monotone
+        if not is_suited or self.gate.neighbours is not measure.sensitivity.neighbours:
+            rule = f"a gate for one answer about scores that a unit moves by {measure.added.total}, either way"
             raise InvalidParameter("gate", repr(self.gate), rule)
 
     def noise_for(self, reach: int) -> Gaussian:
-        """Give the noise of totals of which a row adds up to so much: the same loss on a finer grid."""
+        """Return the noise for totals to which a row adds up to ``reach``: the same loss on a finer grid."""
         return self.noise if reach == 1 else Gaussian(reach * max(self.noise.sizes))
 
     def can_weigh(self, asked: WeighedMeasure) -> bool:
-        """Tell whether such totals can be bought; this is decided by what is public."""
-        most = max(self.noise.sizes)
-        return asked.reach == 1 or (most >= _LEAST_DEVIATION and asked.reach * most <= MOST_STEPS)
+        """Return whether such totals can be bought; decided by public numbers alone."""
+        deviation = max(self.noise.sizes)
+        return asked.reach == 1 or (deviation >= _MIN_DEVIATION and asked.reach * deviation <= MOST_STEPS)
 
     @cached_property
     def charged(self) -> tuple[Charged, ...]:
-        """Say what is run, as the ledger keeps it."""
-        moved = Marginal(self.reading, 0).sensitivity
-        gates, answers = Charged(self.gate, None, self.rounds), Charged(self.noise, moved, self.rounds)
+        """All that is run, as the ledger records it."""
+        sensitivity = Marginal(self.reading, 0).sensitivity
+        gates, answers = Charged(self.gate, None, self.rounds), Charged(self.noise, sensitivity, self.rounds)
         return (*Batch(self.measurements).charged, gates, answers)
 
 
 @dataclass(frozen=True)
 class OnlineDraw:
-    """A session is opened as the release of its synopsis; the exact counts stay in memory, and are not written down."""
+    """The opening of a session, as the release of its synopsis; the exact counts stay in memory and are not
+    recorded.
+    """
 
     publish: PublishDraw
     secret: list[Integers] = field(default_factory=list, repr=False, compare=False)
@@ -130,7 +132,7 @@ class OnlineDraw:
 
     @property
     def step(self) -> float:
-        """Say what one step of gates and answers stands for, in rows."""
+        """The rows that one step of gates and answers stands for."""
         return float(self.publish.plan.unit_value)
 
     @property
@@ -143,16 +145,16 @@ class OnlineDraw:
 
     def draw(self, read: Read) -> Published:
         exact = read(self.publish.reading)
-        found = self.publish.noisy(exact)
+        published = self.publish.noisy(exact)
         self.secret.append(exact[0])
-        return found
+        return published
 
     def rehearsal(self) -> Published:
         return self.publish.rehearsal()
 
 
 class Gates(SecretSession):
-    """These are the exact counts behind gates. There is one of it: it can be neither copied nor stored."""
+    """The exact counts behind gates: a single secret session that can be neither copied nor stored."""
 
     def __init__(self, batch: SessionBatch, exact: Integers) -> None:
         self._batch = batch
@@ -163,33 +165,33 @@ class Gates(SecretSession):
 
     @property
     def left(self) -> int:
-        """Say how many answers may still be bought; 0 where it was closed, and in another process."""
+        """The number of answers that may still be bought; 0 once closed, and in another process."""
         return 0 if self._exact is None or self._process != os.getpid() else self._left
 
     def ask(self, asked: WeighedMeasure, guess: Integers) -> Integers | None:
-        """Give None where the guess is close, and else noisy totals, in steps.
+        """Return None if the guess is close, and otherwise noisy totals, in steps.
 
-        What is stopped on its way may have used up an answer or not: nothing more is said.
+        A call that is interrupted may have used up an answer or not; the session is closed.
         """
         if self._exact is None or not self.left:
             raise InvalidParameter("question", "gated", "one that is asked while answers are left")
         try:
-            own = asked.of(summed(self._exact, tuple(range(self._exact.ndim)), asked.axes))
-            if not self._gate.ask(score(own, guess, asked.reach)):
+            totals = asked.of(summed(self._exact, tuple(range(self._exact.ndim)), asked.axes))
+            if not self._gate.ask(score(totals, guess, asked.reach)):
                 return None
-            return self._bought(own, asked.reach)
+            return self._buy_answer(totals, asked.reach)
         except BaseException:
             self.close()
             raise
 
-    def _bought(self, own: Integers, reach: int) -> Integers:
+    def _buy_answer(self, totals: Integers, reach: int) -> Integers:
         self._left -= 1
-        found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)
+        noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)
         if self._left:
             self._gate = self._batch.gate.start()
         else:
             self.close()
-        return found
+        return noisy_totals
 
     def close(self) -> None:
         """Forget all secrets."""
@@ -199,17 +201,17 @@ class Gates(SecretSession):
 
 
 def score(exact: Integers, guess: Integers, reach: int) -> int:
-    """Say how wrong a guess is of the worst total, in what one row can add."""
+    """Return the error of a guess on its worst total, in units of what one row can add."""
     return int(np.abs(exact - guess).max()) // reach
 
 
 @dataclass(frozen=True, eq=False)
 class WeighedMeasure:
-    """This is a measure as gates compare it: its totals, with whole numbers as weights."""
+    """A measure as gates compare it: its totals, with integer weights."""
 
     parts: tuple[Quantity, ...]
     scale: int
-    """What the weights were multiplied by, to be whole."""
+    """The factor that made the weights integers."""
 
     @property
     def axes(self) -> Set:
@@ -217,33 +219,37 @@ class WeighedMeasure:
 
     @cached_property
     def reach(self) -> int:
-        """Compute V of the theorem."""
-        each = [weights.low for part in self.parts for weights in part.weights]
-        above, below = (sum(np.maximum(sign * one, 0) for one in each) for sign in (1, -1))
+        """V of the theorem."""
+        weight_tables = [weights.low for part in self.parts for weights in part.weights]
+        above, below = (sum(np.maximum(sign * weights, 0) for weights in weight_tables) for sign in (1, -1))
         return max(1, int(np.max(above)) + int(np.max(below)))
 
     def of(self, table: Integers) -> Integers:
-        """Add up exact counts over the axes, without overflow: the totals of all parts, one after the other, held to
-        what 64 bits have room for.
+        """Sum exact counts over the axes without overflow: the totals of all parts, concatenated and clipped to 64
+        bits.
         """
         if self.reach == 1:
-            return np.concatenate([each.of(table) for each in self.parts])
-        found: Any = 0
-        for shift in range(0, 63, _LIMB):
-            limb = (table >> shift) & ((1 << _LIMB) - 1)
-            found = found + (np.concatenate([each.of(limb) for each in self.parts]).astype(object) << shift)
-        return np.clip(found, -_FARTHEST, _FARTHEST).astype(np.int64)
+            return np.concatenate([part.of(table) for part in self.parts])
+        totals: Any = 0
+        for shift in range(0, 63, _LIMB_BITS):
+            limb = (table >> shift) & ((1 << _LIMB_BITS) - 1)
+            totals = totals + (np.concatenate([part.of(limb) for part in self.parts]).astype(object) << shift)
+        return np.clip(totals, -_MAX_TOTAL, _MAX_TOTAL).astype(np.int64)
 
 
 def weighed(asked: Sequence[Quantity]) -> WeighedMeasure | None:
-    """Make weights whole, as decimals of few digits are; None where they are not, or are too large."""
-    for digits in range(_MOST_DIGITS + 1):
+    """Scale weights to integers, as decimals of few digits allow; None if they are not such, or are too large."""
+    for digits in range(_MAX_DIGITS + 1):
         scale = 10**digits
-        parts = tuple(_scaled(each, scale) for each in asked)
-        pairs = [(old.low, new.low) for own, part in zip(asked, parts, strict=True) for old, new in _pairs(own, part)]
-        if any(float(np.abs(new).max()) >= _MOST_WEIGHT for _, new in pairs):
+        parts = tuple(_scale_weights(quantity, scale) for quantity in asked)
+        pairs = [
+            (weights.low, scaled.low)
+            for quantity, part in zip(asked, parts, strict=True)
+            for weights, scaled in _pairs(quantity, part)
+        ]
+        if any(float(np.abs(scaled).max()) >= _MAX_WEIGHT for _, scaled in pairs):
             return None
-        if all(bool((np.abs(old * scale - new) <= _ROUNDING).all()) for old, new in pairs):
+        if all(bool((np.abs(weights * scale - scaled) <= _ROUNDING_TOLERANCE).all()) for weights, scaled in pairs):
             return WeighedMeasure(parts, scale)
     return None
 
@@ -252,19 +258,19 @@ def _pairs(one: Quantity, other: Quantity) -> Iterable[tuple[CellWeights, CellWe
     return zip(one.weights, other.weights, strict=True)
 
 
-def _scaled(asked: Quantity, scale: int) -> Quantity:
-    whole = [np.rint(each.low * scale) for each in asked.weights]
-    return replace(asked, weights=tuple(CellWeights(each, each) for each in whole))
+def _scale_weights(quantity: Quantity, scale: int) -> Quantity:
+    integer_weights = [np.rint(weights.low * scale) for weights in quantity.weights]
+    return replace(quantity, weights=tuple(CellWeights(weights, weights) for weights in integer_weights))
 
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """This is a public guess of the whole table: counts ≥ 0 of every cell, from what was released alone."""
+    """A public guess of the whole table: counts ≥ 0 of every cell, from what was released alone."""
 
     counts: Floats
     total: float
     textbook: bool = False
-    """Whether updates are those of Hardt & Rothblum: by exp(±η), with η half of the threshold as a share of rows."""
+    """Whether updates are Hardt & Rothblum's: by exp(±η), with η half of the threshold as a share of rows."""
 
     def of(self, asked: Quantity) -> Floats:
         """Guess the totals of all groups."""
@@ -272,56 +278,59 @@ class Hypothesis:
 
     def over(self, axes: Set) -> Floats:
         """Guess the counts over some attributes."""
-        gone = tuple(axis for axis in range(self.counts.ndim) if axis not in axes)
-        return np.asarray(self.counts.sum(gone))
+        summed_axes = tuple(axis for axis in range(self.counts.ndim) if axis not in axes)
+        return np.asarray(self.counts.sum(summed_axes))
 
     def updated(self, asked: WeighedMeasure, bought: Floats, near: float, far: float) -> Hypothesis:
-        """Move totals toward what was bought of them, where that is further off than its noise (``near``), and scale
-        all to the total; ``far`` is the threshold of the gates, in rows.
+        """Move totals toward what was bought of them, if that is further off than its noise (``near``), and rescale to
+        the total; ``far`` is the threshold of the gates, in rows.
 
         Every cell is multiplied by Π_j (bought_j/now_j)^(w_j/V): generalised iterative scaling (Darroch & Ratcliff
-        1972), which for counts of groups is right at once.
+        1972), which converges in one round for counts of groups.
         """
-        moved = self
-        for _ in range(1 if asked.reach == 1 or self.textbook else _SCALINGS):
-            now = np.concatenate([moved.of(each) for each in asked.parts])
-            steps = np.where(np.abs(bought - now) > near, moved._steps(asked, bought, now, far), 0.0)
-            moved = moved._tilted(asked, steps)
-        return moved
+        hypothesis = self
+        for _ in range(1 if asked.reach == 1 or self.textbook else _SCALING_ROUNDS):
+            current = np.concatenate([hypothesis.of(part) for part in asked.parts])
+            steps = np.where(np.abs(bought - current) > near, hypothesis._steps(asked, bought, current, far), 0.0)
+            hypothesis = hypothesis._reweighted(asked, steps)
+        return hypothesis
 
-    def _steps(self, asked: WeighedMeasure, bought: Floats, now: Floats, far: float) -> Floats:
+    def _steps(self, asked: WeighedMeasure, bought: Floats, current: Floats, far: float) -> Floats:
         if self.textbook:
-            return np.sign(bought - now) * min(1.0, far / self.total / 2)
-        if any(bool((each.low < 0).any()) for part in asked.parts for each in part.weights):
-            return (bought - now) / (asked.reach * self.total)
+            return np.sign(bought - current) * min(1.0, far / self.total / 2)
+        if any(bool((weights.low < 0).any()) for part in asked.parts for weights in part.weights):
+            return (bought - current) / (asked.reach * self.total)
         least = self.total * asked.reach * 1e-12
-        return np.log(np.maximum(bought, least) / np.maximum(now, least))
+        return np.log(np.maximum(bought, least) / np.maximum(current, least))
 
-    def _tilted(self, asked: WeighedMeasure, steps: Floats) -> Hypothesis:
-        each = np.split(steps, np.cumsum([len(part.groups.places) for part in asked.parts])[:-1])
-        table = sum(part.spread(own) for part, own in zip(asked.parts, each, strict=True)) / asked.reach
+    def _reweighted(self, asked: WeighedMeasure, steps: Floats) -> Hypothesis:
+        steps_by_part = np.split(steps, np.cumsum([len(part.groups.places) for part in asked.parts])[:-1])
+        table = (
+            sum(part.spread(part_steps) for part, part_steps in zip(asked.parts, steps_by_part, strict=True))
+            / asked.reach
+        )
         shape = [1] * self.counts.ndim
         for axis, place in enumerate(asked.axes):
             shape[place] = np.shape(table)[axis]
-        moved = self.counts * np.exp(np.reshape(table, shape))
-        return replace(self, counts=moved * (self.total / max(float(moved.sum()), 1e-300)))
+        reweighted_counts = self.counts * np.exp(np.reshape(table, shape))
+        return replace(self, counts=reweighted_counts * (self.total / max(float(reweighted_counts.sum()), 1e-300)))
 
 
 def first_hypothesis(known: SynopsisEstimates, *, textbook: bool = False) -> Hypothesis:
-    """Start from the table of the largest entropy that has the measured marginals, and a little of an even one."""
-    sizes = tuple(each.size for each in known.attributes)
+    """Return the maximum-entropy table with the measured marginals, mixed with a small uniform share."""
+    sizes = tuple(attribute.size for attribute in known.attributes)
     cells = int(np.prod(sizes))
     total = max(float(known.marginal(())), 1.0)
-    even = np.full(sizes, total / cells)
+    uniform = np.full(sizes, total / cells)
     if textbook:
-        return Hypothesis(even, total, True)
+        return Hypothesis(uniform, total, True)
     sets: Sequence[Set] = known.sets
-    rounds = max(2, min(30, _MOST_WORK // (cells * max(1, len(sets)))))
-    found = model(known, tuple(range(len(sizes))), sets, rounds)
-    mixed = (1 - _UNIFORM) * found + _UNIFORM * even
+    rounds = max(2, min(30, _MAX_CELL_UPDATES // (cells * max(1, len(sets)))))
+    fitted = model(known, tuple(range(len(sizes))), sets, rounds)
+    mixed = (1 - _UNIFORM_SHARE) * fitted + _UNIFORM_SHARE * uniform
     return Hypothesis(mixed * (total / float(mixed.sum())), total)
 
 
 def in_steps(guess: Floats, unit_value: Fraction) -> Integers:
-    """Round a guess to whole steps of the totals that are compared."""
-    return np.rint(np.clip(guess / float(unit_value), -float(_FARTHEST), float(_FARTHEST))).astype(np.int64)
+    """Round a guess to integer steps of the compared totals."""
+    return np.rint(np.clip(guess / float(unit_value), -float(_MAX_TOTAL), float(_MAX_TOTAL))).astype(np.int64)

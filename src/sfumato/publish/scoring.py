@@ -1,8 +1,8 @@
-"""A candidate table is scored against private rows: how far apart all marginals of so many columns are, with noise.
+"""Score a candidate table against private rows: the noisy distance between all of their k-way marginals.
 
-The candidate is public: whoever made it, with whatever tool, its rows are known. Of the private rows two numbers are
-released: how many there are (n̂), and the sum over all sets A of columns, or the largest, of ‖m_A − c·t_A‖₁, where m_A
-are the private counts, t_A those of the candidate and c = n̂/rows scales it to n̂ rows.
+The candidate is public, whatever tool made it. Two numbers about the private rows are released: how many there are
+(n̂), and the sum over all sets A of columns, or the maximum, of ‖m_A − c·t_A‖₁, where m_A are the private counts, t_A
+those of the candidate, and c = n̂/rows scales the candidate to n̂ rows.
 
 *Theorem.* Let p_A be public numbers, and let the weights of one unit's rows add up to at most T. Then ‖m_A − p_A‖₁
 moves by at most T when a unit is added or removed, and by at most 2T when one is replaced. So do the largest over A,
@@ -15,7 +15,7 @@ m_A − n·t_A/rows by e_j − t_A/rows, whose norm 2(1 − t_j/rows) is nearly 
 drawn first and paid for in the same batch: whatever n̂ is, the second number has the same sensitivity, so what both leak
 adds up. Or it comes from a number of rows that is public already, and then the whole price pays for the distance.
 
-All is in whole steps: counts are multiplied by a power of two, to which public predictions are rounded.
+All arithmetic is in integer steps: counts are multiplied by a power of two, and public predictions are rounded to it.
 """
 
 from __future__ import annotations
@@ -54,44 +54,44 @@ from sfumato.release.prices import Price
 from sfumato.release.releasing import Read
 
 BEST = 1000
-"""The score of a candidate all of whose marginals are those of the private table: NIST's scale, whose worst is 0."""
+"""The score of a candidate whose marginals all equal the private table's, on NIST's scale from 0 to 1000."""
 _LOW_BITS = 31
 
 
-# ── the candidate, which is public ─────────────────────────────────────────────────────────────
+# ── the public candidate ───────────────────────────────────────────────────────────────────────
 
 
 def coded_candidate(source: Any, table: Table, names: Sequence[str], called: str = "candidate") -> CodedRows:
-    """Read a public table as the cells that its rows are in, by the coding of a policy's table: by the same statements
-    that read private rows, so that a cell means the same in both. ``called`` is what a refusal calls it.
+    """Code the rows of a public table as cells, by the coding of a policy's table: the same statements that read
+    private rows are used, so that a cell means the same in both. ``called`` names the table in refusals.
     """
     if isinstance(source, (str, os.PathLike)) and not glob.glob(os.fspath(source), recursive=True):
-        raise InvalidParameter(called, os.fspath(source), "a table, or the path of a file that is there")
+        raise InvalidParameter(called, os.fspath(source), "a table, or the path of an existing file")
     columns = {name: table.columns[name] for name in names}
     codings = {name: coding for name, coding in table.codings.items() if name in columns}
     try:
-        own = Table(table.name, source, columns, id="row", codings=codings)
-        policy = Policy(PrivacyUnit("row", every_row=True), Budget(1), {own.name: own})
+        public_table = Table(table.name, source, columns, id="row", codings=codings)
+        policy = Policy(PrivacyUnit("row", every_row=True), Budget(1), {public_table.name: public_table})
         engine = open_engine(policy)
     except InvalidPolicy as error:
         raise error.inside(f"the {called}") from None
     try:
-        rows = selection(engine.catalog(), own.name)
-        found = coded(own, names, rows.rows.resolve)
-        plan = Aggregate(rows.rows.relation, tuple(each.key for each in found), (Count(),))
-        bounded = weighted_bounding(plan, plan.limits, math.prod(each.attribute.size for each in found))
-        return engine.read(CellRows(bounded, tuple(each.codes for each in found)), 0)
+        candidate_rows = selection(engine.catalog(), public_table.name)
+        coded_columns = coded(public_table, names, candidate_rows.rows.resolve)
+        plan = Aggregate(candidate_rows.rows.relation, tuple(column.key for column in coded_columns), (Count(),))
+        bounded = weighted_bounding(plan, plan.limits, math.prod(column.attribute.size for column in coded_columns))
+        return engine.read(CellRows(bounded, tuple(column.codes for column in coded_columns)), 0)
     finally:
         engine.close()
 
 
 def candidate_digest(rows: CodedRows) -> str:
-    """Hash which cells hold how many rows: equal for tables whose rows differ in their order alone."""
+    """Hash the number of rows in each cell: equal for tables that differ only in the order of their rows."""
     order = np.lexsort((rows.totals, *rows.codes))
-    found = hashlib.sha256(repr(rows.sizes).encode())
-    for each in (*rows.codes, rows.totals):
-        found.update(np.ascontiguousarray(each[order], "<i8").tobytes())
-    return found.hexdigest()
+    digest = hashlib.sha256(repr(rows.sizes).encode())
+    for array in (*rows.codes, rows.totals):
+        digest.update(np.ascontiguousarray(array[order], "<i8").tobytes())
+    return digest.hexdigest()
 
 
 # ── what is measured ───────────────────────────────────────────────────────────────────────────
@@ -99,16 +99,16 @@ def candidate_digest(rows: CodedRows) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SetDistance:
-    """This is how far the private counts of all sets of columns are from a candidate's, as one whole number."""
+    """The distance between the private counts and a candidate's over all sets of columns, as one integer."""
 
     reading: CellRows
     sets: tuple[Set, ...]
     candidate: CodedRows
     grid: int
-    """By which counts, in their own steps, are multiplied: a power of two."""
+    """The factor by which counts, in their own steps, are multiplied: a power of two."""
     worst: bool = False
     total: int = 1
-    """The number of rows that the candidate is scaled to, in steps of the counts: public, or released before."""
+    """The number of rows to which the candidate is scaled, in steps of the counts: public, or released before."""
 
     def __post_init__(self) -> None:
         if self.candidate.sizes != self.reading.sizes:
@@ -126,31 +126,37 @@ class SetDistance:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Bound what one unit changes, by the theorem above: of every set its Δ₁, added up or the largest."""
-        moved = [CellCounts(self.reading, each).sensitivity for each in self.sets]
-        most = max(each.total for each in moved) if self.worst else sum(each.total for each in moved)
-        return Sensitivity(1, self.grid * most, neighbours=moved[0].neighbours)
+        """The change that one unit can cause, by the theorem above: the sum, or the maximum, of every set's Δ₁."""
+        sensitivities = [CellCounts(self.reading, places).sensitivity for places in self.sets]
+        change = (
+            max(set_sensitivity.total for set_sensitivity in sensitivities)
+            if self.worst
+            else sum(set_sensitivity.total for set_sensitivity in sensitivities)
+        )
+        return Sensitivity(1, self.grid * change, neighbours=sensitivities[0].neighbours)
 
     def of(self, exact: CodedRows) -> Integers:
-        """Give the one number, from the rows as they were read; one beyond 2^62 is cut, which moves no two apart."""
-        gaps = [self._gap(exact, each) for each in self.sets]
-        found = max(gaps) if self.worst else sum(gaps)
-        return np.array([min(found, LARGEST_INTEGER)], np.int64)
+        """Compute the distance from the rows as they were read, clipped at 2^62; clipping does not increase
+        sensitivity.
+        """
+        distances = [self._set_distance(exact, places) for places in self.sets]
+        distance = max(distances) if self.worst else sum(distances)
+        return np.array([min(distance, LARGEST_INTEGER)], np.int64)
 
-    def _gap(self, exact: CodedRows, places: Set) -> int:
-        most = LARGEST_INTEGER // self.grid
-        counts = np.minimum(CellCounts(self.reading, places).of(exact), most) * self.grid
-        return _added(np.abs(counts - self.predicted(places)))
+    def _set_distance(self, exact: CodedRows, places: Set) -> int:
+        largest_count = LARGEST_INTEGER // self.grid
+        counts = np.minimum(CellCounts(self.reading, places).of(exact), largest_count) * self.grid
+        return _exact_sum(np.abs(counts - self.predicted(places)))
 
     def predicted(self, places: Set) -> Integers:
-        """Scale the candidate's counts to ``total``, in whole steps: a function of public numbers alone."""
+        """Scale the candidate's counts to ``total``, in integer steps: a function of public numbers alone."""
         scale = float(Fraction(self.total * self.grid, self.candidate_rows))
         scaled = np.rint(self.candidate.marginal(places) * scale)
         return np.minimum(scaled, float(LARGEST_INTEGER)).astype(np.int64)
 
 
-def _added(gaps: Integers) -> int:
-    """Add up numbers of up to 2^62 exactly, however many they are."""
+def _exact_sum(gaps: Integers) -> int:
+    """Sum integers of up to 2^62 exactly, however many there are."""
     high, low = gaps >> _LOW_BITS, gaps & ((1 << _LOW_BITS) - 1)
     return (int(high.sum()) << _LOW_BITS) + int(low.sum())
 
@@ -161,7 +167,7 @@ def _added(gaps: Integers) -> int:
 @codec.value("candidate-score")
 @dataclass(frozen=True)
 class CandidateScore:
-    """A score says how close a candidate's marginals are to those of the private table, from 0 to 1000, with noise.
+    """A noisy score of how close a candidate's marginals are to those of the private table, from 0 to 1000.
 
     It is NIST's k-marginal score, 1000·(1 − mean total variation), of the candidate scaled to ``rows`` rows; with
     ``worst`` it is that of the worst set of columns instead of the mean.
@@ -173,21 +179,21 @@ class CandidateScore:
     worst: bool
     candidate_rows: int
     distance: int
-    """‖m_A − c·t_A‖₁ in steps, with noise: the sum over all sets, or the largest."""
+    """‖m_A − c·t_A‖₁ in steps, with noise: the sum over all sets, or the maximum."""
     noise: Any = field(repr=False)
     unit_value: Fraction = field(repr=False)
-    """What a step of the counts stands for, in rows,"""
+    """The rows that one step of the counts stands for."""
     grid: int = field(repr=False)
-    """and how many steps of the distance are one of these."""
+    """The number of steps of the distance per step of the counts."""
     total: int = field(repr=False)
-    """n̂ in steps of the counts, as it was drawn or given."""
+    """n̂ in steps of the counts, as drawn or given."""
     rows_noise: Any = field(default=None, repr=False)
-    """None where the number of rows was public."""
+    """None if the number of rows was public."""
     assumed: bool = field(default=False, repr=False)
-    """Whether the number of rows is the caller's: then nothing says that it is the exact one."""
+    """Whether the caller gave the number of rows: it need not be the exact one."""
     purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
-    """What it cost and whom it protects; not stored with the score, since it says what is left now."""
+    """The cost and the protected unit; not stored with the score, since it states the remaining budget."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -198,50 +204,61 @@ class CandidateScore:
 
     @property
     def rows(self) -> float:
-        """Give the number of rows that the candidate was scaled to: noisy, unless it was public."""
+        """The number of rows to which the candidate was scaled: noisy, unless it was public."""
         return float(used_total(self.total, self.unit_value) * self.unit_value)
 
     @property
     def total_variation(self) -> float:
-        """Give the distance as a share of the rows, from 0 to 1; noise may put it a little outside, and it is cut."""
+        """The distance as a share of the rows, clipped to [0, 1] as noise may put it outside."""
         return min(1.0, max(0.0, self._distance / self.rows))
 
     @property
     def score(self) -> float:
-        """Give the score: 1000 for equal marginals, 0 for marginals that share no cell."""
-        return _points(self._distance / self.rows)
+        """The score: 1000 for equal marginals, 0 for marginals that share no cell."""
+        return _score_of(self._distance / self.rows)
 
     def interval(self, confidence: Number = "0.95") -> tuple[float, float]:
-        """Give the range of the exact score of the candidate scaled to ``rows`` rows, with this confidence."""
-        wide = self._width(exact(confidence, "confidence", CONFIDENCE))
-        return _points((self._distance + wide) / self.rows), _points((self._distance - wide) / self.rows)
+        """Return the range of the exact score of the candidate scaled to ``rows`` rows, at this confidence."""
+        half_width = self._width(exact(confidence, "confidence", CONFIDENCE))
+        farthest, nearest = self._distance + half_width, self._distance - half_width
+        return _score_of(farthest / self.rows), _score_of(nearest / self.rows)
 
     def nist_interval(self, confidence: Number = "0.95") -> tuple[float, float]:
-        """Give the range of NIST's own score, which divides by the exact number of rows n, with this confidence.
+        """Return the range of NIST's own score, which divides by the exact number of rows n, at this confidence.
 
         *Theorem.* Distances to the candidate scaled to x and to n rows differ by at most |x − n|/2, since t_A/rows adds
         up to 1. So the total variation is within (D ± w ± |n̂ − n|/2)/n for an n within the range of n̂, and such a
-        fraction is largest, and least, at an end of that range. ∎ Both ranges share the chance to miss evenly. Where x
+        fraction is largest, and least, at an end of that range. ∎ Both ranges share the miss probability evenly. If x
         is the caller's, the distance itself is at least |x − n|/2, since counts add up to n: so |x − n| ≤ 2(D + w).
         """
-        sure = exact(confidence, "confidence", CONFIDENCE)
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
         if self.rows_noise is None and not self.assumed:
-            return self.interval(sure)
-        wide, ends = self._assumed(sure) if self.rows_noise is None else self._drawn(1 - (1 - sure) / 2)
-        low = min((self._distance - wide - abs(end - self.rows) / 2) / end for end in ends)
-        high = max((self._distance + wide + abs(end - self.rows) / 2) / end for end in ends)
-        return _points(high), _points(low)
+            return self.interval(confidence_level)
+        half_width, row_counts = (
+            self._width_with_assumed_rows(confidence_level)
+            if self.rows_noise is None
+            else self._width_with_noisy_rows(1 - (1 - confidence_level) / 2)
+        )
+        low = min(
+            (self._distance - half_width - abs(row_count - self.rows) / 2) / row_count for row_count in row_counts
+        )
+        high = max(
+            (self._distance + half_width + abs(row_count - self.rows) / 2) / row_count for row_count in row_counts
+        )
+        return _score_of(high), _score_of(low)
 
-    def _drawn(self, each: Fraction) -> tuple[float, list[float]]:
-        """Give the half-width of the distance, and the ends of what n may be by its noise."""
-        off = int(self.rows_noise.error(each))
-        return self._width(each), [float(max(1, self.total + side) * self.unit_value) for side in (-off, off)]
+    def _width_with_noisy_rows(self, confidence: Fraction) -> tuple[float, list[float]]:
+        """Return the half-width of the distance, and the ends of n by its noise."""
+        rows_error = int(self.rows_noise.error(confidence))
+        return self._width(confidence), [
+            float(max(1, self.total + shift) * self.unit_value) for shift in (-rows_error, rows_error)
+        ]
 
-    def _assumed(self, sure: Fraction) -> tuple[float, list[float]]:
-        """Give the half-width of the distance, and the ends of what n may be by the distance."""
-        wide = self._width(sure)
-        off = 2 * max(0.0, self._distance + wide)
-        return wide, [max(float(self.unit_value), self.rows + side) for side in (-off, off)]
+    def _width_with_assumed_rows(self, confidence: Fraction) -> tuple[float, list[float]]:
+        """Return the half-width of the distance, and the ends of n by the distance."""
+        half_width = self._width(confidence)
+        rows_error = 2 * max(0.0, self._distance + half_width)
+        return half_width, [max(float(self.unit_value), self.rows + shift) for shift in (-rows_error, rows_error)]
 
     @property
     def _distance(self) -> float:
@@ -252,22 +269,22 @@ class CandidateScore:
         return distance_step(self.unit_value, self.grid, 1 if self.worst else self.sets)
 
     def _width(self, confidence: Fraction) -> float:
-        """Give the half-width of the distance in rows, what predictions are rounded by included."""
-        rounded = Fraction(self.candidate_rows) * self.unit_value / (4 * self.grid)
-        return float(self.noise.error(confidence) * self._step + rounded)
+        """Return the half-width of the distance in rows, including the rounding of predictions."""
+        rounding_error = Fraction(self.candidate_rows) * self.unit_value / (4 * self.grid)
+        return float(self.noise.error(confidence) * self._step + rounding_error)
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Whether the score was invented from the policy alone: nothing was read, charged or recorded."""
         return self.receipt is not None and self.receipt.rehearsed
 
     def to_json(self) -> str:
-        """Write the score as JSON text, with a kind and a version."""
+        """Serialize the score as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> CandidateScore:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse the text that ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def __str__(self) -> str:
@@ -281,30 +298,30 @@ class CandidateScore:
         ]
         if self.rows_noise is not None:
             ends = "{:.0f} to {:.0f}".format(*self.nist_interval())
-            lines.append(f"with the exact number of rows, which is not told, it is within {ends}")
+            lines.append(f"with the exact number of rows, which stays private, the score is within {ends}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         return str(self) if self.receipt is None else f"{self}\n\n{self.receipt}"
 
 
-def _points(variation: float) -> float:
+def _score_of(variation: float) -> float:
     return BEST * (1 - min(1.0, max(0.0, variation)))
 
 
 def used_total(total: int, unit_value: Fraction) -> int:
-    """Give the number of rows that a candidate is scaled to, in steps: one row at least, whatever noise has drawn."""
+    """Return the number of rows to which a candidate is scaled, in steps: at least one row, whatever the noise."""
     return max(total, math.ceil(1 / unit_value))
 
 
 def distance_step(unit_value: Fraction, grid: int, sets: int) -> Fraction:
-    """Say how many rows of ½‖m_A − c·t_A‖₁, in the mean over so many sets, one step of the distance stands for."""
+    """Return the rows of ½‖m_A − c·t_A‖₁, averaged over so many sets, that one step of the distance stands for."""
     return unit_value / (2 * grid * sets)
 
 
 @dataclass(frozen=True)
 class ScoreDraw:
-    """A score is released as one batch: the number of rows where it is bought, then the distance at that number."""
+    """The release of a score as one batch: the number of rows if it is bought, then the distance at that number."""
 
     columns: tuple[str, ...]
     k: int
@@ -314,7 +331,7 @@ class ScoreDraw:
     total: Price
     version: str
     assumed: bool = False
-    """Whether the number of rows is the caller's."""
+    """Whether the caller gave the number of rows."""
 
     @cached_property
     def batch(self) -> Batch:
@@ -337,26 +354,28 @@ class ScoreDraw:
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
-        """A stored score is as good if both its numbers are as close."""
+        """The half-widths that a stored score must match to be reused."""
         step = distance_step(self.unit_value, self.view.grid, 1 if self.view.worst else len(self.view.sets))
         widths = {"distance": self.noise.error("0.95") * step}
         if self.rows_noise is not None:
             widths["rows"] = self.rows_noise.error("0.95") * self.unit_value
-        return {name: f"{float(wide):.12g}" for name, wide in widths.items()}
+        return {name: f"{float(half_width):.12g}" for name, half_width in widths.items()}
 
     def draw(self, read: Read) -> CandidateScore:
-        """Draw the number of rows first: the distance is measured at what was drawn, never at what was read."""
-        found = read(self.view.reading)
+        """Draw the number of rows first: the distance is measured at the drawn number, never at the exact one."""
+        coded_rows = read(self.view.reading)
         total = self.view.total
         if self.rows_noise is not None:
-            total = int(Measurement(self._rows, self.rows_noise).draw(self._rows.of(found))[0])
+            total = int(Measurement(self._rows, self.rows_noise).draw(self._rows.of(coded_rows))[0])
         view = replace(self.view, total=used_total(total, self.unit_value))
-        return self._score(total, int(Measurement(view, self.noise).draw(view.of(found))[0]))
+        return self._score(total, int(Measurement(view, self.noise).draw(view.of(coded_rows))[0]))
 
     def rehearsal(self) -> CandidateScore:
         return self._score(LARGEST_INTEGER, LARGEST_INTEGER)
 
     def _score(self, total: int, distance: int) -> CandidateScore:
         view, terms = self.view, purchase([self.view.bounded], self.total, self.version)
-        own = self.columns, self.k, len(view.sets), view.worst, view.candidate_rows, distance
-        return CandidateScore(*own, self.noise, self.unit_value, view.grid, total, self.rows_noise, self.assumed, terms)
+        score_fields = self.columns, self.k, len(view.sets), view.worst, view.candidate_rows, distance
+        return CandidateScore(
+            *score_fields, self.noise, self.unit_value, view.grid, total, self.rows_noise, self.assumed, terms
+        )

@@ -1,7 +1,7 @@
-"""A synopsis is what was published of a table: noisy blocks, and every marginal that follows from them.
+"""A synopsis: the noisy blocks that were published of a table, and every marginal that follows from them.
 
-It answers questions for ever, without data, curator or ledger; nothing is charged. Marginals and questions within what
-was measured are unbiased, with exact ranges; everything else is bounded (``answering``).
+It answers questions without data, curator or ledger, any number of times, and nothing is charged. Marginals and
+questions within what was measured are unbiased, with exact ranges; everything else is bounded (``answering``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
 from sfumato.publish.cells import answering
 from sfumato.publish.files import synopsis_files
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attribute, Attributes, Cell, ListedCell, RangeCell
+from sfumato.publish.marginals.attributes import Attribute, Attributes, Cell, ListedCell, RangeCell, summarize_columns
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.consistency import Consistent, Zeros, consistent
@@ -48,33 +48,33 @@ if TYPE_CHECKING:
     from sfumato.ledger import Anchor
     from sfumato.publish.marginals.verifying import SynopsisVerification
 
-_MOST_STEPS = 2 * 10**9
-"""Additions that looking for consistent marginals may take."""
-_LONGEST = 1 << 30
-"""Letters of a synopsis's JSON text."""
-_MISS = 1e-9
-"""The chance that noise makes any pair of columns say what one does not decide of the other."""
+_MAX_ADDITIONS = 2 * 10**9
+"""The most additions that the search for consistent marginals may take."""
+_MAX_JSON_CHARACTERS = 1 << 30
+"""The most characters of a synopsis's JSON text."""
+_IMPLICATION_MISS = 1e-9
+"""The probability that noise makes some pair of columns imply what one does not decide of the other."""
 
 
 @codec.value("synopsis")
 @dataclass(frozen=True, eq=False)
 class Synopsis:
-    """This holds what was measured, from which marginals and answers are made without a further charge."""
+    """What was measured of a table, from which marginals and answers are computed without a further charge."""
 
     published: Published = field(repr=False)
     receipt: Receipt = field(repr=False)
     earlier: tuple[Synopsis, ...] = field(default=(), repr=False)
-    """Others of the same table that it was added to, the first one first."""
+    """Earlier releases of the same table that this one was added to, the first one first."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.published, Published) or not isinstance(self.receipt, Receipt):
             raise InvalidParameter("published", type(self.published).__name__, "what was published, with its receipt")
-        if type(self.earlier) is not tuple or not all(isinstance(each, Synopsis) for each in self.earlier):
+        if type(self.earlier) is not tuple or not all(isinstance(release, Synopsis) for release in self.earlier):
             raise InvalidParameter("earlier", type(self.earlier).__name__, "a list of synopses")
 
     @cached_property
     def _several(self) -> Several:
-        return Several.of([each.published for each in (*self.earlier, self)])
+        return Several.of([release.published for release in (*self.earlier, self)])
 
     @property
     def attributes(self) -> Attributes:
@@ -90,22 +90,22 @@ class Synopsis:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """List the published columns, in the order of the policy."""
-        return tuple(each.name for each in self.attributes)
+        """The published columns, in the order of the policy."""
+        return tuple(attribute.name for attribute in self.attributes)
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Whether the synopsis was invented from the policy alone: nothing was read, charged or recorded."""
         return self.receipt.rehearsed
 
     @property
     def guarantee(self) -> Price:
-        """Say what was promised for this release by itself: ε, (ε, δ) or ρ."""
+        """The guarantee of this release by itself: ε, (ε, δ) or ρ."""
         return self.published.promise
 
     @property
     def releases(self) -> tuple[Synopsis, ...]:
-        """List the releases it is made of, each a synopsis of its own."""
+        """The releases that the synopsis combines, each as a synopsis of its own."""
         return (*self.earlier, Synopsis(self.published, self.receipt))
 
     @property
@@ -118,12 +118,12 @@ class Synopsis:
 
     @cached_property
     def estimates(self) -> Estimates:
-        """Combine all that was measured."""
+        """The estimates from all that was measured."""
         return least_squares(self.attributes, self.blocks, self.marginals)
 
     @property
     def sets(self) -> tuple[Set, ...]:
-        """List the marginals that were asked for, each once."""
+        """The marginals that were requested, each once."""
         return self._several.asked
 
     @cached_property
@@ -131,22 +131,22 @@ class Synopsis:
         return SynopsisEstimates(self.estimates, self._several.measured, self._etas())
 
     def _etas(self) -> dict[block_algebra.Block, float] | None:
-        """Give a precision for every block that was fixed before any noise was known: that of the first release, which
-        was planned beforehand, and for blocks that it has not, that of its total. None where there is one release.
+        """Return a precision for every block that was fixed before any noise was drawn: that of the first release,
+        or of its total for blocks that it lacks. None if there is only one release.
         """
         if not self.earlier:
             return None
-        first = self.earlier[0].plan.block_variances
-        return {block: 1 / first.get(block, first[()]) for block in self.estimates.parts}
+        first_variances = self.earlier[0].plan.block_variances
+        return {block: 1 / first_variances.get(block, first_variances[()]) for block in self.estimates.parts}
 
     @cached_property
     def face(self) -> answering.Face:
-        """Give what questions in SQL see of it."""
+        """What questions in SQL see of the synopsis."""
         return self._face(replace(self._known, zeros=lambda: self._zeros))
 
     def _face(self, known: SynopsisEstimates) -> answering.Face:
-        own = self.table, self.attributes, self._several.domains, known, self.receipt, self.published.where
-        return answering.Face(*own)
+        face_fields = self.table, self.attributes, self._several.domains, known, self.receipt, self.published.where
+        return answering.Face(*face_fields)
 
     # ── questions ──────────────────────────────────────────────────────────────────────────────
 
@@ -158,9 +158,9 @@ class Synopsis:
         confidence: Number = "0.95",
         together: bool = False,
     ) -> Answer:
-        """Answer a question in SQL from what was published: free, and as often as you like.
+        """Answer a question in SQL from what was published: free, and any number of times.
 
-        Each number says its basis: measured, or bounded. ``together`` makes all ranges hold at once.
+        Each number states its basis: measured, or bounded. ``together`` makes all ranges hold at once.
         """
         return answering.ask(self.face, question, parameters, confidence=confidence, together=together)
 
@@ -172,127 +172,123 @@ class Synopsis:
         confidence: Number = "0.95",
         together: bool = False,
     ) -> Answer:
-        """Give the counts of all cells of some columns: unbiased, and beside them, unless not wanted, the nearest
-        counts that a table could have, none below zero and all marginals in agreement.
+        """Return the counts of all cells of some columns: unbiased, and beside them, if ``consistent``, the nearest
+        counts that a table could have: none below zero, and all marginals in agreement.
         """
-        asked = self._named(columns)
-        places = tuple(sorted(asked))
+        requested = column_indices(columns, self.columns)
+        places = tuple(sorted(requested))
         if not self._known.covers(places):
-            published = "; ".join(" and ".join(self.attributes[p].name for p in each) for each in self._known.sets[:3])
-            fix = f"ask in SQL, which is answered with bounds; published are {published}"
+            published = "; ".join(
+                " and ".join(self.attributes[p].name for p in measured_set) for measured_set in self._known.sets[:3]
+            )
+            fix = f"ask in SQL, which answers with bounds; published together are {published}"
             raise InvalidParameter("columns", list(columns), "columns that were published together", fix=fix)
-        sure = exact(confidence, "confidence", CONFIDENCE)
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
         values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)
-        widths = np.broadcast_to(noise.width(1 - float(sure), values.size if together else 1), values.shape)
-        near = self._consistent.marginal(places) if consistent else None
-        found = self._marginal(asked, (values, widths), near, sure)
-        return replace(found, receipt=replace(found.receipt, joint=together))
+        widths = np.broadcast_to(noise.width(1 - float(confidence_level), values.size if together else 1), values.shape)
+        consistent_counts = self._consistent.marginal(places) if consistent else None
+        answer = self._marginal(requested, (values, widths), consistent_counts, confidence_level)
+        return replace(answer, receipt=replace(answer.receipt, joint=together))
 
     def _marginal(
-        self, asked: Sequence[int], found: tuple[Floats, Floats], near: Floats | None, confidence: Any
+        self,
+        requested: Sequence[int],
+        counts_and_widths: tuple[Floats, Floats],
+        consistent_counts: Floats | None,
+        confidence: Any,
     ) -> Answer:
-        """Lay out counts as rows, in the order in which the columns were named."""
-        places, own = sorted(asked), [self.attributes[place] for place in asked]
-        order = tuple(places.index(place) for place in asked)
-        count, width = (each.transpose(order).ravel() for each in found)
+        """Lay counts out as rows, in the order in which the columns were named."""
+        places, attributes = sorted(requested), [self.attributes[place] for place in requested]
+        order = tuple(places.index(place) for place in requested)
+        count, width = (array.transpose(order).ravel() for array in counts_and_widths)
         ranges = {"count": tuple(zip((count - width).tolist(), (count + width).tolist(), strict=True))}
         numbers = {"count": count.tolist()}
-        if near is not None:
-            numbers["consistent"] = near.transpose(order).ravel().tolist()
+        if consistent_counts is not None:
+            numbers["consistent"] = consistent_counts.transpose(order).ravel().tolist()
             ends = np.maximum(count - width, 0.0).tolist(), (np.maximum(count, 0.0) + width).tolist()
             ranges["consistent"] = tuple(zip(*ends, strict=True))
-        names, kinds, keys = [each.name for each in own], [key_type(each) for each in own], cell_keys(own)
-        called = {each: free(each, names) for each in numbers}
+        names = [attribute.name for attribute in attributes]
+        kinds, keys = [key_type(attribute) for attribute in attributes], cell_keys(attributes)
+        output_names = {name: free(name, names) for name in numbers}
         rows = tuple((*key, *cells) for key, cells in zip(keys, zip(*numbers.values(), strict=True), strict=True))
         receipt = _free_receipt(self.receipt, f"the marginal of {' and '.join(names)}", text(confidence))
         return Answer(
-            (*names, *called.values()),
+            (*names, *output_names.values()),
             (*kinds, *(Type.REAL for _ in numbers)),
             rows,
-            {called[each]: ranges[each] for each in numbers},
+            {output_names[name]: ranges[name] for name in numbers},
             tuple(names),
             receipt,
             (),
-            basis={called["count"]: (MEASURED,) * len(rows)},
+            basis={output_names["count"]: (MEASURED,) * len(rows)},
         )
 
     @cached_property
     def _consistent(self) -> Consistent:
-        """Find the nearest marginals that a table could have; in fewer rounds where they are large."""
+        """The nearest marginals that a table could have; computed in fewer rounds if they are large."""
         sets = self._known.sets
-        cells = sum(int(np.prod([self.attributes[p].size for p in each], dtype=np.float64)) for each in sets)
-        rounds = max(50, min(5_000, _MOST_STEPS // (16 * max(1, cells))))
+        cells = sum(
+            int(np.prod([self.attributes[p].size for p in measured_set], dtype=np.float64)) for measured_set in sets
+        )
+        rounds = max(50, min(5_000, _MAX_ADDITIONS // (16 * max(1, cells))))
         zeros = {places: cells for places, cells in self._zeros.items() if self._known.covers(places)}
         return consistent(self.estimates, sets, zeros, rounds)
 
     @cached_property
     def _zeros(self) -> Zeros:
-        """Find the cells that no row is in by what the policy says, whether they were measured together or not."""
-        found = self._declared_zeros()
-        for deciding, decided in dict.fromkeys(pair for one in self.releases for pair in one.published.face.implies):
-            pair = self._named([deciding, decided])
+        """The cells that no row is in by the policy, whether they were measured together or not."""
+        zeros = self._declared_zeros()
+        for deciding, decided in dict.fromkeys(
+            pair for release in self.releases for pair in release.published.face.implies
+        ):
+            pair = column_indices([deciding, decided], self.columns)
             places = tuple(sorted(pair))
             if self._known.covers(places):
-                own = self._implied(pair, found.get(places)).impossible.transpose(np.argsort(pair))
-                found[places] = found.get(places, False) | own
-        return found
+                impossible = self._implied(pair, zeros.get(places)).impossible.transpose(np.argsort(pair))
+                zeros[places] = zeros.get(places, False) | impossible
+        return zeros
 
     def _implied(self, pair: Sequence[int], zeros: Any) -> ImpliedCells:
-        """Find what the first column of a pair decides of the second, from the counts of both."""
+        """Return what the first column of a pair decides of the second, from the counts of both."""
         places = tuple(sorted(pair))
         counts, noise = self._known.totals(np.ones((1, 1)), places, places, places)
-        widths = np.broadcast_to(noise.width(_MISS, counts.size), counts.shape)
-        order, none = np.argsort(pair), np.zeros(counts.shape, bool)
-        counts, widths, zeros = (each.transpose(order) for each in (counts, widths, none if zeros is None else zeros))
+        widths = np.broadcast_to(noise.width(_IMPLICATION_MISS, counts.size), counts.shape)
+        order = np.argsort(pair)
+        zeros = np.zeros(counts.shape, bool) if zeros is None else zeros
+        counts, widths, zeros = (array.transpose(order) for array in (counts, widths, zeros))
         return implied(counts, self.attributes[pair[0]], widths=widths, impossible=zeros)
 
     def _declared_zeros(self) -> dict[Set, Any]:
-        """Find the cells that the policy declares impossible."""
-        found: dict[Set, Any] = {}
+        """Return the cells that the policy declares impossible."""
+        zeros: dict[Set, Any] = {}
         face = self._face(self._known)
-        for each in dict.fromkeys(rule for one in self.releases for rule in one.published.face.impossible):
+        for declared in dict.fromkeys(rule for release in self.releases for rule in release.published.face.impossible):
             try:
-                places, cells = answering.surely(face, each)
-            except Unsupported:  # it names a column that was not published
+                places, cells = answering.surely(face, declared)
+            except Unsupported:  # the condition names a column that was not published
                 continue
             if places:
-                found[places] = found.get(places, False) | cells
-        return found
-
-    def _named(self, columns: Sequence[str]) -> list[int]:
-        """Find the places of columns, in the order in which they are named."""
-        known = {name.lower(): place for place, name in enumerate(self.columns)}
-        listed = isinstance(columns, Sequence) and not isinstance(columns, (str, bytes))
-        if not listed or not columns or not all(isinstance(each, str) for each in columns):
-            raise InvalidParameter("columns", columns, 'a list of names such as ["sex", "age"]')
-        for each in columns:
-            if each.lower() not in known:
-                near = get_close_matches(each, self.columns, 1)
-                fix = f"did you mean {near[0]}?" if near else ""
-                raise InvalidParameter("columns", each, f"names among {', '.join(self.columns)}", fix=fix)
-        found = [known[each.lower()] for each in columns]
-        if len(set(found)) != len(found):
-            raise InvalidParameter("columns", list(columns), "names of which none stands twice")
-        return found
+                zeros[places] = zeros.get(places, False) | cells
+        return zeros
 
     def places(self, columns: Sequence[str]) -> Set:
-        """Find the places of columns among those that were measured, rising."""
-        return tuple(sorted(self._named(columns)))
+        """Return the indices of columns among those that were measured, in increasing order."""
+        return tuple(sorted(column_indices(columns, self.columns)))
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
 
     def to_json(self) -> str:
-        """Write all that was published, and the receipt, as JSON text."""
+        """Serialize all that was published, and the receipt, as JSON text."""
         return codec.dumps(_without_salt(self))
 
     @classmethod
     def from_json(cls, source: str) -> Synopsis:
-        """Read back what ``to_json`` wrote: a synopsis that says the same. Any other text is refused."""
-        return codec.loads_as(cls, source, longest=_LONGEST)
+        """Parse the text that ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source, longest=_MAX_JSON_CHARACTERS)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Give all marginals that were asked for as one table: which, the cell, its count and the range of it. A column
-        that a marginal is not about is missing in its rows.
+        """Return all requested marginals as one table: the marginal, the cell, its count and the range of the count.
+        A column that a marginal does not have is null in its rows.
         """
         import pyarrow
 
@@ -300,15 +296,17 @@ class Synopsis:
         for places in self.sets:
             names = [self.attributes[place].name for place in places]
             cells = self.marginal(names, consistent=False).to_arrow()
-            which = pyarrow.array([" × ".join(names)] * cells.num_rows, pyarrow.string())
-            tables.append(cells.add_column(0, free("marginal", self.columns), which))
-        found = pyarrow.concat_tables(tables, promote_options="default")
-        keys = [name for name in self.columns if name in found.column_names]
-        counts = [name for name in found.column_names[1:] if name not in keys]
-        return found.select([found.column_names[0], *keys, *counts])
+            marginal_names = pyarrow.array([" × ".join(names)] * cells.num_rows, pyarrow.string())
+            tables.append(cells.add_column(0, free("marginal", self.columns), marginal_names))
+        combined = pyarrow.concat_tables(tables, promote_options="default")
+        keys = [name for name in self.columns if name in combined.column_names]
+        counts = [name for name in combined.column_names[1:] if name not in keys]
+        return combined.select([combined.column_names[0], *keys, *counts])
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give all marginals that were asked for as one data frame: which, the cell, its count and the range of it."""
+        """Return all requested marginals as one data frame: the marginal, the cell, its count and the range of the
+        count.
+        """
         frames = []
         for places in self.sets:
             names = [self.attributes[place].name for place in places]
@@ -320,90 +318,121 @@ class Synopsis:
         return pandas.concat(frames, ignore_index=True)
 
     def plot(self, path: str | None = None) -> Picture:
-        """Draw the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved,
+        """Plot the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved
         too.
         """
-        single = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
-        charts = [self.marginal([name], consistent=False) for name in single]
-        drawn = [each.chart_data(each.columns[-1]) for each in charts]
-        return saved(draw_panels(drawn, "Counts of each column", foot(self.receipt), notes(drawn)), path)
+        column_names = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
+        answers = [self.marginal([name], consistent=False) for name in column_names]
+        charts = [answer.chart_data(answer.columns[-1]) for answer in answers]
+        return saved(draw_panels(charts, "Counts of each column", foot(self.receipt), notes(charts)), path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""
+        """Write one file, which ``sf.synopsis(path)`` reads without data, curator or ledger."""
         if self.earlier:
-            fix = "save each of synopsis.releases, and add them where they are read"
-            rule = "one release: a file has one line of a ledger"
+            fix = "save each of synopsis.releases, and add them again after reading"
+            rule = "a single release: a file refers to one line of a ledger"
             raise InvalidParameter("synopsis", "a sum of several", rule, fix=fix)
         synopsis_files.save(self.published, self.receipt, path)
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
-        """Check charge and promise from the plan alone, and the line in an export or an anchor of the ledger."""
+        """Verify charge and guarantee from the plan alone, and the ledger line in an export or an anchor of the
+        ledger.
+        """
         from sfumato.publish.marginals.verifying import verify
 
-        return verify([(each.published, each.receipt) for each in self.releases], ledger)
+        return verify([(release.published, release.receipt) for release in self.releases], ledger)
 
     def __add__(self, other: object) -> Synopsis:
         """Combine two synopses of one table by precision; ranges hold however the second was chosen."""
         if not isinstance(other, Synopsis):
             return NotImplemented
-        parts = [*self.releases, *other.releases]
-        for each in parts[1:]:
-            _check_same(parts[0], each)
-        if len({each.receipt.line for each in parts}) != len(parts):
-            rule = "another release: adding one to itself says nothing more"
-            raise InvalidParameter("other", "the same release", rule, fix="add what another release gave")
-        ordered = sorted(parts, key=lambda each: each.receipt.line)
-        Several.of([each.published for each in ordered])
+        releases = [*self.releases, *other.releases]
+        for release in releases[1:]:
+            _check_same(releases[0], release)
+        if len({release.receipt.line for release in releases}) != len(releases):
+            rule = "another release: adding a release to itself adds no information"
+            raise InvalidParameter("other", "the same release", rule, fix="add the synopsis of another release")
+        ordered = sorted(releases, key=lambda release: release.receipt.line)
+        Several.of([release.published for release in ordered])
         return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
 
     def __repr__(self) -> str:
-        """Say in a few lines what was published, and what was promised."""
-        cells = sum(math.prod(shape) for each in self.releases for shape in shapes_of(each.plan))
+        """Summarize what was published, and the guarantee."""
+        cells = sum(math.prod(shape) for release in self.releases for shape in shapes_of(release.plan))
         where = f", where {self.published.where}" if self.published.where else ""
         lines = [
             f"synopsis   {self.table}{where}",
-            f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
+            f"columns    {summarize_columns(self.attributes)}",
             f"marginals  {len(self.sets):,}, from {cells:,} noisy numbers",
-            *(f"promise    {each.guarantee}{INVENTED if each.rehearsed else ''}" for each in self.releases),
+            *(f"promise    {release.guarantee}{INVENTED if release.rehearsed else ''}" for release in self.releases),
         ]
         return "\n".join(lines)
 
 
-def _without_salt(found: Synopsis) -> Synopsis:
-    shown = replace(found.published, purchase=found.published.purchase.public)
-    return Synopsis(shown, found.receipt, tuple(map(_without_salt, found.earlier)))
+def _without_salt(synopsis: Synopsis) -> Synopsis:
+    published = replace(synopsis.published, purchase=synopsis.published.purchase.public)
+    return Synopsis(published, synopsis.receipt, tuple(map(_without_salt, synopsis.earlier)))
 
 
-def _check_same(one: Synopsis, other: Synopsis) -> None:
+def _check_same(first: Synopsis, second: Synopsis) -> None:
     """Refuse to add what is not about the same rows, or cannot be bounded together."""
     facts: dict[str, Callable[[Synopsis], Any]] = {
-        "table": lambda each: (each.table.lower(), each.published.where),
-        "account": lambda each: (each.published.face.account, each.receipt.unit, each.receipt.neighbours),
-        "data version": lambda each: each.receipt.data,
-        "weights of rows": lambda each: (each.plan.rows, each.plan.unit_value),
+        "table": lambda synopsis: (synopsis.table.lower(), synopsis.published.where),
+        "account": lambda synopsis: (
+            synopsis.published.face.account,
+            synopsis.receipt.unit,
+            synopsis.receipt.neighbours,
+        ),
+        "data version": lambda synopsis: synopsis.receipt.data,
+        "weights of rows": lambda synopsis: (synopsis.plan.rows, synopsis.plan.unit_value),
     }
     for name, fact in facts.items():
-        if fact(one) != fact(other):
+        if fact(first) != fact(second):
             raise InvalidParameter("other", name, f"a synopsis with the same {name}", fix="ask each by itself")
-    if one.plan.marginals or other.plan.marginals:
-        rule = "one with Gaussian noise: that of Laplace has no bound that holds however the second was chosen"
+    if first.plan.marginals or second.plan.marginals:
+        rule = "a synopsis with Gaussian noise: with Laplace noise no range holds however the second release was chosen"
         raise InvalidParameter("other", "Laplace noise", rule, fix="ask each by itself")
 
 
+def column_indices(names: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Return the indices of named columns, in the order of the names; refuses unknown and repeated names."""
+    index_by_name = {column.lower(): index for index, column in enumerate(columns)}
+    is_list = isinstance(names, Sequence) and not isinstance(names, (str, bytes))
+    if not is_list or not names or not all(isinstance(name, str) for name in names):
+        raise InvalidParameter("columns", names, 'a list of names such as ["sex", "age"]')
+    for name in names:
+        if name.lower() not in index_by_name:
+            matches = get_close_matches(name, columns, 1)
+            fix = f"did you mean {matches[0]}?" if matches else ""
+            raise InvalidParameter("columns", name, f"names among {', '.join(columns)}", fix=fix)
+    indices = [index_by_name[name.lower()] for name in names]
+    if len(set(indices)) != len(indices):
+        raise InvalidParameter("columns", list(names), "different names: each column once")
+    return indices
+
+
 def key_type(attribute: Attribute) -> Type:
-    return Type.TEXT if any(isinstance(each, RangeCell) for each in attribute.cells) else attribute.type
+    return Type.TEXT if any(isinstance(cell, RangeCell) for cell in attribute.cells) else attribute.type
 
 
 def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
-    """Name every cell of a marginal: by its values, its bins in words, and NULL for what is missing."""
-    labels = [[*(_label(cell, key_type(each)) for cell in each.cells[:-1]), None] for each in attributes]
-    grid = np.indices([len(each) for each in labels]).reshape(len(labels), -1)
+    """Return the keys of every cell of a marginal: values, bins in words, and NULL for missing values."""
+    labels = [
+        [*(_cell_key(cell, key_type(attribute)) for cell in attribute.cells[:-1]), None] for attribute in attributes
+    ]
+    grid = np.indices([len(cell_labels) for cell_labels in labels]).reshape(len(labels), -1)
     return list(
-        zip(*([own[k] for k in places] for own, places in zip(labels, grid.tolist(), strict=True)), strict=True)
+        zip(
+            *(
+                [cell_labels[k] for k in cell_indices]
+                for cell_labels, cell_indices in zip(labels, grid.tolist(), strict=True)
+            ),
+            strict=True,
+        )
     )
 
 
-def _label(cell: Cell, kind: Type) -> Any:
+def _cell_key(cell: Cell, kind: Type) -> Any:
     if not isinstance(cell, ListedCell) or kind is Type.TEXT:
         return answering.cell_name(cell)
     return float(cell.value) if kind is Type.REAL else cell.value  # type: ignore[arg-type]

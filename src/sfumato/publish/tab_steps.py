@@ -1,7 +1,7 @@
-"""A series of choices and measurements runs on a tab: each step is a complete release of one measurement.
+"""Steps of an adaptive release on a tab: each is a complete release of one measurement or one choice.
 
-A step is charged before it reads. What it shows is its noisy counts, or the place of its choice: never a score, never
-an exact count, not even of all rows.
+A step is charged before it reads. It releases noisy counts, or the index of its choice: never a score, never an exact
+count, not even of all rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 @codec.value("mwem-choice")
 @dataclass(frozen=True)
 class Choice:
-    """This is the place of the candidate that was chosen in one step."""
+    """The index of the candidate that was chosen in one step."""
 
     place: int
 
@@ -43,12 +43,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class MeasureStep(Generic[T]):
-    """This releases all counts of a view with noise, as one step; of no columns, the number of rows."""
+    """A step that releases all counts of a view with noise; for a view of no columns, the number of rows."""
 
     view: Counted | CellCounts
     noise: Additive
     shown: Callable[[Integers], T]
-    """Makes what is written down of the noisy counts."""
+    """Converts the noisy counts to the outcome that is recorded."""
 
     @cached_property
     def batch(self) -> Batch:
@@ -63,8 +63,8 @@ class MeasureStep(Generic[T]):
         return {}
 
     def draw(self, read: Read) -> T:
-        (only,) = self.batch.measurements
-        return self.shown(only.draw(self.view.of(read(self.readings[0]))))
+        (measurement,) = self.batch.measurements
+        return self.shown(measurement.draw(self.view.of(read(self.readings[0]))))
 
     def rehearsal(self) -> T:
         return self.shown(np.full(self.view.size, LARGEST_INTEGER, np.int64))
@@ -72,7 +72,7 @@ class MeasureStep(Generic[T]):
 
 @dataclass(frozen=True)
 class ChooseStep:
-    """This releases the place of one candidate, as one step."""
+    """A step that releases the index of one candidate."""
 
     scores: Misfits | SetMisfits
     mechanism: Exponential
@@ -90,41 +90,43 @@ class ChooseStep:
         return {}
 
     def draw(self, read: Read) -> Choice:
-        (only,) = self.batch.measurements
-        return Choice(int(only.draw(self.scores.of(read(self.readings[0])))))
+        (measurement,) = self.batch.measurements
+        return Choice(int(measurement.draw(self.scores.of(read(self.readings[0])))))
 
     def rehearsal(self) -> Choice:
         return Choice(LARGEST_INTEGER)
 
 
 class ReadOnce:
-    """This reads rows in the first step, once it is charged; later steps, each charged before, get the same counts."""
+    """A reader that reads rows in the first step, once it is charged; later steps, each charged before, reuse the
+    counts.
+    """
 
     def __init__(self, engine: Reader) -> None:
         self._engine = engine
-        self._found: dict[Any, Any] = {}
+        self._results: dict[Any, Any] = {}
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
-        missing = [each for each in readings if each not in self._found]
-        return _Once(self, self._engine.check(*missing)) if missing else Unheld(self)
+        missing = [reading for reading in readings if reading not in self._results]
+        return _CachingReading(self, self._engine.check(*missing)) if missing else Unheld(self)
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         return self.kept(reading, key, self._engine)
 
     def kept(self, reading: PlanReading[E], key: int, source: Reader | OpenReading) -> E:
-        """Give what was read before, or read it now from this source and keep it."""
-        if reading not in self._found:
-            self._found[reading] = source.read(reading, key)
-        found: E = self._found[reading]
-        return found
+        """Return the cached result of a reading, or read it now from this source and cache it."""
+        if reading not in self._results:
+            self._results[reading] = source.read(reading, key)
+        result: E = self._results[reading]
+        return result
 
     def interrupt(self, token: int | None = None) -> None:
         self._engine.interrupt(token)
 
 
 @dataclass(frozen=True)
-class _Once:
-    """This reads what a step was charged for, on what its check bound, and keeps it for later steps."""
+class _CachingReading:
+    """An open reading that reads what a step was charged for, and caches it for later steps."""
 
     steps: ReadOnce
     opened: OpenReading

@@ -78,7 +78,7 @@ def test_before_spending_it_says_what_it_costs(people: Path) -> None:
         (("--of", "sex", "--of", "age", "--weights", "1,0", "--epsilon", "1", "-o", "people.sfu"), "> 0"),
         (("--epsilon", "1", "--rho", "1", "-o", "people.sfu"), "name one price"),
         (("--ways", "2", "--of", "sex", "--epsilon", "1", "-o", "people.sfu"), "not both"),
-        (("--of", "sex,who", "--epsilon", "1", "-o", "people.sfu"), "says whose row it is"),
+        (("--of", "sex,who", "--epsilon", "1", "-o", "people.sfu"), "identifies the unit of each row"),
         (("--of", "sex,note", "--epsilon", "1", "-o", "people.sfu"), "has no cells"),
         (("--rows", "3", "--epsilon", "1", "-o", "people.sfu"), "tightened"),
     ],

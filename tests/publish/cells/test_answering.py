@@ -105,7 +105,7 @@ def test_every_range_holds_the_answer_of_the_rows(synopsis: Synopsis, question: 
 def test_what_bins_do_not_tell_is_bounded(question: str) -> None:
     made = WHOLE.sql(question)
     assert set(made.basis["n"]) == {"bounded"}  # type: ignore[index]
-    assert any("only bins were published" in each for each in made.warnings)
+    assert any("only whole bins were published" in each for each in made.warnings)
 
 
 def _condition(draw: Random, depth: int = 2) -> str:
@@ -192,7 +192,7 @@ def test_a_binned_column_is_grouped_by_its_bins() -> None:
     edges = [0, 18, 40, 65, 100]
     ages = [row[1] for row in ROWS if row[1] is not None]
     assert made.column("n") == [sum(a <= age < b for age in ages) for a, b in itertools.pairwise(edges)]
-    assert any("where a bin starts" in each for each in made.warnings)
+    assert any("each key is the start of a bin" in each for each in made.warnings)
     days = WHOLE.sql("SELECT day, COUNT(*) AS n FROM people WHERE day >= DATE '2024-03-01' GROUP BY day")
     assert days.column("day") == [dt.date(2024, 3, 1), dt.date(2024, 4, 1)]
 

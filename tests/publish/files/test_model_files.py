@@ -110,7 +110,7 @@ def test_files_that_say_nonsense_are_refused_before_anything_is_made(name: str) 
 def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = lambda *_: pytest.fail("numbers are read after sizes are known")  # noqa: E731
     monkeypatch.setattr("sfumato.publish.files.sealed_files.NumberMember.read", unread)
-    monkeypatch.setattr(model_files, "_MOST_CELLS", 8)
+    monkeypatch.setattr(model_files, "_MAX_CELLS", 8)
     with pytest.raises(SynopsisDamaged, match="more than 8 cells"):
         model_files.read(content(small()))
 

@@ -510,7 +510,7 @@ def wide() -> Iterator[DuckDB]:
     ("ways", "more", "rule"),
     [
         ([["sex", "note"]], {}, "has no cells"),
-        ([["sex", "who"]], {}, "says whose row it is"),
+        ([["sex", "who"]], {}, "identifies the unit of each row"),
         ([["sex", "agee"]], {}, "no declared column"),
         ([["sex", "age"], ["AGE", "sex"]], {}, "none stands twice"),
         ([["sex", "sex"]], {}, "none stands twice"),

@@ -23,7 +23,7 @@ from sfumato.publish.synthesis.candidates import sets_within
 from sfumato.publish.synthesis.forecasting import (
     Speed,
     SynthesisForecast,
-    _by_size,
+    _nearest_in_size,
     expected,
     predicted_memory,
     predicted_seconds,
@@ -105,7 +105,7 @@ def test_sets_are_ordered_by_how_near_their_size_is(wanted: float) -> None:
     candidates = sets_within([(0, 1, 2), (1, 2, 3, 4), *itertools.combinations((0, 3, 5, 6), 3), (2, 6)])[1:]
     plain = [tuple(row) for rows in candidates for row in rows.tolist()]
     for count in (1, 9, len(plain)):
-        assert _by_size(candidates, sizes, wanted, count) == plainly_by_size(plain, sizes, wanted)[:count]
+        assert _nearest_in_size(candidates, sizes, wanted, count) == plainly_by_size(plain, sizes, wanted)[:count]
 
 
 def test_a_forecast_of_a_wide_table_is_quick(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_forecast_of_a_wide_table_is_quick(tmp_path: Path) -> None:
 def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     own = speed()
     assert min(own.per_table, own.per_cell, own.per_row) > 0
-    monkeypatch.setattr(forecasting, "_fit", lambda *_: pytest.fail("it was measured again"))
+    monkeypatch.setattr(forecasting, "_fit_chain", lambda *_: pytest.fail("it was measured again"))
     assert speed() is own
 
 
@@ -177,4 +177,4 @@ def test_what_cannot_fit_is_refused_with_what_would(tmp_path: Path) -> None:
 
 def test_a_forecast_is_told_as_a_range() -> None:
     told = SynthesisForecast(3.0, 20 << 20, 7, 1234, 500, "ε = 1", True)
-    assert str(told).startswith("1.5 to 6 seconds of the processor and 10 to 40 MiB at ε = 1, for 500 rows")
+    assert str(told).startswith("1.5 to 6 CPU seconds and 10 to 40 MiB at ε = 1, for 500 rows")

@@ -1,1 +1,1 @@
-"""A question in SQL is answered from cells alone: what an expression is in each of them, and which groups they make."""
+"""Answer SQL from the cells of marginals: evaluate expressions per cell, and group cells."""

@@ -1,6 +1,7 @@
-"""An expression is evaluated on cells, function by function: exactly on one value, and on ranges by what they bound.
+"""Evaluate SQL expressions on cells: exactly on single values, and by interval arithmetic on ranges.
 
-Conditions and choices are evaluated on cells: whether they may be true, false or NULL, and which branch is taken.
+A condition may be true, false or NULL in a cell, or several of these; CASE and COALESCE unite all branches that may be
+taken.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from sfumato.publish.cells.cell_values import (
 
 def _compare(operate: Callable[[Any, Any], Any]) -> Evaluation:
     def evaluation(_: Call, arguments: list[Cells]) -> Cells:
-        return _compared(arguments[0], arguments[1], operate)
+        return _compare_cells(arguments[0], arguments[1], operate)
 
     return evaluation
 
 
-def _compared(left: Cells, right: Cells, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
+def _compare_cells(left: Cells, right: Cells, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
     if isinstance(left, Texts) and isinstance(right, Texts):
-        return _compared_texts(left, right, operate)
+        return _compare_texts(left, right, operate)
     a, b = spans(left), spans(right)
     both, null = a.there & b.there, a.null | b.null
     with np.errstate(invalid="ignore"):
@@ -56,126 +57,130 @@ def _compared(left: Cells, right: Cells, operate: Callable[[Any, Any], Any]) -> 
         if operate is operator.ne:
             return PossibleTruths(both & ~same, both & overlap, null)
         ends = (a.low, b.high), (a.high, b.low)
-        rising = ends if operate in (operator.lt, operator.le) else ends[::-1]
-        return PossibleTruths(both & operate(*rising[0]), both & ~operate(*rising[1]), null)
+        endpoints = ends if operate in (operator.lt, operator.le) else ends[::-1]
+        return PossibleTruths(both & operate(*endpoints[0]), both & ~operate(*endpoints[1]), null)
 
 
-def _compared_texts(left: Texts, right: Texts, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
+def _compare_texts(left: Texts, right: Texts, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
     null = left.null | right.null
     pairs = np.broadcast_arrays(left.value, right.value, null)
-    flat = (bool(not gone and operate(a, b)) for a, b, gone in zip(*(each.ravel() for each in pairs), strict=True))
+    flat = (
+        bool(not is_null and operate(a, b)) for a, b, is_null in zip(*(array.ravel() for array in pairs), strict=True)
+    )
     true = np.fromiter(flat, bool, pairs[0].size).reshape(pairs[0].shape)
-    unsure = left.open | right.open
-    return PossibleTruths((true & ~null) | unsure, (~true & ~null) | unsure, null | unsure)
+    uncertain = left.open | right.open
+    return PossibleTruths((true & ~null) | uncertain, (~true & ~null) | uncertain, null | uncertain)
 
 
 def _and(_: Call, arguments: list[Cells]) -> PossibleTruths:
-    found = [truths(each) for each in arguments]
-    true = reduce(np.logical_and, [each.true for each in found])
-    false = reduce(np.logical_or, [each.false for each in found])
-    unfalse = reduce(np.logical_and, [each.true | each.null for each in found])
-    return PossibleTruths(true, false, unfalse & reduce(np.logical_or, [each.null for each in found]))
+    conditions = [truths(argument) for argument in arguments]
+    true = reduce(np.logical_and, [condition.true for condition in conditions])
+    false = reduce(np.logical_or, [condition.false for condition in conditions])
+    unfalse = reduce(np.logical_and, [condition.true | condition.null for condition in conditions])
+    return PossibleTruths(true, false, unfalse & reduce(np.logical_or, [condition.null for condition in conditions]))
 
 
 def _not(_: Call, arguments: list[Cells]) -> PossibleTruths:
-    found = truths(arguments[0])
-    return PossibleTruths(found.false, found.true, found.null)
+    condition = truths(arguments[0])
+    return PossibleTruths(condition.false, condition.true, condition.null)
 
 
 def _or(call: Call, arguments: list[Cells]) -> PossibleTruths:
-    return _not(call, [_and(call, [_not(call, [each]) for each in arguments])])
+    return _not(call, [_and(call, [_not(call, [argument]) for argument in arguments])])
 
 
 def _between(call: Call, arguments: list[Cells]) -> PossibleTruths:
     value, low, high = arguments
-    return _and(call, [_compared(value, low, operator.ge), _compared(value, high, operator.le)])
+    return _and(call, [_compare_cells(value, low, operator.ge), _compare_cells(value, high, operator.le)])
 
 
 def _in(call: Call, arguments: list[Cells]) -> PossibleTruths:
-    return _or(call, [_compared(arguments[0], each, operator.eq) for each in arguments[1:]])
+    return _or(call, [_compare_cells(arguments[0], candidate, operator.eq) for candidate in arguments[1:]])
 
 
 def _is_null(_: Call, arguments: list[Cells]) -> PossibleTruths:
-    found = arguments[0]
-    if isinstance(found, Texts):
-        return PossibleTruths(found.null | found.open, ~found.null | found.open, np.zeros(found.open.shape, bool))
-    there = found.there if isinstance(found, Spans) else found.true | found.false
-    return PossibleTruths(found.null, there, np.zeros(there.shape, bool))
+    argument = arguments[0]
+    if isinstance(argument, Texts):
+        return PossibleTruths(
+            argument.null | argument.open, ~argument.null | argument.open, np.zeros(argument.open.shape, bool)
+        )
+    there = argument.there if isinstance(argument, Spans) else argument.true | argument.false
+    return PossibleTruths(argument.null, there, np.zeros(there.shape, bool))
 
 
 def _is(truth: bool) -> Evaluation:
     def evaluation(call: Call, arguments: list[Cells]) -> PossibleTruths:
-        found = truths(arguments[0]) if truth else _not(call, arguments)
-        return PossibleTruths(found.true, found.false | found.null, np.zeros(found.true.shape, bool))
+        condition = truths(arguments[0]) if truth else _not(call, arguments)
+        return PossibleTruths(condition.true, condition.false | condition.null, np.zeros(condition.true.shape, bool))
 
     return evaluation
 
 
 def _case(call: Call, arguments: list[Cells]) -> Cells:
-    """Evaluate WHEN … THEN … pairs and what else: every branch that may be taken counts."""
+    """Evaluate WHEN … THEN … pairs and ELSE: every branch that may be taken counts."""
     pairs = [(truths(arguments[k]), arguments[k + 1]) for k in range(0, len(arguments) - 1, 2)]
-    branches, left = [], np.ones((1,) * arguments[0].sure.ndim, bool)
+    branches, remaining = [], np.ones((1,) * arguments[0].sure.ndim, bool)
     for test, value in pairs:
-        branches.append((left & test.true, value))
-        left = left & (test.false | test.null)
-    rest = arguments[-1] if len(arguments) % 2 else missing((1,) * left.ndim)
-    return _united(call, [*branches, (left, rest)])
+        branches.append((remaining & test.true, value))
+        remaining = remaining & (test.false | test.null)
+    otherwise = arguments[-1] if len(arguments) % 2 else missing((1,) * remaining.ndim)
+    return _unite_branches(call, [*branches, (remaining, otherwise)])
 
 
 def _coalesce(call: Call, arguments: list[Cells]) -> Cells:
-    branches, left = [], np.ones((1,) * arguments[0].sure.ndim, bool)
-    for each in arguments:
-        test = _is_null(call, [each])
-        branches.append((left & test.false, _present(each)))
-        left = left & test.true
-    return _united(call, [*branches, (left, missing((1,) * left.ndim))])
+    branches, remaining = [], np.ones((1,) * arguments[0].sure.ndim, bool)
+    for argument in arguments:
+        is_null = _is_null(call, [argument])
+        branches.append((remaining & is_null.false, _without_null(argument)))
+        remaining = remaining & is_null.true
+    return _unite_branches(call, [*branches, (remaining, missing((1,) * remaining.ndim))])
 
 
-def _present(found: Cells) -> Cells:
-    """Give what is there of it: never NULL."""
-    if isinstance(found, Spans):
-        return Spans(found.low, found.high, found.there, np.zeros(found.null.shape, bool))
+def _without_null(cells: Cells) -> Cells:
+    """Drop NULL from what the cells can be."""
+    if isinstance(cells, Spans):
+        return Spans(cells.low, cells.high, cells.there, np.zeros(cells.null.shape, bool))
     return (
-        PossibleTruths(found.true, found.false, np.zeros(found.null.shape, bool))
-        if isinstance(found, PossibleTruths)
-        else found
+        PossibleTruths(cells.true, cells.false, np.zeros(cells.null.shape, bool))
+        if isinstance(cells, PossibleTruths)
+        else cells
     )
 
 
 def _nullif(call: Call, arguments: list[Cells]) -> Cells:
-    same = _compared(arguments[0], arguments[1], operator.eq)
-    nothing = missing((1,) * same.true.ndim)
-    return _united(call, [(same.true, nothing), (same.false | same.null, arguments[0])])
+    same = _compare_cells(arguments[0], arguments[1], operator.eq)
+    null = missing((1,) * same.true.ndim)
+    return _unite_branches(call, [(same.true, null), (same.false | same.null, arguments[0])])
 
 
-def _united(call: Call, branches: list[tuple[Bools, Cells]]) -> Cells:
-    """Say what a choice can be, between branches each of which may be taken where it says so."""
+def _unite_branches(call: Call, branches: list[tuple[Bools, Cells]]) -> Cells:
+    """Unite the branches of a choice, each with the cells in which it may be taken."""
     if call.domain.type is Type.TEXT:
-        return _united_texts(branches)
+        return _unite_texts(branches)
     if call.domain.type is Type.BOOLEAN:
-        each = [(taken, truths(found)) for taken, found in branches]
-        parts = [[taken & getattr(found, name) for taken, found in each] for name in ("true", "false", "null")]
+        conditions = [(taken, truths(cells)) for taken, cells in branches]
+        parts = [[taken & getattr(cells, name) for taken, cells in conditions] for name in ("true", "false", "null")]
         return PossibleTruths(*(reduce(np.logical_or, part) for part in parts))
-    every = [(taken, spans(found)) for taken, found in branches]
-    low = reduce(np.fmin, [np.where(taken & found.there, found.low, np.nan) for taken, found in every])
-    high = reduce(np.fmax, [np.where(taken & found.there, found.high, np.nan) for taken, found in every])
-    there = reduce(np.logical_or, [taken & found.there for taken, found in every])
-    return Spans(low, high, there, reduce(np.logical_or, [taken & found.null for taken, found in every]))
+    numbers = [(taken, spans(cells)) for taken, cells in branches]
+    low = reduce(np.fmin, [np.where(taken & cells.there, cells.low, np.nan) for taken, cells in numbers])
+    high = reduce(np.fmax, [np.where(taken & cells.there, cells.high, np.nan) for taken, cells in numbers])
+    there = reduce(np.logical_or, [taken & cells.there for taken, cells in numbers])
+    return Spans(low, high, there, reduce(np.logical_or, [taken & cells.null for taken, cells in numbers]))
 
 
-def _united_texts(branches: list[tuple[Bools, Cells]]) -> Texts:
-    shape = np.broadcast_shapes(*(taken.shape for taken, _ in branches), *(each.sure.shape for _, each in branches))
+def _unite_texts(branches: list[tuple[Bools, Cells]]) -> Texts:
+    shape = np.broadcast_shapes(*(taken.shape for taken, _ in branches), *(cells.sure.shape for _, cells in branches))
     value, open_, taken_before = np.full(shape, None, dtype=object), np.zeros(shape, bool), np.zeros(shape, bool)
-    for taken, each in branches:
-        if isinstance(each, Texts):
-            texts, unsure = np.broadcast_to(each.value, shape), each.open
+    for taken, cells in branches:
+        if isinstance(cells, Texts):
+            texts, uncertain = np.broadcast_to(cells.value, shape), cells.open
         else:
-            texts, unsure = np.full(shape, None, dtype=object), np.zeros((), bool)
-        here = np.broadcast_to(taken, shape)
+            texts, uncertain = np.full(shape, None, dtype=object), np.zeros((), bool)
+        may_be_taken = np.broadcast_to(taken, shape)
         differs = np.not_equal(value, texts).astype(bool)
-        open_ = open_ | (here & (unsure | (taken_before & differs)))
-        value = np.where(here & ~taken_before, texts, value)
-        taken_before = taken_before | here
+        open_ = open_ | (may_be_taken & (uncertain | (taken_before & differs)))
+        value = np.where(may_be_taken & ~taken_before, texts, value)
+        taken_before = taken_before | may_be_taken
     return Texts(value, open_)
 
 
@@ -201,106 +206,113 @@ CONDITION_FUNCTIONS: dict[str, Evaluation] = {
 
 
 _DAY = 86_400_000_000
-_HELD = 2.0**63 - 1024
-"""The largest double that 64 bits hold."""
+_LARGEST_INTEGER_DOUBLE = 2.0**63 - 1024
+"""The largest double that fits a signed 64-bit integer."""
 
 
 def evaluate(expression: Expression, columns: Mapping[Reference, Cells], axes: int) -> Cells:
-    """Say what an expression can be in each combination of cells; every column has so many axes."""
+    """Return what an expression can be in each combination of cells; every column has so many axes."""
     if isinstance(expression, Column):
         return columns[expression.reference]
     if isinstance(expression, Literal):
         return constant(expression, (1,) * axes)
     if expression.function not in _FUNCTIONS:
-        known = ", ".join(sorted(_FUNCTIONS))
-        rule = f"{expression.function} is not evaluated on the cells of a synopsis"
-        raise Unsupported("function", rule, fix=f"use one of {known}")
-    return _FUNCTIONS[expression.function](expression, [evaluate(each, columns, axes) for each in expression.arguments])
+        supported = ", ".join(sorted(_FUNCTIONS))
+        rule = f"{expression.function} cannot be computed from the cells of a synopsis"
+        raise Unsupported("function", rule, fix=f"use one of {supported}")
+    return _FUNCTIONS[expression.function](
+        expression, [evaluate(argument, columns, axes) for argument in expression.arguments]
+    )
 
 
 def _cast(call: Call, arguments: list[Cells]) -> Cells:
-    """Read as another type: a real becomes a whole number with ties to even, a time its day."""
-    found, kind, before = arguments[0], call.domain.type, call.arguments[0].domain.type
-    if kind is before or (isinstance(found, Texts) and bool(found.null.all() and not found.open.any())):
-        return found
-    if isinstance(found, Texts):
-        return _read(found, kind)
+    """Convert to another type: a real becomes an integer with ties to even, a timestamp its date."""
+    argument, kind, source = arguments[0], call.domain.type, call.arguments[0].domain.type
+    if kind is source or (isinstance(argument, Texts) and bool(argument.null.all() and not argument.open.any())):
+        return argument
+    if isinstance(argument, Texts):
+        return _parse_texts(argument, kind)
     if kind is Type.TEXT:
-        return _written(found, before)
-    numbers = spans(found)
+        return _format_cells(argument, source)
+    numbers = spans(argument)
     if kind is Type.BOOLEAN:
-        zero, other = (numbers.low <= 0) & (numbers.high >= 0), (numbers.low != 0) | (numbers.high != 0)
-        return PossibleTruths(numbers.there & other, numbers.there & zero, numbers.null)
-    if kind is Type.TIMESTAMP and before is Type.DATE:
+        may_be_zero, may_be_nonzero = (numbers.low <= 0) & (numbers.high >= 0), (numbers.low != 0) | (numbers.high != 0)
+        return PossibleTruths(numbers.there & may_be_nonzero, numbers.there & may_be_zero, numbers.null)
+    if kind is Type.TIMESTAMP and source is Type.DATE:
         return made(numbers.low * _DAY, numbers.high * _DAY, numbers.there, numbers.null)
-    if kind is Type.DATE and before is Type.TIMESTAMP:
+    if kind is Type.DATE and source is Type.TIMESTAMP:
         return rising(lambda x: np.floor(x / _DAY))(call, [numbers])
-    if kind is Type.INTEGER and before is Type.REAL:
-        return _nearest(numbers)
+    if kind is Type.INTEGER and source is Type.REAL:
+        return _round_to_integer(numbers)
     return numbers
 
 
-def _nearest(numbers: Spans) -> Spans:
-    """Round reals to whole numbers; NULL where 64 bits do not hold them."""
-    held = (numbers.low <= _HELD) & (numbers.high >= -_HELD)
-    beyond = numbers.there & ((numbers.high > _HELD) | (numbers.low < -_HELD))
-    low, high = np.rint(np.maximum(numbers.low, -_HELD)), np.rint(np.minimum(numbers.high, _HELD))
-    return Spans(low, high, numbers.there & held, numbers.null | beyond)
+def _round_to_integer(numbers: Spans) -> Spans:
+    """Round reals to integers; NULL where 64 bits overflow."""
+    fits = (numbers.low <= _LARGEST_INTEGER_DOUBLE) & (numbers.high >= -_LARGEST_INTEGER_DOUBLE)
+    overflows = numbers.there & ((numbers.high > _LARGEST_INTEGER_DOUBLE) | (numbers.low < -_LARGEST_INTEGER_DOUBLE))
+    low = np.rint(np.maximum(numbers.low, -_LARGEST_INTEGER_DOUBLE))
+    high = np.rint(np.minimum(numbers.high, _LARGEST_INTEGER_DOUBLE))
+    return Spans(low, high, numbers.there & fits, numbers.null | overflows)
 
 
-def _written(found: Cells, kind: Type) -> Texts:
-    """Write truths, whole numbers, dates and times, each in its one way."""
+def _format_cells(argument: Cells, kind: Type) -> Texts:
+    """Format truths, integers, dates and timestamps in their canonical form."""
     if kind is Type.BOOLEAN:
-        known = truths(found)
-        texts = np.full(known.true.shape, None, dtype=object)
-        texts[known.true], texts[known.false & ~known.true] = "true", "false"
-        return Texts(texts, ~known.sure)
-    numbers = spans(found)
+        condition = truths(argument)
+        texts = np.full(condition.true.shape, None, dtype=object)
+        texts[condition.true], texts[condition.false & ~condition.true] = "true", "false"
+        return Texts(texts, ~condition.sure)
+    numbers = spans(argument)
     texts = np.full(numbers.low.shape, None, dtype=object)
     single = numbers.there & (numbers.low == numbers.high)
-    texts[single] = [_digits(each, kind) for each in numbers.low[single]]
+    texts[single] = [_format_value(number, kind) for number in numbers.low[single]]
     return Texts(texts, ~numbers.sure)
 
 
-def _digits(number: float, kind: Type) -> str:
+def _format_value(number: float, kind: Type) -> str:
     if kind is Type.INTEGER:
         return str(int(number))
     if kind is Type.DATE:
         return str(moment(number, kind).isoformat())
-    written = moment(number, kind).isoformat(" ", "microseconds")
-    return str(written.rstrip("0").rstrip("."))
+    formatted = moment(number, kind).isoformat(" ", "microseconds")
+    return str(formatted.rstrip("0").rstrip("."))
 
 
-def _read(found: Texts, kind: Type) -> Cells:
-    """Read texts by the grammar that rows are read by, which is said of dates elsewhere and not here."""
+def _parse_texts(texts: Texts, kind: Type) -> Cells:
+    """Parse texts by the grammar that rows are parsed by; dates are not supported."""
     if kind.temporal:
-        rule = "texts are not read as dates in the cells of a synopsis"
+        rule = "a synopsis cannot parse texts as dates"
         raise Unsupported("function", rule, fix="compare the text itself, or publish a column of dates")
     if kind is Type.BOOLEAN:
-        true, false = (_matching(found, each) for each in (TRUE, FALSE))
-        return PossibleTruths(true | found.open, false | found.open, ~(true | false) | found.open)
-    low, high = np.full(found.value.shape, np.nan), np.full(found.value.shape, np.nan)
-    matched = _matching(found, f"{GRAMMARS[Type.REAL]}|{ZERO}")
-    ends = [_number(each, kind) for each in found.value[matched]]
-    low[matched], high[matched] = ([each[place] for each in ends] for place in (0, 1))
+        true, false = (_matches(texts, grammar) for grammar in (TRUE, FALSE))
+        return PossibleTruths(true | texts.open, false | texts.open, ~(true | false) | texts.open)
+    low, high = np.full(texts.value.shape, np.nan), np.full(texts.value.shape, np.nan)
+    matched = _matches(texts, f"{GRAMMARS[Type.REAL]}|{ZERO}")
+    ends = [_parse_number(text, kind) for text in texts.value[matched]]
+    low[matched], high[matched] = ([end[side] for end in ends] for side in (0, 1))
     there = ~np.isnan(low)
-    low, high = np.where(found.open, -np.inf, low), np.where(found.open, np.inf, high)
-    return Spans(low, high, there | found.open, ~there | found.open)
+    low, high = np.where(texts.open, -np.inf, low), np.where(texts.open, np.inf, high)
+    return Spans(low, high, there | texts.open, ~there | texts.open)
 
 
-def _matching(found: Texts, grammar: str) -> Any:
-    test = re.compile(grammar)
-    flat = (each is not None and test.fullmatch(each) is not None for each in found.value.ravel().tolist())
-    return np.fromiter(flat, bool, found.value.size).reshape(found.value.shape)
+def _matches(texts: Texts, grammar: str) -> Any:
+    pattern = re.compile(grammar)
+    flat = (text is not None and pattern.fullmatch(text) is not None for text in texts.value.ravel().tolist())
+    return np.fromiter(flat, bool, texts.value.size).reshape(texts.value.shape)
 
 
-def _number(text: str, kind: Type) -> tuple[float, float]:
-    """Give the doubles around a text that is a number: none where it is too large, or not whole where it must be."""
+def _parse_number(text: str, kind: Type) -> tuple[float, float]:
+    """Return the doubles around a number in a text; NaN where it is too large, or not whole though it must be."""
     if kind is Type.INTEGER and re.fullmatch(GRAMMARS[Type.INTEGER], text):
         return point(int(text))
     number = float(text)
     number = 0.0 if abs(number) < SMALLEST_REAL else number
-    fits = abs(number) <= LARGEST if kind is Type.REAL else number == np.floor(number) and abs(number) <= _HELD
+    fits = (
+        abs(number) <= LARGEST
+        if kind is Type.REAL
+        else number == np.floor(number) and abs(number) <= _LARGEST_INTEGER_DOUBLE
+    )
     return (number, number) if fits else (np.nan, np.nan)
 
 

@@ -1,7 +1,7 @@
-"""Functions of texts are evaluated on cells: a cell has one text, NULL, or one that is not known.
+"""Evaluate text functions on cells: a cell has one text, NULL, or an unknown text.
 
-Each means what it means in every engine (``plan.functions.textual``): letters are code points, a capital is one letter,
-and what is joined or replaced is cut where texts end.
+The semantics are those of every engine (``plan.functions.textual``): characters are code points, upper case maps one
+character to one, and results of concatenation or replacement are truncated to the longest text.
 """
 
 from __future__ import annotations
@@ -17,98 +17,100 @@ from sfumato.plan.values.expressions import Call, Literal
 from sfumato.plan.values.functions.textual import LONGEST
 from sfumato.publish.cells.cell_values import Cells, Evaluation, PossibleTruths, Spans, Texts
 
-Each = Callable[..., Any]
-"""Makes of single texts and whole numbers, none of them NULL, what a function makes of them; NULL is None."""
+ScalarFunction = Callable[..., Any]
+"""A function of single texts and integers, none of them NULL; returns None for NULL."""
 
 
 def _like(call: Call, arguments: list[Cells]) -> PossibleTruths:
-    found, pattern = arguments[0], call.arguments[1]
+    argument, pattern = arguments[0], call.arguments[1]
     assert isinstance(pattern, Literal)
-    if not isinstance(found, Texts):
-        found = Texts(np.full(found.sure.shape, None, dtype=object), np.zeros(found.sure.shape, bool))
-    folded = call.function == "ILIKE"
-    written = grammars.lower(str(pattern.value)) if folded else str(pattern.value)
-    parts = (".*" if each == "%" else "." if each == "_" else re.escape(each) for each in written)
-    test = re.compile("".join(parts), re.DOTALL)
-    texts = found.value.ravel().tolist()
-    flat = (each is not None and bool(test.fullmatch(grammars.lower(each) if folded else each)) for each in texts)
-    true = np.fromiter(flat, bool, found.value.size).reshape(found.value.shape)
-    return PossibleTruths(true | found.open, (~true & ~found.null) | found.open, found.null | found.open)
+    if not isinstance(argument, Texts):
+        argument = Texts(np.full(argument.sure.shape, None, dtype=object), np.zeros(argument.sure.shape, bool))
+    ignore_case = call.function == "ILIKE"
+    template = grammars.lower(str(pattern.value)) if ignore_case else str(pattern.value)
+    parts = (".*" if character == "%" else "." if character == "_" else re.escape(character) for character in template)
+    regex = re.compile("".join(parts), re.DOTALL)
+    texts = argument.value.ravel().tolist()
+    flat = (text is not None and bool(regex.fullmatch(grammars.lower(text) if ignore_case else text)) for text in texts)
+    true = np.fromiter(flat, bool, argument.value.size).reshape(argument.value.shape)
+    return PossibleTruths(true | argument.open, (~true & ~argument.null) | argument.open, argument.null | argument.open)
 
 
-def _argument(found: Cells) -> tuple[Any, Any]:
-    """Give what an argument is in each cell, None for NULL, and where that is not known."""
-    if isinstance(found, Texts):
-        return found.value, found.open
-    if not isinstance(found, Spans):
-        return np.full(found.sure.shape, None, dtype=object), ~found.null
-    values = np.full(found.low.shape, None, dtype=object)
-    known = found.there & found.sure
-    values[known] = [int(each) for each in found.low[known]]
-    return values, ~found.sure
+def _cell_arguments(argument: Cells) -> tuple[Any, Any]:
+    """Return the value of an argument in each cell, None for NULL, and where it is unknown."""
+    if isinstance(argument, Texts):
+        return argument.value, argument.open
+    if not isinstance(argument, Spans):
+        return np.full(argument.sure.shape, None, dtype=object), ~argument.null
+    values = np.full(argument.low.shape, None, dtype=object)
+    is_known = argument.there & argument.sure
+    values[is_known] = [int(number) for number in argument.low[is_known]]
+    return values, ~argument.sure
 
 
-def _applied(function: Each, arguments: list[Cells]) -> tuple[Any, Any]:
-    """Apply a function cell by cell; NULL where an argument is, and not known where one is not known."""
-    read = [_argument(each) for each in arguments]
-    arrays = np.broadcast_arrays(*(values for values, _ in read))
-    open_ = np.broadcast_to(np.logical_or.reduce(np.broadcast_arrays(*(each for _, each in read))), arrays[0].shape)
-    found = np.full(arrays[0].shape, None, dtype=object)
-    kept: dict[tuple[Any, ...], Any] = {}
-    for place, each in enumerate(zip(*(array.flat for array in arrays), strict=True)):
-        if None in each:
+def _apply_per_cell(function: ScalarFunction, arguments: list[Cells]) -> tuple[Any, Any]:
+    """Apply a function cell by cell; NULL where an argument is NULL, and unknown where one is unknown."""
+    columns = [_cell_arguments(argument) for argument in arguments]
+    arrays = np.broadcast_arrays(*(values for values, _ in columns))
+    open_ = np.broadcast_to(
+        np.logical_or.reduce(np.broadcast_arrays(*(unknown for _, unknown in columns))), arrays[0].shape
+    )
+    results = np.full(arrays[0].shape, None, dtype=object)
+    results_by_arguments: dict[tuple[Any, ...], Any] = {}
+    for index, cell_arguments in enumerate(zip(*(array.flat for array in arrays), strict=True)):
+        if None in cell_arguments:
             continue
-        if each not in kept:
-            kept[each] = function(*each)
-        found.flat[place] = kept[each]
-    return found, open_
+        if cell_arguments not in results_by_arguments:
+            results_by_arguments[cell_arguments] = function(*cell_arguments)
+        results.flat[index] = results_by_arguments[cell_arguments]
+    return results, open_
 
 
-def _text(function: Each) -> Evaluation:
-    return lambda _, arguments: Texts(*_applied(function, arguments))
+def _text_function(function: ScalarFunction) -> Evaluation:
+    return lambda _, arguments: Texts(*_apply_per_cell(function, arguments))
 
 
 def _length(call: Call, arguments: list[Cells]) -> Spans:
-    found, open_ = _applied(len, arguments)
-    low, high = (float(each) for each in call.domain.bounds or (0, LONGEST))  # type: ignore[arg-type]
-    there = np.asarray(found != None)  # noqa: E711 - cell by cell
-    values = np.full(found.shape, np.nan)
-    values[there] = found[there].astype(float)
+    lengths, open_ = _apply_per_cell(len, arguments)
+    low, high = (float(bound) for bound in call.domain.bounds or (0, LONGEST))  # type: ignore[arg-type]
+    there = np.asarray(lengths != None)  # noqa: E711 - cell by cell
+    values = np.full(lengths.shape, np.nan)
+    values[there] = lengths[there].astype(float)
     return Spans(np.where(open_, low, values), np.where(open_, high, values), there | open_, ~there | open_)
 
 
 def _starts_with(_: Call, arguments: list[Cells]) -> PossibleTruths:
-    found, open_ = _applied(lambda text, start: text.startswith(start), arguments)
-    true, false = (np.asarray(found == each) for each in (True, False))
+    results, open_ = _apply_per_cell(lambda text, start: text.startswith(start), arguments)
+    true, false = (np.asarray(results == truth) for truth in (True, False))
     return PossibleTruths(true | open_, false | open_, ~(true | false) | open_)
 
 
 def _concat(_: Call, arguments: list[Cells]) -> Texts:
-    """Join texts, passing over those that are missing."""
-    there = [_present(each) for each in arguments]
-    return Texts(*_applied(lambda *texts: "".join(texts)[:LONGEST], there))
+    """Concatenate texts, ignoring NULL."""
+    filled = [_null_as_empty(argument) for argument in arguments]
+    return Texts(*_apply_per_cell(lambda *texts: "".join(texts)[:LONGEST], filled))
 
 
-def _present(found: Cells) -> Cells:
-    values, open_ = _argument(found)
+def _null_as_empty(argument: Cells) -> Cells:
+    values, open_ = _cell_arguments(argument)
     filled = values.copy()
     filled[values == None] = ""  # noqa: E711 - cell by cell
     return Texts(filled, open_)
 
 
-def _replaced(text: str, old: str, new: str) -> str:
+def _replace(text: str, old: str, new: str) -> str:
     return text.replace(old, new)[:LONGEST] if old else text
 
 
 def _slice(text: str, first: int, count: int) -> str:
-    """Give so many letters from a position on, counted from 1."""
+    """Return so many characters from a 1-based position on."""
     return text[first - 1 : first - 1 + count]
 
 
 def _substr(text: str, start: int, count: int | None = None) -> str:
     first = len(text) + 1 + start if start < 0 else start
-    begin = max(first, 1)
-    return _slice(text, begin, len(text) if count is None else max(first + count - begin, 0))
+    start_at = max(first, 1)
+    return _slice(text, start_at, len(text) if count is None else max(first + count - start_at, 0))
 
 
 def _left(text: str, count: int) -> str:
@@ -122,17 +124,17 @@ def _right(text: str, count: int) -> str:
 TEXT_FUNCTIONS: dict[str, Evaluation] = {
     "LIKE": _like,
     "ILIKE": _like,
-    "LOWER": _text(grammars.lower),
-    "UPPER": _text(grammars.upper),
-    "TRIM": _text(lambda text, trimmed=" ": text.strip(trimmed)),
-    "LTRIM": _text(lambda text, trimmed=" ": text.lstrip(trimmed)),
-    "RTRIM": _text(lambda text, trimmed=" ": text.rstrip(trimmed)),
-    "SUBSTR": _text(_substr),
-    "LEFT": _text(_left),
-    "RIGHT": _text(_right),
+    "LOWER": _text_function(grammars.lower),
+    "UPPER": _text_function(grammars.upper),
+    "TRIM": _text_function(lambda text, trimmed=" ": text.strip(trimmed)),
+    "LTRIM": _text_function(lambda text, trimmed=" ": text.lstrip(trimmed)),
+    "RTRIM": _text_function(lambda text, trimmed=" ": text.rstrip(trimmed)),
+    "SUBSTR": _text_function(_substr),
+    "LEFT": _text_function(_left),
+    "RIGHT": _text_function(_right),
     "LENGTH": _length,
     "CONCAT": _concat,
-    "||": _text(lambda *texts: "".join(texts)[:LONGEST]),
-    "REPLACE": _text(_replaced),
+    "||": _text_function(lambda *texts: "".join(texts)[:LONGEST]),
+    "REPLACE": _text_function(_replace),
     "STARTS_WITH": _starts_with,
 }

@@ -1,11 +1,10 @@
-"""An expression has, in a cell, one value, a range of them, or NULL: the cell alone says which.
+"""Interval evaluation: in a cell, an expression is one value, a range of values, or NULL.
 
-A cell of listed values has one value, a bin has all from its first to its last, and the last cell of an attribute is
-NULL; where bins leave out a part of what the policy allows, it may be that part too. Expressions are evaluated on
-ranges (``cell_functions``): what comes out holds whatever comes out on any value inside, and is one value wherever all
-inputs are. Rounding never falls, so ranges of doubles hold what the engine computes in doubles. Arrays have an axis for
-each attribute of the question, of length 1 where an expression does not read it: a condition on two columns is never
-laid out over more.
+A listed cell is one value, a bin is the range from its first to its last value, and the last cell of an attribute is
+NULL, or the part of the column's bounds that no bin covers. Expressions are evaluated on ranges (``cell_functions``):
+the output range contains the output for every input inside, and is one value wherever all inputs are. Rounding is
+monotone, so ranges of doubles contain what the engine computes in doubles. Arrays have one axis per attribute of the
+question, of length 1 where an expression does not read it: a condition on two columns is never laid out over more.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ LARGEST = float(LARGEST_REAL)
 
 @dataclass(frozen=True)
 class Spans:
-    """These are numbers, days or microseconds, from the least to the greatest, where there may be a value."""
+    """Ranges of numbers, days or microseconds per cell, with whether a value or NULL is possible."""
 
     low: Floats
     high: Floats
     there: Bools
-    """Whether it may be a value,"""
+    """Whether a value is possible."""
     null: Bools
-    """and whether it may be NULL."""
+    """Whether NULL is possible."""
 
     @property
     def sure(self) -> Bools:
-        """Tell where it is one value, or surely NULL."""
+        """Where the outcome is certain: exactly one value, or certainly NULL."""
         return np.where(self.there, ~self.null & (self.low == self.high), True)
 
 
 @dataclass(frozen=True)
 class PossibleTruths:
-    """This says of a condition whether it may be true, false or NULL."""
+    """Whether a condition may be true, false or NULL in each cell; several may be possible."""
 
     true: Bools
     false: Bools
@@ -66,7 +65,7 @@ class PossibleTruths:
 
 @dataclass(frozen=True)
 class Texts:
-    """These are texts, None for NULL, and where they may also be something else."""
+    """Texts per cell, None for NULL, and where another text is possible too."""
 
     value: NDArray[Any]
     open: Bools
@@ -82,78 +81,81 @@ class Texts:
 
 Cells = Spans | PossibleTruths | Texts
 Evaluation = Callable[[Call, list[Cells]], Cells]
-"""Says what a function can be in each cell, from what its arguments can be."""
+"""Computes what a function can return in each cell, from what its arguments can be."""
 
 
 def point(value: Any) -> tuple[float, float]:
-    """Give the doubles around a value: both are the value, unless it is a whole number that no double is."""
+    """Return the doubles around a value: both equal it, unless it is an integer that no double represents."""
     if isinstance(value, dt.datetime):
         value = (value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
     elif isinstance(value, dt.date):
         value = (value - EPOCH).days
-    found = float(value)
-    if isinstance(value, Fraction) or found == value:
-        return found, found
-    return math.nextafter(found, -math.inf), math.nextafter(found, math.inf)
+    double = float(value)
+    if isinstance(value, Fraction) or double == value:
+        return double, double
+    return math.nextafter(double, -math.inf), math.nextafter(double, math.inf)
 
 
 def cells_of(attribute: Attribute, domain: Domain) -> Cells:
-    """Say what a column can be in each of its cells."""
-    kind, listed = attribute.type, [each.value if isinstance(each, ListedCell) else None for each in attribute.cells]
+    """Return what a column can be in each of its cells."""
+    kind = attribute.type
+    cell_values = [cell.value if isinstance(cell, ListedCell) else None for cell in attribute.cells]
     if kind is Type.TEXT:
-        return Texts(_objects(listed), np.zeros(len(listed), bool))
+        return Texts(_object_array(cell_values), np.zeros(len(cell_values), bool))
     if kind is Type.BOOLEAN:
-        true, false = (np.array([each is truth for each in listed], bool) for truth in (True, False))
+        true, false = (np.array([cell_value is truth for cell_value in cell_values], bool) for truth in (True, False))
         return PossibleTruths(true, false, ~(true | false))
-    alone = {point(each) for each in listed if each is not None}
-    ends = [_ends(each, kind, alone) for each in attribute.cells[:-1]] + [_outside(attribute, domain)]
-    low, high = (np.array([each[place] for each in ends], float) for place in (0, 1))
-    null = np.zeros(len(ends), bool)
+    own_cells = {point(cell_value) for cell_value in cell_values if cell_value is not None}
+    intervals = [_interval(cell, kind, own_cells) for cell in attribute.cells[:-1]] + [
+        _uncovered_range(attribute, domain)
+    ]
+    low, high = (np.array([interval[end] for interval in intervals], float) for end in (0, 1))
+    null = np.zeros(len(intervals), bool)
     null[-1] = True
     return Spans(low, high, ~np.isnan(low), null)
 
 
-def _ends(cell: Any, kind: Type, alone: Container[tuple[float, float]]) -> tuple[float, float]:
-    """Give the least and the greatest value of a cell; values with cells of their own are not in a bin."""
+def _interval(cell: Any, kind: Type, own_cells: Container[tuple[float, float]]) -> tuple[float, float]:
+    """Return the least and the greatest value of a cell; values with cells of their own are not in a bin."""
     if isinstance(cell, ListedCell):
         return point(cell.value)
     low, high = point(cell.low)[0], point(cell.high)[1]
     if not cell.closed:
-        high = _beside(high, kind, -1)
-    while low < high and (low, low) in alone:
-        low = _beside(low, kind, 1)
-    while low < high and (high, high) in alone:
-        high = _beside(high, kind, -1)
+        high = _adjacent(high, kind, -1)
+    while low < high and (low, low) in own_cells:
+        low = _adjacent(low, kind, 1)
+    while low < high and (high, high) in own_cells:
+        high = _adjacent(high, kind, -1)
     return low, high
 
 
-def _outside(attribute: Attribute, domain: Domain) -> tuple[float, float]:
-    """Find what the last cell may hold beside NULL: nothing, unless bins leave out a part of what is allowed."""
-    bins = [each for each in attribute.cells if isinstance(each, RangeCell)]
+def _uncovered_range(attribute: Attribute, domain: Domain) -> tuple[float, float]:
+    """Return the range that the last cell may hold beside NULL: what the bounds allow and no bin covers, or NaN."""
+    bins = [cell for cell in attribute.cells if isinstance(cell, RangeCell)]
     if not bins:
         return math.nan, math.nan
     if domain.bounds is None:
         return -math.inf, math.inf
     low, high = point(domain.bounds[0])[0], point(domain.bounds[1])[1]
-    if not (bins[-1].closed and all(one.high == other.low for one, other in pairwise(bins))):
+    if not (bins[-1].closed and all(earlier.high == later.low for earlier, later in pairwise(bins))):
         return low, high
-    starts, ends = bins[0].low == domain.bounds[0], bins[-1].high == domain.bounds[1]
-    if starts and ends:
+    at_low, at_high = bins[0].low == domain.bounds[0], bins[-1].high == domain.bounds[1]
+    if at_low and at_high:
         return math.nan, math.nan
-    if starts:
-        return _beside(point(bins[-1].high)[0], attribute.type, 1), high
-    return (low, _beside(point(bins[0].low)[1], attribute.type, -1)) if ends else (low, high)
+    if at_low:
+        return _adjacent(point(bins[-1].high)[0], attribute.type, 1), high
+    return (low, _adjacent(point(bins[0].low)[1], attribute.type, -1)) if at_high else (low, high)
 
 
-def _beside(number: float, kind: Type, step: int) -> float:
-    """Give the next number that a column of this type can hold."""
+def _adjacent(number: float, kind: Type, step: int) -> float:
+    """Return the adjacent number in a column of this type; ``step`` is 1 or -1."""
     return math.nextafter(number, step * math.inf) if kind is Type.REAL else number + step
 
 
-def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    made = np.empty(len(values), dtype=object)
-    made[:] = values
-    return made
+def _object_array(values: Sequence[Any]) -> NDArray[Any]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def constant(literal: Literal, shape: tuple[int, ...]) -> Cells:
@@ -173,14 +175,14 @@ def missing(shape: tuple[int, ...]) -> Spans:
 
 
 def made(low: Floats, high: Floats, there: Bools, null: Bools) -> Spans:
-    """Take what is too large for a real, or cannot be computed, as what may be NULL."""
-    wide = there & ~((np.abs(low) <= LARGEST) & (np.abs(high) <= LARGEST))
+    """Build spans in which results that overflow a real, or are undefined, may be NULL."""
+    overflows = there & ~((np.abs(low) <= LARGEST) & (np.abs(high) <= LARGEST))
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-    return Spans(np.where(there, low, np.nan), np.where(there, high, np.nan), there, null | wide)
+    return Spans(np.where(there, low, np.nan), np.where(there, high, np.nan), there, null | overflows)
 
 
 def spans(found: Cells) -> Spans:
-    """Read truths as numbers, 1 and 0, and a bare NULL as a missing number."""
+    """Convert cells to numbers: truths to 1 and 0, and a bare NULL to a missing number."""
     if isinstance(found, Spans):
         return found
     if isinstance(found, PossibleTruths):
@@ -188,12 +190,12 @@ def spans(found: Cells) -> Spans:
         return made(low, high, found.true | found.false, found.null)
     if bool(found.null.all()):
         return missing(found.value.shape)
-    raise Unsupported("type-mismatch", "a text is no number", fix="compare it with a text")
+    raise Unsupported("type-mismatch", "a text is not a number", fix="compare it with a text")
 
 
 def truths(found: Cells) -> PossibleTruths:
-    """Read a condition; a bare NULL is one that is never true."""
+    """Convert cells to a condition; a bare NULL is never true."""
     if isinstance(found, PossibleTruths):
         return found
-    nothing = np.zeros(found.sure.shape, bool)
-    return PossibleTruths(nothing, nothing, np.ones(found.sure.shape, bool))
+    never = np.zeros(found.sure.shape, bool)
+    return PossibleTruths(never, never, np.ones(found.sure.shape, bool))

@@ -1,1 +1,1 @@
-"""Published objects are kept in files of one form, which say what they hold and prove that nothing was changed."""
+"""Files of published objects: one sealed format, in which every edit is detected."""

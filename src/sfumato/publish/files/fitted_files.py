@@ -1,7 +1,6 @@
-"""A fitted model is kept as one file, like a synopsis: a zip whose one member, ``manifest.json``, holds what was
-released.
+"""Files of fitted models: a zip whose one member, ``manifest.json``, holds what was released.
 
-The model itself is not in it: whoever reads the file fits it again, to the bit.
+The model itself is not in it: it is fitted again when the file is read, bit for bit.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _KIND = FileKind("model", _FORMAT, 1 << 28)
 @codec.value("fitted-file")
 @dataclass(frozen=True)
 class FitManifest:
-    """A manifest of a model says its format, its own hash, what was released, and the receipt."""
+    """The manifest of a model: its format, its own hash, what was released, and the receipt."""
 
     format: int
     members: Mapping[str, str] = field(metadata=codec.MAPPING)
-    """SHA-256 of the manifest itself, with an empty text in this place."""
+    """SHA-256 of the manifest itself, computed with an empty text in this field."""
     fit: Fit
     receipt: Receipt
 
@@ -45,16 +44,16 @@ KIND = codec.kind(FitManifest)
 
 
 def save(fit: Fit, receipt: Receipt, path: str | os.PathLike[str]) -> None:
-    """Write a model beside its place, and rename: there is always a whole file under the name, or none."""
+    """Write a model to a temporary file and rename it: the name always refers to a whole file, or to none."""
     sealed_files.save(written(fit, receipt), path)
 
 
 def written(fit: Fit, receipt: Receipt) -> bytes:
-    """Give the bytes of the file of a model."""
+    """Return the bytes of a model's file."""
     return sealed_files.written(FitManifest(_FORMAT, sealed_files.hashes(), fit, public(receipt)))
 
 
 def read(content: bytes, place: str) -> tuple[Fit, Receipt]:
-    """Read what was released from the bytes of a file; whatever was edited is refused."""
-    found, _ = _KIND.read(FitManifest, content, place)
-    return found.fit, found.receipt
+    """Read what was released from the bytes of a file; an edited file is refused."""
+    manifest, _ = _KIND.read(FitManifest, content, place)
+    return manifest.fit, manifest.receipt

@@ -1,9 +1,9 @@
-"""A model is kept as one file, people.sfu: what was measured, and the potentials of the model that was fitted to it.
+"""Files of graphical models, such as people.sfu: what was measured, and the potentials of the fitted model.
 
-``manifest.json`` holds what was released, the steps that were paid for, the receipt, the columns of every potential and
-the cliques of the tree; ``potentials.arrow`` the numbers of the potentials, one column, in that order. Files are
-written and read as those of synopses (``files``): sizes are checked before anything is made from them, then every byte;
-an edit anywhere is found, and nothing in a file is ever executed.
+``manifest.json`` holds what was released, the charged steps, the receipt, the columns of every potential and the
+cliques of the tree; ``potentials.arrow`` the numbers of the potentials, one column, in that order. Files are written
+and read like those of synopses (``sealed_files``): sizes are checked before anything is built from them, then every
+byte; an edit anywhere is detected, and nothing in a file is ever executed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORMAT = 1
 POTENTIALS = "potentials.arrow"
 _KIND = FileKind("model", FORMAT, 1 << 30, POTENTIALS)
 _POTENTIALS = NumberMember(POTENTIALS, "logarithm", "float64")
-_MOST_CELLS = 1 << 27
+_MAX_CELLS = 1 << 27
 
 Kept = tuple[Synthesized, GraphModel, tuple[Charged, ...], Receipt]
 
@@ -40,21 +40,21 @@ Kept = tuple[Synthesized, GraphModel, tuple[Charged, ...], Receipt]
 @codec.value("model-file")
 @dataclass(frozen=True, eq=False)
 class ModelManifest:
-    """A manifest says all of a model but the numbers of its potentials."""
+    """The manifest of a model: all but the numbers of its potentials."""
 
     format: int
     members: Mapping[str, str] = field(metadata=codec.MAPPING)
-    """SHA-256 of each member; of the manifest itself, with an empty text in the place of its own."""
+    """SHA-256 of each member; that of the manifest itself is computed with an empty text in its own entry."""
     released: Synthesized
     steps: tuple[Charged, ...]
-    """Every step that was paid for, in order."""
+    """Every charged step, in order."""
     receipt: Receipt
     potentials: tuple[Set, ...]
-    """The places of each potential,"""
+    """The column indices of each potential."""
     cliques: tuple[Set, ...]
-    """and of each clique of the tree, parents before children,"""
+    """The column indices of each clique of the tree, parents before children."""
     parents: tuple[int, ...]
-    """and on which clique each hangs; -1 for the first of each part."""
+    """The index of each clique's parent; -1 for the root of each component."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -63,50 +63,55 @@ class ModelManifest:
         for name, kind in {"released": Synthesized, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")
-        if not isinstance(self.steps, (tuple, list)) or not all(isinstance(each, Charged) for each in self.steps):
+        if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
             raise InvalidParameter("steps", self.steps, "the steps that were paid for")
         if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):
             raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {POTENTIALS}")
         object.__setattr__(self, "members", dict(self.members))
         object.__setattr__(self, "steps", tuple(self.steps))
         for name in ("potentials", "cliques"):
-            object.__setattr__(self, name, self._sets(getattr(self, name), name))
+            object.__setattr__(self, name, self._checked_sets(getattr(self, name), name))
         object.__setattr__(self, "parents", tuple(self.parents))
         self._check_tree()
 
     def _check_tree(self) -> None:
-        """Refuse what is no junction tree: what a clique shares with those before it is in its parent, and every column
-        and every potential is in a clique (Koller & Friedman 2009, ch. 10).
+        """Refuse what is not a junction tree: what a clique shares with earlier ones is in its parent, and every
+        column and every potential is in a clique (Koller & Friedman 2009, ch. 10).
         """
         seen: set[int] = set()
-        fits = len(self.parents) == len(self.cliques)
+        is_valid = len(self.parents) == len(self.cliques)
         for index, (clique, parent) in enumerate(zip(self.cliques, self.parents, strict=False)):
             shared = seen & set(clique)
-            known = type(parent) is int and -1 <= parent < index
-            fits &= known and shared <= (set(self.cliques[parent]) if known and parent >= 0 else set())
+            has_parent = type(parent) is int and -1 <= parent < index
+            is_valid &= has_parent and shared <= (set(self.cliques[parent]) if has_parent and parent >= 0 else set())
             seen |= set(clique)
-        cliques = [set(each) for each in self.cliques]
-        fits &= len(seen) == len(self.released.attributes)
-        fits &= all(any(set(each) <= clique for clique in cliques) for each in self.potentials)
-        if not fits:
-            raise InvalidParameter("cliques", self.cliques[:3], "those of a tree that holds every potential")
+        cliques = [set(places) for places in self.cliques]
+        is_valid &= len(seen) == len(self.released.attributes)
+        is_valid &= all(any(set(potential) <= clique for clique in cliques) for potential in self.potentials)
+        if not is_valid:
+            raise InvalidParameter(
+                "cliques", self.cliques[:3], "the cliques of a junction tree that contains every potential"
+            )
 
     @property
     def tree(self) -> JunctionTree:
-        """Give the tree; what a clique shares with its parent follows."""
+        """The junction tree; separators follow from cliques and parents."""
         pairs = zip(self.cliques, self.parents, strict=True)
-        shared = (tuple(p for p in clique if at >= 0 and p in self.cliques[at]) for clique, at in pairs)
-        return JunctionTree(self.cliques, self.parents, tuple(shared))
+        separators = (
+            tuple(place for place in clique if parent >= 0 and place in self.cliques[parent])
+            for clique, parent in pairs
+        )
+        return JunctionTree(self.cliques, self.parents, tuple(separators))
 
-    def _sets(self, written: Any, name: str) -> tuple[Set, ...]:
-        listed = isinstance(written, (tuple, list)) and all(isinstance(each, (tuple, list)) for each in written)
-        known = set(range(len(self.released.attributes)))
-        for each in written if listed else ():
-            if list(each) != sorted(known & {place for place in each if type(place) is int}):
-                raise InvalidParameter(name, each, "places of columns, rising")
-        if not listed or len({tuple(each) for each in written}) != len(written):
-            raise InvalidParameter(name, written, "sets of places, each once")
-        return tuple(tuple(each) for each in written)
+    def _checked_sets(self, decoded: Any, name: str) -> tuple[Set, ...]:
+        are_lists = isinstance(decoded, (tuple, list)) and all(isinstance(places, (tuple, list)) for places in decoded)
+        valid_places = set(range(len(self.released.attributes)))
+        for places in decoded if are_lists else ():
+            if list(places) != sorted(valid_places & {place for place in places if type(place) is int}):
+                raise InvalidParameter(name, places, "column indices in increasing order")
+        if not are_lists or len({tuple(places) for places in decoded}) != len(decoded):
+            raise InvalidParameter(name, decoded, "distinct sets of column indices")
+        return tuple(tuple(places) for places in decoded)
 
 
 # ── writing ────────────────────────────────────────────────────────────────────────────────────
@@ -116,40 +121,40 @@ KIND = codec.kind(ModelManifest)
 
 
 def save(kept: Kept, path: str | os.PathLike[str]) -> None:
-    """Write a model beside its place, and rename: there is always a whole file under the name, or none."""
+    """Write a model to a temporary file and rename it: the name always refers to a whole file, or to none."""
     sealed_files.save(written(kept), path)
 
 
 def written(kept: Kept) -> bytes:
-    """Give the bytes of the file of a model."""
+    """Return the bytes of a model's file."""
     released, model, steps, receipt = kept
-    numbers = np.concatenate([np.zeros(0), *(each.logs.reshape(-1) for each in model.potentials)])
-    beside = {POTENTIALS: _POTENTIALS.written(numbers)}
-    hidden = replace(released, purchase=released.purchase.public)
-    sets = tuple(each.places for each in model.potentials), model.tree.cliques, model.tree.parents
-    found = ModelManifest(FORMAT, sealed_files.hashes(beside), hidden, steps, public(receipt), *sets)
-    return sealed_files.written(found, beside)
+    numbers = np.concatenate([np.zeros(0), *(potential.logs.reshape(-1) for potential in model.potentials)])
+    members = {POTENTIALS: _POTENTIALS.written(numbers)}
+    public_release = replace(released, purchase=released.purchase.public)
+    sets = tuple(potential.places for potential in model.potentials), model.tree.cliques, model.tree.parents
+    manifest = ModelManifest(FORMAT, sealed_files.hashes(members), public_release, steps, public(receipt), *sets)
+    return sealed_files.written(manifest, members)
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
 def read(content: bytes, place: str = "the file") -> Kept:
-    """Read a model from the bytes of its file; whatever was edited is refused."""
+    """Read a model from the bytes of its file; an edited file is refused."""
     manifest, numbers = _KIND.read(ModelManifest, content, place)
     return manifest.released, _read_model(manifest, numbers, place), manifest.steps, manifest.receipt
 
 
 def _read_model(manifest: ModelManifest, content: bytes, place: str) -> GraphModel:
-    """Build the model once its sizes fit: of the numbers that are there, and of the tables that are made of them."""
+    """Build the model after its sizes are checked: of the stored numbers, and of the tables built from them."""
     sizes = manifest.released.sizes
-    shapes = [tuple(sizes[each] for each in places) for places in manifest.potentials]
+    shapes = [tuple(sizes[column] for column in places) for places in manifest.potentials]
     counts = [math.prod(shape) for shape in shapes]
-    if sum(counts) > _MOST_CELLS or manifest.tree.cells(sizes) > _MOST_CELLS:
-        raise damaged(place, f"its model has more than {_MOST_CELLS:,} cells")
+    if sum(counts) > _MAX_CELLS or manifest.tree.cells(sizes) > _MAX_CELLS:
+        raise damaged(place, f"its model has more than {_MAX_CELLS:,} cells")
     numbers = _POTENTIALS.read(content, sum(counts), place)
     if np.isnan(numbers).any() or (numbers == np.inf).any():
-        raise damaged(place, f"{POTENTIALS} has numbers that are no logarithms of weights")
+        raise damaged(place, f"{POTENTIALS} has numbers that are not logarithms of weights")
     parts = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
     potentials = tuple(
         Potential(places, part.reshape(shape))

@@ -1,10 +1,9 @@
-"""A synopsis is kept as one file, people.sfu: a zip of two members, that other programs can open too.
+"""Files of synopses, such as people.sfu: a zip of two members, which other programs can open too.
 
 ``manifest.json`` holds the plan, the terms, the receipt and the SHA-256 of each member; ``blocks.arrow`` the noisy
-whole numbers, one column, in the order of the plan. Both are stored as they are, with fixed times, so equal synopses
-are equal files. Whoever reads one checks sizes before anything is made from them, then every byte: members have their
-hashes, and the zip around them is written again and compared, so an edit anywhere is found. Nothing in a file is ever
-executed.
+integers, one column, in the order of the plan. Both are stored uncompressed, with fixed dates, so equal synopses are
+equal files. A reader checks sizes before anything is built from them, then every byte: members have their hashes, and
+the zip around them is rebuilt and compared, so an edit anywhere is detected. Nothing in a file is ever executed.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ FORMAT = 1
 BLOCKS = "blocks.arrow"
 _KIND = FileKind("synopsis", FORMAT, 1 << 28, BLOCKS)
 _BLOCKS = NumberMember(BLOCKS, "value", "int64")
-_MOST_NUMBERS = 2 * 10**8
-_UNSAID = "not said in a file"
+_MAX_NUMBERS = 2 * 10**8
+_NOT_IN_FILES = "not said in a file"
 
 
 @codec.value("synopsis-file")
 @dataclass(frozen=True)
 class SynopsisManifest:
-    """A manifest says all of a synopsis but its numbers."""
+    """The manifest of a synopsis: all but its numbers."""
 
     format: int
     members: Mapping[str, str] = field(metadata=codec.MAPPING)
-    """SHA-256 of each member; of the manifest itself, with an empty text in the place of its own."""
+    """SHA-256 of each member; that of the manifest itself is computed with an empty text in its own entry."""
     charge: Fraction
-    """What the plan costs: ρ, or ε where the noise is Laplace's."""
+    """The cost of the plan: ρ, or ε for Laplace noise."""
     plan: Plan
     table: str
     where: str
@@ -65,13 +64,15 @@ class SynopsisManifest:
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")
-        if set(self.members) != {MANIFEST, BLOCKS} or not all(isinstance(each, str) for each in self.members.values()):
+        if set(self.members) != {MANIFEST, BLOCKS} or not all(
+            isinstance(digest, str) for digest in self.members.values()
+        ):
             raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {BLOCKS}")
         object.__setattr__(self, "members", dict(self.members))
 
 
 def charge(plan: Plan) -> Fraction:
-    """Compute what a plan costs: ρ of blocks, ε of marginals."""
+    """Return the cost of a plan: ρ of blocks, ε of marginals."""
     return plan.rho if plan.blocks else plan.epsilon
 
 
@@ -79,31 +80,40 @@ def charge(plan: Plan) -> Fraction:
 
 
 def save(published: Published, receipt: Receipt, path: str | os.PathLike[str]) -> None:
-    """Write a synopsis beside its place, and rename: there is always a whole file under the name, or none."""
+    """Write a synopsis to a temporary file and rename it: the name always refers to a whole file, or to none."""
     sealed_files.save(written(published, receipt), path)
 
 
 def written(published: Published, receipt: Receipt) -> bytes:
-    """Give the bytes of the file of a synopsis."""
-    own = published
-    values = charge(own.plan), own.plan, own.table, own.where, own.purchase.public, own.promise, own.face
-    beside = {BLOCKS: _BLOCKS.written(_numbers(own))}
-    return sealed_files.written(SynopsisManifest(FORMAT, sealed_files.hashes(beside), *values, public(receipt)), beside)
+    """Return the bytes of a synopsis's file."""
+    terms = (
+        charge(published.plan),
+        published.plan,
+        published.table,
+        published.where,
+        published.purchase.public,
+        published.promise,
+        published.face,
+    )
+    members = {BLOCKS: _BLOCKS.written(_numbers(published))}
+    return sealed_files.written(
+        SynopsisManifest(FORMAT, sealed_files.hashes(members), *terms, public(receipt)), members
+    )
 
 
 def _numbers(published: Published) -> Integers:
-    """Put all noisy numbers one after the other, in the order of the plan."""
-    parts = [each.values.reshape(-1) for each in published.blocks or published.marginals]
+    """Concatenate all noisy numbers, in the order of the plan."""
+    parts = [measured.values.reshape(-1) for measured in published.blocks or published.marginals]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def public(receipt: Receipt) -> Receipt:
-    """Give a receipt as everybody may read it: who bought it and what they have left is not for them.
+    """Return a receipt as everybody may read it, without the buyer and their remaining budget.
 
     The salt of the ledger's line is left out of files for the same reason: whoever knew it could test guesses of what
     else the line says against its hash.
     """
-    return replace(receipt, share="", remaining=_UNSAID)
+    return replace(receipt, share="", remaining=_NOT_IN_FILES)
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
@@ -113,12 +123,12 @@ def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
     """Read what was published from the bytes of its file."""
     manifest, blocks = _KIND.read(SynopsisManifest, content, place)
     if manifest.charge != charge(manifest.plan):
-        raise damaged(place, "the plan does not cost what the file says")
+        raise damaged(place, "the plan does not cost what the file states")
     count = sum(math.prod(shape) for shape in shapes_of(manifest.plan))
-    if count > _MOST_NUMBERS:
-        raise damaged(place, f"{BLOCKS} has more than {_MOST_NUMBERS:,} numbers")
+    if count > _MAX_NUMBERS:
+        raise damaged(place, f"{BLOCKS} has more than {_MAX_NUMBERS:,} numbers")
     numbers = _BLOCKS.read(blocks, count, place)
-    found = Published(
+    published = Published(
         manifest.plan,
         tuple(_split(numbers, manifest.plan)),
         manifest.table,
@@ -127,12 +137,12 @@ def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
         manifest.price,
         manifest.face,
     )
-    return found, manifest.receipt
+    return published, manifest.receipt
 
 
 def _split(numbers: Integers, plan: Plan) -> Iterator[str]:
-    at = 0
+    offset = 0
     for shape in shapes_of(plan):
         size = math.prod(shape)
-        yield packed(numbers[at : at + size])
-        at += size
+        yield packed(numbers[offset : offset + size])
+        offset += size

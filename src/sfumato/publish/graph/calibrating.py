@@ -1,4 +1,4 @@
-"""Belief propagation turns potentials into the counts of every clique, in two passes over the junction tree.
+"""Belief propagation: compute the counts of every clique from potentials, in two passes over the junction tree.
 
 A model's joint table is total · Π exp(potential) / Z. The first pass adds each clique's product up to what it shares
 with its parent, children first; the second one rescales each clique to what its parent has there (Lauritzen &
@@ -26,9 +26,9 @@ from sfumato.publish.graph.trees import JunctionTree, Set, Sizes
 Tables = dict[Set, Floats]
 """Tables by their places, laid out."""
 _FEW = 3
-"""How many parts of a clique are not multiplied out."""
+"""The most parts of a clique that are not multiplied out."""
 _DEEPEST = 600.0
-"""Products of numbers between e^-600 and 1 are ordinary numbers of 64 bits."""
+"""Products of numbers between e^-600 and 1 are normal doubles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class Propagation:
         return [sums[home][places] for places, home in sets_and_homes]
 
     def _needed(self, index: int) -> list[Set]:
-        """List the sets that a clique multiplies and adds up to: of potentials, of children, and of its parent."""
+        """Return the sets that a clique multiplies and sums to: of potentials, of children, and of its parent."""
         potential_sets = [places for places, home in zip(self.sets, self._homes, strict=True) if home == index]
         child_separators = [self._shared[child] for child, parent in enumerate(self.tree.parents) if parent == index]
         return [*potential_sets, *child_separators, self._shared[index]]
@@ -120,7 +120,7 @@ class Propagation:
 
 @dataclass(frozen=True)
 class Merging:
-    """A clique's sets are joined two by two, the smallest unions first, as long as these are not the whole clique.
+    """A binary merging of a clique's sets, the smallest unions first, as long as these are not the whole clique.
 
     Products of terms go up this way to few parts of the clique, and sums go down it. Two or three parts are never
     multiplied out: the sum of a product A·B·C to the places of A is A times the sum of B·C, which is a product of

@@ -1,10 +1,10 @@
-"""A model is fitted to noisy marginals by mirror descent on its potentials.
+"""Fit a graphical model to noisy marginals by mirror descent on its potentials.
 
 Sought is the table of counts p ≥ 0 with a given total that minimises L(p) = Σ_t ‖M_t p − y_t‖² / 2σ_t² over all
 combinations of cells; M_t adds up to the places that y_t was measured of. A step of mirror descent with the entropy as
 its mirror adds −η·(M_t p − y_t)/σ_t² to the potential of each t, so that p stays a graphical model on the junction tree
 of the measured sets, and no more than its cliques is ever computed (McKenna, Sheldon & Miklau 2019, "Graphical-model
-based estimation and inference for differential privacy"). Of all best tables the one with the largest entropy is found.
+based estimation and inference for differential privacy"). Among all minimisers the one of largest entropy is found.
 Cells that are declared impossible are potentials of -∞: they stay 0 in every step.
 """
 
@@ -24,11 +24,11 @@ from sfumato.publish.graph.tables import Floats, arranged, laid_out, shape_of
 from sfumato.publish.graph.trees import JunctionTree, Set, Sizes, checked_places
 
 _FIRST_STEP = 30.0
-"""How many of the steps that are surely short enough the first one is."""
+"""The first step length, in multiples of one that is certainly short enough."""
 _FIRST_GROWTH, _LATER_GROWTH = 1.5, 1.05
-"""By how much a step is lengthened after it was good, before the first one that was not and after."""
+"""The growth of the step length after a step that lowered the loss: before the first failed step, and after it."""
 _IN_A_ROW = 5
-"""How many steps show whether it still gets better."""
+"""The number of steps over which the decrease of the loss is judged."""
 Zeros = tuple[Sequence[int], NDArray[np.bool_]]
 """Places, and for each combination of their cells whether it is impossible."""
 
@@ -39,7 +39,7 @@ class Observation:
 
     places: Set
     values: Floats
-    """Its axes are in the order of the places."""
+    """Axes are in the order of the places."""
     deviation: float
     """The standard deviation of the noise of each number."""
 
@@ -54,10 +54,10 @@ def fitted(
     tolerance: float = 1e-3,
     most_rounds: int = 1000,
 ) -> GraphModel:
-    """Fit the model with this total that is nearest to what was observed; a total below one row counts as one.
+    """Fit the model with this total to the observations; a total below one row counts as one.
 
-    It starts from the potentials of another model where one is given, whatever tree that had. It ends where a round
-    lowers the loss by less than this part of it.
+    It starts from the potentials of ``start`` if given, whatever its tree. It ends when a round lowers the loss by less
+    than this share of it.
     """
     if not math.isfinite(total):
         raise InvalidParameter("total", total, "a number")
@@ -76,13 +76,13 @@ def fitted(
 
 
 def check_zeros(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
-    """Raise for impossible cells that leave no combination possible. It needs nothing that was measured."""
+    """Raise for impossible cells that leave no combination possible. It needs no measurement."""
     fitted((), sizes, 1.0, zeros=zeros)
 
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """What was observed of one set in all: the mean by precisions, and the sum of these."""
+    """The combined observation of one set: the mean weighted by precision, and the summed precision."""
 
     mean: Floats
     precision: float
@@ -99,10 +99,8 @@ def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) ->
         if not 0 < observation.deviation < math.inf:
             raise InvalidParameter("deviation", observation.deviation, "a number above 0")
         laid_places = laid_out(places, sizes)
-        observed, precision = (
-            arranged(values + (total - values.sum()) / values.size, places, laid_places),
-            observation.deviation**-2,
-        )
+        observed = arranged(values + (total - values.sum()) / values.size, places, laid_places)
+        precision = observation.deviation**-2
         target = targets.get(laid_places, _Target(observed, 0.0))
         weight = precision / (target.precision + precision)
         targets[laid_places] = _Target(target.mean + weight * (observed - target.mean), target.precision + precision)
@@ -125,10 +123,8 @@ def _starting_logs(
         laid_places = laid_out(potential.places, sizes)
         logs[laid_places] = logs.get(laid_places, 0.0) + arranged(potential.logs, potential.places, laid_places)
     for zero_places, impossible in zeros:
-        checked_zero_places, cells = (
-            checked_places(tuple(zero_places), len(sizes), "zeros"),
-            np.asarray(impossible, bool),
-        )
+        checked_zero_places = checked_places(tuple(zero_places), len(sizes), "zeros")
+        cells = np.asarray(impossible, bool)
         if cells.shape != shape_of(checked_zero_places, sizes):
             raise InvalidParameter("zeros", cells.shape, f"a table of {shape_of(checked_zero_places, sizes)} cells")
         laid_places = laid_out(checked_zero_places, sizes)
@@ -139,7 +135,7 @@ def _starting_logs(
 
 
 class _Descent:
-    """This is accelerated mirror descent on one tree.
+    """Accelerated mirror descent on one tree.
 
     Momentum is added to the potentials (Nesterov 1983) and dropped where the loss would rise (O'Donoghue & Candès
     2015); where it rises without momentum too, the step is halved. A step of 1/(total · Σ 1/σ²) is always short enough,
@@ -153,13 +149,15 @@ class _Descent:
         self.total, self._base, self._propagation = total, base, propagation
         self._moved = [index for index, places in enumerate(propagation.sets) if places in targets]
         set_targets = [targets[propagation.sets[index]] for index in self._moved]
-        self._ends = np.cumsum([each.mean.size for each in set_targets], dtype=int)
-        self._goal = _flat([each.mean for each in set_targets])
-        self._precision = np.repeat([each.precision for each in set_targets], [each.mean.size for each in set_targets])
-        self._shortest = 1 / (total * (sum(each.precision for each in set_targets) or 1.0))
+        self._ends = np.cumsum([target.mean.size for target in set_targets], dtype=int)
+        self._goal = _flat([target.mean for target in set_targets])
+        self._precision = np.repeat(
+            [target.precision for target in set_targets], [target.mean.size for target in set_targets]
+        )
+        self._shortest = 1 / (total * (sum(target.precision for target in set_targets) or 1.0))
 
     def run(self, tolerance: float, most_rounds: int) -> list[Floats]:
-        """Take steps until a few of them in a row have lowered the loss by less than this part of it each."""
+        """Take steps until several in a row have lowered the loss by less than this share of it each."""
         previous = current = np.zeros(len(self._goal))
         counts = self._counts(current)
         losses, step, momentum, growth = [self._loss(counts)], self._shortest * _FIRST_STEP, 1.0, _FIRST_GROWTH
@@ -170,13 +168,8 @@ class _Descent:
             next_counts = self._counts(extrapolated)
             loss = self._loss(next_counts)
             if loss <= losses[-1]:
-                previous, current, counts, momentum, step = (
-                    descended,
-                    extrapolated,
-                    next_counts,
-                    next_momentum,
-                    step * growth,
-                )
+                previous, current, counts = descended, extrapolated, next_counts
+                momentum, step = next_momentum, step * growth
                 losses.append(loss)
                 if _settled(losses, tolerance):
                     break
@@ -200,7 +193,7 @@ class _Descent:
         return _flat([counts[index] for index in self._moved])
 
     def _loss(self, counts: Floats) -> float:
-        # added up in this thread: a product of BLAS wakes others from 10,000 numbers on, which takes ten times as long
+        # summed in this thread: a BLAS product wakes others above 10,000 numbers, which takes ten times as long
         return float((np.square(counts - self._goal) * self._precision).sum()) / 2
 
 
@@ -209,4 +202,4 @@ def _settled(losses: list[float], tolerance: float) -> bool:
 
 
 def _flat(tables: Sequence[Floats]) -> Floats:
-    return np.concatenate([np.empty(0), *(each.reshape(-1) for each in tables)])
+    return np.concatenate([np.empty(0), *(table.reshape(-1) for table in tables)])

@@ -1,9 +1,9 @@
-"""A graphical model gives counts for every combination of cells: the most even ones with the potentials it was fitted.
+"""Graphical models: maximum-entropy counts for every combination of cells, given by fitted potentials.
 
 Its joint table total · Π exp(potential) / Z is never built. The counts of each clique of its junction tree are
 (``calibrating``), and the counts of any other set follow exactly from the cliques that lie between its places: given
 what two neighbouring cliques share, what is on one side does not depend on what is on the other (Koller & Friedman
-2009, ch. 10.3). Hundreds of sets are asked at once; what several of them need from a clique is added up once.
+2009, ch. 10.3). Hundreds of sets are computed at once; what several of them need from a clique is summed once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sfumato.publish.graph.tables import Floats, arranged, divided, joined, laid
 from sfumato.publish.graph.trees import JunctionTree, Set, Sizes, checked_places
 
 _KEPT_CELLS = 6_000_000
-"""How many cells of sums and messages are kept for the next sets, which often need the same."""
+"""The most cells of cached sums and messages, which later sets often need again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Potential:
 
     places: Set
     logs: Floats
-    """Its axes are in the order of the places; -∞ for a cell that is impossible."""
+    """Axes are in the order of the places; -∞ for an impossible cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class ConditionalTable:
 
 @dataclass(frozen=True, eq=False)
 class GraphModel:
-    """A graphical model of a table's counts over all its attributes, with a total that is fixed."""
+    """A graphical model of a table's counts over all its attributes, with a fixed total."""
 
     sizes: Sizes
     tree: JunctionTree = field(repr=False)
@@ -92,28 +92,29 @@ class GraphModel:
         return _Parts(self)
 
     def marginal(self, places: Sequence[int]) -> Floats:
-        """Return the counts of all combinations of these places' cells; axes are in the order in which they are
-        named.
-        """
+        """Return the counts of all combinations of these places' cells; axes are in the order of the argument."""
         return self.marginals([places])[0]
 
     def marginals(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the counts of many sets at once; what they share is computed once."""
-        checked_sets = [checked_places(tuple(each), len(self.sizes), "set") for each in sets]
-        laid_places = {frozenset(each): laid_out(each, self.sizes) for each in checked_sets}
-        counts_by_set = {key: self._parts.marginal(places) for key, places in laid_places.items()}
-        return [arranged(counts_by_set[frozenset(each)], laid_places[frozenset(each)], each) for each in checked_sets]
+        checked_sets = [checked_places(tuple(places), len(self.sizes), "set") for places in sets]
+        laid_places = {frozenset(places): laid_out(places, self.sizes) for places in checked_sets}
+        counts_by_set = {key: self._parts.marginal(laid) for key, laid in laid_places.items()}
+        return [
+            arranged(counts_by_set[frozenset(places)], laid_places[frozenset(places)], places)
+            for places in checked_sets
+        ]
 
     def without(self, zeros: Iterable[tuple[Set, NDArray[np.bool_]]]) -> Self:
-        """Condition the model on no row being in these cells: what is left is scaled up to the total.
+        """Condition the model on no row being in these cells: the rest is scaled up to the total.
 
-        Each set lies within a clique. What is drawn from it raises ``InvalidParameter`` where nothing is left.
+        Each set lies within a clique. Sampling from the result raises ``InvalidParameter`` if no cell is left.
         """
         cut = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
         return replace(self, potentials=(*self.potentials, *cut))
 
     def conditionals(self) -> tuple[ConditionalTable, ...]:
-        """List what rows can be drawn from: each clique given what it shares with one before it."""
+        """Return the conditionals that rows are sampled from: each clique given what it shares with an earlier one."""
         return tuple(self._conditional(index) for index in range(len(self.tree.cliques)))
 
     def _conditional(self, index: int) -> ConditionalTable:
@@ -170,41 +171,41 @@ class _Parts:
         )
         return self._message(root, -1, nodes, wanted_places)[0]
 
-    def _largest_branch(self, index: int, nodes: list[int], held: set[int]) -> int:
-        """Count the cells of the wanted places that come from the same side of a clique, where these are most."""
+    def _largest_branch(self, index: int, nodes: list[int], requested: set[int]) -> int:
+        """Return the largest number of cells of requested places that come from one side of a clique."""
         clique_places = set(self._tree.cliques[index])
         neighbours = (other for other in nodes if self._adjacent(index, other))
-        sides = (self._wanted(other, index, nodes, held) - clique_places for other in neighbours)
+        sides = (self._wanted(other, index, nodes, requested) - clique_places for other in neighbours)
         return max(math.prod(shape_of(tuple(side), self._sizes)) for side in sides)
 
-    def _wanted(self, index: int, parent: int, nodes: list[int], held: set[int]) -> frozenset[int]:
-        """List the wanted places on one side of the tree."""
+    def _wanted(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> frozenset[int]:
+        """Return the requested places on one side of the tree."""
         further = (other for other in nodes if other != parent and self._adjacent(index, other))
-        own = held.intersection(self._tree.cliques[index])
-        return frozenset(own.union(*(self._wanted(other, index, nodes, held) for other in further)))
+        clique_requested = requested.intersection(self._tree.cliques[index])
+        return frozenset(clique_requested.union(*(self._wanted(other, index, nodes, requested) for other in further)))
 
-    def _message(self, index: int, parent: int, nodes: list[int], held: set[int]) -> tuple[Floats, Set]:
-        """Return the counts of the wanted places on this side of the tree, with what is shared with the parent."""
+    def _message(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> tuple[Floats, Set]:
+        """Return the counts of the requested places on this side of the tree, with what is shared with the parent."""
         others = [other for other in nodes if other != parent and self._adjacent(index, other)]
         parent_separator = self._between(index, parent) if parent >= 0 else set()
         separators = [self._between(index, other) for other in others]
         own_places = laid_out(
-            held.intersection(self._tree.cliques[index]).union(parent_separator, *separators), self._sizes
+            requested.intersection(self._tree.cliques[index]).union(parent_separator, *separators), self._sizes
         )
         table = self.sum_of(index, own_places)
         for position, other in enumerate(others):
-            message, places = self._conditional(other, index, nodes, held)
+            message, places = self._conditional(other, index, nodes, requested)
             kept_places = laid_out(
-                {*own_places, *places} & held.union(parent_separator, *separators[position + 1 :]), self._sizes
+                {*own_places, *places} & requested.union(parent_separator, *separators[position + 1 :]), self._sizes
             )
             table, own_places = joined(table, own_places, message, places, kept_places, self._sizes), kept_places
         return table, own_places
 
-    def _conditional(self, index: int, parent: int, nodes: list[int], held: set[int]) -> tuple[Floats, Set]:
-        """Return the wanted places on this side of the tree, given what is shared with the parent."""
-        key = (index, parent, self._wanted(index, parent, nodes, held))
+    def _conditional(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> tuple[Floats, Set]:
+        """Return the requested places on this side of the tree, given what is shared with the parent."""
+        key = (index, parent, self._wanted(index, parent, nodes, requested))
         if key not in self._messages:
-            message, places = self._message(index, parent, nodes, held)
+            message, places = self._message(index, parent, nodes, requested)
             shared = laid_out(self._between(index, parent), self._sizes)
             conditional = divided(message, laid_over(self.sum_of(index, shared), shared, places)), places
             if not self._keep(message.size):
@@ -252,13 +253,13 @@ def _components(tree: JunctionTree) -> list[list[int]]:
     return components
 
 
-def _between(tree: JunctionTree, cliques: list[int], held: set[int]) -> list[int]:
+def _between(tree: JunctionTree, cliques: list[int], requested: set[int]) -> list[int]:
     """Return the cliques without which some of these places would be missing or unconnected; parents come first."""
     nodes = list(cliques)
     while True:
         for index in nodes:
             around = [other for other in nodes if tree.parents[index] == other or tree.parents[other] == index]
-            if len(around) == 1 and held.intersection(tree.cliques[index]) <= set(tree.cliques[around[0]]):
+            if len(around) == 1 and requested.intersection(tree.cliques[index]) <= set(tree.cliques[around[0]]):
                 nodes.remove(index)
                 break
         else:

@@ -1,7 +1,7 @@
-"""Tables over attributes are arrays whose axes are in one order here: small attributes first, equal ones by place.
+"""Tables over attributes: arrays whose axes are in canonical order, small attributes first, ties by index.
 
-With the long axes last, adding up along any axis runs over long stretches of memory, and a table over fewer attributes
-is laid over a larger one by its shape alone.
+With the long axes last, summing along any axis runs over long stretches of memory, and a table over fewer attributes
+is broadcast over a larger one by its shape alone.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sfumato.publish.graph.trees import Set, Sizes
 
 Floats = NDArray[np.float64]
 _PLANS = 1 << 14
-"""How many plans for shapes are remembered: the same ones are used in every round."""
+"""The number of cached plans for shapes: the same ones are used in every round."""
 _LONG = 16
-"""A stretch of memory that is worth a loop of its own."""
+"""The least length of a contiguous stretch that is worth a loop of its own."""
 
 
 def laid_out(places: Iterable[int], sizes: Sizes) -> Set:
@@ -53,7 +53,7 @@ def _wider_shape(shape: tuple[int, ...], places: Set, wider: Set) -> tuple[int, 
 
 
 def summed(table: Floats, places: Set, kept: Set) -> Floats:
-    """Add a table up to the places that are kept; both are laid out.
+    """Sum a table to the kept places; both are laid out.
 
     >>> summed(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
     [8.0, 8.0, 8.0]
@@ -70,8 +70,8 @@ def summed(table: Floats, places: Set, kept: Set) -> Floats:
 def _sum_steps(
     shape: tuple[int, ...], places: Set, kept: Set
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
-    """Decide which neighbouring axes are summed first, the longest ones; return the shapes whose middle goes, and what
-    is left.
+    """Plan which adjacent axes are summed first, the longest ones; return the shapes whose middle axis is summed,
+    and the final shape.
     """
     kept_places, lengths = set(kept), list(zip(places, shape, strict=True))
     grouped = groupby(lengths, key=lambda pair: pair[0] in kept_places)
@@ -86,7 +86,7 @@ def _sum_steps(
 
 
 def _without_middle(table: Floats) -> Floats:
-    """Add up along the middle one of three axes."""
+    """Sum along the middle one of three axes."""
     before, length, after = table.shape
     if after == 1:
         return table.reshape(before, length) @ np.ones(length)
@@ -96,7 +96,7 @@ def _without_middle(table: Floats) -> Floats:
 
 
 def joined(left: Floats, left_places: Set, right: Floats, right_places: Set, kept: Set, sizes: Sizes) -> Floats:
-    """Multiply two tables and add up to the places that are kept, which both have together; all are laid out."""
+    """Multiply two tables and sum to the kept places, which both have together; all are laid out."""
     plan = _join_plan(left_places, right_places, kept, sizes)
     first = arranged(summed(left, left_places, plan.left), plan.left, plan.first).reshape(plan.first_shape)
     second = arranged(summed(right, right_places, plan.right), plan.right, plan.second).reshape(plan.second_shape)
@@ -104,7 +104,9 @@ def joined(left: Floats, left_places: Set, right: Floats, right_places: Set, kep
 
 
 class _JoinPlan(NamedTuple):
-    """A product of tables is one of matrices: a stack of them for what both have and is kept, which share the rest."""
+    """A product of tables as a product of matrices: stacked over shared kept places, contracted over the other
+    shared ones.
+    """
 
     left: Set
     right: Set

@@ -1,13 +1,12 @@
-"""A junction tree says which sets of attributes a model of measured marginals keeps tables for, and how they overlap.
+"""Junction trees: the sets of attributes for which a model of measured marginals has tables, and how they overlap.
 
-Attributes that are measured together are neighbours. Taking one attribute away after the other, each time joining its
-remaining neighbours, gives sets (cliques) that hold every measured set; those that no other holds form a forest with
-the running intersection property: what two cliques share is in every clique between them (Koller & Friedman 2009, ch.
-9 and 10). The order decides the size. Each step takes an attribute whose neighbours are neighbours of one another,
-which costs nothing, and where there is none the one whose table is the smallest; ties go to the first place, so that
-equal sets give equal trees.
+Attributes that are measured together are neighbours. Eliminating one attribute after the other, each time connecting
+its remaining neighbours, gives sets (cliques) that contain every measured set; the maximal ones form a forest with the
+running intersection property: what two cliques share is in every clique between them (Koller & Friedman 2009, ch. 9
+and 10). The order decides the size. Each step eliminates a simplicial attribute, which adds no edge, or else the one
+whose table is the smallest; ties go to the lowest index, so that equal sets give equal trees.
 
-Sets of attributes are bits of whole numbers here, because the size of a tree is asked for hundreds of times a round.
+Sets of attributes are bit masks here, because the size of a tree is computed hundreds of times a round.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from typing import Self
 from sfumato.errors import InvalidParameter
 
 Set = tuple[int, ...]
-"""Places of attributes, rising."""
+"""Indices of attributes, in increasing order."""
 Sizes = tuple[int, ...]
-"""How many cells each attribute has."""
+"""The number of cells of each attribute."""
 
 _CELL_BYTES = 8
 
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """The cliques of a model, parents before children; every attribute is in one at least."""
+    """The cliques of a model, parents before children; every attribute is in at least one."""
 
     cliques: tuple[Set, ...]
     parents: tuple[int, ...]
-    """Which clique each hangs on, by its index; -1 for the first of each part that nothing connects with the others."""
+    """The index of each clique's parent; -1 for the root of each component."""
     separators: tuple[Set, ...]
-    """What each clique shares with its parent; nothing for the first of a part."""
+    """What each clique shares with its parent; empty for a root."""
 
     @classmethod
     def of(cls, sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> Self:
@@ -51,8 +50,8 @@ class JunctionTree:
         )
 
     def cells(self, sizes: Sequence[int]) -> int:
-        """Count the cells of all cliques."""
-        return sum(_cells(mask_of(each), sizes) for each in self.cliques)
+        """Return the number of cells of all cliques."""
+        return sum(_cells(mask_of(clique), sizes) for clique in self.cliques)
 
     def holding(self, places: Sequence[int]) -> int | None:
         """Return the smallest index of a clique that holds all these places, or None."""
@@ -61,13 +60,13 @@ class JunctionTree:
 
 
 def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
-    """Count the cells of all cliques of the tree for these sets, without building it."""
+    """Return the number of cells of all cliques of the tree for these sets, without building it."""
     return _predicted(tuple(_neighbours(sets, len(sizes))), tuple(sizes))
 
 
 @lru_cache(maxsize=4096)
 def _predicted(neighbours: tuple[int, ...], sizes: Sizes) -> int:
-    return sum(_cells(each, sizes) for each in _maximal(_eliminate(list(neighbours), sizes)))
+    return sum(_cells(clique, sizes) for clique in _maximal(_eliminate(list(neighbours), sizes)))
 
 
 def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
@@ -80,7 +79,7 @@ def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
         _cells(clique, attribute_sizes)
         for clique in _maximal(_eliminate(_neighbours(measured_sets, len(attribute_sizes)), attribute_sizes))
     ]
-    measured_cells = sum(_cells(each, attribute_sizes) for each in {mask_of(each) for each in measured_sets})
+    measured_cells = sum(_cells(mask, attribute_sizes) for mask in {mask_of(places) for places in measured_sets})
     return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 16 * measured_cells)
 
 
@@ -98,14 +97,14 @@ def places_of(mask: int) -> Set:
 
 
 def checked_places(places: object, count: int, name: str = "places") -> Set:
-    """Parse different places of attributes, or raise for what is none."""
+    """Parse distinct indices of attributes, or raise for anything else."""
     valid_places = range(count)
     if not isinstance(places, (tuple, list)) or any(
         type(place) is not int or place not in valid_places for place in places
     ):
-        raise InvalidParameter(name, places, f"places of attributes from 0 to {count - 1}")
+        raise InvalidParameter(name, places, f"indices of attributes from 0 to {count - 1}")
     if len(set(places)) != len(places):
-        raise InvalidParameter(name, places, "different places of attributes")
+        raise InvalidParameter(name, places, "distinct indices of attributes")
     return tuple(places)
 
 
@@ -194,7 +193,7 @@ def _maximal(cliques: list[int]) -> list[int]:
 
 
 def _spanning_order(cliques: list[int]) -> list[tuple[int, int]]:
-    """List the cliques with their parents, each hung on the one that it shares most with, from the first on.
+    """Return the cliques with their parents, from the first on, each attached to the one with the largest overlap.
 
     A spanning tree that shares most in sum has the running intersection property (Jensen & Jensen 1994).
     """

@@ -1,1 +1,1 @@
-"""Marginals are planned, measured as noisy blocks, estimated and made consistent: the ground of all else here."""
+"""Marginals: planned, measured as noisy blocks, estimated and made consistent; the foundation of this package."""

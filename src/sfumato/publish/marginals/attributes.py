@@ -1,9 +1,9 @@
-"""An attribute is a coded column: finitely many public cells, and every row is in exactly one of them.
+"""Attributes: coded columns with finitely many public cells, of which every row is in exactly one.
 
-The last cell holds what is missing or not listed, so all marginals of one table have the same total. Levels join cells
+The last cell holds missing and unlisted values, so all marginals of one table have the same total. Levels join cells
 to coarser ones: days to months, months to years. Everything here comes from the policy, never from rows.
 
-A coded column is an attribute of a table together with the key of the plan that says in which cell a row is.
+A coded column is an attribute of a table together with the plan's key expression that maps a row to its cell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sfumato.privacy import codec
 from sfumato.publish.marginals.chains import Chain
 
 MOST_CELLS = 10**7
-"""Of one attribute, and of one marginal."""
+"""The most cells of one attribute, and of one marginal."""
 
 
 @codec.value("listed-cell")
@@ -69,7 +69,7 @@ Cell = ListedCell | RangeCell | Other
 @codec.value("attribute")
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute says which cells a column has, in order, and how they are joined to coarser ones.
+    """The cells of a column, in order, and how they are joined to coarser ones.
 
     >>> Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other())).size
     3
@@ -88,7 +88,7 @@ class Attribute:
     @property
     def binned(self) -> bool:
         """Whether some cell holds more than one value."""
-        return any(isinstance(each, RangeCell) and not each.single(self.type) for each in self.cells)
+        return any(isinstance(cell, RangeCell) and not cell.single(self.type) for cell in self.cells)
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name:
@@ -120,6 +120,11 @@ class Attribute:
 Attributes = tuple[Attribute, ...]
 
 
+def summarize_columns(attributes: Attributes) -> str:
+    """Return the columns with their numbers of cells: ``sex (2 + missing), age (10 + missing)``."""
+    return ", ".join(f"{attribute.name} ({attribute.size - 1} + missing)" for attribute in attributes)
+
+
 def branched(attribute: Attribute, branching: int) -> Attribute:
     """Join neighbouring cells by so many, and these again, until so many are left: levels that suit sums over ranges.
 
@@ -144,7 +149,7 @@ def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
         raise InvalidParameter("cells", cells, "listed values or ranges, and Other() as the last alone")
     typed_cells = tuple(_typed(kind, cell) for cell in cells)
     if len(set(typed_cells)) != len(typed_cells):
-        raise InvalidParameter("cells", cells, "a list in which no cell stands twice")
+        raise InvalidParameter("cells", cells, "a list of distinct cells")
     return typed_cells
 
 
@@ -172,7 +177,9 @@ def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
             raise InvalidParameter("levels", level, "from fine to coarse, each a union of parts of the one before")
         if level.count(level[-1]) != 1:
-            raise InvalidParameter("levels", level, "levels that leave the last cell, of what is missing, to itself")
+            raise InvalidParameter(
+                "levels", level, "levels in which the last cell, for missing values, is a part of its own"
+            )
         finer = level
     return checked_levels
 
@@ -222,7 +229,7 @@ def coded(table: Table, names: Sequence[str], resolve: Callable[[str | None, str
 
 
 def coded_names(table: Table) -> list[str]:
-    """List the columns of a table that can be measured."""
+    """Return the columns of a table that can be measured."""
     return [name for name in table.columns if table.coded(name) and not _is_unit(table, name)]
 
 
@@ -230,10 +237,10 @@ def _code_column(
     table: Table, name: str, column_names: Mapping[str, str], resolve: Callable[[str | None, str], Expression]
 ) -> CodedColumn:
     if not isinstance(name, str):
-        raise Unsupported("not-text", "a column is named by its name", fix='write ["sex", "age"]')
+        raise Unsupported("not-text", "columns are given by their names, as texts", fix='write ["sex", "age"]')
     if _is_unit(table, name):
-        rule = f"{name[:60]} says whose row it is and never leaves"
-        raise Unsupported("unit-column", rule, fix="leave it out: marginals are of other columns")
+        rule = f"{name[:60]} identifies the unit of each row, and ids are never released"
+        raise Unsupported("unit-column", rule, fix="leave it out of the list")
     if name.lower() not in column_names:
         fix = nearest(name, coded_names(table))
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)

@@ -53,7 +53,7 @@ Block = tuple[tuple[int, int], ...]
 """Of each attribute of the block its place and the level of its difference, by rising places. Level 1 splits the whole;
 an attribute without levels has no other."""
 Set = tuple[int, ...]
-"""Places of attributes, rising."""
+"""Indices of attributes, in increasing order."""
 
 _LARGEST = (1 << 62) - 1
 
@@ -63,13 +63,13 @@ def checked_block(block: object, attributes: Attributes) -> Block:
     try:
         pairs = tuple((place, level) for place, level in block)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise InvalidParameter("block", block, "pairs of an attribute's place and a level") from None
+        raise InvalidParameter("block", block, "pairs of an attribute's index and a level") from None
     places = checked_set(tuple(place for place, _ in pairs), attributes)
     level_counts = [len(attributes[place].chain.differences) for place in places]
     if any(
         type(level) is not int or not 1 <= level <= last for (_, level), last in zip(pairs, level_counts, strict=True)
     ):
-        raise InvalidParameter("block", block, "pairs of an attribute's place and one of its levels, from 1")
+        raise InvalidParameter("block", block, "pairs of an attribute's index and one of its levels, from 1")
     return pairs
 
 
@@ -79,9 +79,9 @@ def checked_set(places: object, attributes: Attributes) -> Set:
     if not isinstance(places, (tuple, list)) or any(
         type(place) is not int or place not in valid_places for place in places
     ):
-        raise InvalidParameter("set", places, f"places of attributes from 0 to {len(attributes) - 1}")
+        raise InvalidParameter("set", places, f"indices of attributes from 0 to {len(attributes) - 1}")
     if any(first >= second for first, second in itertools.pairwise(places)):
-        raise InvalidParameter("set", places, "places of attributes that rise")
+        raise InvalidParameter("set", places, "indices of attributes in increasing order")
     return tuple(places)
 
 

@@ -1,4 +1,4 @@
-"""Marginals give bounds on questions over columns that were not published together.
+"""Bounds, from marginals, on totals over columns that were not published together.
 
 Every bound is a query of one of them, or of three.
 
@@ -57,7 +57,7 @@ from sfumato.publish.marginals.group_totals import SynopsisEstimates, TotalSprea
 _ROUNDS, _MOST_STEPS = 30, 5 * 10**8
 _SMALL = 1e-300
 _MEASURED = 0.9
-"""The share of β of a total within what was measured, where earlier noise decided whether it is."""
+"""The share of β for a total within what was measured, if earlier noise decided whether it is."""
 _MODELS_KEPT, _LARGEST_KEPT = 32, 10**6
 
 
@@ -95,17 +95,17 @@ class BoundedTotals:
 
     value: Floats
     lowers: tuple[tuple[Floats, tuple[TotalSpread, ...]], ...]
-    """Estimates that the truth is at least, up to their noises,"""
+    """Lower bounds: estimates that the truth is at least, up to their noises."""
     uppers: tuple[tuple[Floats, tuple[TotalSpread, ...]], ...]
-    """and at most."""
+    """Upper bounds: estimates that the truth is at most, up to their noises."""
     measured: NDArray[np.bool_]
     """Which groups are queries within what was measured: their number is unbiased, and nothing is cut off."""
     nonnegative: bool
     """Whether no row counts less than nothing."""
     sharing: int
-    """How many bounds share the chance to miss: a number that no noise decided;"""
+    """The number of bounds that share the miss probability: fixed before any noise."""
     share: float = 1.0
-    """and how much of it they have."""
+    """The share of the miss probability that these bounds have together."""
 
     def range(self, beta: float, cells: int) -> tuple[Floats, Floats]:
         """Return the least and the greatest that the truths of so many such totals may be, all at once."""
@@ -115,11 +115,8 @@ class BoundedTotals:
         upper_ends = [
             self._clip_at_zero(value) + width for (value, _), width in zip(self.uppers, upper_widths, strict=True)
         ]
-        low, high, least_width = (
-            reduce(np.maximum, lower_ends),
-            reduce(np.minimum, upper_ends),
-            reduce(np.minimum, upper_widths),
-        )
+        low, high = reduce(np.maximum, lower_ends), reduce(np.minimum, upper_ends)
+        least_width = reduce(np.minimum, upper_widths)
         low, high = np.minimum(low, high - least_width), np.maximum(high, low + least_width)
         return self._clip_at_zero(low), high
 

@@ -1,4 +1,4 @@
-"""Cells under levels are a tree, and what a table says at one level beyond the one above it is a difference.
+"""Hierarchies of cells: a tree of levels, and the differences of a table between one level and the one above.
 
 Level 0 is the whole; level L, the last, are the cells; each level splits parts of the one above. The total T of a part
 with k children is spread evenly over them: child p has the difference r_p = t_p − T/k, the differences of siblings add
@@ -7,7 +7,7 @@ below. Where all parts of a level are split alike, these are the differences of 
 each child weighs the same however many cells it has, so a row in a small part costs no more than one in a large part
 (averages over cells would: ‖column‖² = 1/size − 1/size of the parent).
 
-Measured is the whole-number vector y_p = a·(k·t_p − T), with a whole weight a for each parent chosen so that a·k is one
+Measured is the integer vector y_p = a·(k·t_p − T), with a whole weight a for each parent chosen so that a·k is one
 number s for all: their least common multiple, or where that is large, nearly one number. What a·k is, is exact, and
 r = y/(a·k); so nothing is biased whatever a is. A row in child p moves its own entry by a(k − 1) and those of its k − 1
 siblings by −a: the L1 norm is 2a(k − 1), the squares a²k(k − 1). Parts with one child have no difference: they are not
@@ -34,31 +34,31 @@ Places = NDArray[np.intp]
 _Number = TypeVar("_Number", np.int64, np.float64)
 
 _LARGEST_SCALE = 1 << 12
-"""Up to this the least common multiple is the scale."""
+"""The largest least common multiple that is used as the scale."""
 _FINENESS = 64
-"""Beyond it the scale is this often the largest number of children: weights are then rounded by at most 1/128."""
+"""Beyond that the scale is so many times the largest number of children: weights are rounded by at most 1/128."""
 
 
 @dataclass(frozen=True, eq=False)
 class LevelDifference:
-    """What one level adds to the one above, over the parts whose parent has other children."""
+    """What one level adds to the one above, over the parts that have siblings."""
 
     scale: int
-    """The number s that a·k is for every parent, or nearly."""
+    """The number s that a·k equals for every parent, exactly or nearly."""
     cells: Places
-    """The cells of parts that are measured, part by part,"""
+    """The cells of measured parts, part by part."""
     starts: Places
-    """and where each part starts among them."""
+    """The index of each part's first cell among them."""
     groups: Places
-    """Where the children of each parent start among the parts,"""
+    """The index of each parent's first child among the parts."""
     children: Integers
-    """how many there are, which is k,"""
+    """k, the number of children of each parent."""
     weights: Integers
-    """and the parent's a."""
+    """a of each parent."""
     shares: Floats
-    """Of each of the cells: its share of its part, 1/k for every split below."""
+    """The share of each cell in its part, 1/k for every split below."""
     size: int
-    """How many cells there are, measured or not."""
+    """The number of cells, measured or not."""
 
     @property
     def parts(self) -> int:
@@ -181,7 +181,7 @@ class Chain:
     differences: tuple[LevelDifference, ...]
     """Level 1 splits the whole; the last are the cells."""
     shares: Floats
-    """Of each cell: its share of the whole."""
+    """The share of each cell in the whole."""
 
     @classmethod
     def of(cls, size: int, levels: Sequence[Sequence[int]] = ()) -> Chain:

@@ -1,8 +1,8 @@
-"""Consistent marginals are those that a table could have: no cell below zero, and the same sums wherever they meet.
+"""Consistent marginals, which a table could have: no cell below zero, and equal sums wherever they overlap.
 
-Unbiased estimates have negative cells. Marginals that are made of the same blocks agree wherever they overlap, so what
-is left to ask is that their cells are ≥ 0, and 0 where the policy says that no row can be. Among all blocks r with that
-property the nearest is taken, in the metric of what is known: the least Σ_B V_B‖r_B − r̂_B‖².
+Unbiased estimates have negative cells. Marginals made of the same blocks agree wherever they overlap, so it remains to
+require that their cells are ≥ 0, and 0 where the policy says that no row can be. Among all blocks r with that property
+the nearest is taken, in the metric of the precisions: the least Σ_B V_B‖r_B − r̂_B‖².
 
 Theorem. The truth is in this convex set, so the projection is no farther from it than r̂ is, in that metric.
 It biases, so intervals stay those of the unbiased estimates, cut with the set.
@@ -31,12 +31,12 @@ from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import Estimates
 
 Zeros = Mapping[Set, NDArray[np.bool_]]
-"""Of a marginal, the cells that no row can be in."""
+"""The cells of each marginal that no row can be in."""
 
 _Cells = Mapping[Set, Floats]
 _ROUNDS = 5_000
 _CLOSE = 1e-6
-"""Cells are within this part of the total of what they should be."""
+"""The tolerance of cells, as a share of the total."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,12 @@ class Consistent:
     """Marginals that agree with one another, with no cell below zero."""
 
     estimates: Estimates
-    """The projected blocks,"""
+    """The projected blocks."""
     sets: tuple[Set, ...]
-    """the marginals that are ≥ 0,"""
+    """The marginals that are ≥ 0."""
     zeros: Zeros
     gap: float
-    """and by how much a cell of one of them falls short of that, in rows; it is cut off."""
+    """The largest shortfall of a cell of these marginals below 0, in rows; it is clipped."""
 
     def marginal(self, places: Set) -> Floats:
         """Return the counts of a marginal within one of the sets."""
@@ -75,7 +75,7 @@ def consistent(
 
 
 def _zeros(places: Set, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]:
-    """Mark the cells of a marginal that a declared zero of it, or of a smaller one, says nobody is in."""
+    """Return the cells of a marginal that a declared zero of it, or of a smaller one, rules out."""
     sizes = tuple(estimates.attributes[place].size for place in places)
     is_zero = np.zeros(sizes, bool)
     for declared_places, cells in zeros.items():

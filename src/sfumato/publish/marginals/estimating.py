@@ -1,4 +1,4 @@
-"""An estimate is the best linear one from everything that was measured, blocks and whole marginals alike.
+"""Best linear unbiased estimates from everything that was measured, blocks and whole marginals alike.
 
 Theorem. Let marginals over A_t be measured with independent noise of variance σ_t² in every cell, and blocks B with
 variance σ_B² in every entry. Block B has the precision V_B = 1/σ_B² + Σ_{t: A_t ⊇ B} 1/(σ_t²·s_{A_t∖B}); r̂_B is the
@@ -8,11 +8,11 @@ Proof. P_B applied to a marginal summed to B has, along the range of P_B, indepe
 each entry adds up so many cells. Blocks of different B are orthogonal in every marginal, so their noises are
 uncorrelated, and least squares falls apart into one mean for each block (Gauss and Markov). ∎
 
-Levels. Blocks of levels are measured once and each stands for itself, or several times and are averaged, as above.
-Whole marginals have blocks that are orthogonal without levels alone, so they are combined with blocks of attributes
-without levels, and attributes that have some are read without.
+Levels. Blocks of levels are measured once, or several times and averaged as above. Blocks of whole marginals are
+orthogonal only without levels, so whole marginals are combined with blocks of attributes without levels, and the levels
+of other attributes are ignored.
 
-What is held in memory is the blocks: a marginal is made when it is asked for.
+Only the blocks are held in memory: a marginal is computed when it is requested.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from sfumato.publish.marginals.half_widths import (
 )
 
 _LARGEST_SINH = 700.0
-"""The hyperbolic sine of what is larger is too large for a float."""
+"""The hyperbolic sine of a larger number overflows a float."""
 _LEAST_VARIANCE = 1e-12
 
 
@@ -60,17 +60,17 @@ class MeasuredBlock:
     block: Block
     values: Integers
     deviation: Fraction
-    """Of the noise, in steps of the values."""
+    """The deviation of the noise, in steps of the values."""
     grid: int = 1
     unit_value: Fraction = Fraction(1)
-    """What one whole number of the counts stood for."""
+    """The rows that one step of the counts stands for."""
 
     def variance(self, attributes: Attributes) -> float:
         """Return σ_B², in rows."""
         return float(self.deviation * self.unit_value / self.grid / block_algebra.scale(self.block, attributes)) ** 2
 
     def differences(self, attributes: Attributes) -> Floats:
-        """Divide by what the values were multiplied by, and centre: the estimate of what the block stands for."""
+        """The estimate of the block's differences: the values divided by their factor, and centred."""
         estimate = self.values.astype(np.float64) * float(self.unit_value / self.grid)
         for axis, difference in enumerate(block_algebra.differences(self.block, attributes)):
             estimate = difference.centred(estimate / along(difference.steps, axis, estimate.ndim), axis)
@@ -97,9 +97,7 @@ class MeasuredMarginal:
 
     @property
     def variance(self) -> float:
-        """The variance of a cell, in rows; at least a millionth of a row, squared, where it is too small to be told
-        from 0.
-        """
+        """The variance of a cell, in rows; at least a millionth of a row, squared, so that it is not 0."""
         return max((self.deviation * float(self.unit_value)) ** 2, _LEAST_VARIANCE)
 
 
@@ -108,13 +106,13 @@ class Estimates:
     """Estimates of all blocks that were measured, from which every marginal and query within them follows."""
 
     attributes: Attributes
-    """As the blocks are read: without levels where whole marginals were measured."""
+    """The attributes of the blocks: without levels if whole marginals were measured."""
     parts: Mapping[Block, Floats]
-    """r̂_B of each block,"""
+    """r̂_B of each block."""
     variances: Mapping[Block, float]
-    """and 1/V_B."""
+    """1/V_B of each block."""
     laplace: tuple[MeasuredMarginal, ...] = ()
-    """What was measured with Laplace noise, of which the coefficients are needed."""
+    """The measurements with Laplace noise, whose coefficients decide the width."""
     fewest_steps: float = math.inf
     """The least deviation of Gaussian noise, in its own steps."""
 
@@ -154,7 +152,7 @@ class Estimates:
         return laplace_half_width(steps, beta, cells, variance=max(0.0, variance - laplace_variance))
 
     def adaptive_half_width(self, query: Floats, places: Set, beta: float, eta: float, cells: int = 1) -> float:
-        """Bound the error of one of so many queries where earlier noise decided what was measured."""
+        """Bound the error of one of so many queries, if earlier noise decided what was measured."""
         self._require_covered(places, query.shape)
         norms = squared_norms(asked(query, places, self.attributes), self.attributes)
         norms_and_precisions = [(math.sqrt(norm), 1 / self.variances[block]) for block, norm in norms.items()]

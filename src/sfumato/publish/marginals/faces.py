@@ -16,7 +16,7 @@ class TableFace:
     """The domains of the published columns, in their order, what no row can be, and who pays."""
 
     domains: tuple[Domain, ...] = ()
-    """None of them where only the cells are known."""
+    """Empty if only the cells are known."""
     impossible: tuple[str, ...] = ()
     """Conditions that hold for no row, as the policy writes them."""
     account: str = ""
@@ -35,13 +35,13 @@ class TableFace:
         """Return the domains, derived from the cells where they were not kept; columns and domains must agree."""
         if not self.domains:
             return tuple(map(_domain, attributes))
-        if [each.type for each in self.domains] != [each.type for each in attributes]:
+        if [domain.type for domain in self.domains] != [attribute.type for attribute in attributes]:
             raise InvalidParameter("domains", len(self.domains), "one for each attribute, of its type")
         return self.domains
 
 
 BARE = TableFace()
-"""Of a table of which only the cells are known."""
+"""The face of a table of which only the cells are known."""
 
 
 def _domain(attribute: Attribute) -> Domain:

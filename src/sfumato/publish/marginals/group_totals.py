@@ -1,9 +1,9 @@
-"""The groups of a question are totals over one marginal, each of which counts its cells by weights.
+"""Totals of all groups of a question over one marginal, each a weighted sum of its cells.
 
 Weights have an axis for each attribute of the question. Along a *key* axis every cell is a group of its own; along the
 other axes of the marginal cells are added up; axes outside the marginal stay as they are. A total is the query q that
 is the weights in one cell of the key axes and zero elsewhere, so ‖q_B‖² falls apart: along a key axis it is what one
-cell has, which is known beforehand, and only along the others q is transformed (``lifting``). So all groups together
+cell has, which is known beforehand, and only along the others q is transformed (``blocks``). So all groups together
 cost little more than one.
 """
 
@@ -34,10 +34,10 @@ _MAX_CACHED, _MAX_CACHED_CELLS = 256, 10**6
 
 
 class TotalSpread(Protocol):
-    """How far totals may be from the truth."""
+    """The distribution of the error of totals."""
 
     sides: ClassVar[int]
-    """2 where noise is symmetric, so that each side is exceeded half as often as both; else 1."""
+    """2 for symmetric noise, where each side is exceeded half as often as both; otherwise 1."""
 
     def width(self, beta: float, cells: int) -> Floats:
         """Bound the error of each of so many totals, all at once with probability 1 − β."""
@@ -60,7 +60,7 @@ class Normal:
 
 @dataclass(frozen=True, eq=False)
 class Adaptive:
-    """Gaussian noise of plans of which the later may follow from the earlier: every block by itself, added."""
+    """Gaussian noise of plans of which the later may depend on the earlier: the widths of all blocks are added."""
 
     norms: tuple[tuple[Floats, float, float], ...]
     """‖q_B‖ of each block, its precision, and the precision that was fixed beforehand."""
@@ -76,12 +76,12 @@ class Adaptive:
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveLaplace:
-    """Laplace noise of measurements of which the later may follow from the earlier: every block's part of each
-    measurement by itself, added.
+    """Laplace noise of measurements of which the later may depend on the earlier: the widths of every block's share
+    of each measurement are added.
     """
 
     norms: tuple[tuple[Floats, tuple[LaplaceShare, ...]], ...]
-    """‖q_B‖ of each block, and what its estimate takes from each measurement."""
+    """‖q_B‖ of each block, and its estimate's share of each measurement."""
     sides: ClassVar[int] = 1
 
     def width(self, beta: float, cells: int) -> Floats:
@@ -92,18 +92,18 @@ class AdaptiveLaplace:
 
 @dataclass(frozen=True)
 class LaplaceShare:
-    """What the estimate of a block takes from one measurement."""
+    """The share of one measurement in the estimate of a block."""
 
     turn: int
-    """Its place among all measurements, from 1 on."""
+    """The 1-based index of the measurement."""
     share: float
     scale: float
-    """Of the noise, in rows,"""
+    """The scale of the noise, in rows."""
     cells: float
-    """and how many cells add up to one of the block."""
+    """The number of cells that are summed to one of the block."""
 
     def width(self, beta: float) -> float:
-        """Bound its part of the error; the measurement of turn t has β/(t(t + 1))."""
+        """Bound this share of the error; measurement number t has the miss probability β/(t(t + 1))."""
         return self.share * self.scale * laplace_part_width(self.cells, beta / (self.turn * (self.turn + 1)))
 
 
@@ -143,8 +143,8 @@ class LaplaceNoise:
 
 @dataclass(frozen=True, eq=False)
 class SynopsisEstimates:
-    """What a synopsis knows: estimates, and for each block the precision that was fixed beforehand where several
-    releases were put together, or earlier noise decided what was measured.
+    """The estimates of a synopsis, and for each block the precision that was fixed beforehand if several releases
+    are combined, or earlier noise decided what was measured.
     """
 
     estimates: Estimates
@@ -152,12 +152,12 @@ class SynopsisEstimates:
     """The largest marginals within what was measured."""
     etas: Mapping[Block, float] | None = None
     modelled: Callable[[Set], Floats] | None = None
-    """Gives the counts of any marginal in a model that was fitted to what was measured, where there is one."""
+    """Returns the counts of any marginal in a model fitted to what was measured; None if there is no model."""
     models: dict[Set, Floats] = field(default_factory=dict)
-    """What was guessed of attributes that were not published together, by these: it is found once."""
+    """The cached models of attributes that were not published together."""
     _marginals: dict[Set, Floats] = field(default_factory=dict)
     zeros: Callable[[], Mapping[Set, NDArray[np.bool_]]] = dict
-    """Gives the cells that no row is in by what is declared: found when they are first needed."""
+    """Returns the declared impossible cells; computed when they are first needed."""
 
     @property
     def attributes(self) -> Attributes:
@@ -168,7 +168,7 @@ class SynopsisEstimates:
         return any(set(places) <= set(measured) for measured in self.sets)
 
     def possible(self, axes: Set) -> NDArray[np.bool_]:
-        """Return which combinations of cells may have rows; an axis that nothing is declared of has the length 1."""
+        """Return which combinations of cells may have rows; an axis without declared zeros has the length 1."""
         is_possible = np.ones((1,) * len(axes), bool)
         for places, cells in self.zeros().items():
             if set(places) <= set(axes):
@@ -187,7 +187,7 @@ class SynopsisEstimates:
         return counts
 
     def totals(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> tuple[Floats, TotalSpread]:
-        """Estimate the totals of all groups; return them with how far they may be off."""
+        """Estimate the totals of all groups; return them with the distribution of their error."""
         shape = tuple(self.attributes[place].size if place in inside else 1 for place in axes)
         summed_axes = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
         values = np.asarray((weights * self.marginal(inside).reshape(shape)).sum(summed_axes, keepdims=True))
@@ -207,7 +207,7 @@ class SynopsisEstimates:
         return Adaptive(tuple((np.sqrt(norm), 1 / variances[block], etas[block]) for block, norm in squares))
 
     def _shares(self, block: Block) -> tuple[LaplaceShare, ...]:
-        """Return what the estimate of a block takes from each measurement that has it."""
+        """Return the share in the estimate of a block of each measurement that has it."""
         block_places, shares = {place for place, _ in block}, []
         for turn, marginal in enumerate(self.estimates.laplace, 1):
             if block_places <= set(marginal.places):
@@ -220,10 +220,10 @@ class SynopsisEstimates:
 def squared_norms(
     weights: Floats, axes: Set, inside: Set, keys: Set, attributes: Attributes
 ) -> Iterator[tuple[Block, Floats]]:
-    """Compute ‖q_B‖² of all groups for each block, leaving out blocks of which no group asks anything.
+    """Compute ‖q_B‖² of all groups for each block, leaving out blocks that no group reads.
 
-    Along an axis that is added up, what the weights ask of the whole and of each level stands side by side: squares are
-    added up section by section, once for all blocks. Along a key axis each level is a factor.
+    Along a summed axis, the coefficients of the weights on the whole and on each level are concatenated: squares are
+    summed section by section, once for all blocks. Along a key axis each level is a factor.
     """
     values, sections = np.asarray(weights, np.float64), []
     marginal_axes = [(axis, place) for axis, place in enumerate(axes) if place in inside]
@@ -251,23 +251,23 @@ def squared_norms(
 
 
 def _asked(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, list[tuple[int, int]]]:
-    """Concatenate what weights ask along one axis; return it with the level and length of each section: 0 is the
-    whole.
+    """Concatenate the coefficients of the weights along one axis; return them with the level and length of each
+    section: 0 is the whole.
     """
     chain, ndim = attribute.chain, values.ndim
-    if values.shape[axis] == 1:  # shares of a part add up to 1, so equal weights ask the same of all siblings: nothing
+    if values.shape[axis] == 1:  # constant weights: centred among siblings, every difference is 0
         return values, [(0, 1)]
     parts, level_lengths = [(values * along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
     for level, difference in enumerate(chain.differences, 1):
         if difference.parts:
-            asked = difference.asked(values, axis)
-            parts.append(asked if difference.even else asked * along(difference.noise, axis, ndim))
+            coefficients = difference.asked(values, axis)
+            parts.append(coefficients if difference.even else coefficients * along(difference.noise, axis, ndim))
             level_lengths.append((level, difference.parts))
     return np.concatenate(parts, axis), level_lengths
 
 
 def _factors(attribute: Attribute) -> Iterator[tuple[int, Floats]]:
-    """Yield what one cell of a key axis asks of each level, squared."""
+    """Yield the squared coefficient of one cell of a key axis on each level."""
     chain = attribute.chain
     yield 0, chain.shares**2
     for level, difference in enumerate(chain.differences, 1):

@@ -1,4 +1,4 @@
-"""A half-width says how far an estimate may be from the truth, from the noise that was drawn.
+"""Half-widths: bounds on the error of an estimate, from the distribution of its noise.
 
 *Planned before.* Let an estimate be a sum of independent discrete Gaussian noises, each of a deviation of at least 4096
 of its steps, with the variance V in all. Then |error| ≤ √V·[z + (3/4096)·√(2 ln(2000/β))] with probability at least
@@ -44,13 +44,13 @@ from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals.chains import Floats
 
 LEAST_STEPS = 4096
-"""Every deviation has at least so many steps."""
+"""The least number of steps of a deviation."""
 _NORMAL = NormalDist()
 _MOST_SIZES = 4096
 _MOST_TABLED = 1000
-"""Steps of a deviation or scale up to which the law of noise is added up step by step."""
+"""The most steps of a deviation or scale for which moments are summed step by step."""
 _UP = 1 + 1e-9
-"""More than all rounding of a computed half-width."""
+"""Above the rounding error of a computed half-width."""
 
 
 def half_width(variance: float, beta: float, cells: int = 1) -> float:

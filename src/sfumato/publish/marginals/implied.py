@@ -1,4 +1,4 @@
-"""A column may decide another, as a city its region: the policy says that it does, and noisy counts say how.
+"""Functional dependencies between columns, as city → region: declared by the policy, and read from noisy counts.
 
 Theorem. Let f(c) be the one cell of the decided column that all rows in cell c of the deciding column have, and let
 L(c, r) ≤ N(c, r) hold for all pairs of cells at once with probability 1 − β. Then, with that probability, wherever some
@@ -36,13 +36,13 @@ class ImpliedCells:
     """Which cell of the decided column goes with each cell of the deciding one."""
 
     cells: Places
-    """The most likely one, for each cell of the deciding column; of a cell that decides nothing, the most frequent."""
+    """The most likely decided cell for each deciding cell; the most frequent one for a cell that decides nothing."""
     decides: Mask
-    """Which cells decide at all: they hold one value,"""
+    """Which cells decide at all: they hold one value."""
     certain: Mask
-    """and of which of them noise cannot explain the counts, up to the chance to miss."""
+    """Which of these are certain: noise cannot explain their counts, up to the miss probability."""
     shares: Floats
-    """How the rows of each cell are spread over the decided column: one cell has all of those that decide."""
+    """The distribution of each cell's rows over the decided column: concentrated in one cell if the cell decides."""
 
     @property
     def impossible(self) -> Mask:

@@ -1,11 +1,11 @@
-"""Marginals are measured once, as noisy blocks: one reading, one batch, one charge, whatever the number of marginals.
+"""Measure all marginals at once, as noisy blocks: one reading, one batch, one charge, whatever their number.
 
 The largest marginals of a plan are read in one pass, with one weight for all rows of a unit, so that every smaller
 marginal is a sum of them and a unit's weights add up to at most m in each. Every block is computed from them in whole
-numbers and gets noise of its own; for a pure price whole marginals do. What one unit changes follows from the bounded
+numbers and gets noise of its own; at a pure price whole marginals do. What one unit changes follows from the bounded
 rows that are read (``blocks``, theorem), never from the plan that chose the noise.
 
-Several releases of one table are read as one: every column has one place, whichever of them published it.
+Several releases of one table are combined: every column has one index, whichever release published it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.95
-"""At which stored measurements are compared."""
+"""The confidence at which stored measurements are compared."""
 MOST_NUMBERS = 2 * 10**7
-"""Of one release: as text, the ledger keeps so many as one answer."""
+"""The most numbers of one release that the ledger stores as one answer."""
 _MAX_REHEARSED = 10**5
 _LAPLACE_WIDTH = -math.log(1 - CONFIDENCE)
 """The half-width of Laplace noise of scale 1."""
@@ -59,7 +59,7 @@ _COLUMN = "column "
 
 @dataclass(frozen=True)
 class ResidualBlock:
-    """A block as noise is added to it: g·M_B·m_B, from one of the marginals that were read."""
+    """A block as it is measured: g·M_B·m_B, from one of the marginals that were read."""
 
     marginals: Marginals
     index: int
@@ -68,7 +68,7 @@ class ResidualBlock:
     grid: int = 1
 
     def __post_init__(self) -> None:
-        marginal_places, shape = self.marginals.sets[self.index], tuple(each.size for each in self.attributes)
+        marginal_places, shape = self.marginals.sets[self.index], tuple(attribute.size for attribute in self.attributes)
         if not set(block_algebra.places(self.block)) <= set(marginal_places):
             raise InvalidParameter("block", self.block, "one of a marginal that is read")
         if shape != self.marginals.shape(tuple(range(len(self.attributes)))):
@@ -80,7 +80,7 @@ class ResidualBlock:
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """Bound what one unit changes, from the rows that count: its weights, in steps of the totals, add up to at most
+        """Bound the change by one unit, from the bounded rows: its weights, in steps of the totals, sum to at most
         what it adds to all of them.
         """
         (scaled,) = self.bounded.measures
@@ -91,29 +91,27 @@ class ResidualBlock:
         )
 
     def of(self, exact: Any) -> Integers:
-        """Return what is measured as one row, from all marginals as they were read."""
+        """Return the measured values as one row, from all marginals as they were read."""
         marginal = summed(exact[self.index], self.marginals.sets[self.index], block_algebra.places(self.block))
         return scaled_residual(marginal, self.block, self.attributes, self.grid).reshape(-1)
 
 
 def has_fixed_total(bounded: BoundedPlan) -> bool:
-    """Return whether replacing a unit leaves the number of rows as it is: every row is a unit, and all of them
-    count.
-    """
+    """Return whether replacing a unit leaves the number of rows unchanged: every row is a unit, and all rows count."""
     return bounded.every_row and isinstance(bounded.bound.input, Scan)
 
 
 def largest_sets(sets: Sequence[Set]) -> tuple[Set, ...]:
-    """Return the sets that lie in no other one, in their order: all marginals are sums of these."""
+    """Return the sets that are not subsets of others, in their order: all marginals are sums of these."""
     larger: dict[int, set[Set]] = {place: set() for places in sets for place in places}
-    kept: set[Set] = set()
+    maximal: set[Set] = set()
     for _, same_size in groupby(sorted({*sets}, key=len, reverse=True), len):
-        maximal_sets = [places for places in same_size if not (_supersets(places, larger) if places else kept)]
-        kept.update(maximal_sets)
+        maximal_sets = [places for places in same_size if not (_supersets(places, larger) if places else maximal)]
+        maximal.update(maximal_sets)
         for places in maximal_sets:
             for place in places:
                 larger[place].add(places)
-    return tuple(places for places in dict.fromkeys(sets) if places in kept)
+    return tuple(places for places in dict.fromkeys(sets) if places in maximal)
 
 
 def _supersets(places: Set, larger: Mapping[int, set[Set]]) -> set[Set]:
@@ -123,12 +121,12 @@ def _supersets(places: Set, larger: Mapping[int, set[Set]]) -> set[Set]:
 
 def measured_sets(plan: Plan) -> tuple[Set, ...]:
     """Return the marginals that are read for a plan."""
-    return tuple(each.places for each in plan.marginals) or largest_sets(plan.workload.sets)
+    return tuple(marginal.places for marginal in plan.marginals) or largest_sets(plan.workload.sets)
 
 
 def batch_of(plan: Plan, reading: Marginals) -> Batch:
     """Build the measurements of a plan, in its order, on what is read for it."""
-    # Readers of a file measure nothing: what draws noise is imported by whoever does.
+    # Imported here because readers of a file draw no noise.
     from sfumato.mechanisms import Gaussian, Laplace
     from sfumato.plan.readings.dense_readings import Marginal
     from sfumato.release.measurement import Batch, Measurement
@@ -170,9 +168,9 @@ def _smallest_source(reading: Marginals) -> Callable[[Block], int]:
 
 
 def largest_variance(plan: Plan, places: Set) -> float:
-    """Compute the largest variance of a cell of a marginal within the closure of a plan of blocks, in rows.
+    """Return the largest variance of a cell of a marginal within the closure of a plan of blocks, in rows.
 
-    Cells of one attribute differ by how their levels split alone, so one of each kind is looked at.
+    Cells of one attribute differ only in how their levels split, so one cell of each kind is enough.
     """
     kinds = [_kinds(plan.attributes[place]) for place in places]
     variances: Any = 0.0
@@ -193,19 +191,19 @@ def _kinds(attribute: Attribute) -> Floats:
 
 
 def width(plan: Plan, places: Set, confidence: float, cells: int = 1) -> float:
-    """Return the half-width of each cell of a marginal at this confidence, in rows: as it was measured, or where blocks
-    were, as it follows from them. ``cells`` that are to hold together share the chance to miss.
+    """Return the half-width of each cell of a marginal at this confidence, in rows: as measured, or as it follows
+    from blocks. ``cells`` ranges that hold together share the miss probability.
     """
     if not plan.marginals:
         return half_width(largest_variance(plan, places), 1 - confidence, cells)
-    planned = next(each for each in plan.marginals if each.places == places)
+    planned = next(marginal for marginal in plan.marginals if marginal.places == places)
     from sfumato.mechanisms import Laplace
 
     return float(Laplace(planned.scale).error(f"{confidence:.12g}", cells) * plan.unit_value)
 
 
 def expected_width(plan: Plan, places: Set) -> float:
-    """Return the half-width of one cell of the marginal over these columns, in rows; infinite where no part of the plan
+    """Return the half-width of one cell of the marginal over these columns, in rows; infinite if no part of the plan
     has all of them.
 
     A cell of a smaller marginal than was measured with Laplace noise is a sum of k measured cells: √k times as wide, by
@@ -229,16 +227,16 @@ def expected_width(plan: Plan, places: Set) -> float:
 @codec.value("published")
 @dataclass(frozen=True, eq=False)
 class Published:
-    """What was released of a table: the plan, the noisy whole numbers in its order, and the terms."""
+    """What was released of a table: the plan, the noisy integers in its order, and the terms."""
 
     plan: Plan
     values: tuple[str, ...]
-    """Of each block or marginal of the plan: 64-bit whole numbers, the lowest byte first, in base64."""
+    """For each block or marginal of the plan: 64-bit little-endian integers, in base64."""
     table: str = ""
     where: str = ""
     purchase: Purchase = NOT_BOUGHT
     price: Price | None = None
-    """What was promised; None of what was never bought."""
+    """The promised price; None if the release was never bought."""
     face: TableFace = BARE
 
     def __post_init__(self) -> None:
@@ -252,7 +250,7 @@ class Published:
 
     @property
     def promise(self) -> Price:
-        """The price that was promised or, where that was not kept, what the plan costs."""
+        """The promised price or, if that was not kept, the cost of the plan."""
         if self.price is not None:
             return self.price
         return Price(rho=self.plan.rho) if self.plan.blocks else Price(self.plan.epsilon)
@@ -291,12 +289,12 @@ def shapes_of(plan: Plan) -> Iterator[tuple[int, ...]]:
 
 
 def packed(values: Integers) -> str:
-    """Encode 64-bit whole numbers as text."""
+    """Encode 64-bit integers as text."""
     return binascii.b2a_base64(np.ascontiguousarray(values, "<i8").data, newline=False).decode()
 
 
 def unpacked(text: str) -> Integers:
-    """Decode them; the array is read-only."""
+    """Decode 64-bit integers from text; the array is read-only."""
     try:
         return np.frombuffer(binascii.a2b_base64(text, strict_mode=True), "<i8").astype(np.int64, copy=False)
     except (binascii.Error, ValueError):
@@ -304,12 +302,12 @@ def unpacked(text: str) -> Integers:
 
 
 def _encode_largest(count: int) -> str:
-    """Encode ``count`` times the largest whole number: three of them are 32 characters, over and over."""
+    """Encode ``count`` times the largest integer: three of them are 32 characters, repeated."""
     return packed(np.full(3, LARGEST_INTEGER)) * (count // 3) + packed(np.full(count % 3, LARGEST_INTEGER))
 
 
 def _without_largest_parts(plan: Plan) -> Plan:
-    """Leave out the largest parts of a plan with many numbers; a total stands for a single part that is all of it."""
+    """Leave out the largest parts of a plan with many numbers; a total replaces a part that is the whole plan."""
     sizes = np.array([math.prod(shape) for shape in shapes_of(plan)])
     order = np.argsort(sizes, kind="stable")
     kept_parts = sorted(order[np.cumsum(sizes[order]) <= _MAX_REHEARSED].tolist())
@@ -325,7 +323,7 @@ def _without_largest_parts(plan: Plan) -> Plan:
 
 @dataclass(frozen=True)
 class PublishDraw:
-    """The release of a table as one batch of noisy blocks, or marginals, of what is read in one pass."""
+    """The release of a table as one batch of noisy blocks, or marginals, from one reading."""
 
     plan: Plan
     reading: Marginals
@@ -354,14 +352,14 @@ class PublishDraw:
 
     @cached_property
     def good_enough(self) -> Mapping[str, Number]:
-        """Earlier measurements are as good if their worst marginal is as close, and all of them are on the whole."""
+        """The half-widths that stored measurements must match to be reused: of the worst marginal, and overall."""
         widths = np.array([width(self.plan, places, CONFIDENCE) for places in self.plan.workload.sets])
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
 
     @cached_property
     def written_accuracy(self) -> Mapping[str, Number]:
-        """Add the half-widths of each column and of the number of rows: whoever looks for an answer among many reads
-        the columns of a synopsis from its line.
+        """Add the half-widths of each column and of the number of rows, from which a search for stored answers reads
+        the columns of a synopsis.
         """
         plan = self.plan
         used_places = sorted({place for places in plan.workload.sets for place in places})
@@ -376,16 +374,16 @@ class PublishDraw:
         return self.noisy(read(self.reading))
 
     def noisy(self, exact: Any) -> Published:
-        """Measure what was read."""
+        """Add noise to what was read."""
         return self._published(
             self.plan,
             tuple(packed(measurement.draw(measurement.reading.of(exact))) for measurement in self.batch.measurements),
         )
 
     def rehearsal(self) -> Published:
-        """Build the largest answer there can be: what noise makes of totals is clamped to 64 bits.
+        """Build the largest possible answer: noisy totals are clamped to 64 bits.
 
-        Every number is 8 bytes whatever it is. So of the largest parts of a large plan only the length is left to know,
+        Every number is 8 bytes whatever its value. So for the largest parts of a large plan only the length matters,
         and that was checked.
         """
         plan = _without_largest_parts(self.plan)
@@ -402,14 +400,14 @@ def columns_of(accuracy: Mapping[str, object]) -> frozenset[str]:
 
 
 def noise_words(plan: Plan) -> str:
-    """Describe in words what noise was drawn, and on what."""
+    """Describe the noise that was drawn, and on what."""
     if plan.marginals:
         return f"Laplace on {many(len(plan.marginals), 'whole marginal')}"
     return f"Gaussian on {many(len(plan.blocks), 'block')} of {many(len(plan.workload.sets), 'marginal')}"
 
 
 def shares(plan: Plan) -> dict[Set, float]:
-    """Return the share of the price that pays for the blocks of each set of attributes, or for its marginal."""
+    """Return the share of the price for the blocks of each set of attributes, or for its marginal."""
     shares_by_set: dict[Set, float] = {}
     for block in plan.blocks:
         places = block_algebra.places(block.block)
@@ -421,7 +419,7 @@ def shares(plan: Plan) -> dict[Set, float]:
 
 @dataclass(frozen=True, eq=False)
 class Several:
-    """Releases in their order, and the columns of all of them: those of the first have its places."""
+    """Releases in their order, and the columns of all of them: those of the first keep their indices."""
 
     releases: tuple[Published, ...]
     attributes: Attributes
@@ -429,7 +427,7 @@ class Several:
 
     @classmethod
     def of(cls, releases: Sequence[Published]) -> Several:
-        """Combine the columns of releases; one of the same name must have the same cells."""
+        """Combine the columns of releases; columns of the same name must have the same cells."""
         attributes: dict[str, Attribute] = {}
         domains: dict[str, Domain] = {}
         for release in releases:
@@ -443,12 +441,12 @@ class Several:
 
     @property
     def blocks(self) -> tuple[MeasuredBlock, ...]:
-        """All blocks, at the places that their columns have here."""
+        """All blocks, with the indices that their columns have here."""
         return tuple(self._with_places_here(block, release) for release in self.releases for block in release.blocks)
 
     @property
     def asked(self) -> tuple[Set, ...]:
-        """The marginals that were asked for, without duplicates."""
+        """The requested marginals, without duplicates."""
         return self._sets([(release, release.plan.workload.sets) for release in self.releases])
 
     @property
@@ -465,7 +463,7 @@ class Several:
         return tuple(dict.fromkeys(moved))
 
     def _places(self, release: Published) -> list[int]:
-        """Return the place here of each column of a release."""
+        """Return the index here of each column of a release."""
         place_of = {attribute.name: place for place, attribute in enumerate(self.attributes)}
         return [place_of[attribute.name] for attribute in release.plan.attributes]
 

@@ -1,4 +1,4 @@
-"""A plan says how much noise each block of a workload gets, so that its marginals err least for a price.
+"""Plan the noise of each block of a workload, so that its marginals have the least error for a price.
 
 *The best plan* (Xiao, He, Zhang & Kifer 2023). Blocks of the closure, all subsets of the workload's sets, are measured
 once each. A cell of m_A has the variance Σ_{B⊆A} σ_B²·p_B·Π_{A∖B} n_j^−2. With v_B the coefficient of σ_B² in the
@@ -15,8 +15,8 @@ better.
 λ_A ← λ_A·u_A·Var_A/mean climbs to it: the least weighted sum is a bound from below, the largest a bound from above, and
 the climb ends when they are within 1e-6.
 
-*Ranges.* With all sums over neighbouring cells of an attribute asked instead of single cells, v_B adds up ‖q_B‖² over
-them: that is where levels pay (``attributes.branched``).
+*Ranges.* If all sums over adjacent cells of an attribute are requested instead of single cells, v_B is the sum of
+‖q_B‖² over them: that is where levels pay (``attributes.branched``).
 
 *Pure prices.* Laplace noise of scale b_A on whole marginals costs ε = Σm/b_A and has the variance 2b_A²: the weighted
 sum Σ w_A s_A·2b_A² is least for b_A ∝ (w_A s_A)^−1/3, the worst for b_A ∝ w_A^−1/2 (both by Lagrange).
@@ -57,26 +57,26 @@ from sfumato.publish.marginals.half_widths import LEAST_STEPS
 OBJECTIVES = ("total", "worst")
 MOST_BLOCKS = 200_000
 MOST_RANGED = 2_000
-"""Cells of an attribute of which all ranges are asked."""
+"""The most cells of an attribute of which all ranges are requested."""
 LARGEST_COUNT = 1 << 31
-"""Rows of one cell that every plan has room for."""
+"""The count of one cell that fits every plan without clipping."""
 _WEIGHT_BITS = 20
 _MAX_DEVIATION = Fraction(10**12)
 """Deviations up to this are drawn exactly and in bounded time."""
 _STEPS_PER_UNIT = 1 << 20
 _ROUNDING = 1 + 1e-12
-"""More than all rounding of a computed deviation."""
+"""Above the rounding error of a computed deviation."""
 _CLOSE_ENOUGH, _ROUNDS = 1 + 1e-6, 5_000
 
 
 @codec.value("workload")
 @dataclass(frozen=True)
 class MarginalWorkload:
-    """The marginals that are wanted, the weight of each, and the attributes of which all ranges are."""
+    """The requested marginals, the weight of each, and the attributes of which all ranges are requested."""
 
     sets: tuple[Set, ...]
     weights: tuple[Fraction, ...] = ()
-    """One for each set; none where all count the same."""
+    """One for each set; empty if all have the same weight."""
     ranges: Set = ()
 
     def __post_init__(self) -> None:
@@ -92,7 +92,8 @@ class MarginalWorkload:
 
     @classmethod
     def ways(cls, columns: int, ways: int, *, fewer: bool = False) -> MarginalWorkload:
-        """Take all sets of ``ways`` of the columns; with ``fewer`` also those of fewer, but for none.
+        """Return the workload of all sets of ``ways`` columns; with ``fewer`` also of all smaller sets but the empty
+        one.
 
         >>> MarginalWorkload.ways(3, 2).sets
         ((0, 1), (0, 2), (1, 2))
@@ -119,7 +120,7 @@ class MarginalWorkload:
 
 
 def closure(sets: Iterable[Set], attributes: Attributes) -> tuple[Block, ...]:
-    """List the blocks that some marginals are made of, smaller ones first."""
+    """Return the blocks of some marginals, smaller ones first."""
     blocks = {block for places in set(sets) for block in block_algebra.blocks_within(places, attributes)}
     return tuple(sorted(blocks, key=lambda block: (len(block), block)))
 
@@ -160,7 +161,7 @@ class PlannedMarginal:
 @codec.value("publish-plan")
 @dataclass(frozen=True)
 class Plan:
-    """What is measured of which attributes, with how much noise; the price follows from it alone."""
+    """The blocks or marginals to measure, and the noise of each; the price follows from it alone."""
 
     attributes: Attributes
     workload: MarginalWorkload
@@ -168,32 +169,32 @@ class Plan:
     marginals: tuple[PlannedMarginal, ...] = ()
     """Measured whole with Laplace noise, instead of blocks."""
     rows: Fraction = Fraction(1)
-    """What the weights of one unit's rows add up to at most."""
+    """The largest sum of the weights of one unit's rows."""
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     objective: str = "total"
     unit_value: Fraction = Fraction(1)
-    """What one whole number of the counts that are read stands for: a part of a row where rows are weighted."""
+    """The rows that one step of the counts stands for: a fraction of a row if rows are weighted."""
     fixed_total: bool = False
-    """Whether replacing a unit leaves the number of rows as it is."""
+    """Whether replacing a unit leaves the number of rows unchanged."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", exact(self.rows, "rows", POSITIVE))
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
-        if not all(isinstance(each, Attribute) for each in self.attributes):
+        if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
             raise InvalidParameter("attributes", self.attributes, "attributes")
         _require_objective(self.objective)
         self.workload.checked(self.attributes)
-        named = [checked_block(each.block, self.attributes) for each in self.blocks]
-        named_sets = [checked_set(each.places, self.attributes) for each in self.marginals]
-        if len(set(named)) != len(named) or len(set(named_sets)) != len(named_sets):
+        block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
+        marginal_sets = [checked_set(planned.places, self.attributes) for planned in self.marginals]
+        if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
             raise InvalidParameter("blocks", "a block twice", "different blocks")
-        if bool(named) is bool(named_sets):
-            raise InvalidParameter("blocks", len(named), "blocks, or marginals instead")
+        if bool(block_keys) is bool(marginal_sets):
+            raise InvalidParameter("blocks", len(block_keys), "blocks, or marginals instead")
 
     @property
     def most(self) -> Fraction:
-        """What one unit's weights add up to at most, in steps of the counts that are read."""
+        """The largest sum of one unit's weights, in steps of the counts."""
         return self.rows / self.unit_value
 
     def sensitivity(self, planned: PlannedBlock | PlannedMarginal) -> Sensitivity:
@@ -209,18 +210,18 @@ class Plan:
         return Sensitivity(1, self.most * (not self.fixed_total), neighbours=Neighbours.REPLACE)
 
     def block_rho(self, planned: PlannedBlock) -> Fraction:
-        """Compute exactly what one block costs: ρ = Δ₂²/2d²."""
+        """Return the exact cost of one block: ρ = Δ₂²/2d²."""
         return self.sensitivity(planned).squares / (2 * planned.deviation**2)
 
     @cached_property
     def rho(self) -> Fraction:
-        """What all blocks cost, each rounded up to the 1e-30 that charges are counted in."""
-        return Fraction(sum(charge_units(self.block_rho(each)) for each in self.blocks), UNIT)
+        """The cost of all blocks, each rounded up to a multiple of 1e-30, the unit of charges."""
+        return Fraction(sum(charge_units(self.block_rho(planned)) for planned in self.blocks), UNIT)
 
     @cached_property
     def epsilon(self) -> Fraction:
-        """What marginals with Laplace noise cost: Σ Δ₁/b."""
-        units = (charge_units(self.sensitivity(each).total / each.scale) for each in self.marginals)
+        """The cost of marginals with Laplace noise: Σ Δ₁/b."""
+        units = (charge_units(self.sensitivity(planned).total / planned.scale) for planned in self.marginals)
         return Fraction(sum(units), UNIT)
 
     def variance(self, planned: PlannedBlock) -> float:
@@ -231,12 +232,12 @@ class Plan:
     @cached_property
     def block_variances(self) -> Mapping[Block, float]:
         """σ_B² of every block that is measured, in rows."""
-        return {each.block: self.variance(each) for each in self.blocks}
+        return {planned.block: self.variance(planned) for planned in self.blocks}
 
     @property
     def cut_at(self) -> Fraction:
-        """The count, in rows, at which some block's counts are clipped to fit 64 bits; none in a real table is."""
-        counts = (block_algebra.most_count(each.block, self.attributes, each.grid) for each in self.blocks)
+        """The count, in rows, at which some block's counts are clipped to fit 64 bits; no real table reaches it."""
+        counts = (block_algebra.most_count(planned.block, self.attributes, planned.grid) for planned in self.blocks)
         return min(counts, default=1 << 62) * self.unit_value
 
     def cell_variances(self, places: Set) -> Floats:
@@ -272,8 +273,8 @@ class Plan:
 
 
 def finest_unit_value(workload: MarginalWorkload, attributes: Attributes) -> Fraction:
-    """Return the smallest fraction of a row, down to 2^−20, in which weights can be counted so that no real count is
-    clipped.
+    """Return the smallest fraction of a row, down to 2^−20, in which weights can be counted without clipping a real
+    count.
     """
     least_count = min(block_algebra.most_count(_widest(places, attributes), attributes) for places in workload.sets)
     return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least_count // LARGEST_COUNT).bit_length() - 1)))
@@ -399,18 +400,18 @@ class _Terms:
 
     blocks: tuple[Block, ...]
     sets: int
-    which: Any
-    """For each number the marginal,"""
-    of_block: Any
-    """the block,"""
+    set_index: Any
+    """The marginal of each coefficient."""
+    block_index: Any
+    """The block of each coefficient."""
     factors: Floats
-    """and the number."""
+    """The coefficients."""
 
     @classmethod
     def of(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _Terms:
         _require_objective(objective)
         if workload.ranges and objective != "total":
-            raise InvalidParameter("objective", objective, "total where ranges are asked")
+            raise InvalidParameter("objective", objective, '"total" if ranges are requested')
         factors = [_factors(place, attribute, workload, objective) for place, attribute in enumerate(attributes)]
         block_numbers: dict[Block, int] = {}
         entries: list[tuple[int, int, float]] = []
@@ -438,7 +439,7 @@ class _Terms:
 
     def best(self, weights: Floats, costs: Floats) -> Floats:
         """Compute σ_B² for m²/2ρ = 1 with the least weighted sum."""
-        coefficients = np.bincount(self.of_block, weights[self.which] * self.factors, len(self.blocks))
+        coefficients = np.bincount(self.block_index, weights[self.set_index] * self.factors, len(self.blocks))
         coefficients = np.maximum(coefficients, coefficients.max() * 1e-300)
         return np.sqrt(coefficients * costs).sum() * np.sqrt(costs / coefficients)
 
@@ -447,7 +448,7 @@ class _Terms:
         multipliers, best, least_error = np.full(self.sets, 1 / self.sets), np.empty(0), math.inf
         for _ in range(_ROUNDS):
             variances = self.best(multipliers * weights, costs)
-            errors = weights * np.bincount(self.which, self.factors * variances[self.of_block], self.sets)
+            errors = weights * np.bincount(self.set_index, self.factors * variances[self.block_index], self.sets)
             if errors.max() < least_error:
                 best, least_error = variances, float(errors.max())
             mean = float(multipliers @ errors)
@@ -459,7 +460,7 @@ class _Terms:
 
 
 def _within(places: Sequence[int], factors: list[list[tuple[int, float]]]) -> list[tuple[Block, float]]:
-    """List the blocks of a marginal with the coefficient of the variance of each."""
+    """Return the blocks of a marginal with the coefficient of the variance of each."""
     coefficients: list[tuple[Block, float]] = [((), 1.0)]
     for place in places:
         coefficients = [
@@ -471,7 +472,7 @@ def _within(places: Sequence[int], factors: list[list[tuple[int, float]]]) -> li
 
 
 def _factors(place: int, attribute: Attribute, workload: MarginalWorkload, objective: str) -> list[tuple[int, float]]:
-    """List the factors of an attribute, for no difference and for each of its own."""
+    """Return the factors of an attribute, for no difference and for each of its own."""
     chain = attribute.chain
     if place in workload.ranges:
         factors = range_factors(chain, attribute.size - 1)
@@ -483,7 +484,7 @@ def _factors(place: int, attribute: Attribute, workload: MarginalWorkload, objec
 
 
 def suited_to_ranges(attribute: Attribute) -> Attribute:
-    """Join neighbouring cells so that sums over ranges err least: by 2, 3, 4, 8 or 16, or not at all."""
+    """Return the attribute with the levels of the least error of range sums: of 2, 3, 4, 8, 16 cells, or none."""
     ranges = MarginalWorkload(((0,),), (), (0,))
     candidates = [attribute.flat, *(branched(attribute, branching) for branching in (2, 3, 4, 8, 16))]
 
@@ -498,7 +499,7 @@ def suited_to_ranges(attribute: Attribute) -> Attribute:
 
 
 def range_factors(chain: Chain, cells: int) -> list[float]:
-    """Add up ‖q_B‖² over all ranges of the first cells, for no difference and each of the chain's.
+    """Sum ‖q_B‖² over all ranges of the first cells, for no difference and each of the chain's.
 
     A range is the difference of two of the sums c_0 … c_d of the first cells, and Σ_{i<j}‖c_j − c_i‖² is (d +
     1)·Σ‖c_j‖² − ‖Σc_j‖².

@@ -31,7 +31,7 @@ _MAX_FILE_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Check:
-    """What was checked, and whether it holds; None if it cannot be told."""
+    """One check, and whether it holds; None if that is unknown."""
 
     name: str
     holds: bool | None
@@ -48,7 +48,7 @@ class SynopsisVerification:
     @property
     def holds(self) -> bool:
         """Whether nothing that was checked is wrong."""
-        return all(each.holds is not False for each in self.checks)
+        return all(check.holds is not False for check in self.checks)
 
     def __str__(self) -> str:
         words = {True: "holds", False: "WRONG", None: "unknown"}
@@ -69,7 +69,7 @@ def verify(
 
 
 def parts(plan: Plan) -> tuple[Charged, ...]:
-    """List what was run, on what one unit can change, as a charge is computed from it."""
+    """Return the mechanisms that were run, each with the sensitivity that its charge is computed from."""
     if plan.blocks:
         charges = [Charged(Gaussian(planned.deviation), plan.sensitivity(planned)) for planned in plan.blocks]
     else:
@@ -167,5 +167,5 @@ def _check_payment(
     except (InvalidParameter, ValueError):
         cost = None
     expected_cost = exact_cost(parts(published.plan))
-    cost_text = "something that cannot be added up" if cost is None else f"{float(cost):.6g}"
+    cost_text = "something whose cost cannot be summed" if cost is None else f"{float(cost):.6g}"
     return [*checks, Check("paid", cost == expected_cost, f"the line paid for {cost_text}")]

@@ -1,1 +1,1 @@
-"""A model of a whole table is bought step by step: what to measure next follows from what was released before."""
+"""Adaptive synthesis: buy a model of a whole table step by step, choosing measurements from what was released."""

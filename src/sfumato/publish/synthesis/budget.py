@@ -1,4 +1,4 @@
-"""A price is split over steps in one currency, exactly, and the last round takes what is left.
+"""Split a price over the steps of a synthesis in one currency, exactly; the last round takes the rest.
 
 *Concentrated* prices are counted in ρ: Gaussian noise of deviation σ costs Δ₂²/2σ² (Canonne, Kamath & Steinke 2020),
 and a choice by the exponential mechanism, whose loss spans at most ε, costs ε²/8 (Cesar & Rogers 2021). Amounts may
@@ -6,7 +6,7 @@ depend on what was released before: Σρ ≤ ρ holds under full adaptivity (Fel
 *Pure* prices are counted in ε: Laplace noise of scale b costs Δ₁/b, a choice its ε, and they add up (Rogers et al.
 2016).
 
-What a step costs is computed from the noise that is drawn, as a Fraction; what was meant for it is never less.
+The cost of a step is computed from its actual noise, as a Fraction, and never exceeds the amount planned for it.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from sfumato.privacy.calibration import least, meets
 from sfumato.release.prices import Price
 
 FOR_ROWS = Fraction(1, 200)
-"""The share of the price that pays for the number of rows."""
+"""The share of the price for the number of rows."""
 FOR_CHOICES = Fraction(1, 10)
-"""The share of a round that pays for its choice."""
-_SHORT = 1 - Fraction(1, 10**9)
-"""How much of a concentrated price is spent: a ledger rounds every charge up."""
-_DIGITS, _DECIMALS = 10**12, 10**15
-_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 10**9), Fraction(1000)
+"""The share of a round's price for its choice."""
+_SPENDABLE = 1 - Fraction(1, 10**9)
+"""The fraction of a concentrated price that is spent, since a ledger rounds every charge up."""
+_ROOT_DIGITS, _AMOUNT_DECIMALS = 10**12, 10**15
+_MIN_CHOICE_EPSILON, _MAX_CHOICE_EPSILON = Fraction(1, 10**9), Fraction(1000)
 
 
 class Currency(Protocol):
-    """A currency says what noise and which choice an amount of it buys, and what they cost."""
+    """The noise and the choice that an amount buys, and what they cost."""
 
     halved: ClassVar[int]
-    """By what an amount is multiplied that buys half the noise."""
+    """The factor on an amount that buys half the noise."""
 
     @property
     def total(self) -> Fraction:
-        """Give what may be spent in all."""
+        """The amount that may be spent in all."""
         ...
 
     def noise(self, amount: Fraction, moved: Sensitivity) -> Additive: ...
@@ -56,33 +56,33 @@ class Currency(Protocol):
     def choice_cost(self, choice: Exponential) -> Fraction: ...
 
     def hold(self, neighbours: Neighbours) -> Curve:
-        """Say what all steps leak together, at most."""
+        """Return the bound on what all steps leak together."""
         ...
 
     def sharpness(self, columns: int) -> float:
-        """Give √ρ, or that of the ρ whose noise in the first round would be as large."""
+        """Return √ρ, or that of the ρ whose noise in the first round would be as large."""
         ...
 
 
 @dataclass(frozen=True)
 class Concentrated:
-    """This is ρ."""
+    """Zero-concentrated differential privacy, counted in ρ."""
 
     rho: Fraction
     halved: ClassVar[int] = 4
 
     @property
     def total(self) -> Fraction:
-        return self.rho * _SHORT
+        return self.rho * _SPENDABLE
 
     def noise(self, amount: Fraction, moved: Sensitivity) -> Gaussian:
-        return Gaussian(_held(_root_above(moved.squares / (2 * amount))))
+        return Gaussian(_check_noise_size(_root_above(moved.squares / (2 * amount))))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
         return moved.squares / (2 * size_of(noise) ** 2)
 
     def choice(self, amount: Fraction, scores: SetMisfits) -> Exponential:
-        return _choice(1 / _root_above(1 / (8 * amount)), scores)
+        return _exponential_choice(1 / _root_above(1 / (8 * amount)), scores)
 
     def choice_cost(self, choice: Exponential) -> Fraction:
         return choice.epsilon**2 / 8
@@ -96,7 +96,9 @@ class Concentrated:
 
 @dataclass(frozen=True)
 class Pure:
-    """This is ε, in which every amount but the last has fifteen decimals: the ledger rounds nothing."""
+    """Pure differential privacy, counted in ε; every amount but the last has fifteen decimals, so the ledger rounds
+    nothing.
+    """
 
     epsilon: Fraction
     halved: ClassVar[int] = 2
@@ -106,13 +108,13 @@ class Pure:
         return self.epsilon
 
     def noise(self, amount: Fraction, moved: Sensitivity) -> Laplace:
-        return Laplace(_held(moved.total / amount))
+        return Laplace(_check_noise_size(moved.total / amount))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
         return moved.total / size_of(noise)
 
     def choice(self, amount: Fraction, scores: SetMisfits) -> Exponential:
-        return _choice(amount, scores)
+        return _exponential_choice(amount, scores)
 
     def choice_cost(self, choice: Exponential) -> Fraction:
         return choice.epsilon
@@ -126,22 +128,23 @@ class Pure:
 
 @lru_cache(maxsize=64)
 def currency(price: Price) -> Currency:
-    """Find the currency of a price: ρ where it allows Gaussian noise, else ε.
+    """Return the currency of a price: ρ if it allows Gaussian noise, otherwise ε.
 
-    Of (ε, δ) it is the largest ρ of which every ρ-zCDP release keeps the promise (Canonne, Kamath & Steinke 2020).
+    For (ε, δ) it is the largest ρ for which every ρ-zCDP release satisfies the guarantee (Canonne, Kamath & Steinke
+    2020).
     """
     if price.rho is not None:
         return Concentrated(price.rho)
     assert price.epsilon is not None
     if not price.delta:
         return Pure(price.epsilon)
-    promise = Guarantee(price.epsilon, price.delta)
-    return Concentrated(1 / least(lambda size: meets(Curve.concentrated(1 / size), promise), str(price)))
+    guarantee = Guarantee(price.epsilon, price.delta)
+    return Concentrated(1 / least(lambda size: meets(Curve.concentrated(1 / size), guarantee), str(price)))
 
 
 @dataclass(frozen=True)
 class Funds:
-    """This is what a synthesis may spend, and what it has spent, in one currency."""
+    """The total budget of a synthesis and what it has spent, in one currency."""
 
     currency: Currency
     spent: Fraction = Fraction(0)
@@ -152,11 +155,11 @@ class Funds:
 
     @property
     def used(self) -> float:
-        """Give the share that is spent."""
+        """The share of the total that is spent."""
         return float(self.spent / self.currency.total)
 
     def after(self, cost: Fraction) -> Funds:
-        """Give what there is once a step is charged."""
+        """Return the funds after a step is charged; raises if the cost exceeds what is left."""
         if cost > self.left:
             raise InvalidParameter("cost", float(cost), f"at most what is left, {float(self.left):g}")
         return replace(self, spent=self.spent + cost)
@@ -164,14 +167,14 @@ class Funds:
 
 @dataclass(frozen=True)
 class Amounts:
-    """These are what a round pays for its measurement and for its choice."""
+    """The amounts that a round pays for its measurement and for its choice."""
 
     measured: Fraction
     chosen: Fraction
 
     @classmethod
     def of_round(cls, whole: Fraction) -> Amounts:
-        """Split what a round may cost."""
+        """Split the price of a round."""
         chosen = rounded(whole * FOR_CHOICES)
         return cls(whole - chosen, chosen)
 
@@ -180,40 +183,40 @@ class Amounts:
         return self.measured + self.chosen
 
     def halved(self, currency: Currency) -> Amounts:
-        """Give the amounts that buy half the noise."""
+        """Return the amounts that buy half the noise."""
         return Amounts(self.measured * currency.halved, self.chosen * currency.halved)
 
 
 def size_of(noise: Additive) -> Fraction:
-    """Give the one deviation, or scale, of noise, in steps."""
+    """Return the deviation or scale of noise, in steps."""
     assert isinstance(noise, Gaussian | Laplace)
-    found = noise.sigma if isinstance(noise, Gaussian) else noise.scale
-    assert isinstance(found, Fraction)
-    return found
+    size = noise.sigma if isinstance(noise, Gaussian) else noise.scale
+    assert isinstance(size, Fraction)
+    return size
 
 
 def rounded(amount: Fraction) -> Fraction:
-    """Cut an amount to fifteen decimals, or to fewer digits where it is smaller than that allows."""
-    digits = _DECIMALS if amount * _DECIMALS >= 10**6 else _DECIMALS**2
+    """Round an amount down to fifteen decimals, or to thirty if it is very small."""
+    digits = _AMOUNT_DECIMALS if amount * _AMOUNT_DECIMALS >= 10**6 else _AMOUNT_DECIMALS**2
     return Fraction(math.floor(amount * digits), digits)
 
 
-def _held(size: Fraction) -> Fraction:
-    """Refuse noise that is too large to be drawn exactly; one that is next to none is as small as can be drawn."""
+def _check_noise_size(size: Fraction) -> Fraction:
+    """Refuse noise too large to be drawn exactly; raise tiny noise to the least that can be drawn."""
     if size > MOST_STEPS:
         raise InvalidParameter(
-            "price", float(size), "one whose noise has at most 1e12 steps", fix="give more, or name fewer columns"
+            "price", float(size), "one whose noise has at most 1e12 steps", fix="raise the price, or name fewer columns"
         )
     return max(size, LEAST_STEPS)
 
 
-def _choice(epsilon: Fraction, scores: SetMisfits) -> Exponential:
-    if epsilon < _LEAST_EPSILON:
+def _exponential_choice(epsilon: Fraction, scores: SetMisfits) -> Exponential:
+    if epsilon < _MIN_CHOICE_EPSILON:
         rule = "one that buys choices of at least ε = 1e-9 each"
-        raise InvalidParameter("price", float(epsilon), rule, fix="give more, or name fewer columns")
-    return Exponential(min(epsilon, _MOST_EPSILON), scores.moved, neighbours=scores.neighbours, grid=1)
+        raise InvalidParameter("price", float(epsilon), rule, fix="raise the price, or name fewer columns")
+    return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.moved, neighbours=scores.neighbours, grid=1)
 
 
 def _root_above(value: Fraction) -> Fraction:
-    """Give the root, rounded up to twelve decimals."""
-    return Fraction(math.isqrt(math.ceil(value * _DIGITS**2)) + 1, _DIGITS)
+    """Return the square root, rounded up to twelve decimals."""
+    return Fraction(math.isqrt(math.ceil(value * _ROOT_DIGITS**2)) + 1, _ROOT_DIGITS)

@@ -1,8 +1,8 @@
-"""Candidates are all sets of columns within the workload, weighed by how much of it they share; what would make the
-model too large is left out.
+"""Candidate sets of columns: all subsets of the workload's sets, weighted by their overlap with the workload; those
+that would make the model too large are left out.
 
-Which are left out follows from the policy, from which sets were measured and from the share of the price that is spent:
-all of it is public or released (McKenna, Mullins, Sheldon & Miklau 2022, "AIM", section 4.2).
+Which are left out follows from the policy, the sets measured so far and the share of the price that is spent: all of it
+is public or released (McKenna, Mullins, Sheldon & Miklau 2022, "AIM", section 4.2).
 
 Every step of a synthesis measures one marginal, or chooses one set of columns among the candidates.
 """
@@ -30,45 +30,47 @@ from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 Places = NDArray[np.intp]
 
 BYTES_PER_CELL = 1 << 12
-"""A model has at most one cell for so many bytes that are allowed: it is fitted, and asked for hundreds of marginals,
-in every round."""
+"""The bytes of allowed memory per cell of a model: it is fitted, and yields hundreds of marginals, in every round."""
 
 
 def closure(workload: Mapping[Set, Fraction]) -> dict[Set, int]:
-    """List every set within one of the workload with its weight, Σ of the weights times the columns that are shared, as
-    whole numbers; small sets come first.
+    """Return every subset of a workload set with its weight as an integer, the sum over its columns of the weights
+    of the workload sets with that column; small sets come first.
     """
     per_column: dict[int, Fraction] = {}
-    for each, weight in workload.items():
-        for place in each:
+    for workload_set, weight in workload.items():
+        for place in workload_set:
             per_column[place] = per_column.get(place, Fraction(0)) + weight
     return whole_weights(
-        {each: sum((per_column[place] for place in each), start=Fraction(0)) for each in within(workload)}
+        {
+            candidate: sum((per_column[place] for place in candidate), start=Fraction(0))
+            for candidate in within(workload)
+        }
     )
 
 
 def sets_within(workload: Iterable[Set]) -> list[Places]:
-    """List every set within one of these as rows of places, one array for each number of columns; the sets and their
-    order are those of ``closure``, without weights.
+    """Return every subset of these sets as rows of column indices, one array for each number of columns; the same
+    sets in the same order as ``closure``, without weights.
     """
     by_size: dict[int, list[Set]] = {}
-    for each in workload:
-        by_size.setdefault(len(each), []).append(each)
+    for workload_set in workload:
+        by_size.setdefault(len(workload_set), []).append(workload_set)
     flat = {size: itertools.chain.from_iterable(sets) for size, sets in by_size.items()}
-    largest = [np.fromiter(places, np.intp).reshape(-1, size) for size, places in flat.items() if size]
-    most = max(by_size, default=0)
-    return [_subsets(largest, count) for count in range(1, most + 1)]
+    index_arrays = [np.fromiter(places, np.intp).reshape(-1, size) for size, places in flat.items() if size]
+    largest_size = max(by_size, default=0)
+    return [_subsets(index_arrays, count) for count in range(1, largest_size + 1)]
 
 
-def _subsets(largest: Sequence[Places], count: int) -> Places:
-    """List the different subsets of so many columns, in order."""
-    picked = [
+def _subsets(index_arrays: Sequence[Places], count: int) -> Places:
+    """Return the distinct subsets of so many columns, in order."""
+    selections = [
         sets[:, picks]
-        for sets in largest
+        for sets in index_arrays
         if sets.shape[1] >= count
         for picks in map(list, itertools.combinations(range(sets.shape[1]), count))
     ]
-    rows = np.concatenate(picked)
+    rows = np.concatenate(selections)
     columns = int(rows.max()) + 1
     if columns**count >= 1 << 62:
         return np.unique(rows, axis=0)
@@ -77,47 +79,50 @@ def _subsets(largest: Sequence[Places], count: int) -> Places:
 
 
 def within(workload: Mapping[Set, Fraction]) -> dict[Set, Fraction]:
-    """List every set within one of the workload with the weight of the heaviest it is in; small sets come first."""
-    found: dict[Set, Fraction] = {}
-    for each, weight in workload.items():
-        for count in range(1, len(each) + 1):
-            for part in itertools.combinations(each, count):
-                found[part] = max(weight, found.get(part, weight))
-    return {each: found[each] for each in sorted(found, key=lambda each: (len(each), each))}
+    """Return every subset of a workload set with the weight of the heaviest set it is in; small sets come first."""
+    weights: dict[Set, Fraction] = {}
+    for workload_set, weight in workload.items():
+        for count in range(1, len(workload_set) + 1):
+            for subset in itertools.combinations(workload_set, count):
+                weights[subset] = max(weight, weights.get(subset, weight))
+    return {candidate: weights[candidate] for candidate in sorted(weights, key=lambda subset: (len(subset), subset))}
 
 
 def whole_weights(exact: Mapping[Set, Fraction]) -> dict[Set, int]:
-    """Write weights as whole numbers: exactly where these are small, else as near as a millionth of the largest."""
-    common = math.lcm(*(each.denominator for each in exact.values()))
-    scaled = {each: int(weight * common) for each, weight in exact.items()}
-    shared = math.gcd(*scaled.values())
-    if max(scaled.values()) <= MOST_WEIGHT * shared:
-        return {each: weight // shared for each, weight in scaled.items()}
-    most = max(scaled.values())
-    return {each: max(1, weight * MOST_WEIGHT // most) for each, weight in scaled.items()}
+    """Scale weights to integers: exactly if these are small, otherwise to a millionth of the largest."""
+    common = math.lcm(*(weight.denominator for weight in exact.values()))
+    scaled = {candidate: int(weight * common) for candidate, weight in exact.items()}
+    divisor = math.gcd(*scaled.values())
+    if max(scaled.values()) <= MOST_WEIGHT * divisor:
+        return {candidate: weight // divisor for candidate, weight in scaled.items()}
+    largest = max(scaled.values())
+    return {candidate: max(1, weight * MOST_WEIGHT // largest) for candidate, weight in scaled.items()}
 
 
 def affordable(candidates: Iterable[Set], model: GraphModel, measured: Sequence[Set], most_cells: float) -> list[Set]:
-    """Keep the candidates with which the model has at most so many cells, beside those of its columns; what is within
-    a clique already makes it no larger.
+    """Return the candidates with which the model has at most so many cells, beside those of its columns; a candidate
+    within a clique adds none.
     """
-    sizes, cliques = model.sizes, [set(each) for each in model.tree.cliques]
-    most = sum(sizes) + most_cells
+    sizes, cliques = model.sizes, [set(clique) for clique in model.tree.cliques]
+    max_cells = sum(sizes) + most_cells
     return [
-        each
-        for each in candidates
-        if any(clique.issuperset(each) for clique in cliques)
-        or (math.prod(sizes[place] for place in each) <= most and predicted_cells((*measured, each), sizes) <= most)
+        candidate
+        for candidate in candidates
+        if any(clique.issuperset(candidate) for clique in cliques)
+        or (
+            math.prod(sizes[place] for place in candidate) <= max_cells
+            and predicted_cells((*measured, candidate), sizes) <= max_cells
+        )
     ]
 
 
 @codec.value("noisy-cells")
 @dataclass(frozen=True)
 class NoisyCells:
-    """These are the noisy counts of one marginal, in whole steps, as one step released them."""
+    """The noisy counts of one marginal, in integer steps, as one step released them."""
 
     values: str
-    """64-bit whole numbers, the lowest byte first, in base64."""
+    """64-bit little-endian integers, in base64."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)

@@ -1,7 +1,7 @@
-"""A synthesis takes its course step by step: a method says which step is next, from what was released alone.
+"""The state of a synthesis: a method chooses each next step from what was released alone.
 
-A method is a generator. It yields a step, which whoever runs it charges and releases, and is sent what came out. In
-between the model is fitted to all noisy marginals so far, always in the same way: post-processing, which costs nothing.
+A method is a generator. It yields a step, which its caller charges and releases, and is sent the outcome. In between,
+the model is fitted to all noisy marginals so far: deterministic post-processing, which costs nothing.
 """
 
 from __future__ import annotations
@@ -37,75 +37,75 @@ Measuring = Generator[Step, Outcome, float]
 Choosing = Generator[Step, Outcome, Set]
 
 ROUGH, CLOSE = 1e-3, 1e-4
-"""How closely a model is fitted in each round, and at the end."""
-_MOST_STEPS = float(1 << 60)
+"""The tolerance of the fit in each round, and at the end."""
+_MAX_STEPS = float(1 << 60)
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """This is all that is public before the first step."""
+    """All that is public before the first step."""
 
     reading: CellRows
     attributes: Attributes
     workload: Mapping[Set, Fraction]
-    """Which marginals the model is to have right, and how much each of them counts."""
+    """The marginals that the model should fit, and the weight of each."""
     currency: Currency
     most_cells: int
     zeros: Zeros = ()
     implies: Pairs = ()
-    """Columns that decide others, as the noisy counts say: these pairs are measured first."""
+    """Columns that decide others, with a mapping read from noisy counts: these pairs are measured first."""
     required: tuple[int, ...] = ()
     """Columns that are never NULL."""
 
     @property
     def pairs(self) -> list[Set]:
-        """List the pairs that are measured first."""
+        """The pairs that are measured first."""
         return sets_of(self.implies)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(each.size for each in self.attributes)
+        return tuple(attribute.size for attribute in self.attributes)
 
     @property
     def unit_value(self) -> Fraction:
-        """Say what one step of the counts is worth, in rows."""
+        """The rows that one step of the counts stands for."""
         return self.reading.bounded.measures[0].unit_value
 
     @property
     def most_rows(self) -> float:
-        """Say how many rows of one unit count at most."""
+        """The most rows of one unit that count."""
         return float(self.reading.bounded.measures[0].added.total * self.unit_value)
 
     @cached_property
     def candidates(self) -> dict[Set, int]:
-        """List the sets within the workload with their weights."""
+        """The subsets of the workload's sets with their weights."""
         return closure(self.workload)
 
 
 class SynthesisState:
-    """This is what was released so far, and the model of it."""
+    """What was released so far, and the model fitted to it."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.funds = Funds(setting.currency)
         self.released: list[tuple[MeasuredMarginal, SynthesisRound]] = []
-        """What was measured, with what is told of it: at once, so that whatever is interrupted leaves both."""
+        """Each measurement with its round: appended together, so that an interrupt never separates them."""
         self.planned = 0
         self._model: GraphModel | None = None
 
     @property
     def marginals(self) -> list[MeasuredMarginal]:
-        """List what was measured, in order; the number of rows is the first."""
-        return [each for each, _ in self.released]
+        """The measurements, in order; the number of rows is the first."""
+        return [measured for measured, _ in self.released]
 
     @property
     def rounds(self) -> list[SynthesisRound]:
-        """List what is told of each measurement but the first."""
-        return [told for measured, told in self.released if measured.places]
+        """The rounds of all measurements but the first."""
+        return [synthesis_round for measured, synthesis_round in self.released if measured.places]
 
     @property
     def model(self) -> GraphModel:
-        """Give the model of what was released; at first an even one."""
+        """The model fitted to what was released; uniform at first."""
         if self._model is None:
             self.fit()
         assert self._model is not None
@@ -113,32 +113,35 @@ class SynthesisState:
 
     @property
     def total(self) -> float:
-        """Estimate the number of rows from everything that was measured: each sum by its precision."""
+        """The number of rows, estimated from all measurements weighted by precision."""
         step = float(self.setting.unit_value)
-        known = [(float(each.values.sum()) * step, 1 / (each.variance * each.values.size)) for each in self.marginals]
-        mean = sum(value * weight for value, weight in known) / sum(weight for _, weight in known)
-        return min(max(1.0, mean), _MOST_STEPS * step)
+        estimates = [
+            (float(marginal.values.sum()) * step, 1 / (marginal.variance * marginal.values.size))
+            for marginal in self.marginals
+        ]
+        mean = sum(value * weight for value, weight in estimates) / sum(weight for _, weight in estimates)
+        return min(max(1.0, mean), _MAX_STEPS * step)
 
     def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = ()) -> None:
-        """Bring the model near all that was measured, from where it was."""
-        own, sizes = [_observed(each) for each in self.marginals if each.places], self.setting.sizes
+        """Fit the model to all that was measured, starting from the current one."""
+        observations, sizes = [_observation(each) for each in self.marginals if each.places], self.setting.sizes
         total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
-        self._model = fitted(own, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance)
+        self._model = fitted(observations, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance)
 
     def finish(self) -> None:
-        """Fit the model closely, and again without the cells that a column which decides another rules out."""
+        """Fit the model closely, and again without the cells that deciding columns rule out."""
         self.fit(CLOSE)
-        own = self.setting
-        ruled_out = zeros_of_model(self.model, own.attributes, own.implies, own.zeros, own.required)
+        setting = self.setting
+        ruled_out = zeros_of_model(self.model, setting.attributes, setting.implies, setting.zeros, setting.required)
         if ruled_out:
-            with suppress(InvalidParameter):  # what the policy calls impossible leaves no row that keeps it
+            with suppress(InvalidParameter):  # the policy's impossible cells leave no row that satisfies it
                 self.fit(CLOSE, ruled_out)
 
     # ── steps ──────────────────────────────────────────────────────────────────────────────────
 
     def count_rows(self) -> Measuring:
         """Measure the number of rows, for its share of the price."""
-        return self._measured((), rounded(self.funds.currency.total * FOR_ROWS), "rows")
+        return self._measure_marginal((), rounded(self.funds.currency.total * FOR_ROWS), "rows")
 
     def measure_pairs(self, amount: Fraction) -> Steps:
         """Measure the pairs of which one column decides the other, each for this amount."""
@@ -146,17 +149,17 @@ class SynthesisState:
             yield from self.measure(pair, amount, "first", fit=False)
 
     def measure(self, places: Set, amount: Fraction, what: str, *, fit: bool = True) -> Measuring:
-        """Measure a marginal for this amount; give the mean size of the noise in a cell, in rows."""
+        """Measure a marginal for this amount; return the mean size of the noise in a cell, in rows."""
         before = self.model.marginal(places) if fit else None
-        noise = yield from self._measured(places, amount, what)
+        noise = yield from self._measure_marginal(places, amount, what)
         if before is not None:
             self.fit()
-            measured, told = self.released[-1]
+            measured, synthesis_round = self.released[-1]
             gain = moved(before, self.model.marginal(places)) / 2
-            self.released[-1] = measured, replace(told, gain=gain)
+            self.released[-1] = measured, replace(synthesis_round, gain=gain)
         return noise
 
-    def _measured(self, places: Set, amount: Fraction, what: str) -> Measuring:
+    def _measure_marginal(self, places: Set, amount: Fraction, what: str) -> Measuring:
         view, currency = CellCounts(self.setting.reading, places), self.funds.currency
         noise = currency.noise(amount, view.sensitivity)
         funds = self.funds.after(currency.noise_cost(noise, view.sensitivity))
@@ -171,9 +174,9 @@ class SynthesisState:
         return mean_size(noise, step)
 
     def choose(self, among: Mapping[Set, int], amount: Fraction, penalty: Callable[[int], float]) -> Choosing:
-        """Choose a set that the model has wrong, by its weighted distance less a penalty in rows for so many cells."""
+        """Choose a set that the model fits badly, by its weighted distance less a penalty in rows for so many cells."""
         sets = list(among)
-        scores = self._scores(sets, [among[each] for each in sets], penalty)
+        scores = self._scores(sets, [among[places] for places in sets], penalty)
         choice = self.funds.currency.choice(amount, scores)
         funds = self.funds.after(self.funds.currency.choice_cost(choice))
         outcome = yield ChooseStep(scores, choice)
@@ -183,33 +186,35 @@ class SynthesisState:
 
     def _scores(self, sets: Sequence[Set], weights: Sequence[int], penalty: Callable[[int], float]) -> SetMisfits:
         step = float(self.setting.unit_value)
-        views = tuple(CellCounts(self.setting.reading, each) for each in sets)
-        predicted = tuple(in_steps(each, step) for each in self.model.marginals(sets))
+        views = tuple(CellCounts(self.setting.reading, places) for places in sets)
+        predicted = tuple(in_steps(counts, step) for counts in self.model.marginals(sets))
         return SetMisfits(views, predicted, tuple(weights), tuple(round(penalty(view.size) / step) for view in views))
 
     def affordable(self, among: Mapping[Set, int], share: float) -> dict[Set, int]:
-        """Keep the candidates that the model can hold when this share of the price is spent."""
-        own = [each.places for each in self.marginals] + [places for places, _ in self.setting.zeros]
-        kept = affordable(among, self.model, own, self.setting.most_cells * share)
-        return {each: among[each] for each in kept}
+        """Return the candidates that the model can hold when this share of the price is spent."""
+        model_sets = [marginal.places for marginal in self.marginals] + [places for places, _ in self.setting.zeros]
+        affordable_sets = affordable(among, self.model, model_sets, self.setting.most_cells * share)
+        return {candidate: among[candidate] for candidate in affordable_sets}
 
 
-def _observed(each: MeasuredMarginal) -> Observation:
-    return Observation(each.places, each.values.astype(np.float64) * float(each.unit_value), math.sqrt(each.variance))
+def _observation(measured: MeasuredMarginal) -> Observation:
+    return Observation(
+        measured.places, measured.values.astype(np.float64) * float(measured.unit_value), math.sqrt(measured.variance)
+    )
 
 
 def moved(before: Floats, after: Floats) -> float:
-    """Add up how far all cells moved, in rows."""
+    """Return the sum of the changes of all cells, in rows."""
     return float(np.abs(after - before).sum())
 
 
 def mean_size(noise: Additive, unit_value: Fraction) -> float:
-    """Give the mean of |noise| in one cell, in rows: √(2/π)·σ, or the scale of Laplace noise."""
+    """Return the mean of |noise| in one cell, in rows: √(2/π)·σ, or the scale of Laplace noise."""
     size = float(size_of(noise) * unit_value)
     return size if isinstance(noise, Laplace) else math.sqrt(2 / math.pi) * size
 
 
 def in_steps(counts: Floats, unit_value: float) -> Integers:
-    """Write the model's counts as whole steps, to which the truth is compared."""
-    found: Integers = np.rint(np.clip(counts.reshape(-1) / unit_value, 0.0, _MOST_STEPS)).astype(np.int64)
-    return found
+    """Round the model's counts to integer steps, with which the truth is compared."""
+    steps: Integers = np.rint(np.clip(counts.reshape(-1) / unit_value, 0.0, _MAX_STEPS)).astype(np.int64)
+    return steps

@@ -1,22 +1,21 @@
-"""Rows keep what the policy says of columns that decide others: the model has no other cells.
+"""Functional dependencies and impossible cells: enforce in the model what the policy declares of columns.
 
-A pair of columns of which the first decides the second (``implies``) is measured first, whatever the method. When all
-is measured, the model says which cell of the second goes with each cell of the first, as noisy counts do
-(``marginals.implied``), and is fitted again with every other pair of cells impossible: no row is drawn there. Where the
-policy itself says which goes with which (levels), these cells are impossible from the start.
+A pair of columns of which the first decides the second (``implies``) is measured first, whatever the method. After all
+measurements, the mapping from the cells of the first to those of the second is read from the model, as from noisy
+counts (``marginals.implied``), and the model is fitted again with every other pair of cells impossible: no row is drawn
+there. If the policy itself gives the mapping (levels), these cells are impossible from the start.
 
 *Privacy.* The mapping is computed from the model, so from released numbers and the policy alone: post-processing, which
-costs nothing (Dwork & Roth 2014, prop. 2.1). The measurements of the pairs are steps that are charged as all are.
+costs nothing (Dwork & Roth 2014, prop. 2.1). The measurements of the pairs are charged steps like all others.
 
-A bin of several values, or what is missing, decides nothing: rows in it may have any cell of the second column.
+A bin of several values, or a missing value, decides nothing: rows in it may have any cell of the second column.
 
-A policy may declare that no row is in some cells: the model has a factor for them that is zero.
+A policy may declare cells impossible: the model has a factor that is zero there.
 
-Some columns are decided by others and need not be measured: their cells follow from the policy.
-
-A policy says that one column decides another (``implies``), and which value goes with which where the first has levels
-whose parts are named as the values of the second: cities in lists called north and south, and a region that is north or
-south. Such a column is left out of a model, and put back into every row that is drawn.
+Some columns need not be measured, as their cells follow from others by the policy: it declares that one column decides
+another (``implies``), and the first has levels whose parts have the names of the second's values, such as cities in
+lists called north and south, and a region that is north or south. Such a column is left out of the model, and added to
+every sampled row.
 """
 
 from __future__ import annotations
@@ -40,94 +39,98 @@ from sfumato.publish.synthesis.released import ImpliedColumn
 
 Mask = NDArray[np.bool_]
 Zeros = tuple[tuple[Set, Mask], ...]
-"""Sets of columns, and of each the cells that no row is in."""
+"""Sets of columns, and the cells of each that no row is in."""
 Pairs = tuple[tuple[int, int], ...]
-"""Places of columns: one that decides, and the one that it decides."""
+"""Indices of columns: a deciding one, and the one that it decides."""
 
 
 def deciding_pairs(attributes: Attributes, face: TableFace) -> Pairs:
-    """List the declared pairs whose columns are both here, and of which some cell of the first decides."""
-    places = {each.name: place for place, each in enumerate(attributes)}
-    named = [(places[by], places[decided]) for by, decided in face.implies if by in places and decided in places]
-    return tuple(pair for pair in named if deciding_cells(attributes, pair[0]).any())
+    """Return the declared pairs whose columns are both here, and of which some cell of the first decides."""
+    places = {attribute.name: place for place, attribute in enumerate(attributes)}
+    declared = [
+        (places[deciding], places[decided])
+        for deciding, decided in face.implies
+        if deciding in places and decided in places
+    ]
+    return tuple(pair for pair in declared if deciding_cells(attributes, pair[0]).any())
 
 
 def deciding_cells(attributes: Attributes, place: int) -> Mask:
-    """Tell which cells of a column hold one value."""
-    own = attributes[place]
-    return np.array([holds_one_value(each, own.type) for each in own.cells])
+    """Return which cells of a column hold one value."""
+    attribute = attributes[place]
+    return np.array([holds_one_value(cell, attribute.type) for cell in attribute.cells])
 
 
 def required_places(face: TableFace) -> tuple[int, ...]:
-    """List the columns that the policy does not call nullable; none where only cells are known."""
+    """Return the columns that the policy does not call nullable; none if only cells are known."""
     return tuple(place for place, domain in enumerate(face.domains) if not domain.nullable)
 
 
 def last_cell(attributes: Attributes, place: int) -> tuple[Set, Mask]:
-    """Return the cell of a column that holds what is missing or not listed."""
+    """Return the cell of a column for missing or unlisted values."""
     size = attributes[place].size
     return (place,), np.arange(size) == size - 1
 
 
 def sets_of(pairs: Pairs) -> list[Set]:
-    """List the different sets of columns that pairs are."""
-    return list(dict.fromkeys(_rising(pair) for pair in pairs))
+    """Return the distinct sets of columns of the pairs."""
+    return list(dict.fromkeys(_sorted_pair(pair) for pair in pairs))
 
 
 def decided_zeros(pair: tuple[int, int], cells: Sequence[int], decides: Mask, size: int) -> tuple[Set, Mask]:
-    """List the cells of a pair that no row is in: all but the decided one, where the first column decides."""
+    """Return the cells of a pair that no row is in: all but the decided one, if the first column decides."""
     others = (np.arange(size) != np.asarray(cells)[:, None]) & decides[:, None]
-    return _rising(pair), others if pair[0] < pair[1] else others.T
+    return _sorted_pair(pair), others if pair[0] < pair[1] else others.T
 
 
 def zeros_of_model(
     model: GraphModel, attributes: Attributes, pairs: Pairs, zeros: Zeros = (), required: Sequence[int] = ()
 ) -> Zeros:
-    """Read from a model what columns decide, and list the cells that this rules out.
+    """Read from a model what columns decide, and return the cells that this rules out.
 
-    No row is decided to be in a cell that is known to be empty (``zeros``), or NULL in a column that never is.
+    No row is decided to be in a cell that is known to be empty (``zeros``), or NULL in a required column.
     """
-    found = []
-    for by, decided in pairs:
-        counts = model.marginal((by, decided))
+    ruled_out = []
+    for deciding, decided in pairs:
+        counts = model.marginal((deciding, decided))
         impossible = np.zeros(counts.shape, bool)
         impossible[:, -1] = decided in required
         for places, cells in zeros:
-            if places == _rising((by, decided)):
-                impossible |= cells if by < decided else cells.T
-        own = implied(counts, attributes[by], impossible=impossible)
-        found.append(decided_zeros((by, decided), own.cells.tolist(), own.decides, counts.shape[1]))
-    return tuple(found)
+            if places == _sorted_pair((deciding, decided)):
+                impossible |= cells if deciding < decided else cells.T
+        mapping = implied(counts, attributes[deciding], impossible=impossible)
+        ruled_out.append(decided_zeros((deciding, decided), mapping.cells.tolist(), mapping.decides, counts.shape[1]))
+    return tuple(ruled_out)
 
 
-def _rising(pair: tuple[int, int]) -> Set:
+def _sorted_pair(pair: tuple[int, int]) -> Set:
     return (min(pair), max(pair))
 
 
 def zeros_of(table: str, attributes: Attributes, face: TableFace) -> Zeros:
-    """Find the cells of which every row would meet a condition that no row meets; conditions on columns that are not
-    in the model say nothing of it.
+    """Return the cells of which every row would meet a condition that the policy calls impossible; conditions on
+    columns outside the model are ignored.
     """
-    found: dict[Set, NDArray[np.bool_]] = {}
-    shown = answering.Face(table, attributes, face.known(attributes), None, None)  # type: ignore[arg-type]
-    for each in face.impossible:
+    zeros: dict[Set, NDArray[np.bool_]] = {}
+    model_face = answering.Face(table, attributes, face.known(attributes), None, None)  # type: ignore[arg-type]
+    for declared in face.impossible:
         try:
-            places, cells = answering.surely(shown, each)
+            places, cells = answering.surely(model_face, declared)
         except Unsupported:
             continue
         if places and cells.any():
-            found[places] = found.get(places, np.zeros(cells.shape, bool)) | cells
-    return tuple(found.items())
+            zeros[places] = zeros.get(places, np.zeros(cells.shape, bool)) | cells
+    return tuple(zeros.items())
 
 
 def check_zeros(zeros: Zeros, sizes: Sequence[int], most_cells: int) -> None:
-    """Refuse zeros that leave no cell for any row, and such as the model cannot hold."""
+    """Refuse zeros that leave no cell for any row, or that the model cannot hold."""
     sets = [places for places, _ in zeros]
     if predicted_cells(sets, sizes) > sum(sizes) + most_cells:
-        largest = max((math.prod(sizes[place] for place in each) for each in sets), default=1)
+        largest = max((math.prod(sizes[place] for place in places) for places in sets), default=1)
         raise Unsupported(
             "too-many-cells",
-            f"the model has at most {most_cells:,} cells; the conditions that no row meets need more",
+            f"the model has at most {most_cells:,} cells, and the policy's impossible conditions need more",
             fix=f"allow more memory, take coarser bins, or remove the condition with {largest:,} cells",
         )
     logs = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
@@ -138,37 +141,39 @@ def check_zeros(zeros: Zeros, sizes: Sequence[int], most_cells: int) -> None:
     if not possible:
         raise Unsupported(
             "contradictory-zeros",
-            "some cell is left for rows; together the conditions that no row meets leave none",
+            "the policy's impossible conditions together rule out every row",
             fix="correct the conditions that the policy calls impossible",
         )
 
 
 def implied_columns(table: Table, names: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Find the columns of these that others of them decide as the policy says: by which, and for each of its cells the
-    cell that is decided. What decides stays in the model, also where it is decided itself.
+    """Return the columns that others decide by the policy: the deciding column, and the decided cell for each of its
+    cells. A deciding column stays in the model, even if it is decided itself.
     """
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
-    pairs = [(by, decided) for by, decided in table.implies.items() if by in names and decided in names]
-    for by, decided in pairs:
+    implied_by_name: dict[str, tuple[str, tuple[int, ...]]] = {}
+    pairs = [
+        (deciding, decided) for deciding, decided in table.implies.items() if deciding in names and decided in names
+    ]
+    for deciding, decided in pairs:
         if decided not in dict(pairs):
-            cells = decided_cells(table, by, decided)
+            cells = decided_cells(table, deciding, decided)
             if cells is not None:
-                found.setdefault(decided, (by, cells))
-    return found
+                implied_by_name.setdefault(decided, (deciding, cells))
+    return implied_by_name
 
 
 def decided_cells(table: Table, by: str, decided: str) -> tuple[int, ...] | None:
-    """Read the cells that are decided from the names of a level; what is missing is missing in both."""
+    """Read the decided cells from the labels of a level; missing values are missing in both columns."""
     domain, coding = table.columns[decided], table.codings.get(by)
     if domain.type is not Type.TEXT or domain.values is None or coding is None or coding.starts:
         return None
-    places = {value: place for place, value in enumerate(domain.values)}
+    cell_by_value = {value: cell for cell, value in enumerate(domain.values)}
     for level in coding.levels:
-        if level.labels and set(level.labels) <= set(places):
-            return (*(places[level.labels[part]] for part in level.parts), len(places))
+        if level.labels and set(level.labels) <= set(cell_by_value):
+            return (*(cell_by_value[level.labels[part]] for part in level.parts), len(cell_by_value))
     return None
 
 
 def implied_of(table: Table, decided: str, by: int, cells: tuple[int, ...]) -> ImpliedColumn:
-    """Say of a column how the cell of another one, at this place of the model, decides its cell."""
+    """Return the implied column whose cell is decided by the column at this index of the model."""
     return ImpliedColumn(attribute_of(decided, table.columns[decided], table.codings.get(decided)).flat, by, cells)

@@ -1,6 +1,6 @@
-"""One value holds everything that a synthesis released: noisy marginals, round by round, and the terms of the purchase.
+"""Everything that a synthesis released, as one value: noisy marginals, round by round, and the terms of the purchase.
 
-The model is not part of it: it is fitted to these numbers alone, always in the same way, for nothing.
+The model is not part of it: it is deterministic post-processing of these numbers.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ METHODS = ("aim", "mst", "mwem", "independent")
 @codec.value("released-marginal")
 @dataclass(frozen=True)
 class ReleasedMarginal:
-    """This is a whole marginal with independent noise in every cell, as one step released it."""
+    """A whole marginal with independent noise in every cell, as one step released it."""
 
     places: tuple[int, ...]
     values: str
-    """64-bit whole numbers of steps, the lowest byte first, in base64."""
+    """64-bit little-endian integers of steps, in base64."""
     size: Fraction
     """The deviation of Gaussian noise or the scale of Laplace noise, in steps."""
     laplace: bool = False
@@ -43,11 +43,11 @@ class ReleasedMarginal:
 
     @classmethod
     def of(cls, measured: MeasuredMarginal) -> ReleasedMarginal:
-        """Write one down."""
+        """Encode a measured marginal."""
         return cls(measured.places, packed(measured.values), measured.size, measured.laplace)
 
     def measured(self, attributes: Attributes, unit_value: Fraction) -> MeasuredMarginal:
-        """Read it back."""
+        """Decode the measured marginal."""
         shape = tuple(attributes[place].size for place in self.places)
         return MeasuredMarginal(self.places, unpacked(self.values).reshape(shape), self.size, self.laplace, unit_value)
 
@@ -55,14 +55,14 @@ class ReleasedMarginal:
 @codec.value("synthesis-round")
 @dataclass(frozen=True)
 class SynthesisRound:
-    """This is one round: which columns were measured, why, what it cost, and how much the model learned from it."""
+    """One round: the columns that were measured, why, at what cost, and how much the model learned from it."""
 
     columns: tuple[str, ...]
     what: str
-    """"first" of what is measured in any case, "chosen" of what a choice named."""
+    """"first" for what is measured in any case, "chosen" for what a choice selected."""
     price: str
     gain: float = 0.0
-    """How many rows the round moved to other cells of these columns in the model: half the sum of all differences."""
+    """The rows that the round moved to other cells of these columns in the model: half the sum of all differences."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -72,25 +72,25 @@ class SynthesisRound:
 @codec.value("implied-column")
 @dataclass(frozen=True)
 class ImpliedColumn:
-    """This column is not in the model: the cell of another one decides its cell."""
+    """A column outside the model whose cell is decided by the cell of another column."""
 
     attribute: Attribute
     by: int
-    """The place of the deciding column among the model's,"""
+    """The index of the deciding column in the model."""
     cells: tuple[int, ...]
-    """and for each of its cells the cell of this one."""
+    """The cell of this column for each cell of the deciding one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cells", tuple(self.cells))
-        known = all(type(each) is int and 0 <= each < self.attribute.size for each in self.cells)
-        if type(self.by) is not int or not known:
+        are_valid = all(type(cell) is int and 0 <= cell < self.attribute.size for cell in self.cells)
+        if type(self.by) is not int or not are_valid:
             raise InvalidParameter("cells", self.cells[:3], "cells of the column that is decided")
 
 
 @codec.value("synthesized")
 @dataclass(frozen=True, eq=False)
 class Synthesized:
-    """This is all that a synthesis released of a table, and the terms: enough to fit its model anew at any time."""
+    """All that a synthesis released of a table, and the terms: enough to fit its model again."""
 
     method: str
     attributes: Attributes
@@ -102,10 +102,9 @@ class Synthesized:
     total: float
     """n̂, the number of rows, from everything that was released."""
     planned: int
-    """How many rounds the price was meant for at first; noise that is halved makes them fewer, what is interrupted
-    too."""
+    """The number of rounds planned at first; halved noise and interrupts make them fewer."""
     unit_value: Fraction = Fraction(1)
-    """What one step of the counts stands for, in rows."""
+    """The rows that one step of the counts stands for."""
     table: str = ""
     where: str = ""
     purchase: Purchase = NOT_BOUGHT
@@ -113,9 +112,9 @@ class Synthesized:
     face: TableFace = BARE
     implied: tuple[ImpliedColumn, ...] = ()
     most_cells: int = 1 << 18
-    """How many cells the model may have."""
+    """The most cells that the model may have."""
     complete: bool = True
-    """Whether all that was planned was measured, or it was ended before."""
+    """Whether all that was planned was measured; False if the synthesis was ended before."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -125,32 +124,32 @@ class Synthesized:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         if len(self.rounds) != max(0, len(self.marginals) - 1) or not 0 < self.total < math.inf:
             raise InvalidParameter("rounds", len(self.rounds), "one for each marginal after the number of rows")
-        for each in self.marginals:
-            cells = math.prod(self.attributes[place].size for place in checked_set(each.places, self.attributes))
-            if len(each.values) != -(-8 * cells // 3) * 4:
-                raise InvalidParameter("marginals", len(each.values), f"8 bytes for each of {cells} cells")
+        for marginal in self.marginals:
+            cells = math.prod(self.attributes[place].size for place in checked_set(marginal.places, self.attributes))
+            if len(marginal.values) != -(-8 * cells // 3) * 4:
+                raise InvalidParameter("marginals", len(marginal.values), f"8 bytes for each of {cells} cells")
 
     @cached_property
     def measured(self) -> tuple[MeasuredMarginal, ...]:
-        """Give the marginals with their noise, as they are combined; the number of rows is the first."""
-        return tuple(each.measured(self.attributes, self.unit_value) for each in self.marginals)
+        """The marginals with their noise, as they are combined; the number of rows is the first."""
+        return tuple(marginal.measured(self.attributes, self.unit_value) for marginal in self.marginals)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """List the columns of the model, in their order."""
-        return tuple(each.name for each in self.attributes)
+        """The columns of the model, in their order."""
+        return tuple(attribute.name for attribute in self.attributes)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Count the cells of each column."""
-        return tuple(each.size for each in self.attributes)
+        """The number of cells of each column."""
+        return tuple(attribute.size for attribute in self.attributes)
 
     @property
     def sets(self) -> tuple[Set, ...]:
-        """List the different sets of columns that were measured, in order."""
-        return tuple(dict.fromkeys(each.places for each in self.marginals if each.places))
+        """The distinct sets of columns that were measured, in order."""
+        return tuple(dict.fromkeys(marginal.places for marginal in self.marginals if marginal.places))
 
     @property
     def laplace(self) -> bool:
-        """Tell whether the noise was Laplace's: the price was pure."""
+        """Whether the noise is Laplace noise: the price was pure."""
         return self.marginals[0].laplace if self.marginals else False
