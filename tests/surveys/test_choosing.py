@@ -65,7 +65,7 @@ def test_questions_are_split_or_sampled_as_errs_less(epsilon: int, sampled: bool
     assert sf.collect(questions, epsilon, split=True).sampled is False
     assert sf.collect(questions, epsilon, split=False).sampled is True
     said = form.explain()
-    assert ("answers one, drawn evenly" in said) is sampled
+    assert ("answers one, drawn at random" in said) is sampled
     for way in ways.values():
         assert shown(math.sqrt(1000 * way.variances[0]), 3) in said
 

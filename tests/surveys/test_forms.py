@@ -110,7 +110,7 @@ def test_answers_of_many_people_are_found_again() -> None:
     for table in found.tables:
         for truth, (low, high) in zip(truths[table.questions], table.intervals, strict=True):
             assert low <= truth <= high
-    assert "ranges hold at 99.99999 %, all at once" in str(found)
+    assert "ranges hold with 99.99999 % confidence, all at once" in str(found)
 
 
 def test_cells_of_answers() -> None:
