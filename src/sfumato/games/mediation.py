@@ -285,7 +285,7 @@ def expected_payoffs(game: Crowd, population: Integers, strategies: Floats) -> F
 
 
 def _other_loads(population: Integers, strategies: Floats, points: int) -> Iterator[tuple[int, Floats]]:
-    """Yield, for every present type, the law modulo ``points`` of the number of other players who choose each action."""
+    """Yield, for every present type, the law modulo ``points`` of how many other players choose each action."""
     unit_roots = np.exp(2j * np.pi * np.arange(points) / points)
     characteristic = [1 - row[:, None] + row[:, None] * unit_roots for row in strategies]
     powers = [_power(factor, int(count)) for factor, count in zip(characteristic, population, strict=True)]

@@ -177,8 +177,9 @@ class Form:
         return (
             f"Each report is {text(self.epsilon)}-differentially private for the person who sends it: no report is "
             f"more than {_format_rounded_up(math.exp(self.epsilon))} times as likely with that person's answers as "
-            "with any others (replace neighbours). Nobody has to be trusted: answers are randomised before they are sent. "
-            "That somebody took part is not hidden, and each further report of the same person costs the same ε again."
+            "with any others (replace neighbours). Nobody has to be trusted: answers are randomised before they are "
+            "sent. That somebody took part is not hidden, and each further report of the same person costs the same ε "
+            "again."
         )
 
     def curve(self) -> Curve:
