@@ -211,7 +211,7 @@ def test_what_is_said_to_be_left_is_accepted_and_a_little_more_is_not() -> None:
         assert said is not None
         assert budget.affords(Curve.pure(said[1]))
         assert not budget.affords(Curve.pure(str(float(said[1]) * 1.001)))
-    assert "since answers of ε = 3 or more in all were bought" in many.left_words
+    assert "since the answers bought add up to ε = 3 or more" in many.left_words
 
 
 def test_a_share_says_no_more_is_left_than_the_account_has() -> None:
@@ -247,7 +247,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     curator = sf.open(sf.example(tmp_path / "flights"))
     question = curator.sql(COUNTS)
     price = {"epsilon": 1, "delta": "1e-7", "mechanism": "gaussian"}
-    ends = "Gaussian noise ends the sum of ε that ordinary answers are paid from (ε = 3 is left of it)"
+    ends = "Gaussian noise ends the plain ε total (ε = 3 is left of it)"
     assert ends in str(question.explain(**price))
     assert ends in str(question.error(**price))
     assert ends in str(curator.standing())

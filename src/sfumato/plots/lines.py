@@ -160,7 +160,7 @@ def _path_steps(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -
 
 
 def _band_polygon(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> list[tuple[float, float]]:
-    """Return the polygon of a band: the upper ends, then the lower ones backwards. A single point is as wide as a dot."""
+    """Return the polygon of a band: upper ends, then lower ends backwards. A single point is as wide as a dot."""
     ends = [(point, line.ranges[point] or (line.values[point],) * 2) for point in run]
     half_width = 3.0 if len(run) == 1 else 0.0
     upper = [

@@ -564,8 +564,8 @@ def _cost_section(found: AccountReport) -> Iterator[str]:
     yield figure(budget.plot(), "A charge is written to the ledger before any row is read, and never taken back.")
     if any(amount is None for amount in budget.spent.values()):
         yield paragraph(
-            "Gaussian noise was used: since then charges are counted in ρ, and the plain ε total can no longer be "
-            "quoted.",
+            "Gaussian noise was used: since then all answers are charged in Rényi divergence, and the plain ε total "
+            "can no longer be quoted.",
             "quiet",
         )
 
