@@ -70,9 +70,9 @@ def test_a_bundle_is_verified_and_says_what_that_proves(
     assert "no other account exists" in unproved
     assert "Whose key it is" not in unproved
     alone = verify_bundle(hidden)
-    assert "3 more questions are held to by their salted hashes" in " ".join(alone.proved)
+    assert "Each hidden question (3) is fixed by its salted hash" in " ".join(alone.proved)
     assert "Whose key it is" in " ".join(alone.unproved)
-    assert "That the ledger says the same" in " ".join(alone.unproved)
+    assert "That the ledger agrees" in " ".join(alone.unproved)
     assert "Not proved:" in str(alone)
 
 
@@ -460,7 +460,7 @@ def test_an_earlier_bundle_of_another_key_is_said_to_be_one(
     """Keys may be renewed; but whoever signed the earlier one is then known by nothing in this one."""
     bundle(policy, SigningKey.new(), tmp_path / "other.zip")
     found = verify_bundle(hidden, key.public, earlier=tmp_path / "other.zip")
-    assert "the owner signed the earlier bundle: another key did" in " ".join(found.unproved)
+    assert "the owner signed the earlier bundle: it was signed with another key" in " ".join(found.unproved)
     assert "signed the earlier bundle" not in str(verify_bundle(hidden, key.public, earlier=hidden))
 
 
@@ -481,7 +481,7 @@ def test_a_page_that_loads_or_runs_something_is_found(hidden: Path, key: Signing
         path.write_bytes(_resigned({**members, "report.html": other}, key))
         with pytest.raises(sf.BundleDamaged, match="its page"):
             read(path)
-    assert "That report.html says the same" in " ".join(verify_bundle(hidden).unproved)
+    assert "That report.html agrees with" in " ".join(verify_bundle(hidden).unproved)
 
 
 def test_a_bundle_is_a_zip_beside_others(policy: Path, key: SigningKey, tmp_path: Path) -> None:

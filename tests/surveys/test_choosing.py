@@ -75,4 +75,4 @@ def test_one_question_is_the_same_either_way() -> None:
     ways = [counts.best((question,), Fraction(1), sampled=way) for way in (False, True)]
     assert ways[0].variances == ways[1].variances
     assert sf.collect({"a": ["x", "y"]}, 1).sampled is False
-    assert "1 question at ε 1" in sf.collect({"a": ["x", "y"]}, 1).explain()
+    assert "1 question at ε = 1" in sf.collect({"a": ["x", "y"]}, 1).explain()

@@ -286,7 +286,7 @@ def test_only_names_can_be_refused_of_answers() -> None:
         assert form.check(form.answer(answers))
     with pytest.raises(sf.SfumatoError, match="names smokes, pet"):
         form.answer({"smoke": "yes"})
-    with pytest.raises(sf.SfumatoError, match="mapping from names"):
+    with pytest.raises(sf.SfumatoError, match="mapping from this form's question names"):
         form.answer("yes")  # type: ignore[arg-type]
 
 
