@@ -170,8 +170,8 @@ def _has_unique_pairs(keys: Sequence[GroupColumn]) -> bool:
 
 
 def _note_omitted_columns(columns: Sequence[ChartData]) -> list[str]:
-    shown = max(_PANEL_HEIGHTS)
-    return [f"only the first {shown} of {len(columns)} columns are shown"] if len(columns) > shown else []
+    visible = max(_PANEL_HEIGHTS)
+    return [f"only the first {visible} of {len(columns)} columns are shown"] if len(columns) > visible else []
 
 
 def _draw_line_panels(
@@ -186,8 +186,8 @@ def _draw_line_panels(
         Panel(data.name, along.name if data is drawn[-1] else "", along.scale, zero=_starts_at_zero(data))
         for data in drawn
     ]
-    axis_width = max(numbers_room(lines, of, high) for lines, of in zip(lines_by_column, panels, strict=True))
-    charts = [panel(lines, of, high, beside=axis_width) for lines, of in zip(lines_by_column, panels, strict=True)]
+    axis_width = max(numbers_room(lines, axes, high) for lines, axes in zip(lines_by_column, panels, strict=True))
+    charts = [panel(lines, axes, high, beside=axis_width) for lines, axes in zip(lines_by_column, panels, strict=True)]
     notes = _note_omitted_columns(columns)
     line_count = len(lines_by_column[0])
     if line_count > MOST_LINES:
@@ -231,9 +231,9 @@ def _draw_heat_maps(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -
     row_labels, column_labels = (list(dict.fromkeys(each.labels)) for each in keys)
     if len(column_labels) > len(row_labels):
         keys, row_labels, column_labels = keys[::-1], column_labels, row_labels
-    shown = 1 if len(row_labels) > 18 else 2 if len(row_labels) > 9 else 3
-    grids = [_grid(data, keys, row_labels, column_labels) for data in _without_single_name(columns[:shown])]
-    notes = [f"only the first {shown} of {len(columns)} columns are shown"] if len(columns) > shown else []
+    visible = 1 if len(row_labels) > 18 else 2 if len(row_labels) > 9 else 3
+    grids = [_grid(data, keys, row_labels, column_labels) for data in _without_single_name(columns[:visible])]
+    notes = [f"only the first {visible} of {len(columns)} columns are shown"] if len(columns) > visible else []
     return below([heat_map(grid, high=800 / len(grids)) for grid in grids]), [*notes, *heat_maps.left_out(grids[0])]
 
 

@@ -83,8 +83,8 @@ class LogScale(LinearScale):
             values = [value for value in candidates if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)]
             if 2 <= len(values) <= most:
                 break
-        every = math.ceil(len(values) / max(1, most)) or 1
-        return [(value, written(value, value)) for value in values[::every]]
+        stride = math.ceil(len(values) / max(1, most)) or 1
+        return [(value, written(value, value)) for value in values[::stride]]
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ def written(number: float, step: float, largest: float = 0.0) -> str:
 def fitting(scale: LinearScale, size: float, *, wide: bool) -> list[Tick]:
     """Return as many ticks as fit without overlap: along the width if ``wide``, otherwise along the height."""
     room = abs(scale.end - scale.start)
-    for most in range(9 if wide else 7, 1, -1):
-        ticks = scale.ticks(most)
+    for limit in range(9 if wide else 7, 1, -1):
+        ticks = scale.ticks(limit)
         if not wide and room / max(1, len(ticks) - 1) >= 1.8 * size:
             return ticks
         if wide and _are_apart(scale, ticks, size):

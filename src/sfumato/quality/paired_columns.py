@@ -84,7 +84,7 @@ def _pair_numbers(name: str, kind: Type, numbers: tuple[Floats, Floats], bins: i
         codes = [_index_in(values, distinct) for values in numbers]
     else:
         edges, frequent = cut(present, bins)
-        labels = [_range_label(low, high, frequent, kind) for low, high in pairwise([-np.inf, *edges.tolist(), np.inf])]
+        labels = [_cell_label(low, high, frequent, kind) for low, high in pairwise([-np.inf, *edges.tolist(), np.inf])]
         codes = [np.searchsorted(edges, values, side="right") for values in numbers]
     missing = [np.isnan(values) for values in numbers]
     return _with_special_cells(name, kind, labels, codes, missing, numbers)
@@ -107,7 +107,7 @@ def cut(numbers: Floats, bins: int) -> tuple[Floats, Floats]:
     return np.unique(np.concatenate([frequent, np.nextafter(frequent, np.inf), quantiles])), frequent
 
 
-def _range_label(low: float, high: float, frequent: Floats, kind: Type) -> str:
+def _cell_label(low: float, high: float, frequent: Floats, kind: Type) -> str:
     """Label the cell of values from one edge to below the next."""
     if low in frequent:
         return _format_value(low, kind)

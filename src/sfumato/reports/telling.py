@@ -453,49 +453,52 @@ def _plural(name: str) -> str:
     return name if name.endswith("s") else f"{name}s"
 
 
-def _summary_facts(found: AccountReport) -> str:
-    answered = sum(each.answer_line is not None for each in found.asked)
-    delta = f", δ = {chance(found.promised.delta)}" if found.promised.delta else ""
+def _summary_facts(account: AccountReport) -> str:
+    answered = sum(each.answer_line is not None for each in account.asked)
+    delta = f", δ = {chance(account.promised.delta)}" if account.promised.delta else ""
     return facts(
         [
-            (str(found.unit), "is protected"),
-            (f"ε = {text(found.promised.epsilon)}{delta}", "is the most that will ever be spent" + _per_period(found)),
-            (_remaining_words(found), "is left for ordinary answers" + _per_period(found)),
+            (str(account.unit), "is protected"),
+            (
+                f"ε = {text(account.promised.epsilon)}{delta}",
+                "is the most that will ever be spent" + _per_period(account),
+            ),
+            (_remaining_words(account), "is left for ordinary answers" + _per_period(account)),
             (f"{answered:,}", "answer so far" if answered == 1 else "answers so far"),
         ]
     )
 
 
-def _per_period(found: AccountReport) -> str:
-    return ", in each period's account" if found.periods else ""
+def _per_period(account: AccountReport) -> str:
+    return ", in each period's account" if account.periods else ""
 
 
-def _remaining_words(found: AccountReport) -> str:
-    if found.periods:
-        return f"ε = {text(found.budget.epsilon)} of {text(found.budget.epsilon)} in a new one"
-    return f"ε = {at_most(found.budget.largest_pure())} of {text(found.budget.epsilon)}"
+def _remaining_words(account: AccountReport) -> str:
+    if account.periods:
+        return f"ε = {text(account.budget.epsilon)} of {text(account.budget.epsilon)} in a new one"
+    return f"ε = {at_most(account.budget.largest_pure())} of {text(account.budget.epsilon)}"
 
 
-def _period_paragraph(found: AccountReport) -> str:
-    return paragraph(f"Every period has its own account. The guarantee: {found.periods}.") if found.periods else ""
+def _period_paragraph(account: AccountReport) -> str:
+    return paragraph(f"Every period has its own account. The guarantee: {account.periods}.") if account.periods else ""
 
 
-def _question_section(found: AccountReport) -> Iterator[str]:
+def _question_section(account: AccountReport) -> Iterator[str]:
     """Render the shown questions with their answers, then a line for each hidden one."""
-    visible = [question for question in found.asked if question.question is not None]
+    visible = [question for question in account.asked if question.question is not None]
     for is_part, group in groupby(visible, lambda question: question.is_part):
         consecutive = list(group)
         yield from [_steps_card(consecutive)] if is_part else map(_card, consecutive)
-    hidden = [each for each in found.asked if each.question is None]
+    hidden = [each for each in account.asked if each.question is None]
     if hidden:
         yield paragraph(
-            ("Other questions" if len(hidden) < len(found.asked) else "Questions")
+            ("Other questions" if len(hidden) < len(account.asked) else "Questions")
             + " are not shown, since a question may name a person. Each line below stands for one of them, with a hash "
             "of its text and a secret salt: nobody can test a guess with it, and the owner can prove later what was "
             "asked.",
         )
         yield "".join(_hidden_list(hidden))
-    if not found.asked:
+    if not account.asked:
         yield paragraph("Nothing has been asked yet.")
 
 
@@ -549,18 +552,18 @@ def _hidden_list(hidden: list[ReportedQuestion]) -> Iterator[str]:
     yield "</ul>"
 
 
-def _cost_section(found: AccountReport) -> Iterator[str]:
-    if len(found.amended) > 1:
-        changed = ", then ".join(text(epsilon) for epsilon in found.amended)
+def _cost_section(account: AccountReport) -> Iterator[str]:
+    if len(account.amended) > 1:
+        changed = ", then ".join(text(epsilon) for epsilon in account.amended)
         yield paragraph(f"The owner changed the ε of the budget: {changed}. The guarantee is for the largest of these.")
-    if found.periods:
+    if account.periods:
         yield paragraph("Every answer is paid for in the account of each period that it reads.")
         return
     yield paragraph(
-        f"All answers together may cost at most {_budget_words(found)}. Left for ordinary answers: "
-        f"{_remaining_words(found)}. When it is used up, nothing more is answered."
+        f"All answers together may cost at most {_budget_words(account)}. Left for ordinary answers: "
+        f"{_remaining_words(account)}. When it is used up, nothing more is answered."
     )
-    budget = found.budget.told_by(History(lambda: _spending_history(found)))
+    budget = account.budget.told_by(History(lambda: _spending_history(account)))
     yield figure(budget.plot(), "A charge is written to the ledger before any row is read, and never taken back.")
     if any(amount is None for amount in budget.spent.values()):
         yield paragraph(
@@ -570,22 +573,22 @@ def _cost_section(found: AccountReport) -> Iterator[str]:
         )
 
 
-def _budget_words(found: AccountReport) -> str:
-    delta = f" and δ = {chance(found.budget.delta)}" if found.budget.delta else ""
-    return f"ε = {shown(float(found.budget.epsilon))}{delta}"
+def _budget_words(account: AccountReport) -> str:
+    delta = f" and δ = {chance(account.budget.delta)}" if account.budget.delta else ""
+    return f"ε = {shown(float(account.budget.epsilon))}{delta}"
 
 
-def _spending_history(found: AccountReport) -> list[Moment]:
-    return [Moment(line.time, line.spent.amounts) for line in found.lines if not line.cost.nothing]
+def _spending_history(account: AccountReport) -> list[Moment]:
+    return [Moment(line.time, line.spent.amounts) for line in account.lines if not line.cost.nothing]
 
 
-def _attacker_section(found: AccountReport) -> str:
+def _attacker_section(account: AccountReport) -> str:
     scope = "everything that this account has answered and will ever answer"
-    return attacker(found.promised, found.neighbours.value, scope)
+    return attacker(account.promised, account.neighbours.value, scope)
 
 
-def _verification_section(found: AccountReport) -> str:
-    last = found.last
+def _verification_section(account: AccountReport) -> str:
+    last = account.last
     return (
         paragraph(
             "Every charge and every answer is a line of a ledger, and each line holds the hash of the line before it. "

@@ -336,8 +336,8 @@ def _require_in_ledger(
     ledger: str | os.PathLike[str] | None,
 ) -> None:
     """Rebuild the bundle's content from the ledger, and refuse any difference."""
-    shown = tuple(line.number for line in bundle.shown)
-    rebuilt = told(policy, ledger, questions=shown, until=len(bundle.chain.hashes))
+    shown_numbers = tuple(line.number for line in bundle.shown)
+    rebuilt = told(policy, ledger, questions=shown_numbers, until=len(bundle.chain.hashes))
     if bundles.chain(rebuilt) != bundle.chain:
         raise _damaged(path, "its chain is not that of the ledger")
     manifest = bundle.manifest
