@@ -389,9 +389,9 @@ class Form:
     def _summary(self, respondents: int) -> str:
         question_epsilon = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
         assignment = "each respondent answers one, drawn at random" if self.sampled else "each respondent answers all"
-        question_words = "1 question" if len(self.questions) == 1 else f"{len(self.questions)} questions"
+        questions = "1 question" if len(self.questions) == 1 else f"{len(self.questions)} questions"
         return (
-            f"{question_words} at ε = {text(self.epsilon)}: {assignment}, at ε = {text(question_epsilon)} per question.\n"
+            f"{questions} at ε = {text(self.epsilon)}: {assignment}, at ε = {text(question_epsilon)} per question.\n"
             f"Standard errors of a count among {respondents:,} respondents, averaged over equally frequent answers:"
         )
 
