@@ -211,7 +211,7 @@ def test_what_is_said_to_be_left_is_accepted_and_a_little_more_is_not() -> None:
         assert said is not None
         assert budget.affords(Curve.pure(said[1]))
         assert not budget.affords(Curve.pure(str(float(said[1]) * 1.001)))
-    assert "since answers of ε = 3 or more in all were bought" in many.left_words
+    assert "since the answers bought add up to ε = 3 or more" in many.left_words
 
 
 def test_a_share_says_no_more_is_left_than_the_account_has() -> None:
@@ -235,7 +235,7 @@ def test_a_refusal_speaks_of_epsilon_and_keeps_the_currencies_for_details() -> N
     )
     assert re.search("it has Gaussian noise, which takes [0-9.]+ times what is left for Gaussian noise", gaussian.rule)
     assert "which nothing is left for" in refused(budget.charge(Curve.pure(1)), Curve.gaussian(1)).rule
-    assert "may fail with probability 0.5, and 1e-07 is left" in refused(budget, Curve.approximate("0.1", "0.5")).rule
+    assert "it needs δ = 0.5, and δ = 1e-07 is left" in refused(budget, Curve.approximate("0.1", "0.5")).rule
     assert "which this budget does not pay for" in refused(sf.Budget(1), Curve.gaussian(1)).rule
     for each in (ordinary, gaussian):
         assert not re.search("pure|renyi|currency", str(each))
@@ -247,7 +247,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     curator = sf.open(sf.example(tmp_path / "flights"))
     question = curator.sql(COUNTS)
     price = {"epsilon": 1, "delta": "1e-7", "mechanism": "gaussian"}
-    ends = "Gaussian noise ends the sum of ε that ordinary answers are paid from (ε = 3 is left of it)"
+    ends = "Gaussian noise ends the plain ε total (ε = 3 is left of it)"
     assert ends in str(question.explain(**price))
     assert ends in str(question.error(**price))
     assert ends in str(curator.standing())
@@ -336,7 +336,7 @@ def test_a_delta_that_is_used_up_is_told_apart_from_epsilon() -> None:
     too_large = refused(budget, Curve.approximate("0.1", "1e-6"))
     assert "fix:   give a δ of at most 1e-07; group by columns whose values the policy lists" in str(too_large)
     used_up = refused(budget.charge(Curve.approximate("0.1", "1e-7")), Curve.approximate("0.1", "1e-9"))
-    assert "fix:   no δ is left for groups that nobody listed; group by columns" in str(used_up)
+    assert "fix:   no δ is left for unlisted groups; group by columns" in str(used_up)
 
 
 def test_a_promise_without_a_delta_names_none() -> None:

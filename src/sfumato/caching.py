@@ -1,4 +1,4 @@
-"""Properties are computed once per instance here, for values that threads and forked processes share."""
+"""A lock-free cached property, for values that threads and forked processes share."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):  # noqa: N801 - it is written like the one in functools
-    """A cached property keeps its first result, without any lock.
+    """A property that is computed once per instance, without a lock.
 
-    Before Python 3.12 the one in functools holds a lock of the class while it computes: one instance's long computation
-    then stops every other instance's, and a process forked meanwhile waits for ever. Without it two threads may compute
-    the same value at once; the values kept here follow from a frozen instance alone, so both are right.
+    Before Python 3.12, ``functools.cached_property`` holds a lock of the class while it computes: one instance's long
+    computation then blocks every other instance's, and a process forked meanwhile waits for ever. Without a lock two
+    threads may compute the same value at once; cached values depend on a frozen instance alone, so both are right.
 
     >>> class Square:
     ...     side = 3

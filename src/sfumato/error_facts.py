@@ -1,7 +1,4 @@
-"""A fact is a number or name that an error was made of, as JSON holds it: exact numbers are texts.
-
-An outcome says how a refusal ends: a command by its exit code, a request by its status.
-"""
+"""Parameters of errors as JSON values (exact numbers are texts), and each error's exit code and HTTP status."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 LONGEST_FACT = 1_000
-"""The most characters of a text that a fact keeps."""
+"""The most characters of a text in a fact."""
 _EXACT = re.compile(r"-?[0-9]{1,1300}(\.[0-9]{1,1300}|/[0-9]{1,1300})?")
 _DECIMALS = Context(prec=200, traps=[Inexact])
 
 
 def shorten(value: object, width: int = 60) -> str:
-    """Show a caller's own parameter as its ``repr``, cut to ``width`` characters."""
+    """Return the ``repr`` of a caller's own parameter, truncated to ``width`` characters."""
     if isinstance(value, int) and value.bit_length() > 512:
-        return f"a whole number of {value.bit_length()} bits"
+        return f"an integer of {value.bit_length()} bits"
     try:
         text = repr(value[: 4 * width]) if isinstance(value, str) else repr(value)
     except Exception:  # a hostile __repr__ must not hide the refusal
@@ -30,7 +27,7 @@ def shorten(value: object, width: int = 60) -> str:
 
 
 def fact(value: object) -> Any:
-    """Write a value as JSON holds it; a caller's own parameter is cut as it is in the error's text."""
+    """Convert a value for JSON; a caller's own parameter is truncated as in the error's text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -43,14 +40,14 @@ def fact(value: object) -> Any:
 
 
 def amount_text(found: Any) -> Any:
-    """Write an exact number, or a mapping to such, as texts; None stays None."""
+    """Format an exact number, or a mapping to such, as texts; None stays None."""
     if isinstance(found, Mapping):
-        return {name: amount_text(each) for name, each in found.items()}
+        return {name: amount_text(number) for name, number in found.items()}
     return None if found is None else _exact_text(Fraction(found))
 
 
 def _exact_text(value: Fraction) -> str:
-    """Write an exact number: a decimal where one exists, else "p/q"."""
+    """Format an exact number: as a decimal where one exists, otherwise as "p/q"."""
     try:
         return f"{_DECIMALS.divide(Decimal(value.numerator), Decimal(value.denominator)):f}"
     except Inexact:
@@ -58,7 +55,7 @@ def _exact_text(value: Fraction) -> str:
 
 
 def amount(written: Any) -> Fraction | None:
-    """Read an exact number back; anything else is a ``ValueError``."""
+    """Parse an exact number; raise ``ValueError`` for anything else."""
     if written is None:
         return None
     if not isinstance(written, str) or not _EXACT.fullmatch(written):
@@ -70,7 +67,7 @@ def amount(written: Any) -> Fraction | None:
 
 
 def at_most(left: Fraction) -> str:
-    """Write an amount in six digits, rounded down: what is shown as left is accepted.
+    """Format an amount with six digits, rounded down, so that a remaining amount as shown is accepted.
 
     >>> at_most(Fraction("0.4493679999")), at_most(Fraction(3, 10))
     ('0.449367', '0.3')
@@ -80,7 +77,7 @@ def at_most(left: Fraction) -> str:
 
 
 class Outcome(NamedTuple):
-    """An outcome says how a refusal ends a command, and a request."""
+    """The exit code of a command and the HTTP status of a request that an error ends."""
 
     exit_code: int
     http_status: int
@@ -124,4 +121,4 @@ OUTCOMES: Mapping[str, Outcome] = {
     "ledger-in-doubt": Outcome(5, 503),
     "ledger-behind": Outcome(5, 503),
 }
-"""By the code of an error, or of its class, whatever skin shows it."""
+"""By the code of an error, or of its class."""

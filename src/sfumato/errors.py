@@ -1,43 +1,43 @@
-"""Every error a user can meet, as facts that carry their numbers.
+"""The exceptions of the package, each with its numbers as attributes.
 
     SfumatoError                    rule, place, fix
-    ├── InvalidParameter            a number, word or shape outside what is allowed
-    ├── InvalidRequest              a request over the wire that is not of the form that is described
-    ├── BodyTooLarge                a request over the wire with more bytes than are read
+    ├── InvalidParameter            a value, type or shape that is not allowed
+    ├── InvalidRequest              an HTTP request that does not match its schema
+    ├── BodyTooLarge                an HTTP request body over the size limit
     ├── NeighboursDiffer            a loss stated for one neighbour relation used under another
     ├── InvalidPolicy               a declaration that is wrong, missing or contradicts another
-    ├── InvalidSettings             a key of a server's settings that is wrong, or not known
-    ├── SourceChanged               a table that is no longer the one that was opened
-    ├── EngineFailed                a statement the engine could not finish: one text whatever the data
-    ├── EngineClosed                a statement after closing, or in a forked process
-    ├── Unsupported                 a question outside what can be answered, by a stable code
+    ├── InvalidSettings             a server setting that is wrong or unknown
+    ├── SourceChanged               a table whose source has changed since it was opened
+    ├── EngineFailed                a query that the engine could not finish: one text whatever the data
+    ├── EngineClosed                a query after closing, or in a forked process
+    ├── Unsupported                 a question that cannot be answered, with a stable code
     ├── Unanswered                  a release that was charged and then stopped
-    ├── EntropyStuck                the operating system gave the same random key twice
+    ├── EntropyStuck                the operating system returned the same random key twice
     ├── AnswerPending               a question that waited too long for an equal one
-    ├── Draining                    a release asked of a curator that takes no new work
-    ├── SessionClosed               a question to a session that has said its last
-    ├── SessionInterrupted          a question of a session that was stopped before its answer was written down
-    ├── Overspent                   a charge the account cannot afford
-    ├── AccountDiffers              an account opened again under other terms than it was opened with
+    ├── Draining                    a new release on a curator that is draining
+    ├── SessionClosed               a question to a session that has ended
+    ├── SessionInterrupted          a session question that was stopped before its answer was stored
+    ├── Overspent                   a charge that the account cannot afford
+    ├── AccountDiffers              an account opened again under other terms
     ├── AlreadyAnswered             a second answer to one charge
-    ├── RequestDiffers              a request id that was used for another question
+    ├── RequestDiffers              a request id reused for another question
     ├── SourceTaken                 data that belong to another account
-    ├── BundleDamaged               a signed bundle that is not as it was signed, or does not add up
-    ├── SynopsisDamaged             a published file that is not as it was written, or cannot be read
+    ├── BundleDamaged               a signed bundle with an invalid signature or inconsistent content
+    ├── SynopsisDamaged             a published file that was changed, or cannot be read
     ├── TabClosed                   a step on a tab that is closed, or that another process opened
-    ├── NotSignedIn                 a call to a server by nobody that it knows
-    ├── NotAllowed                  a call that is another role's to make
-    ├── NotThere                    a name or a line that is not there for whoever asks
-    ├── Paused                      a policy that its owner has stopped for now
-    ├── TooManyRequests             more calls at once than one person may make, with when to try again
-    ├── ServerUnavailable           a server that does not answer, or answers with what no server of ours does
+    ├── NotSignedIn                 a call without a valid token or session
+    ├── NotAllowed                  a call that the user's role does not allow
+    ├── NotThere                    an object that does not exist, or that the user cannot see
+    ├── Paused                      a policy that its owner has paused
+    ├── TooManyRequests             a rate limit, with the time to wait
+    ├── ServerUnavailable           a server that does not answer, or is not a Sfumato server
     └── LedgerUnavailable           the ledger cannot be used now: locked, full, read-only, newer, on a network
-        ├── LedgerDamaged           a line that is not what was written
-        ├── LedgerInDoubt           the server was lost while it wrote: whether it did is not known
-        └── LedgerBehind            lines that are known to exist are missing
+        ├── LedgerDamaged           a line that was changed
+        ├── LedgerInDoubt           the connection was lost during a write: its outcome is unknown
+        └── LedgerBehind            lines are missing that an anchor vouches for
 
-An error's text is decided by its parameters alone: no private value ever reaches one. Nor does one reach its facts,
-which are the same parameters as JSON holds them; ``to_json`` writes an error and ``from_json`` reads it back.
+An error's text depends on its parameters alone: no private value ever reaches it, or its ``facts``, which are the same
+parameters as JSON. ``to_json`` serialises an error and ``from_json`` parses it.
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ from sfumato.error_facts import (
 )
 
 LEAST_USEFUL = Fraction(1, 10**9)
-"""An ε below which the noise of a count is above a thousand million, and of much else too wide to be drawn."""
+"""An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
 
 
 def installing(extra: str) -> str:
-    """Say how an extra is installed into the environment that runs now, whatever pip is first on the path."""
+    """Return the command that installs an extra into the running environment, whatever pip is first on the path."""
     return f"run {shlex.quote(sys.executable)} -m pip install 'sfumato[{extra}]'"
 
 
 class SfumatoError(Exception):
-    """A refusal says the rule that was broken, where, and what would work instead."""
+    """A refusal: the rule that was broken, the place, and a fix."""
 
     code: str = "refused"
     """Stable, for programs: texts may change, codes do not."""
     amounts: ClassVar[tuple[str, ...]] = ()
-    """The facts that are exact numbers, or mappings to them: they are written as texts."""
+    """Names of facts that are exact numbers, or mappings to them: serialised as texts."""
 
     def __init__(self, rule: str, *, place: str, fix: str) -> None:
         super().__init__(_message(rule, place, fix))
@@ -84,27 +84,29 @@ class SfumatoError(Exception):
         self.fix = fix
 
     def inside(self, whole: str) -> SfumatoError:
-        """Give the same refusal, with the place that it has in a larger whole."""
+        """Return the same refusal with its place prefixed by an enclosing one."""
         place = f"{whole}: {self.place}"
-        return _rebuilt(type(self), _message(self.rule, place, self.fix), {**vars(self), "place": place})
+        return _rebuild(type(self), _message(self.rule, place, self.fix), {**vars(self), "place": place})
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Give the numbers and names of its own that it was made of, each as JSON holds it: exact numbers are texts."""
-        own = {name: found for name, found in vars(self).items() if name not in _SAID and not name.startswith("_")}
-        return {name: amount_text(found) if name in self.amounts else fact(found) for name, found in own.items()}
+        """The parameters of the error as JSON values; exact numbers are texts."""
+        public = {
+            name: value for name, value in vars(self).items() if name not in _TEXT_FIELDS and not name.startswith("_")
+        }
+        return {name: amount_text(value) if name in self.amounts else fact(value) for name, value in public.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors travel between processes whatever their constructor takes."""
-        return _rebuilt, (type(self), str(self), self.__dict__)
+        """Pickle without calling the constructor, whose parameters differ."""
+        return _rebuild, (type(self), str(self), self.__dict__)
 
 
 class WeakPrivacy(UserWarning):
-    """A promise is so weak that the one who makes it should know."""
+    """A warning that a privacy guarantee is very weak."""
 
 
 class WeakLedger(WeakPrivacy):
-    """A ledger is kept in a way by which charges could be forgotten or changed, and its owner should know."""
+    """A warning that a ledger is stored in a way that could lose or change charges."""
 
 
 class InvalidParameter(SfumatoError, ValueError):
@@ -124,26 +126,26 @@ class InvalidParameter(SfumatoError, ValueError):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Give what was refused as its text shows it, and no more of it."""
+        """The parameters as JSON values, with the refused value shortened as in the message."""
         value = self.value
-        shown = value if not isinstance(value, str) or len(value) <= _LONGEST_VALUE else shorten(value, _LONGEST_VALUE)
-        return {**super().facts, "value": fact(shown)}
+        short = value if not isinstance(value, str) or len(value) <= _MAX_VALUE else shorten(value, _MAX_VALUE)
+        return {**super().facts, "value": fact(short)}
 
 
 class InvalidRequest(SfumatoError, ValueError):
-    """A request over the wire is not of the form that is described: the place is a part of the request."""
+    """An HTTP request does not match its schema: the place is a part of the request."""
 
     code = "invalid-request"
 
 
 class BodyTooLarge(SfumatoError):
-    """A request over the wire has a body of more bytes than are read."""
+    """An HTTP request body is over the size limit."""
 
     code = "body-too-large"
 
     def __init__(self, most: int) -> None:
         super().__init__(
-            f"a request has at most {most:,} bytes, as they are, without compression",
+            f"a request body can have at most {most:,} bytes, uncompressed",
             place="the body",
             fix="send a shorter request; ask many questions one after the other",
         )
@@ -184,7 +186,7 @@ class SourceChanged(SfumatoError):
 
     def __init__(self, table: str) -> None:
         super().__init__(
-            f"the source of {table} is not the one that was opened",
+            f"the source of {table} has changed since it was opened",
             place=f"tables.{table}.source",
             fix="open the policy again: the changed data are a new version",
         )
@@ -192,36 +194,35 @@ class SourceChanged(SfumatoError):
 
 
 class EngineFailed(SfumatoError):
-    """The engine could not finish a statement. The text is always this one: a cause could tell of the data."""
+    """The engine could not finish a query. The text is always the same, since a cause could reveal data."""
 
     code = "engine-failed"
 
     def __init__(self) -> None:
         super().__init__(
-            "the engine could not finish",
+            "the engine could not finish the query",
             place="the engine",
-            fix="ask the owner to run sfumato check; if it was interrupted, ask again",
+            fix="if it was interrupted, ask again; otherwise ask the owner to run sfumato check",
         )
 
 
 class EngineClosed(SfumatoError):
-    """The sources were closed, or opened by the process this one was forked from."""
+    """The sources were closed, or opened before this process was forked."""
 
     code = "engine-closed"
 
     def __init__(self) -> None:
         super().__init__(
-            "the sources are closed here",
+            "the data sources are closed in this process",
             place="the engine",
-            fix="open the policy again; after a fork, in the new process",
+            fix="open the policy again; after a fork, open it in the new process",
         )
 
 
 class Unsupported(SfumatoError):
-    """A question cannot be answered, which is decided from its text and the policy alone.
+    """A question that cannot be answered, which is decided from its text and the policy alone.
 
-    ``code`` is stable, for programs. ``line`` and ``column`` (from 1) say where in the text; None when the whole
-    text is meant.
+    ``code`` is stable, for programs. ``line`` and ``column`` (from 1) locate it in the text; None for the whole text.
     """
 
     code = "unsupported"
@@ -246,8 +247,8 @@ class Unsupported(SfumatoError):
 class Unanswered(SfumatoError):
     """A release was charged and then stopped: by a time limit, an interruption or a failure below.
 
-    Its text is the same whatever happened, because what happened may depend on private rows. Who waited for the answer
-    of an equal question is told of that question's charge, and was not ``charged``.
+    Its text is the same whatever happened, because what happened may depend on private rows. Who waited for an equal
+    question learns of that question's charge, and was not ``charged``.
     """
 
     code = "unanswered"
@@ -281,33 +282,33 @@ class AnswerPending(SfumatoError):
 
 
 class Draining(SfumatoError):
-    """A curator was told to take no new work, and this would be new work."""
+    """The curator is draining and accepts no new releases."""
 
     code = "draining"
 
     def __init__(self) -> None:
         super().__init__(
-            "this curator takes no new work: it is about to stop; nothing was charged",
+            "this curator is about to stop and accepts no new releases; nothing was charged",
             place="Curator.drain",
-            fix="ask again when it is open again: what was answered before is free",
+            fix="ask again when it is back; stored answers are still free",
         )
 
 
 class EntropyStuck(SfumatoError):
-    """The operating system's entropy gave the same key twice: noise would repeat, and could be subtracted."""
+    """The operating system returned the same random key twice: noise would repeat, and could be subtracted."""
 
     code = "entropy-stuck"
 
     def __init__(self) -> None:
         super().__init__(
-            "random keys must differ, but the operating system's entropy gave the same 256 bits twice",
+            "the operating system's random generator returned the same 256 bits twice",
             place="the operating system's entropy",
-            fix="repair the machine's source of randomness; on a cloned virtual machine, let it be seeded anew",
+            fix="repair the machine's source of randomness; on a cloned virtual machine, reseed it",
         )
 
 
 class SessionClosed(SfumatoError):
-    """The session has given all the answers it was charged for, or was closed."""
+    """The session has used up its positive answers, or was closed."""
 
     code = "session-closed"
 
@@ -330,20 +331,19 @@ class SessionInterrupted(SfumatoError):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            "this question of the session was stopped before its answer was written down; no more was charged",
+            "this question of the session was stopped before its answer was stored; nothing more was charged",
             place=f"line {number} of the ledger",
-            fix='ask again while the session is open: what it has left tells whether an "above" was used up',
+            fix='ask again while the session is open: its remaining count shows whether an "above" was used up',
         )
         self.number = number
 
 
 class Overspent(SfumatoError):
-    """A charge does not fit what is left: requested, remaining, difference per currency.
+    """A charge exceeds the remaining budget: requested, remaining and difference per currency.
 
     ``largest`` is the largest ε that the account would accept now as one ordinary answer, whose price is an ε alone.
-    A currency that the account does not have, or has closed, is missing from the mappings;
-    a request of ``None`` is unbounded (Gaussian noise in the pure currency). The text speaks of ε; ``details`` has the
-    currencies.
+    A currency that the account does not have, or has closed, is missing from the mappings; a request of ``None`` is
+    unbounded (Gaussian noise in the pure currency). The text is about ε; ``details`` lists the currencies.
     """
 
     code = "overspent"
@@ -361,63 +361,63 @@ class Overspent(SfumatoError):
         self.requested = dict(requested)
         self.remaining = dict(remaining)
         self.difference = {
-            name: None if (asked := self.requested.get(name)) is None else asked - left
-            for name, left in self.remaining.items()
+            name: None if (request := self.requested.get(name)) is None else request - remainder
+            for name, remainder in self.remaining.items()
         }
         self.largest = largest
         self.allowed = allowed
-        lacking = [name for name, more in self.difference.items() if more is None or more > 0]
+        lacking = [name for name, excess in self.difference.items() if excess is None or excess > 0]
         self.details = "\n".join(
-            f"{name}: requested {_show(self.requested.get(name))}, remaining {at_most(self.remaining[name])}, "
-            f"difference {_show(self.difference[name])}"
+            f"{name}: requested {_format_amount(self.requested.get(name))}, remaining {at_most(self.remaining[name])}, "
+            f"difference {_format_amount(self.difference[name])}"
             for name in lacking
         )
         super().__init__(
             f"{place} cannot afford this release: {'; '.join(self._reasons(lacking))}",
             place=f"what remains of {place}" if place != "the account" else "the account's remaining budget",
-            fix=self._fix(lacking),
+            fix=self._suggest_fix(lacking),
         )
 
-    def _fix(self, lacking: list[str]) -> str:
-        """Say what would be accepted; where a δ alone is too large, what needs less of one."""
+    def _suggest_fix(self, lacking: list[str]) -> str:
+        """Suggest what would be accepted; if only δ is too large, what needs less of it."""
         if self.largest < LEAST_USEFUL:
-            return f"{_nothing_left(self.largest)}: what was answered stays free, more needs the owner"
+            return f"{_nothing_left(self.largest)}: stored answers stay free; for more, ask the owner"
         accepted = f"the largest ordinary answer accepted now is ε = {at_most(self.largest)}"
         if lacking != ["failure"]:
             return f"ask for less: {accepted}"
-        left = self.remaining["failure"]
-        less = f"give a δ of at most {at_most(left)}" if left else "no δ is left for groups that nobody listed"
-        return f"{less}; group by columns whose values the policy lists, which takes no δ: {accepted}"
+        remaining = self.remaining["failure"]
+        less = f"give a δ of at most {at_most(remaining)}" if remaining else "no δ is left for unlisted groups"
+        return f"{less}; group by columns whose values the policy lists, which needs no δ: {accepted}"
 
     def _reasons(self, lacking: list[str]) -> list[str]:
-        """Say in terms of ε why it does not fit; what fits is no reason to refuse."""
-        found = []
+        """List the reasons in terms of ε and δ; a currency that fits is no reason."""
+        reasons = []
         if "failure" in lacking:
-            asked, left = self.requested.get("failure"), self.remaining["failure"]
-            found.append(f"it may fail with probability {_show(asked)}, and {at_most(left)} is left for that")
+            request, remaining = self.requested.get("failure"), self.remaining["failure"]
+            reasons.append(f"it needs δ = {_format_amount(request)}, and δ = {at_most(remaining)} is left")
         if "pure" in lacking or "renyi" in lacking or not lacking:
-            found.append(self._unpaid("pure" in lacking))
-        return found
+            reasons.append(self._explain_shortfall("pure" in lacking))
+        return reasons
 
-    def _unpaid(self, summed: bool) -> str:
-        """Say what is asked for beside what is left for ordinary answers."""
-        asked, left = self.requested.get("pure"), self.remaining.get("pure")
-        whole = "" if self.allowed is None else f" of {at_most(self.allowed)}"
-        ordinary = "" if left is None else f"ε = {at_most(left)}{whole} is left for ordinary answers"
-        if asked is not None and left is not None and summed:
-            more = f", which is ε = {_show(asked - left)} too little" if left else ""
-            return f"it takes ε = {_show(asked)}, and {ordinary}{more}"
-        kind = "it has Gaussian noise, which" if asked is None else f"it has ε = {_show(asked)}, which"
-        return "; ".join(filter(None, (f"{kind} {self._times()}", ordinary)))
+    def _explain_shortfall(self, summed: bool) -> str:
+        """Compare the requested ε with what is left for ordinary answers."""
+        request, remaining = self.requested.get("pure"), self.remaining.get("pure")
+        total = "" if self.allowed is None else f" of {at_most(self.allowed)}"
+        ordinary = "" if remaining is None else f"ε = {at_most(remaining)}{total} is left for ordinary answers"
+        if request is not None and remaining is not None and summed:
+            shortfall = f", which is ε = {_format_amount(request - remaining)} too little" if remaining else ""
+            return f"it takes ε = {_format_amount(request)}, and {ordinary}{shortfall}"
+        subject = "it has Gaussian noise, which" if request is None else f"it has ε = {_format_amount(request)}, which"
+        return "; ".join(filter(None, (f"{subject} {self._gaussian_ratio()}", ordinary)))
 
-    def _times(self) -> str:
-        """Say how many times more is asked for than is left for Gaussian noise."""
-        asked, left = self.requested.get("renyi"), self.remaining.get("renyi")
-        if asked is None:
+    def _gaussian_ratio(self) -> str:
+        """Compare the requested Rényi budget with what is left for Gaussian noise."""
+        request, remaining = self.requested.get("renyi"), self.remaining.get("renyi")
+        if request is None:
             return "this budget does not pay for"
-        if not left:
+        if not remaining:
             return "nothing is left for"
-        return f"takes {float(asked / left):.3g} times what is left for Gaussian noise"
+        return f"takes {float(request / remaining):.3g} times what is left for Gaussian noise"
 
 
 def _nothing_left(largest: Fraction) -> str:
@@ -427,101 +427,101 @@ def _nothing_left(largest: Fraction) -> str:
 
 
 class AccountDiffers(SfumatoError):
-    """An account's terms are fixed for life; these are others."""
+    """An account was opened again under other terms; its terms are fixed for life."""
 
     code = "account-differs"
 
 
 class AlreadyAnswered(SfumatoError):
-    """A charge pays for one answer."""
+    """A second answer to one charge."""
 
     code = "already-answered"
 
 
 class RequestDiffers(SfumatoError):
-    """A request id names one question for ever."""
+    """A request id was used before, for another question."""
 
     code = "request-differs"
 
 
 class SourceTaken(SfumatoError):
-    """The same data under another name would be a second budget for the same people."""
+    """The data belong to another account: a second account would be a second budget for the same people."""
 
     code = "source-taken"
 
 
 class SynopsisDamaged(SfumatoError):
-    """A published file is no synopsis, is not as it was written, or cannot be read or written."""
+    """A published file is not a synopsis, was changed, or cannot be read or written."""
 
     code = "synopsis-damaged"
 
 
 class BundleDamaged(SfumatoError):
-    """A signed bundle is not as it was signed, or what it says does not add up."""
+    """A signed bundle has an invalid signature, or its content is inconsistent."""
 
     code = "bundle-damaged"
 
 
 class TabClosed(SfumatoError):
-    """The tab takes no more steps."""
+    """The tab is closed, or another process opened it."""
 
     code = "tab-closed"
 
     def __init__(self, why: str) -> None:
-        super().__init__(why, place="Tab.step", fix="open a new tab: it is a new hold, and admitted as one")
+        super().__init__(why, place="Tab.step", fix="open a new tab, which reserves budget of its own")
 
 
 class NotSignedIn(SfumatoError):
-    """Nobody is known by what was shown: one text for a wrong token, one that ended, and a user who is not there."""
+    """No valid token or session: one text for a wrong token, an expired one, and an unknown user."""
 
     code = "not-signed-in"
 
     def __init__(self) -> None:
         super().__init__(
-            "a call is made by somebody whom the server knows, and nobody is known by this token or session",
+            "this call needs a valid token or session",
             place="the token or the session",
             fix="sign in again, or ask the owner for a new token",
         )
 
 
 class NotAllowed(SfumatoError):
-    """A call belongs to another role than that of whoever makes it."""
+    """The user's role does not allow this call."""
 
     code = "not-allowed"
 
     def __init__(self, role: str, call: str) -> None:
-        super().__init__(f"{call} is not for the role {role}", place=call, fix="ask somebody who has the role for it")
+        super().__init__(f"the role {role} does not allow {call}", place=call, fix="ask somebody whose role allows it")
         self.role = role
         self.call = call
 
 
 class NotThere(SfumatoError):
-    """Something is not there for whoever asks for it, and whether it is there for others is not told."""
+    """An object does not exist, or this user cannot see it: which of the two is not revealed."""
 
     code = "not-there"
 
     def __init__(self, what: str) -> None:
         self.what = what if len(what) <= LONGEST_FACT else what[: LONGEST_FACT - 1] + "…"
-        rule, fix = f"{self.what} is not there for you", "list what there is, or ask the owner"
+        rule, fix = f"{self.what} does not exist, or you cannot see it", "check the name, or ask the owner"
         super().__init__(rule, place=self.what, fix=fix)
 
 
 class Paused(SfumatoError):
-    """A policy answers nothing new for now."""
+    """The owner has paused a policy: only stored answers are given."""
 
     code = "paused"
 
     def __init__(self, policy: str) -> None:
         super().__init__(
-            f"the policy {shorten(policy)} answers nothing new while its owner has paused it; nothing was charged",
+            f"the policy {shorten(policy)} is paused by its owner and answers nothing new; nothing was charged",
             place=f"policy {shorten(policy)}",
-            fix="ask again later: what was answered before stays free",
+            fix="ask again later; stored answers are still free",
         )
         self.policy = policy
 
 
 class TooManyRequests(SfumatoError):
-    """One person makes more calls than the server allows at once; ``retry_after`` is in seconds."""
+    """A user exceeds the server's rate limit; ``retry_after`` is in seconds."""
 
     code = "too-many-requests"
 
@@ -533,28 +533,28 @@ class TooManyRequests(SfumatoError):
 
 
 class ServerUnavailable(SfumatoError):
-    """A server cannot be reached, or what answers is none of ours; ``request_id`` names the release that was sent."""
+    """A server cannot be reached, or is not a Sfumato server; ``request_id`` is that of the release that was sent."""
 
     code = "server-unavailable"
 
     def __init__(self, rule: str, *, place: str, request_id: str | None = None) -> None:
-        again = "see that the address is right and that the server runs, and ask again"
-        fix = again if request_id is None else f"{again} with request_id={request_id!r}: it is charged once at most"
+        retry = "check the address and that the server is running, then ask again"
+        fix = retry if request_id is None else f"{retry} with request_id={request_id!r}: it is charged at most once"
         super().__init__(rule, place=place, fix=fix)
         self.request_id = request_id
 
 
 class LedgerUnavailable(SfumatoError):
-    """The ledger cannot be read or written as it is; nothing was changed."""
+    """The ledger cannot be read or written now; nothing was changed."""
 
     code = "ledger-unavailable"
 
 
-_RESTORE = "charge nothing more to this file: restore a backup, and acknowledge the anchor when asked to"
+_RESTORE = "charge nothing more to this file: restore a backup, and acknowledge the anchor when asked"
 
 
 class LedgerDamaged(LedgerUnavailable):
-    """A line is not what was written; ``number`` names the first one found, None when it is the file as a whole."""
+    """A line was changed; ``number`` is the first one found, None for the file as a whole."""
 
     code = "ledger-damaged"
 
@@ -569,20 +569,21 @@ class LedgerDamaged(LedgerUnavailable):
 
 
 class LedgerInDoubt(LedgerUnavailable):
-    """It is not known whether lines were written: the server that keeps the ledger was lost meanwhile.
+    """The connection to the ledger's server was lost during a write: whether it was committed is unknown.
 
-    No row was read for whoever is told this. The lines in doubt are those from ``first`` to ``last``.
+    No row was read for this request. The lines in doubt are those from ``first`` to ``last``.
     """
 
     code = "ledger-in-doubt"
 
     def __init__(self, first: int, last: int, request_id: str | None, *, place: str = "") -> None:
-        known = "" if request_id is None else f" (request id {request_id!r})"
-        again = "under the same request id: it is charged once" if request_id else "once history shows how it ended"
+        identified = "" if request_id is None else f" (request id {request_id!r})"
+        retry = "under the same request id: it is charged once" if request_id else "once history shows how it ended"
         super().__init__(
-            f"it is not known whether this was charged{known}: the ledger's server was lost while it wrote",
+            f"it is unknown whether this was charged{identified}: the connection to the ledger's server was lost "
+            "during the write",
             place=place or f"line {first} of the ledger",
-            fix=f"when the server is back, ask again {again}",
+            fix=f"when the server is back, ask again {retry}",
         )
         self.first = first
         self.last = last
@@ -590,13 +591,13 @@ class LedgerInDoubt(LedgerUnavailable):
 
 
 class LedgerBehind(LedgerUnavailable):
-    """Lines are missing or different that an anchor vouches for: a backup was restored, or the file changed."""
+    """Lines that an anchor vouches for are missing or different: a backup was restored, or the file was changed."""
 
     code = "ledger-behind"
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"this ledger does not contain line {number} as its anchor knows it: it was rolled back or rewritten",
+            f"this ledger does not contain line {number} as its anchor records it: it was rolled back or rewritten",
             place=f"line {number}",
             fix="put the newest ledger back; or, as the owner, accept the loss with sfumato ledger acknowledge "
             "--reason …, or ledger.acknowledge(anchor, reason=…), which raises the totals to the anchor's",
@@ -605,9 +606,7 @@ class LedgerBehind(LedgerUnavailable):
 
 
 def outcome(error: SfumatoError) -> Outcome:
-    """Look up how this refusal ends a command or a request. A question that is refused has the code of its rule; all of
-    them end alike.
-    """
+    """Return the exit code and HTTP status of an error. All refused questions have the same, whatever their code."""
     return OUTCOMES.get(error.code, OUTCOMES[type(error).code])
 
 
@@ -615,7 +614,7 @@ def _message(rule: str, place: str, fix: str) -> str:
     return f"{rule}\n  place: {place}\n  fix:   {fix}"
 
 
-def _rebuilt(kind: type[SfumatoError], message: str, facts: Mapping[str, object]) -> SfumatoError:
+def _rebuild(kind: type[SfumatoError], message: str, facts: Mapping[str, object]) -> SfumatoError:
     error = kind.__new__(kind, message)
     error.__dict__.update(facts)
     return error
@@ -623,64 +622,70 @@ def _rebuilt(kind: type[SfumatoError], message: str, facts: Mapping[str, object]
 
 # ── as JSON ────────────────────────────────────────────────────────────────────────────────────
 
-_SAID = ("code", "rule", "place", "fix")
-_LONGEST_VALUE, _LONGEST_TEXT = 60, 1 << 20
+_TEXT_FIELDS = ("code", "rule", "place", "fix")
+_MAX_VALUE, _MAX_TEXT = 60, 1 << 20
 
 
 def to_json(error: SfumatoError) -> str:
-    """Write an error as JSON text: the stable name of its class (``kind``), code, rule, place, fix and facts.
+    """Serialise an error as JSON text: the stable name of its class (``kind``), code, rule, place, fix and facts.
 
-    What a program caused it by, its traceback, and errors behind it are not written.
+    Its traceback, cause and notes are not included.
     """
-    said = {name: getattr(error, name) for name in _SAID}
-    return json.dumps({"kind": type(error).code, **said, "facts": error.facts})
+    fields = {name: getattr(error, name) for name in _TEXT_FIELDS}
+    return json.dumps({"kind": type(error).code, **fields, "facts": error.facts})
 
 
 def from_json(source: str) -> SfumatoError:
-    """Read back what ``to_json`` wrote: an error of the same class that says the same. Names beside its own are passed
-    over, so a problem that a server answers with is read, too; a kind that is not known here is a plain refusal.
+    """Parse the output of ``to_json`` into an error of the same class and text.
+
+    Unknown fields are ignored, so that a server's problem document (RFC 9457) is accepted too; an unknown kind becomes
+    a plain ``SfumatoError``.
     """
     try:
-        found = json.loads(source) if len(source) <= _LONGEST_TEXT else None
+        document = json.loads(source) if len(source) <= _MAX_TEXT else None
     except (TypeError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("kind", *_SAID)):
-        raise _no_error(source)
-    kind = {each.code: each for each in _kinds()}.get(found["kind"], SfumatoError)
-    own = {name: _attribute(kind, name, each) for name, each in _named_facts(kind, found).items()}
-    said = {name: found[name] for name in _SAID if name != "code" or found["code"] != kind.code}
-    return _rebuilt(kind, _message(found["rule"], found["place"], found["fix"]), {**said, **own})
+        document = None
+    if not isinstance(document, dict) or not all(
+        isinstance(document.get(name), str) for name in ("kind", *_TEXT_FIELDS)
+    ):
+        raise _invalid_json(source)
+    kind = {each.code: each for each in _error_classes()}.get(document["kind"], SfumatoError)
+    attributes = {name: _parse_fact(kind, name, value) for name, value in _check_facts(kind, document).items()}
+    fields = {name: document[name] for name in _TEXT_FIELDS if name != "code" or document["code"] != kind.code}
+    return _rebuild(kind, _message(document["rule"], document["place"], document["fix"]), {**fields, **attributes})
 
 
-def _kinds(kind: type[SfumatoError] = SfumatoError) -> Iterator[type[SfumatoError]]:
+def _error_classes(kind: type[SfumatoError] = SfumatoError) -> Iterator[type[SfumatoError]]:
     yield kind
-    for each in kind.__subclasses__():
-        yield from _kinds(each)
+    for subclass in kind.__subclasses__():
+        yield from _error_classes(subclass)
 
 
-def _no_error(source: object) -> InvalidParameter:
+def _invalid_json(source: object) -> InvalidParameter:
     return InvalidParameter("source", source, "the JSON text of an error")
 
 
-def _named_facts(kind: type[SfumatoError], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Take facts that are called as attributes may be, and as none of what the class itself has."""
-    facts = found.get("facts")
+def _check_facts(kind: type[SfumatoError], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a document; refuse names that are no identifiers, or that the class already has."""
+    facts = document.get("facts")
     if not isinstance(facts, dict):
-        raise _no_error(found)
-    if any(not name.isidentifier() or name.startswith("_") or hasattr(kind, name) or name in _SAID for name in facts):
-        raise _no_error(found)
+        raise _invalid_json(document)
+    if any(
+        not name.isidentifier() or name.startswith("_") or hasattr(kind, name) or name in _TEXT_FIELDS for name in facts
+    ):
+        raise _invalid_json(document)
     return facts
 
 
-def _attribute(kind: type[SfumatoError], name: str, found: Any) -> Any:
-    """Make an exact number of a fact again, where the class says that it is one."""
+def _parse_fact(kind: type[SfumatoError], name: str, value: Any) -> Any:
+    """Parse a fact: exact numbers are those that the class lists in ``amounts``."""
     if name not in kind.amounts:
-        return found
+        return value
     try:
-        return {each: amount(one) for each, one in found.items()} if isinstance(found, dict) else amount(found)
+        return {key: amount(text) for key, text in value.items()} if isinstance(value, dict) else amount(value)
     except ValueError:
-        raise _no_error(found) from None
+        raise _invalid_json(value) from None
 
 
-def _show(amount: Fraction | None) -> str:
+def _format_amount(amount: Fraction | None) -> str:
     return "unbounded" if amount is None else f"{float(amount):.6g}"

@@ -1,10 +1,10 @@
-"""Whatever others wrote (files, exports, requests, replies) is read, or refused by the error of whoever reads it.
+"""Parsing and printing of untrusted input (files, exports, requests, replies).
 
-Readers check what they foresee and say what is wrong with it. What they do not foresee shows as one of Python's own
-errors, such as an attribute that a number does not have. ``refusing`` turns these into the reader's refusal, with
-Python's error as its cause: no text that somebody else wrote ends in an internal error.
+Parsers check what they expect and report what is wrong. Unexpected input shows as one of Python's own errors, such as
+an ``AttributeError``. ``refusing`` turns these into the parser's own error, with Python's as its cause: no untrusted
+input ends in an internal error.
 
-Texts of other people are written so that nothing in them is obeyed by a terminal or a spreadsheet.
+``printable`` and ``defused`` escape untrusted texts for terminals and spreadsheets.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ UNFORESEEN: tuple[type[Exception], ...] = (
     ValueError,
     struct.error,
 )
-"""What Python raises where data have another shape than the code that reads them expects."""
+"""What Python raises where input has another shape than the code expects."""
 UNREADABLE: tuple[type[Exception], ...] = (OSError, *UNFORESEEN)
-"""The same, or that a file cannot be opened."""
+"""The same, and errors of opening a file."""
 
 
 @contextmanager
 def refusing(refusal: Callable[[], SfumatoError]) -> Iterator[None]:
-    """Raise a refusal in place of any unforeseen error inside; what is refused already stays as it is."""
+    """Raise ``refusal()`` in place of any unforeseen error inside; a ``SfumatoError`` passes unchanged."""
     try:
         yield
     except SfumatoError:
@@ -45,22 +45,22 @@ def refusing(refusal: Callable[[], SfumatoError]) -> Iterator[None]:
         raise refusal() from error
 
 
-_FORMULA = ("=", "+", "-", "@")
-"""A text that begins so is computed when a spreadsheet opens it."""
+_FORMULA_STARTS = ("=", "+", "-", "@")
+"""First characters that make a spreadsheet evaluate a text as a formula."""
 
 
 def printable(text: str) -> str:
-    """Give the same text, with what is no visible letter written as an escape: nothing moves a cursor or hides a word.
+    """Return a text with control and invisible characters escaped.
 
     >>> printable("caf\u00e9 \x1b[31m")
     'caf\u00e9 \\\\x1b[31m'
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def defused(text: str) -> str:
-    """Write a text for spreadsheets: an apostrophe before what would be a formula, escapes for what is no letter."""
-    shown = printable(text)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+    """Escape a text for spreadsheets: an apostrophe before what would be a formula, and as ``printable`` does."""
+    escaped = printable(text)
+    return f"'{escaped}" if escaped.startswith(_FORMULA_STARTS) else escaped

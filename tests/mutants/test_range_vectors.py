@@ -124,7 +124,7 @@ MUTANTS = (
         "a survey's range is cut to nothing",
         Kind.RANGES,
         "surveys.counts:interval",
-        "min(float(respondents), max(top, half))",
+        "min(float(respondents), max(top, half_length))",
         "min(float(respondents), max(top, 0.0))",
         ("vectors/test_release_vectors.py::test_vectors[surveys.counts.interval]",),
     ),

@@ -41,8 +41,8 @@ MUTANTS = (
         "reports are scaled beyond themselves when payments are drawn",
         Kind.SAMPLING,
         "games.money:Priced.release",
-        "less = 1 - (2 * bits.integer",
-        "less = 1 - (3 * bits.integer",
+        "reduction = 1 - (2 * bits.integer",
+        "reduction = 1 - (3 * bits.integer",
         ("games/test_money.py::test_reports_are_scaled_by_the_middles_of_equal_parts",),
     ),
     Mutant(

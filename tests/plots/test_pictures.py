@@ -259,10 +259,10 @@ def test_of_a_long_line_the_numbers_that_are_too_noisy_have_dots() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    assert "the first 200 of 5,000 rows: 4,800 are left out" in PICTURES["5000 bars"].svg
+    assert "only the first 200 of 5,000 rows are shown" in PICTURES["5000 bars"].svg
     assert "the first 6 of 9 columns" in PICTURES["9 columns of bars"].svg
-    assert "the first 8 of 20 lines: 12 are left out" in PICTURES["20 lines"].svg
-    assert "the first 40 of 70 rows: 30 are left out" in PICTURES["a large map"].svg
+    assert "only the first 8 of 20 lines are shown" in PICTURES["20 lines"].svg
+    assert "only the first 40 of 70 rows are shown" in PICTURES["a large map"].svg
     assert "the first 6 of 9 panels" in PICTURES["9 small panels"].svg
 
 

@@ -220,7 +220,7 @@ def test_texts_that_are_no_numbers_are_compared_as_texts() -> None:
 def test_columns_that_one_table_lacks_are_told() -> None:
     found = compare(REAL, SYNTHETIC.drop(columns=["ward"]).assign(more=1))
     assert found.left_out == (("ward",), ("more",))
-    assert "only in the synthetic  more" in str(found)
+    assert "only in synthetic      more" in str(found)
 
 
 def test_what_is_missing_rare_or_new_has_a_cell() -> None:
@@ -252,7 +252,7 @@ def test_a_million_values_are_cut_at_quantiles_of_the_real_table(long: bool) -> 
     found = compare(real, real.slice(0, rows // 2), bins=10)
     assert len(found.columns[0].labels) == 10
     assert found.columns[0].variation == pytest.approx(0.5, abs=1e-4)
-    assert "10 quantiles of columns that have more" in found.cells
+    assert "10 quantiles for columns with more values" in found.cells
 
 
 def test_infinite_and_huge_numbers_are_compared() -> None:
@@ -288,8 +288,8 @@ def test_what_cannot_be_compared_is_refused(real: Any, synthetic: Any, words: st
         ({"columns": ["sex", "nobody"]}, "columns must be among those of both tables"),
         ({"columns": []}, "columns must be"),
         ({"target": "nobody"}, "a column that both tables have"),
-        ({"table": "people"}, "given beside a policy"),
-        ({"columns": ["sex"], "target": "sex"}, "a column beside others"),
+        ({"table": "people"}, "given with a policy"),
+        ({"columns": ["sex"], "target": "sex"}, "other columns to predict it from"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(asked: dict[str, Any], words: str) -> None:
@@ -327,7 +327,7 @@ def test_the_cells_of_a_policy_are_those_it_declares() -> None:
     assert found.names == ("sex", "age")
     assert found.columns[1].labels[-1] == "missing or not listed"
     assert found.columns[1].real == (0.2, 0.6, 0.2, 0)
-    assert found.cells == "those that the policy gives people"
+    assert found.cells == "those that the policy declares for people"
     with pytest.raises(sf.InvalidParameter, match="a private table of the policy: people"):
         compare(REAL, SYNTHETIC, policy=policy, table="others")
 

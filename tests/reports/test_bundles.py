@@ -63,17 +63,17 @@ def test_a_bundle_is_verified_and_says_what_that_proves(
     found = verify_bundle(shown, key.public, policy=policy, earlier=hidden)
     assert len(found.bundle.answers) == 3
     proved, unproved = " ".join(found.proved), " ".join(found.unproved)
-    assert "which is the one you gave" in proved
-    assert "Of 3 shown questions" in proved
-    assert "The ledger is whole" in proved
-    assert "goes on from the earlier bundle" in proved
-    assert "no second account" in unproved
+    assert "the key you gave" in proved
+    assert "Each shown question (3)" in proved
+    assert "The ledger is intact" in proved
+    assert "continues the earlier bundle" in proved
+    assert "no other account exists" in unproved
     assert "Whose key it is" not in unproved
     alone = verify_bundle(hidden)
-    assert "3 more questions are held to by their salted hashes" in " ".join(alone.proved)
+    assert "Each hidden question (3) is fixed by its salted hash" in " ".join(alone.proved)
     assert "Whose key it is" in " ".join(alone.unproved)
-    assert "That the ledger says the same" in " ".join(alone.unproved)
-    assert "This is not proved:" in str(alone)
+    assert "That the ledger agrees" in " ".join(alone.unproved)
+    assert "Not proved:" in str(alone)
 
 
 def test_nothing_of_a_hidden_question_is_told(hidden: Path, policy: Path, key: SigningKey, tmp_path: Path) -> None:
@@ -165,14 +165,14 @@ def test_a_zip_that_unpacks_to_very_much_is_not_unpacked(tmp_path: Path) -> None
 def test_what_is_no_file_is_no_bundle(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.zip")
     for place in (tmp_path, tmp_path / "missing.zip", tmp_path / "pipe.zip"):
-        with pytest.raises(sf.SfumatoError, match="no such bundle"):
+        with pytest.raises(sf.SfumatoError, match="does not exist"):
             verify_bundle(place)
 
 
 def test_another_key_is_another_signer(shown: Path, policy: Path, tmp_path: Path) -> None:
     other = SigningKey.new()
     bundle(policy, other, tmp_path / "other.zip")
-    with pytest.raises(sf.BundleDamaged, match="another key signed it"):
+    with pytest.raises(sf.BundleDamaged, match="it was signed with another key"):
         verify_bundle(shown, other.public)
     theirs = {**_members(shown), "signature.json": _members(tmp_path / "other.zip")["signature.json"]}
     assert _is_refused(zipped(theirs), tmp_path / "mixed.zip")
@@ -256,16 +256,16 @@ def test_untruths_that_are_signed_are_found(shown: Path, key: SigningKey, tmp_pa
     charge = next(each for each in found.chain.lines if each.line_kind == "charge")
     other = next(each for each in found.chain.lines if each.question == PLAIN)
     untruths = {
-        "not what was spent before": _changed(charge.number, cost="0 0 0"),
-        "did not cost what was run": _cheaper,
+        "is not the total before it plus its cost": _changed(charge.number, cost="0 0 0"),
+        "is not that of its mechanisms": _cheaper,
         "salted hash": _changed(charge.number, question=other.question),
         "not the question": _changed(charge.number, asked="0" * 64),
         "without its salt": _changed(charge.number, salt=""),
-        "not the one that its chain has": _changed(charge.number, hash="0" * 64),
+        "does not have the hash that its chain has there": _changed(charge.number, hash="0" * 64),
         "does not end": lambda chain: replace(chain, lines=chain.lines[:-1]),
-        "stands twice": lambda chain: replace(chain, hashes=(*chain.hashes[:-2], *chain.hashes[-1:] * 2)),
+        "occurs twice": lambda chain: replace(chain, hashes=(*chain.hashes[:-2], *chain.hashes[-1:] * 2)),
         "older than": _changed(charge.number, time="2001-01-01T00:00:00+00:00"),
-        "is of no answer": _changed(charge.number + 1, line_kind="stopped"),
+        "does not match an answer in its chain": _changed(charge.number + 1, line_kind="stopped"),
         "cannot be read": _changed(charge.number, cost="x"),
     }
     for why, change in untruths.items():
@@ -324,7 +324,7 @@ def test_fractions_are_told_and_verified(thirds: Path, key: SigningKey, tmp_path
     assert read(earlier).chain.lines[-1].spent.startswith("476190476190476190476190476192 ")
     floor = _costing(lambda cost: replace(cost, pure=math.floor(cost.pure or 0)))
     down.write_bytes(_signed_anew(thirds, key, floor))
-    with pytest.raises(sf.BundleDamaged, match="did not cost what was run"):
+    with pytest.raises(sf.BundleDamaged, match="is not that of its mechanisms"):
         read(down)
 
 
@@ -343,7 +343,7 @@ def test_roundings_alone_are_not_more_than_the_budget(tmp_path: Path) -> None:
 
 
 def _faults_of(ledger: sf.Ledger) -> list[str]:
-    lines = [bundles._line(line, {}, None) for line in ledger]
+    lines = [bundles._publish_line(line, {}, None) for line in ledger]
     held = write_cost(list(ledger)[-1].held)
     manifest = bundles.BundleManifest(1, "", "", "patient", "add-remove", (sf.Budget(1),), held, "", {})
     return list(verifying_bundles._money_faults(lines, manifest))
@@ -389,14 +389,14 @@ def test_an_account_only_grows(key: SigningKey, shown: Path, tmp_path: Path) -> 
     assert verify_bundle(tmp_path / "second.zip", earlier=tmp_path / "first.zip").proved
     assert verify_bundle(tmp_path / "first.zip", policy=policy).proved  # the ledger has more by now
     for later, earlier in (("first.zip", "second.zip"), ("second.zip", shown)):
-        with pytest.raises(sf.BundleDamaged, match="does not go on from"):
+        with pytest.raises(sf.BundleDamaged, match="does not continue"):
             verify_bundle(tmp_path / later, earlier=tmp_path / earlier)
     with pytest.raises(sf.BundleDamaged, match="chain is not that of the ledger"):
         verify_bundle(shown, policy=policy)
     number = read(tmp_path / "first.zip").shown[0].number
     path = tmp_path / "third.zip"
     path.write_bytes(_signed_anew(tmp_path / "second.zip", key, _changed(number, asked="0" * 64)))
-    with pytest.raises(sf.BundleDamaged, match="tells otherwise of line"):
+    with pytest.raises(sf.BundleDamaged, match=r"its line \d+ differs from the earlier"):
         verify_bundle(path, earlier=tmp_path / "first.zip")
 
 
@@ -460,7 +460,7 @@ def test_an_earlier_bundle_of_another_key_is_said_to_be_one(
     """Keys may be renewed; but whoever signed the earlier one is then known by nothing in this one."""
     bundle(policy, SigningKey.new(), tmp_path / "other.zip")
     found = verify_bundle(hidden, key.public, earlier=tmp_path / "other.zip")
-    assert "the owner signed the earlier bundle: another key did" in " ".join(found.unproved)
+    assert "the owner signed the earlier bundle: it was signed with another key" in " ".join(found.unproved)
     assert "signed the earlier bundle" not in str(verify_bundle(hidden, key.public, earlier=hidden))
 
 
@@ -481,7 +481,7 @@ def test_a_page_that_loads_or_runs_something_is_found(hidden: Path, key: Signing
         path.write_bytes(_resigned({**members, "report.html": other}, key))
         with pytest.raises(sf.BundleDamaged, match="its page"):
             read(path)
-    assert "That report.html says the same" in " ".join(verify_bundle(hidden).unproved)
+    assert "That report.html agrees with" in " ".join(verify_bundle(hidden).unproved)
 
 
 def test_a_bundle_is_a_zip_beside_others(policy: Path, key: SigningKey, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_periods_with_accounts_of_their_own(tmp_path: Path, key: SigningKey) -> 
     assert _same(bought, found.asked[0].answer)
     assert "one plane-month" in found.periods
     page = report(policy).html
-    assert "Promised is ε = 3" in page.replace("\u00a0", " ")
+    assert "The guarantee: ε = 3" in page.replace("\u00a0", " ")
     assert "2013-07" not in page
     bundle(policy, key, tmp_path / "bundle.zip")
     assert b"2013-07" not in (tmp_path / "bundle.zip").read_bytes()
@@ -102,7 +102,7 @@ def test_running_totals_and_synopses_are_shown_and_drawn_without_the_rows(tmp_pa
     page = report(policy, questions=True).html
     assert page.count("<svg") == 2 + 2  # budget and attacker, the line with a band, and the counts
     assert "Counts of each column" in page
-    assert "Counts were published of origin × carrier" in page
+    assert "Counts by origin × carrier" in page
     assert "Counts were published" not in report(policy).html
     bundle(policy, key, tmp_path / "bundle.zip", questions=True)
     assert verify_bundle(tmp_path / "bundle.zip", key.public, policy=policy).bundle.answers == (found[0].answer,)

@@ -65,7 +65,7 @@ def test_questions_are_split_or_sampled_as_errs_less(epsilon: int, sampled: bool
     assert sf.collect(questions, epsilon, split=True).sampled is False
     assert sf.collect(questions, epsilon, split=False).sampled is True
     said = form.explain()
-    assert ("answers one, drawn evenly" in said) is sampled
+    assert ("answers one, drawn at random" in said) is sampled
     for way in ways.values():
         assert shown(math.sqrt(1000 * way.variances[0]), 3) in said
 
@@ -75,4 +75,4 @@ def test_one_question_is_the_same_either_way() -> None:
     ways = [counts.best((question,), Fraction(1), sampled=way) for way in (False, True)]
     assert ways[0].variances == ways[1].variances
     assert sf.collect({"a": ["x", "y"]}, 1).sampled is False
-    assert "1 question at ε 1" in sf.collect({"a": ["x", "y"]}, 1).explain()
+    assert "1 question at ε = 1" in sf.collect({"a": ["x", "y"]}, 1).explain()

@@ -159,5 +159,5 @@ def test_counts_are_the_same_however_many_reports_are_held_at_once(monkeypatch: 
     form = sf.collect({"a": ["x", "y"], "b": list(range(100))}, 2, split=True)
     reports = [form.answer({"a": "x", "b": 7}) for _ in range(23)]
     whole = form.estimate(reports, pairs=[("a", "b")])
-    monkeypatch.setattr(counts, "_AT_ONCE", 200)
+    monkeypatch.setattr(counts, "_BLOCK_ENTRIES", 200)
     assert form.estimate(reports, pairs=[("a", "b")]).tables == whole.tables

@@ -110,7 +110,7 @@ def test_answers_of_many_people_are_found_again() -> None:
     for table in found.tables:
         for truth, (low, high) in zip(truths[table.questions], table.intervals, strict=True):
             assert low <= truth <= high
-    assert "ranges hold at 99.99999 %, all at once" in str(found)
+    assert "ranges hold with 99.99999 % confidence, all at once" in str(found)
 
 
 def test_cells_of_answers() -> None:
@@ -286,7 +286,7 @@ def test_only_names_can_be_refused_of_answers() -> None:
         assert form.check(form.answer(answers))
     with pytest.raises(sf.SfumatoError, match="names smokes, pet"):
         form.answer({"smoke": "yes"})
-    with pytest.raises(sf.SfumatoError, match="mapping from names"):
+    with pytest.raises(sf.SfumatoError, match="mapping from this form's question names"):
         form.answer("yes")  # type: ignore[arg-type]
 
 

@@ -74,7 +74,6 @@ REGISTRY = Registry(
     ),
     exempt={
         "games.auctions.Auction.explain": "it prints numbers that have vectors",
-        "games.money.Priced._in_own_terms": "payments have vectors, and are made of it",
     },
 )
 

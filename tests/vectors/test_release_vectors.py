@@ -541,12 +541,12 @@ def _survey_interval() -> Iterator[Vector]:
 PAIR = PairCounts(np.array([12.0]), np.array([9.0]), np.array([[5.0]]), 30, (CHANCE, Chances(0.2, 0.4)))
 
 
-@formula("surveys.counts.PairCounts._most")
+@formula("surveys.counts.PairCounts._max_holders")
 def _pair_most() -> Iterator[Vector]:
     for found, miss in ((12, 0.0125), (3, 0.01), (30, 0.05)):
         bottom, top = (30 * (each - 0.25) / 0.5 for each in _binomial_limits(found, 30, miss))
         top = min(30.0, max(top, (top - bottom) / 2))
-        yield between([top - 1e-9], [top + 1e-5], PAIR._most, np.array([float(found)]), CHANCE, miss)
+        yield between([top - 1e-9], [top + 1e-5], PAIR._max_holders, np.array([float(found)]), CHANCE, miss)
 
 
 @formula("surveys.counts.PairCounts.half_widths")
@@ -554,7 +554,7 @@ def _pair_half_widths() -> Iterator[Vector]:
     """Bernstein: the w with 2·exp(−w²/2(v + M·w/3)) = miss/2, found by halving; v where the most hold each cell."""
     for miss in (0.05, 0.01, 0.2):
         one, two = PAIR.chances
-        held = PAIR._most(PAIR.first, one, miss / 4), PAIR._most(PAIR.second, two, miss / 4)
+        held = PAIR._max_holders(PAIR.first, one, miss / 4), PAIR._max_holders(PAIR.second, two, miss / 4)
         spread = PAIR.variances(*held).item()
         most = max(one.q, 1 - one.q) / one.gap * max(two.q, 1 - two.q) / two.gap + 1
         wide = routes.root(lambda w: mpf(miss) / 2 - 2 * mp.exp(-(w**2) / (2 * (spread + most * w / 3))), 0, 1e4)  # noqa: B023
@@ -565,21 +565,21 @@ def _form(sizes: tuple[int, ...], *, sampled: bool = False) -> Any:
     from sfumato.surveys.forms import Form
 
     class Some(SimpleNamespace):
-        _miss, error, _pair_error = Form._miss, Form.error, Form._pair_error
+        _miss_probability, error, _pair_error = Form._miss_probability, Form.error, Form._pair_error
 
-        def _pair(self, names: tuple[str, str]) -> tuple[int, int]:
+        def _pair_indices(self, names: tuple[str, str]) -> tuple[int, int]:
             return int(names[0]), int(names[1])
 
     questions = tuple(SimpleNamespace(name=str(place), size=size) for place, size in enumerate(sizes))
     return Some(questions=questions, sampled=sampled, _chances=tuple(CHANCE for _ in sizes))
 
 
-@formula("surveys.forms.Form._miss")
+@formula("surveys.forms.Form._miss_probability")
 def _form_miss() -> Iterator[Vector]:
     form = _form((3, 4, 5))
-    yield exact(0.05, form._miss, "0.95", [], together=False)
-    yield exact(float(Fraction(1, 20) / 12), form._miss, "0.95", [], together=True)
-    yield exact(float(Fraction(1, 10) / (12 + 12 + 20)), form._miss, "0.9", [(0, 1), (1, 2)], together=True)
+    yield exact(0.05, form._miss_probability, "0.95", [], together=False)
+    yield exact(float(Fraction(1, 20) / 12), form._miss_probability, "0.95", [], together=True)
+    yield exact(float(Fraction(1, 10) / (12 + 12 + 20)), form._miss_probability, "0.9", [(0, 1), (1, 2)], together=True)
 
 
 @formula("surveys.forms.Form.error")
@@ -603,7 +603,7 @@ def _form_pair_error() -> Iterator[Vector]:
     for respondents, miss in ((1000, 0.05), (200, 0.01), (30, 0.05)):
         own = [np.array([float(round(respondents * (0.25 + 0.5 / size)))]) for size in (4, 2)]
         pair = PairCounts(*own, np.zeros((1, 1)), respondents, (CHANCE, CHANCE))
-        spread = pair.variances(*(pair._most(each, CHANCE, miss / 4) for each in own)).item()
+        spread = pair.variances(*(pair._max_holders(each, CHANCE, miss / 4) for each in own)).item()
         most = (0.75 / 0.5) ** 2 + 1
         wide = routes.root(lambda w: mpf(miss) / 2 - 2 * mp.exp(-(w**2) / (2 * (spread + most * w / 3))), 0, 1e5)  # noqa: B023
         yield exact(min(float(respondents), wide), form._pair_error, 0, 1, respondents, miss)

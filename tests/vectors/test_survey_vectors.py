@@ -12,8 +12,8 @@ import numpy as np
 from sfumato.mechanisms.response import PRIME, OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
 from sfumato.surveys import collect, counts
 from sfumato.surveys.counts import PairCounts
-from sfumato.surveys.encodings import Chances, Encoding, _meeting, chances
-from sfumato.surveys.forms import _above
+from sfumato.surveys.encodings import Chances, Encoding, _collision_probability, chances
+from sfumato.surveys.forms import _format_rounded_up
 from vectors.laws import (
     MP,
     Real,
@@ -90,10 +90,10 @@ def _meets(cells: int) -> Real:
     return MP.fsum(MP.mpf(n) * (n - 1) for n in sizes) / (MP.mpf(PRIME) * (PRIME - 1))
 
 
-@REGISTRY.formula("surveys.encodings._meeting")
+@REGISTRY.formula("surveys.encodings._collision_probability")
 def _meeting_vectors() -> Iterator[Vector]:
     for cells in (2, 4, 1000):
-        yield exact(_meets(cells), _meeting, cells)
+        yield exact(_meets(cells), _collision_probability, cells)
 
 
 _CHANCE = Chances(0.25, 0.5)
@@ -248,8 +248,8 @@ def _pair_variances() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("surveys.counts.PairCounts.half_widths")
-@REGISTRY.formula("surveys.counts.PairCounts._most")
-@REGISTRY.formula("surveys.counts._largest")
+@REGISTRY.formula("surveys.counts.PairCounts._max_holders")
+@REGISTRY.formula("surveys.counts._max_deviation")
 def _pair_widths() -> Iterator[Vector]:
     """Bernstein's bound is half of the miss: a root; the variance where the most that limits allow hold each cell."""
     for first, second, people, miss in ((9, 8, 20, "0.05"), (5, 12, 16, "0.01"), (10, 3, 12, "0.2")):
@@ -280,7 +280,7 @@ def _pair_widths() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("surveys.forms.Form.error")
-@REGISTRY.formula("surveys.forms.Form._miss")
+@REGISTRY.formula("surveys.forms.Form._miss_probability")
 def _form_error() -> Iterator[Vector]:
     """Half of what limits leave possible at the expected number of supports, of all or of those asked."""
     for epsilon, split, together, respondents in (
@@ -323,10 +323,10 @@ def _form_pairs() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("surveys.forms._above")
+@REGISTRY.formula("surveys.forms._format_rounded_up")
 def _rounded_up() -> Iterator[Vector]:
     for number, words in ((math.e, "2.719"), (20.0855369, "20.09"), (1.0005, "1.001"), (12345.6, "12,350")):
-        yield exact(words, _above, number)
+        yield exact(words, _format_rounded_up, number)
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

@@ -1,13 +1,13 @@
-"""Games show what differential privacy does to incentives.
+"""Mechanism design with differential privacy: truthfulness, auctions and equilibrium selection.
 
-environment    types, outcomes, reactions, utilities; the exact probabilities with which a mechanism chooses
-rules          mechanisms over an environment; where to build: environments on a line and on a graph
-truth          how much a misreport gains, exactly, beside what privacy allows
-auctions       one price for everybody
+environment    types, outcomes, reactions, utilities; the exact outcome distribution of a selection
+rules          mechanisms over an environment; facility location on a line and on a graph
+truth          the largest gain from misreporting, exactly, and the bound that privacy implies
+auctions       digital-goods auctions at one posted price
 commitment     exactly truthful without money
 money          exactly truthful with money
-play, crowds   games of actions, small and large; how far a profile is from equilibrium
-mediation      an equilibrium, selected privately; bids in a CSV file that no curator holds
+play, crowds   small and large games of actions; how far a profile is from equilibrium
+mediation      private equilibrium selection by a mediator; bids from a CSV file without a curator
 """
 
 from importlib import import_module
@@ -65,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs a curator when it is first named: a curator brings a parser with it."""
+    """Import ``read_bids`` on first use: it needs the curator, which imports the SQL parser."""
     if name == "read_bids":
         return import_module("sfumato.games.mediation").read_bids
     raise AttributeError(f"module 'sfumato.games' has no attribute {name!r}")

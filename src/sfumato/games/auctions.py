@@ -1,11 +1,10 @@
-"""An auction sells at one price for everybody: a digital good, of which there are copies enough, at a posted price.
+"""Digital-goods auction: unlimited supply, sold to everybody at one posted price.
 
-The price is selected by the revenue p·#{bids ≥ p} it would bring. Theorem (after McSherry & Talwar 2007, with half
-the noise). A bid that is replaced moves all revenues the same way, by at most the highest price: raising a bid lowers
-none, lowering it raises none. So the noise of monotone scores is enough, which under *replace* neighbours is false for
-other scores, and with confidence 1 − β the revenue is within (top/ε)(ln|prices| + ln 1/β) of the best price on the
-list. Against every price up to the top, the list's widest step costs at most n·step more. The number of bids, n, is
-public.
+The price is selected by its revenue p·#{bids ≥ p}. Theorem (after McSherry & Talwar 2007, with half the noise).
+Replacing one bid changes all revenues in the same direction, by at most the highest price: raising a bid lowers none,
+lowering it raises none. So the noise for monotone scores is enough, which under *replace* neighbours is false for other
+scores, and with confidence 1 − β the revenue is within (top/ε)(ln|prices| + ln 1/β) of the best price on the list.
+Against every price up to the top, the list's widest step costs at most n·step more. The number of bids, n, is public.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from sfumato.privacy.codec import spelled
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
 from sfumato.release.prices import Price, price_list, warn_if_weak
 
-_MOST_SCORE = (1 << 62) - 1
+_MAX_SCORE = (1 << 62) - 1
 _BIDS = "finite numbers ≥ 0, one for each bid"
 
 
 @dataclass(frozen=True)
 class Sale:
-    """A sale is the price that was drawn. Only ``price`` and ``buyers`` are private releases: revenue and best are the
-    seller's own figures, exact, and publishing them gives the bids away.
+    """A drawn price. Only ``price`` and ``buyers`` are private releases: ``revenue`` and ``best`` are exact figures for
+    the seller, and publishing them would reveal bids.
     """
 
     price: Fraction
     buyers: int | None
-    """A noisy count of the bids at or above the price, if a share of ε was kept for it."""
+    """A noisy count of the bids at or above the price, if a share of ε was reserved for it."""
     revenue: Fraction = field(repr=False)
     best: Fraction = field(repr=False)
     """OPT: the revenue of the best price on the list."""
@@ -47,17 +46,19 @@ class Sale:
     __repr__ = spelled
 
     def promised(self, confidence: Number = "0.95") -> float:
-        """Give the theorem's bound: with this confidence the revenue is at least OPT − (top/ε)(ln|prices| + ln 1/β)."""
+        """Return OPT − (top/ε)(ln|prices| + ln 1/β), which the revenue reaches with this confidence."""
         return float(self.best) - self.auction.error(confidence)
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
-        """Say where the revenue lies, from the noisy count: safe to publish."""
+        """Return a confidence interval of the revenue from the noisy count: safe to publish."""
         noise = self.auction.counter
         if self.buyers is None or noise is None:
             return None
-        reach = int(noise.error(confidence))
-        held = min(max(0, self.buyers), self.auction.size)  # moved there first: no range is cut to a point
-        low, high = min(held, self.buyers) - reach, max(held, self.buyers) + reach
+        half_width = int(noise.error(confidence))
+        possible_buyers = min(
+            max(0, self.buyers), self.auction.size
+        )  # clamped first, so that no range shrinks to a point
+        low, high = min(possible_buyers, self.buyers) - half_width, max(possible_buyers, self.buyers) + half_width
         return float(self.price * max(0, low)), float(self.price * min(self.auction.size, high))
 
     def __str__(self) -> str:
@@ -66,7 +67,7 @@ class Sale:
 
 @dataclass(frozen=True, eq=False)
 class Auction:
-    """An auction is a proposal: nothing is drawn before ``release``."""
+    """An auction proposal: nothing is drawn before ``release``."""
 
     prices: tuple[Fraction, ...]
     epsilon: Fraction
@@ -82,7 +83,7 @@ class Auction:
 
     @property
     def curve(self) -> Curve:
-        """Give what the price, and the count if there is one, leak about one bidder, under replace neighbours."""
+        """The privacy curve of the price, and of the count if there is one, for one bidder under replace neighbours."""
         if self.counter is None:
             return self.price_curve
         change = Sensitivity(per_group=self.per_bidder, neighbours=Neighbours.REPLACE)
@@ -90,15 +91,15 @@ class Auction:
 
     @property
     def price_curve(self) -> Curve:
-        """Give the curve of what the price alone leaks. The selection states it for bids added or removed; by the
-        theorem above it holds for replaced ones at the same ε, not at twice it.
+        """The privacy curve of the price alone. The selection states it for bids added or removed; by the theorem above
+        it holds for replaced bids at the same ε, not at twice it.
         """
         make = Curve.bounded_range if isinstance(self.selection, Exponential) else Curve.pure
         return make(self.selection.epsilon, Neighbours.REPLACE)
 
     @property
     def spacing(self) -> Fraction:
-        """Give the widest step of the list, from 0 up."""
+        """The widest gap between neighbouring prices, counting 0 as the first."""
         return max(b - a for a, b in zip((Fraction(0), *self.prices), self.prices, strict=False))
 
     def error(self, confidence: Number = "0.95") -> float:
@@ -106,22 +107,22 @@ class Auction:
         return self.selection.error(len(self.prices), confidence, on_grid=True) / self._unit
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
-        """Find the ε at which ``error`` would be this: the error is in inverse proportion to ε."""
-        wanted = exact(within, "within", POSITIVE)
-        return float(self.epsilon) * self.error(confidence) / float(wanted) * (1 + 1e-12)
+        """Return the ε at which ``error`` would be ``within``: the error is inversely proportional to ε."""
+        target_error = exact(within, "within", POSITIVE)
+        return float(self.epsilon) * self.error(confidence) / float(target_error) * (1 + 1e-12)
 
     def explain(self, confidence: Number = "0.95") -> str:
-        """Free, in words: what is promised to the bidders, and to the seller."""
+        """Describe the guarantees to the bidders and to the seller. This is free: no bid is read."""
         top = float(self.prices[-1])
         gain = self.price_curve.delta(0) * self.per_bidder * top
-        sure = f"{float(exact(confidence, 'confidence', CONFIDENCE)):.4g}"
+        level = f"{float(exact(confidence, 'confidence', CONFIDENCE)):.4g}"
         bidder = "a bid is" if self.per_bidder == 1 else f"a bidder's {self.per_bidder} bids are"
         return "\n".join(
             [
                 f"one of {len(self.prices)} prices up to {top:g}, by {type(self.selection).__name__}",
                 f"privacy: ε = {text(self.epsilon)} when {bidder} replaced; how many bids there are is public",
-                f"truth: no bidder gains more than {gain:.4g} by bidding anything but their value",
-                f"revenue: with confidence {sure} at most {self.error(confidence):.6g} below the best of them,",
+                f"truthfulness: no bidder gains more than {gain:.4g} by bidding anything but their value",
+                f"revenue: with confidence {level} at most {self.error(confidence):.6g} below the best of them,",
                 f"         and {float(self.spacing) * self.size:.6g} more against every price in between",
             ]
         )
@@ -129,13 +130,13 @@ class Auction:
     def release(self) -> Sale:
         """Draw the price."""
         units = np.array([int(price * self._unit) for price in self.prices], np.int64)
-        # Counts beyond what fits are cut: that moves no two tables further apart, and no product wraps around.
-        scores = units * np.minimum(self._counts, _MOST_SCORE // units[-1])
-        chosen = self.selection.choose(scores)
-        sold = int(self._counts[chosen])
+        # Counts are clamped to what fits 62 bits: neighbouring scores get no further apart, and no product overflows.
+        scores = units * np.minimum(self._counts, _MAX_SCORE // units[-1])
+        price_index = self.selection.choose(scores)
+        sold = int(self._counts[price_index])
         buyers = None if self.counter is None else int(self.counter.apply(sold))
-        revenue, best = (Fraction(int(each), self._unit) for each in (scores[chosen], scores.max()))
-        return Sale(self.prices[chosen], buyers, revenue, best, self)
+        revenue, best = (Fraction(int(score), self._unit) for score in (scores[price_index], scores.max()))
+        return Sale(self.prices[price_index], buyers, revenue, best, self)
 
 
 def digital_goods(
@@ -150,15 +151,16 @@ def digital_goods(
 ) -> Auction:
     """Propose to sell at one of the ``prices``, which are public.
 
-    ``counts`` says how often each bid was made, where equal bids come together. A bidder holds at most ``per_bidder``
-    of the bids, and ε covers all of them. A share ``counting`` of ε may be kept to publish how many bought. The
-    exponential mechanism tempts bidders least, permute-and-flip loses least revenue.
+    ``counts`` holds the multiplicity of each bid, where equal bids are listed once. A bidder makes at most
+    ``per_bidder`` of the bids, and ε covers all of them. A share ``counting`` of ε may be reserved to publish the
+    number of buyers. The exponential mechanism gives bidders the least incentive to misreport, permute-and-flip loses
+    the least revenue.
 
     >>> auction = digital_goods([0.2, 0.7, 0.7, 0.9] * 500, epsilon=1, prices=[0.1, 0.2, 0.5, 0.7, 0.9])
     >>> print(auction.explain())
     one of 5 prices up to 0.9, by Exponential
     privacy: ε = 1 when a bid is replaced; how many bids there are is public
-    truth: no bidder gains more than 0.2204 by bidding anything but their value
+    truthfulness: no bidder gains more than 0.2204 by bidding anything but their value
     revenue: with confidence 0.95 at most 4.14465 below the best of them,
              and 600 more against every price in between
     >>> auction.release().price
@@ -166,62 +168,72 @@ def digital_goods(
     """
     total = exact(epsilon, "epsilon", POSITIVE)
     warn_if_weak(Price(total))
-    held, share = whole(per_bidder, "per_bidder", at_least=1), exact(counting, "counting", BELOW_ONE)
+    max_bids, share = whole(per_bidder, "per_bidder", at_least=1), exact(counting, "counting", BELOW_ONE)
     if mechanism not in (Exponential, PermuteAndFlip):
         raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")
-    listed, unit = price_list(prices)
-    reached = _reached(listed, bids)
-    many = np.ones(reached.size, np.int64) if counts is None else _counted(counts, reached.size)
-    size = int(many.sum())
-    if size * int(listed[-1] * unit) >= 1 << 62:
+    sorted_prices, unit = price_list(prices)
+    prices_reached = _count_prices_reached(sorted_prices, bids)
+    multiplicities = (
+        np.ones(prices_reached.size, np.int64)
+        if counts is None
+        else _checked_multiplicities(counts, prices_reached.size)
+    )
+    size = int(multiplicities.sum())
+    if size * int(sorted_prices[-1] * unit) >= 1 << 62:
         raise InvalidParameter("prices", "prices with many digits", "prices with fewer digits")
-    # A bidder's several bids are replaced one after the other, each step in one direction: a chain of per_bidder steps.
-    selection = mechanism(total * (1 - share), sensitivity=held * listed[-1] * unit, monotone=True)
-    counter = Laplace(held / (total * share)) if share else None
-    exactly = np.zeros(len(listed) + 1, np.int64)
-    np.add.at(exactly, reached, many)
-    at_least = np.cumsum(exactly[::-1])[::-1][1:]
-    return Auction(listed, total, held, selection, counter, size, at_least, unit)
+    # A bidder's bids are replaced one after the other, each step monotone: a chain of per_bidder steps.
+    selection = mechanism(total * (1 - share), sensitivity=max_bids * sorted_prices[-1] * unit, monotone=True)
+    counter = Laplace(max_bids / (total * share)) if share else None
+    bids_by_price = np.zeros(len(sorted_prices) + 1, np.int64)
+    np.add.at(bids_by_price, prices_reached, multiplicities)
+    buyers_at_price = np.cumsum(bids_by_price[::-1])[::-1][1:]
+    return Auction(sorted_prices, total, max_bids, selection, counter, size, buyers_at_price, unit)
 
 
-def _counted(counts: Any, bids: int) -> NDArray[np.int64]:
-    many = np.asarray(counts)
-    if many.dtype.kind not in "iu" or many.shape != (bids,) or (many < 0).any() or not many.any():
+def _checked_multiplicities(counts: Any, bids: int) -> NDArray[np.int64]:
+    multiplicities = np.asarray(counts)
+    if (
+        multiplicities.dtype.kind not in "iu"
+        or multiplicities.shape != (bids,)
+        or (multiplicities < 0).any()
+        or not multiplicities.any()
+    ):
         raise InvalidParameter("counts", "something else", "a whole number ≥ 0 for each bid, not all 0")
-    if many.sum(dtype=np.float64) > 1 << 53:
+    if multiplicities.sum(dtype=np.float64) > 1 << 53:
         raise InvalidParameter("counts", "larger numbers", "at most 2^53 bids in all")
-    return many.astype(np.int64)
+    return multiplicities.astype(np.int64)
 
 
-def _reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np.int64]:
-    """Count the prices that each bid reaches; refusals show no bid.
+def _count_prices_reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np.int64]:
+    """Return for each bid the number of prices at or below it. Error messages show no bid.
 
-    A float reaches a price iff it reaches the least float that means at least that price; other numbers are compared
-    exactly.
+    A float is at or above a price iff it is at or above the least float that is; other numbers are compared exactly.
     """
     array = bids if isinstance(bids, np.ndarray) and not isinstance(bids, np.ma.MaskedArray) else None
     if isinstance(bids, Sequence) and not isinstance(bids, (str, bytes)) and bids:
         if not all(type(bid) is float for bid in bids):
-            return _reached_exactly(prices, bids)
+            return _count_prices_reached_exactly(prices, bids)
         array = np.array(bids, np.float64)
     if array is None or array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
         raise InvalidParameter("bids", "something else", _BIDS)
     if array.dtype.kind == "f" and array.dtype.itemsize != 8:
-        return _reached_exactly(prices, list(array))  # a short float means its own shortest decimal
+        return _count_prices_reached_exactly(prices, list(array))  # a float32 stands for its own shortest decimal
     if not (array >= 0).all() or np.isinf(array).any():
-        raise InvalidParameter("bids", "a bid below 0, or none", _BIDS, fix="leave such rows out, or clamp them to 0")
+        raise InvalidParameter(
+            "bids", "a negative or missing bid", _BIDS, fix="leave such rows out, or clamp them to 0"
+        )
     if array.dtype.kind != "f":
-        array = np.minimum(array.astype(np.uint64), np.uint64(1 << 53))  # above every price, and a float
-    steps = np.array([above(price) for price in prices])
-    return np.searchsorted(steps, array.astype(np.float64), side="right").astype(np.int64)
+        array = np.minimum(array.astype(np.uint64), np.uint64(1 << 53))  # above every price, and exact as a float
+    price_floats = np.array([above(price) for price in prices])
+    return np.searchsorted(price_floats, array.astype(np.float64), side="right").astype(np.int64)
 
 
-def _reached_exactly(prices: tuple[Fraction, ...], bids: Sequence[Any]) -> NDArray[np.int64]:
-    known: dict[tuple[type, Any], int] = {}  # equal bids are many, and reading a number exactly takes a while
+def _count_prices_reached_exactly(prices: tuple[Fraction, ...], bids: Sequence[Any]) -> NDArray[np.int64]:
+    cache: dict[tuple[type, Any], int] = {}  # equal bids are frequent, and exact parsing is slow
     try:
         for bid in bids:
-            if (type(bid), bid) not in known:
-                known[type(bid), bid] = bisect_right(prices, exact(bid, "bids", NONNEGATIVE))
-        return np.array([known[type(bid), bid] for bid in bids], np.int64)
-    except (InvalidParameter, TypeError):  # what cannot be a key is no number either
+            if (type(bid), bid) not in cache:
+                cache[type(bid), bid] = bisect_right(prices, exact(bid, "bids", NONNEGATIVE))
+        return np.array([cache[type(bid), bid] for bid in bids], np.int64)
+    except (InvalidParameter, TypeError):  # an unhashable value is not a number either
         raise InvalidParameter("bids", "something else", _BIDS) from None

@@ -1,9 +1,8 @@
-"""Choices are made exactly truthful without money: the exponential mechanism is mixed with one that takes people at
-their word.
+"""Exactly truthful mechanisms without money: the exponential mechanism mixed with a commitment mechanism.
 
-The drawback of privacy alone: as hardly any report matters, hardly any report is a mistake, and every one is nearly
-dominant. The remedy (Nissim, Smorodinsky & Tennenholtz 2012; Dwork & Roth 2014 §10.3): with probability q choose an
-outcome uniformly and *impose* on everybody the reaction that is best for the type they reported.
+Privacy alone makes every report nearly dominant, false ones too, because no report matters much. The remedy (Nissim,
+Smorodinsky & Tennenholtz 2012; Dwork & Roth 2014 §10.3): with probability q choose an outcome uniformly and *impose* on
+every player the reaction that is best for the reported type.
 
 Theorem. Let p be the least average over outcomes, over players and t ≠ t′, of u(t, s, r(t, s)) − u(t, s, r(t′, s)); p
 ≥ γ/|O| with γ the least maximum. If (1 − q)·τ < q·p, where τ = δ(0) of the exponential mechanism under replace
@@ -36,18 +35,18 @@ from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, text
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision says what was drawn: the outcome, the branch and everybody's reaction."""
+    """A drawn outcome with the imposed reactions, if the commitment branch was drawn."""
 
     outcome: int
-    """The outcome's number in the environment's order."""
+    """Index in ``environment.outcomes``."""
     reactions: tuple[int, ...] | None
-    """The reaction imposed on each player, to be told to that player; None when everybody is free."""
+    """The reaction imposed on each player, to be shown to that player alone; None when reactions are free."""
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """A mixture runs, with probability 1 − q, the exponential mechanism over welfare with free reactions, and with
-    probability q the commitment mechanism.
+    """With probability 1 − q the exponential mechanism over welfare with free reactions, with probability q the
+    commitment mechanism.
     """
 
     environment: Environment
@@ -61,21 +60,21 @@ class Mixture:
             raise InvalidParameter("environment", environment, "an Environment")
         object.__setattr__(self, "environment", environment)
         object.__setattr__(self, "q", exact(q, "q", INSIDE_UNIT))
-        object.__setattr__(self, "epsilon", _exponential(epsilon).epsilon)
+        object.__setattr__(self, "epsilon", _exponential_mechanism(epsilon).epsilon)
 
     @property
     def selection(self) -> Exponential:
-        return _exponential(self.epsilon)
+        return _exponential_mechanism(self.epsilon)
 
     @property
-    def _whole(self) -> Exponential:
-        """Give the selection of welfare in whole units of the environment, in which it is exact."""
+    def _selection_in_units(self) -> Exponential:
+        """The selection over welfare in units of 1/scale: these scores are integers and compared exactly."""
         return self.selection.in_parts(self.environment.scale)
 
     @property
     def curve(self) -> Curve:
-        """Give the outcome's own curve: the commitment branch draws it without looking. Imposed reactions, each a
-        function of the player's own report, are told to that player alone.
+        """The privacy curve of the outcome: the commitment branch draws it independently of the reports. An imposed
+        reaction is a function of that player's own report and shown to that player alone.
         """
         return self.selection.curve()
 
@@ -89,27 +88,27 @@ class Mixture:
 
     @property
     def threshold(self) -> Fraction:
-        """Compute qγ/|O|, which a misreport surely costs, by the textbook."""
+        """qγ/|O|, the textbook's lower bound on the expected cost of a misreport."""
         return self.q * self.gap.largest / len(self.environment.outcomes)
 
     @property
     def plain(self) -> bool:
-        """Tell whether 2ε ≤ qγ/|O|."""
+        """Whether 2ε ≤ qγ/|O|."""
         return 2 * self.epsilon <= self.threshold
 
     @property
     def sharp(self) -> bool:
-        """Tell whether (1 − q)·tanh(ε/2) < qγ/|O|, tanh rounded up."""
+        """Whether (1 − q)·tanh(ε/2) < qγ/|O|, with tanh rounded up."""
         return (1 - self.q) * Fraction(Curve.pure(self.epsilon).delta(0)) < self.threshold
 
     @property
     def sharpest(self) -> bool:
-        """Tell whether (1 − q)·δ(0) < q·p: the exponential mechanism's own total variation, and the average penalty."""
+        """Whether (1 − q)·δ(0) < q·p: the exponential mechanism's own total variation, and the mean penalty."""
         return (1 - self.q) * Fraction(self.curve.delta(0)) < self.q * self.gap.penalty
 
     def law(self, reports: tuple[int, ...]) -> Law:
-        """Give the law of the outcome in the branch with free reactions."""
-        return law_of(self._whole, self.environment.totals(reports))
+        """Return the law of the outcome in the branch with free reactions."""
+        return law_of(self._selection_in_units, self.environment.totals(reports))
 
     def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
         game = self.environment
@@ -117,18 +116,19 @@ class Mixture:
         return (1 - self.q) * law.mean(game.best(player)[truth]) / game.scale + self.q * imposed
 
     def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
-        """Bound what a liar gains alone by (1 − q)·τ − q·p, below 0 when the sharpest condition holds. In a coalition a
-        member may tell the truth while the others lie: (1 − q)·τ of so many. Being held to a lie may cost everything.
+        """Bound the gain of a single misreport by (1 − q)·τ − q·p, below 0 when the sharpest condition holds. A
+        coalition member may report truthfully while others do not: (1 − q)·τ of k reports. An imposed misreport may
+        cost up to 1.
         """
         gain = (1 - self.q) * variation(self.curve, coalition)
         return gain - self.q * self.gap.penalty if coalition == 1 else gain, Fraction(1)
 
     def proof(self, **options: Any) -> Truthfulness:
-        """Find the best misreport on this very instance; it is ``strict`` when truth is strictly best."""
+        """Find the best misreport in this environment; the proof is ``strict`` when truth is strictly best."""
         return truthfulness(self, self.environment, **options)
 
     def welfare(self, types: Any) -> tuple[float, float]:
-        """Give the expected welfare per player when all tell the truth, and that of the best outcome."""
+        """Return the expected welfare per player under truthful reports, and that of the best outcome."""
         game = self.environment
         profile = game.profile(types)
         scores = game.welfare(profile)
@@ -140,39 +140,39 @@ class Mixture:
 
     @property
     def loss(self) -> float:
-        """Give the theorem's bound of the expected welfare lost per player."""
+        """The theorem's bound on the expected welfare lost per player."""
         return _loss(self.environment, _uniform_loss(self.environment), float(self.epsilon), float(self.q))
 
     def release(self, reports: Any) -> Decision:
         """Draw the branch, the outcome and, in the commitment branch, everybody's reaction."""
         game, profile = self.environment, self.environment.profile(reports)
         if bits.below(self.q.denominator) >= self.q.numerator:
-            return Decision(self._whole.choose(game.totals(profile)), None)
+            return Decision(self._selection_in_units.choose(game.totals(profile)), None)
         outcome = bits.below(len(game.outcomes))
         rows = [game.table(i)[t][outcome] for i, t in enumerate(profile)]
         return Decision(outcome, tuple(row.index(max(row)) for row in rows))
 
     def explain(self) -> str:
-        """Free: what it promises, and why."""
+        """Describe the guarantee and the conditions it rests on. This is free: no report is read."""
         gap = self.gap
-        holds = {True: "holds", False: "does not hold"}
+        verdict = {True: "holds", False: "does not hold"}
         return "\n".join(
             [
-                f"with probability {text(self.q)} everybody is held to their report; else {self.selection!r}",
-                f"γ = {text(gap.largest)}; to be held to a misreport costs {float(gap.penalty):.6g} or more on average",
-                f"2ε ≤ qγ/|O| {holds[self.plain]}; (1 − q)·tanh(ε/2) < qγ/|O| {holds[self.sharp]}; "
-                f"(1 − q)·δ(0) < q·p {holds[self.sharpest]}",
+                f"with probability {text(self.q)} everybody is held to their report; otherwise {self.selection!r}",
+                f"γ = {text(gap.largest)}; "
+                f"being held to a misreport costs at least {float(gap.penalty):.6g} on average",
+                f"2ε ≤ qγ/|O| {verdict[self.plain]}; (1 − q)·tanh(ε/2) < qγ/|O| {verdict[self.sharp]}; "
+                f"(1 − q)·δ(0) < q·p {verdict[self.sharpest]}",
                 f"expected welfare lost per player: at most {self.loss:.4g}",
             ]
         )
 
 
 def exactly_truthful(environment: Environment, *, epsilon: Number | None = None, q: Number | None = None) -> Mixture:
-    """Make the mixture in which telling the truth is strictly best, with q and ε chosen for the best guaranteed
-    welfare.
+    """Return the mixture in which truth is strictly dominant, with q and ε chosen for the best guaranteed welfare.
 
-    Both are chosen from the environment alone, never from reports. Given one of them, the other is chosen for it; given
-    both, they are checked.
+    Both are chosen from the environment alone, never from reports. If one is given, the other is chosen for it; if both
+    are given, they are checked.
 
     >>> from sfumato.games import line
     >>> mixture = exactly_truthful(line(4, players=200))
@@ -185,69 +185,69 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
         raise InvalidParameter("environment", environment, "an Environment")
     penalty = _gap(environment).penalty
     if q is not None:
-        share = exact(q, "q", INSIDE_UNIT)
+        mixing = exact(q, "q", INSIDE_UNIT)
         if epsilon is None:
-            epsilon = _largest_epsilon(share, penalty)
+            epsilon = _largest_epsilon(mixing, penalty)
             if epsilon < Fraction(1, 10**9):
                 raise InvalidParameter(
-                    "q", q, "large enough to pay for ε = 1e-9", fix="leave q out: it is chosen for you"
+                    "q", q, "large enough for an ε of at least 1e-9", fix="leave q out: it is chosen for you"
                 )
     elif epsilon is not None:
-        share = _least_q(_exponential(epsilon).epsilon, penalty)
+        mixing = _least_q(_exponential_mechanism(epsilon).epsilon, penalty)
     else:
         epsilon = _best_epsilon(environment)
-        share = _least_q(epsilon, penalty)
-    mixture = Mixture(environment, epsilon, share)
+        mixing = _least_q(epsilon, penalty)
+    mixture = Mixture(environment, epsilon, mixing)
     if not mixture.sharpest:
-        least = _least_q(mixture.epsilon, penalty)
+        least_q = _least_q(mixture.epsilon, penalty)
         raise InvalidParameter(
             "q",
             q,
-            f"at least {float(least):.6g} at ε = {text(mixture.epsilon)}: (1 − q)·δ(0) < q·p",
+            f"at least {float(least_q):.6g} at ε = {text(mixture.epsilon)}: (1 − q)·δ(0) < q·p",
             fix="leave q or epsilon out and it is chosen for you",
         )
     return mixture
 
 
-def _exponential(epsilon: Number) -> Exponential:
+def _exponential_mechanism(epsilon: Number) -> Exponential:
     return Exponential(epsilon, sensitivity=1, neighbours=Neighbours.REPLACE)
 
 
 def _gap(environment: Environment) -> Gap:
-    """Compute the environment's gap; where it is 0 nothing can be held against a misreport, and that is the refusal."""
+    """Return the environment's gap; refuse γ = 0, where imposing a reaction cannot punish a misreport."""
     gap = environment.gap
     if gap is None or not gap.largest:
-        alike = "there is one type only"
+        reason = "there is one type only"
         if gap is not None:
             first, second = (environment.types[t] for t in gap.types)
-            alike = f"type {first!r} is served as well by every reaction of type {second!r}"
+            reason = f"type {first!r} is served as well by every reaction of type {second!r}"
         raise InvalidParameter(
             "environment",
             environment,
-            f"one with a gap γ > 0; here γ = 0: {alike}",
+            f"one with a gap γ > 0; here γ = 0: {reason}",
             fix="let reactions differ by type (two facilities instead of one), and merge types that want the same",
         )
     return gap
 
 
 def _least_q(epsilon: Fraction, penalty: Fraction) -> Fraction:
-    """Find the least q, to six digits and rounded up, with (1 − q)·τ < q·p: q > τ/(τ + p)."""
-    tau = Fraction(_exponential(epsilon).curve().delta(0))
-    least = tau / (tau + penalty)
-    digits = 10 ** (6 - math.floor(math.log10(min(least, 1 - least))))
-    return Fraction(math.floor(least * digits) + 1, digits)
+    """Return the least q, to six digits and rounded up, with (1 − q)·τ < q·p: q > τ/(τ + p)."""
+    tau = Fraction(_exponential_mechanism(epsilon).curve().delta(0))
+    infimum = tau / (tau + penalty)
+    digits = 10 ** (6 - math.floor(math.log10(min(infimum, 1 - infimum))))
+    return Fraction(math.floor(infimum * digits) + 1, digits)
 
 
 def _largest_epsilon(q: Fraction, penalty: Fraction) -> Fraction:
-    """Find the largest ε, to six digits and rounded down, that q pays for: tanh(ε/4) < qp/(1 − q)."""
-    reach = float(q * penalty / (1 - q))
-    epsilon = 4 * math.atanh(reach) if reach < 1 else 40.0
+    """Return the largest ε, to six digits and rounded down, that q supports: tanh(ε/4) < qp/(1 − q)."""
+    tanh_bound = float(q * penalty / (1 - q))
+    epsilon = 4 * math.atanh(tanh_bound) if tanh_bound < 1 else 40.0
     digits = 10 ** (6 - math.floor(math.log10(epsilon)))
     return Fraction(max(1, math.ceil(epsilon * digits) - 1), digits)
 
 
 def _uniform_loss(environment: Environment) -> float:
-    """Compute c, the amount by which a uniform outcome falls behind the best one, for the worst type."""
+    """Return c, the utility that a uniform outcome loses against the best one, for the worst type."""
     players = range(1 if environment.symmetric else environment.players)
     rows = [row for i in players for row in environment.best(i)]
     return max(max(row) - sum(row) / len(row) for row in rows) / environment.scale
@@ -259,10 +259,10 @@ def _loss(environment: Environment, uniform: float, epsilon: float, q: float) ->
 
 
 def _best_epsilon(environment: Environment) -> Fraction:
-    """Find the ε whose bound of the loss is least: a search over two decades on either side of the rate's own."""
+    """Return the ε with the least bound on the loss, searching two decades on either side of the asymptotic optimum."""
     penalty, uniform = float(_gap(environment).penalty), _uniform_loss(environment)
-    spread = math.log(max(2, len(environment.outcomes)))
-    centre = math.sqrt(8 * penalty * spread / (max(uniform, 1e-9) * environment.players))
+    log_outcomes = math.log(max(2, len(environment.outcomes)))
+    centre = math.sqrt(8 * penalty * log_outcomes / (max(uniform, 1e-9) * environment.players))
 
     def bound(epsilon: float) -> float:
         tau = math.tanh(epsilon / 4)

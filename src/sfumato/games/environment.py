@@ -1,12 +1,11 @@
-"""An environment says who plays and what they want: types, outcomes, reactions, and utilities in [0, 1].
+"""Mechanism-design environments (players, types, outcomes, reactions, utilities) and exact outcome distributions.
 
-A player of type t gets u(t, s, r) when the outcome is s and it reacts by r. Left free it reacts best; what it
-reported matters to it only through the outcome, unless a mechanism imposes the reaction that its report calls for.
+A player of type t has utility u(t, s, r) in [0, 1] when the outcome is s and the player's reaction is r. Players choose
+their best reaction; a report matters only through the outcome, unless a mechanism imposes the reaction that is best for
+the reported type.
 
-Laws give the exact probability of every outcome of a choice, from the mechanism that draws it.
-
-Probabilities are whole weights over their sum. They are exact where they are rational, and otherwise every one is
-within ``error`` of the truth, far below 10⁻⁵⁰: e^ε is irrational for every rational ε ≠ 0.
+A ``Law`` is the exact distribution of a selection's outcome: integer weights over their sum. Rational probabilities are
+exact, others are within ``error``, far below 10⁻⁵⁰, of the truth: e^ε is irrational for every rational ε ≠ 0.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from sfumato.privacy.codec import spelled
 from sfumato.privacy.numbers import PROBABILITY, Number, exact, whole
 
 Table = tuple[tuple[tuple[int, ...], ...], ...]
-"""Utilities of one player by type, outcome and reaction, in whole units of 1/scale."""
+"""Utilities of one player by type, outcome and reaction, as integers in units of 1/scale."""
 Matrix = tuple[tuple[int, ...], ...]
 
-_MOST_ENTRIES = 2_000_000
-_FINEST_SCALE = 1 << 40
-_FINEST = 1 << 60  # differences of welfare, in whole units, stay within what a selection compares exactly
+_MAX_ENTRIES = 2_000_000
+_MAX_SCALE = 1 << 40
+_MAX_WELFARE_UNITS = 1 << 60  # differences of welfare, as integers, stay within what a selection compares exactly
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A gap is the least that a misreport can be made to cost at the outcome where it costs most (γ), and on average
-    over all outcomes (the penalty), each with the player and the two types it is least for.
+    """The least cost of an imposed misreport: ``largest`` is γ, its cost at the worst outcome, and ``penalty`` its mean
+    cost over all outcomes; ``player`` and ``types`` attain γ.
     """
 
     largest: Fraction
@@ -53,8 +52,8 @@ class Gap:
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment holds utilities as an array: [type, outcome], [type, outcome, reaction], or with a first axis for
-    the players when they differ.
+    """Players with utilities in [0, 1], given as an array [type, outcome], [type, outcome, reaction], or with a first
+    axis for the players when they differ.
 
     >>> Environment([[1, 0], ["0.2", 1]], players=3)
     <Environment: 3 players, 2 types, 2 outcomes, 1 reaction>
@@ -65,7 +64,7 @@ class Environment:
     outcomes: tuple[Hashable, ...]
     reactions: tuple[Hashable, ...]
     tables: tuple[Table, ...] = field(repr=False)
-    """One for all, or one for each player."""
+    """One table for all players, or one for each player."""
     scale: int = field(repr=False)
 
     def __init__(
@@ -77,20 +76,20 @@ class Environment:
         reactions: Sequence[Hashable] | None = None,
     ) -> None:
         count = whole(players, "players", at_least=1)
-        array = _as_array(utilities, count)
+        array = _utility_array(utilities, count)
         shape = array.shape
         labels = [
-            _labels(given, size, name)
-            for given, size, name in zip(
+            _checked_names(names, size, name)
+            for names, size, name in zip(
                 (types, outcomes, reactions), shape[1:], ("types", "outcomes", "reactions"), strict=True
             )
         ]
-        numbers = [exact(each, "utilities", PROBABILITY) for each in array.ravel()]
-        scale = math.lcm(*{each.denominator for each in numbers})
-        if scale > _FINEST_SCALE or scale * count > _FINEST:
+        numbers = [exact(utility, "utilities", PROBABILITY) for utility in array.ravel()]
+        scale = math.lcm(*{utility.denominator for utility in numbers})
+        if scale > _MAX_SCALE or scale * count > _MAX_WELFARE_UNITS:
             rule = "numbers with a small common denominator"
             raise InvalidParameter("utilities", "numbers with too many digits", rule, fix="round them to 9 decimals")
-        units = iter([int(each * scale) for each in numbers])
+        units = iter([int(utility * scale) for utility in numbers])
         tables: tuple[Table, ...] = tuple(
             tuple(tuple(tuple(next(units) for _ in range(shape[3])) for _ in range(shape[2])) for _ in range(shape[1]))
             for _ in range(shape[0])
@@ -99,8 +98,8 @@ class Environment:
             tables = tables[:1]
         for name, value in (("players", count), ("tables", tables), ("scale", scale)):
             object.__setattr__(self, name, value)
-        for name, names in zip(("types", "outcomes", "reactions"), labels, strict=True):
-            object.__setattr__(self, name, names)
+        for name, checked_names in zip(("types", "outcomes", "reactions"), labels, strict=True):
+            object.__setattr__(self, name, checked_names)
 
     @classmethod
     def of(
@@ -111,21 +110,21 @@ class Environment:
         outcomes: Sequence[Hashable],
         reactions: Sequence[Hashable] | None = None,
     ) -> Environment:
-        """Make an environment from a function: ``utility(type, outcome)``, or ``utility(type, outcome, reaction)``
-        where there are reactions; the same for every player.
+        """Build an environment from ``utility(type, outcome)``, or ``utility(type, outcome, reaction)`` where there are
+        reactions; the same for every player.
         """
         if not callable(utility):
             raise InvalidParameter("utility", utility, "a function of a type and an outcome")
-        kinds, ends = _labels(types, None, "types"), _labels(outcomes, None, "outcomes")
+        type_names, outcome_names = _checked_names(types, None, "types"), _checked_names(outcomes, None, "outcomes")
         if reactions is None:
-            return cls([[utility(t, s) for s in ends] for t in kinds], players, kinds, ends)
-        moves = _labels(reactions, None, "reactions")
-        table = [[[utility(t, s, r) for r in moves] for s in ends] for t in kinds]
-        return cls(table, players, kinds, ends, moves)
+            return cls([[utility(t, s) for s in outcome_names] for t in type_names], players, type_names, outcome_names)
+        reaction_names = _checked_names(reactions, None, "reactions")
+        table = [[[utility(t, s, r) for r in reaction_names] for s in outcome_names] for t in type_names]
+        return cls(table, players, type_names, outcome_names, reaction_names)
 
     @property
     def symmetric(self) -> bool:
-        """Tell whether players of one type are alike."""
+        """Whether all players have the same utilities by type."""
         return len(self.tables) == 1
 
     def table(self, player: int) -> Table:
@@ -136,73 +135,75 @@ class Environment:
         return tuple(tuple(tuple(max(row) for row in rows) for rows in table) for table in self.tables)
 
     def best(self, player: int) -> Matrix:
-        """Give the utilities [type, outcome] of a player that reacts best, in units of 1/scale."""
+        """Return the utilities [type, outcome] of a player under the best reaction, in units of 1/scale."""
         return self._best[0 if self.symmetric else player]
 
     @cached_property
     def _imposed(self) -> tuple[NDArray[np.int64], ...]:
-        """Give the utilities [true type, report, outcome] when the reaction that the report calls for is imposed: the
-        first of the best, a rule fixed in advance.
+        """Utilities [true type, report, outcome] when the reaction that is best for the report is imposed: the first of
+        the best in a tie, a rule fixed in advance.
         """
-        found = []
+        imposed = []
         for table in self.tables:
             array = np.array(table, np.int64)
-            called = array.argmax(axis=2)
-            found.append(np.stack([np.take_along_axis(rows, called.T, axis=1).T for rows in array]))
-        return tuple(found)
+            best_reaction = array.argmax(axis=2)
+            imposed.append(np.stack([np.take_along_axis(rows, best_reaction.T, axis=1).T for rows in array]))
+        return tuple(imposed)
 
     @cached_property
     def _committed(self) -> tuple[Matrix, ...]:
         return tuple(tuple(tuple(row) for row in array.sum(axis=2).tolist()) for array in self._imposed)
 
     def committed(self, player: int) -> Matrix:
-        """Sum over outcomes the utility of [true type, report] when the report's reaction is imposed."""
+        """Return the utilities [true type, report] summed over outcomes, with the report's best reaction imposed."""
         return self._committed[0 if self.symmetric else player]
 
     @cached_property
     def gap(self) -> Gap | None:
-        """Compute γ = min over players and t ≠ t′ of max over s of u(t, s, r(t, s)) − u(t, s, r(t′, s)), and the least
-        average over s; None when there is one type only.
+        """γ = min over players and t ≠ t′ of max over s of u(t, s, r(t, s)) − u(t, s, r(t′, s)), with the least mean
+        over s; None when there is one type only.
         """
         if len(self.types) < 2:
             return None
-        lies = ~np.eye(len(self.types), dtype=bool)
+        is_misreport = ~np.eye(len(self.types), dtype=bool)
         losses = [np.array(best)[:, None, :] - imposed for best, imposed in zip(self._best, self._imposed, strict=True)]
-        worst = [np.where(lies, each.max(axis=2), np.iinfo(np.int64).max) for each in losses]
-        player = min(range(len(worst)), key=lambda i: int(worst[i].min()))
-        truth, report = (int(t) for t in np.unravel_index(int(worst[player].argmin()), lies.shape))
-        penalty = Fraction(min(int(each.sum(axis=2)[lies].min()) for each in losses), self.scale * len(self.outcomes))
-        return Gap(Fraction(int(worst[player].min()), self.scale), penalty, player, (truth, report))
+        largest_losses = [np.where(is_misreport, loss.max(axis=2), np.iinfo(np.int64).max) for loss in losses]
+        player = min(range(len(largest_losses)), key=lambda i: int(largest_losses[i].min()))
+        truth, report = (int(t) for t in np.unravel_index(int(largest_losses[player].argmin()), is_misreport.shape))
+        penalty = Fraction(
+            min(int(loss.sum(axis=2)[is_misreport].min()) for loss in losses), self.scale * len(self.outcomes)
+        )
+        return Gap(Fraction(int(largest_losses[player].min()), self.scale), penalty, player, (truth, report))
 
     @cached_property
     def spread(self) -> Fraction:
-        """Bound by how much one player's misreport can change the welfare of an outcome."""
+        """The most that one player's misreport changes the welfare of an outcome."""
         columns = (column for best in self._best for column in zip(*best, strict=True))
         return Fraction(max(max(column) - min(column) for column in columns), self.scale)
 
     def welfare(self, reports: Sequence[int]) -> tuple[Fraction, ...]:
-        """Σ of the players' utilities at every outcome, were the reports true."""
+        """Return the sum of utilities at every outcome if the reports are true."""
         return tuple(Fraction(total, self.scale) for total in self.totals(reports))
 
     def totals(self, reports: Sequence[int]) -> tuple[int, ...]:
-        """Give the same in whole units of 1/scale, which is public: what a selection compares exactly."""
+        """Return ``welfare`` as integers in units of 1/scale, which is public: a selection compares these exactly."""
         profile = self.profile(reports)
         if self.symmetric:
-            many = [(self.best(0)[t], count) for t, count in Counter(profile).items()]
+            rows_with_counts = [(self.best(0)[t], count) for t, count in Counter(profile).items()]
         else:
-            many = [(self.best(i)[t], 1) for i, t in enumerate(profile)]
-        return tuple(sum(row[s] * count for row, count in many) for s in range(len(self.outcomes)))
+            rows_with_counts = [(self.best(i)[t], 1) for i, t in enumerate(profile)]
+        return tuple(sum(row[s] * count for row, count in rows_with_counts) for s in range(len(self.outcomes)))
 
     def profile(self, reports: Any) -> tuple[int, ...]:
-        """Read reports as numbers of types; anything else is refused without showing it."""
+        """Check reports as type indices. An error message does not show them."""
         try:
-            found = tuple(int(each) if isinstance(each, (int, np.integer)) else -1 for each in reports)
+            type_indices = tuple(int(report) if isinstance(report, (int, np.integer)) else -1 for report in reports)
         except TypeError:
-            found = ()
-        if len(found) != self.players or not all(0 <= t < len(self.types) for t in found):
-            rule = "one number of a type, from 0, for each player"
+            type_indices = ()
+        if len(type_indices) != self.players or not all(0 <= t < len(self.types) for t in type_indices):
+            rule = "one type index, from 0, for each player"
             raise InvalidParameter("reports", "something else", rule, fix="number the types in the environment's order")
-        return found
+        return type_indices
 
     def __repr__(self) -> str:
         sizes = (
@@ -212,8 +213,8 @@ class Environment:
         return f"<Environment: {', '.join(f'{count} {name}' + 's' * (count != 1) for count, name in sizes)}>"
 
 
-def _as_array(utilities: Any, players: int) -> Any:
-    """Give the array four axes (player, type, outcome, reaction), whatever its entries are."""
+def _utility_array(utilities: Any, players: int) -> Any:
+    """Return utilities as an object array with four axes: player, type, outcome, reaction."""
     rule = "an array [type, outcome], [type, outcome, reaction] or [player, type, outcome, reaction]"
     try:
         array = np.array(utilities, dtype=object)
@@ -221,8 +222,8 @@ def _as_array(utilities: Any, players: int) -> Any:
         raise InvalidParameter("utilities", "rows of different lengths", rule) from None
     if array.ndim not in (2, 3, 4) or not array.size:
         raise InvalidParameter("utilities", f"{array.ndim} axes", rule)
-    if array.size > _MOST_ENTRIES:
-        raise InvalidParameter("utilities", f"{array.size} entries", f"at most {_MOST_ENTRIES}")
+    if array.size > _MAX_ENTRIES:
+        raise InvalidParameter("utilities", f"{array.size} entries", f"at most {_MAX_ENTRIES}")
     if array.ndim == 2:
         array = array[..., None]
     if array.ndim == 3:
@@ -234,15 +235,15 @@ def _as_array(utilities: Any, players: int) -> Any:
     return array
 
 
-def _labels(given: Sequence[Hashable] | None, size: int | None, name: str) -> tuple[Hashable, ...]:
-    if given is None:
+def _checked_names(names: Sequence[Hashable] | None, size: int | None, name: str) -> tuple[Hashable, ...]:
+    if names is None:
         return tuple(range(size or 0))
-    names = tuple(given) if isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, str) else ()
-    hashable = all(isinstance(name, Hashable) for name in names)
-    if not names or not hashable or len(set(names)) != len(names) or (size is not None and len(names) != size):
-        wanted = "different names" if size is None else f"{size} different names"
-        raise InvalidParameter(name, given, f"a sequence of {wanted}")
-    return names
+    labels = tuple(names) if isinstance(names, (Sequence, np.ndarray)) and not isinstance(names, str) else ()
+    hashable = all(isinstance(each, Hashable) for each in labels)
+    if not labels or not hashable or len(set(labels)) != len(labels) or (size is not None and len(labels) != size):
+        requirement = "different names" if size is None else f"{size} different names"
+        raise InvalidParameter(name, names, f"a sequence of {requirement}")
+    return labels
 
 
 _DIGITS = 80
@@ -252,12 +253,12 @@ MOST_CANDIDATES = 400
 
 @dataclass(frozen=True)
 class Law:
-    """Outcome s has probability weights[s]/Σ weights, within ``error``."""
+    """A distribution over outcomes: s has probability weights[s]/Σ weights, within ``error``."""
 
     weights: tuple[int, ...]
     error: Fraction = Fraction(0)
     payments: tuple[Fraction, ...] = ()
-    """What each player (or each type, where players are alike) pays in expectation, where money is taken."""
+    """Expected payment of each player, or of each type in a symmetric environment; empty without money."""
 
     __repr__ = spelled
 
@@ -267,67 +268,68 @@ class Law:
         return tuple(Fraction(weight, total) for weight in self.weights)
 
     def mean(self, values: Sequence[int]) -> Fraction:
-        """Give the expectation of a number for each outcome."""
+        """Return the expectation of a value per outcome."""
         return Fraction(sum(w * v for w, v in zip(self.weights, values, strict=True)), sum(self.weights))
 
 
 def stated(probabilities: Iterable[Number], outcomes: int) -> Law:
-    """Read a law that somebody states: numbers in [0, 1] with sum 1, one for each outcome."""
+    """Check a law given as probabilities in [0, 1] with sum 1, one for each outcome."""
     if not isinstance(probabilities, Iterable):
         raise InvalidParameter("probabilities", probabilities, f"{outcomes} numbers with sum exactly 1")
-    given = [exact(each, "probability", PROBABILITY) for each in probabilities]
-    if len(given) != outcomes or sum(given) != 1:
+    exact_probabilities = [exact(probability, "probability", PROBABILITY) for probability in probabilities]
+    if len(exact_probabilities) != outcomes or sum(exact_probabilities) != 1:
         rule = f"{outcomes} numbers with sum exactly 1"
-        raise InvalidParameter("probabilities", f"{len(given)} numbers with sum {float(sum(given)):.6g}", rule)
-    unit = math.lcm(*(each.denominator for each in given))
-    return Law(tuple(int(each * unit) for each in given))
+        raise InvalidParameter(
+            "probabilities", f"{len(exact_probabilities)} numbers with sum {float(sum(exact_probabilities)):.6g}", rule
+        )
+    common_denominator = math.lcm(*(probability.denominator for probability in exact_probabilities))
+    return Law(tuple(int(probability * common_denominator) for probability in exact_probabilities))
 
 
 def law_of(selection: Scored, scores: Sequence[Fraction | int]) -> Law:
-    """Compute the law by which a selection chooses among these scores: of the gaps and the rate its draw is made from.
+    """Compute the law of a selection's choice among these scores, from the gaps and the rate that its sampler uses.
 
-    Exponential (and noisy max under Gumbel noise): P(h) ∝ e^{−c·gap}. Permute-and-flip (and exponential noise):
-    candidate h comes at a uniform time t and is kept with k_h = e^{−c·gap}; the others that came before were not,
-    so P(h) = k_h·∫₀¹ Π_{j≠h}(1 − t·k_j) dt.
+    Exponential (and noisy max with Gumbel noise): P(h) ∝ e^{−c·gap}. Permute-and-flip (and noisy max with exponential
+    noise): candidate h comes at a uniform time t and is accepted with k_h = e^{−c·gap}; those before it were not
+    accepted, so P(h) = k_h·∫₀¹ Π_{j≠h}(1 − t·k_j) dt.
     """
     gaps, rate = field_of(list(scores), selection)
     if gaps.size > MOST_CANDIDATES:
         raise InvalidParameter("outcomes", int(gaps.size), f"at most {MOST_CANDIDATES} for an exact law")
     context = bits.digits(_DIGITS)
     powers = [context.exp(bits.decimal(-rate * int(gap), context)) for gap in gaps]
-    keep = [int(context.scaleb(power, 70)) for power in powers]  # whole units of 10⁻⁷⁰, at most one too few
-    known = all(gap == 0 for gap in gaps)
+    acceptance = [int(context.scaleb(power, 70)) for power in powers]  # units of 10⁻⁷⁰, at most one too few
+    all_tied = all(gap == 0 for gap in gaps)
     kind: Any = selection.noise if isinstance(selection, NoisyMax) else type(selection)
     if kind in (Exponential, MaxNoise.GUMBEL):
-        return Law(tuple(keep), Fraction(0) if known else Fraction(2 * len(keep) + 2, _UNIT))
+        return Law(tuple(acceptance), Fraction(0) if all_tied else Fraction(2 * len(acceptance) + 2, _UNIT))
     if kind in (PermuteAndFlip, MaxNoise.EXPONENTIAL):
-        if known:
-            return Law((1,) * len(keep))
-        return _flipped(keep)
+        if all_tied:
+            return Law((1,) * len(acceptance))
+        return _permute_and_flip_law(acceptance)
     raise InvalidParameter(
         "mechanism", selection, "Exponential or PermuteAndFlip", fix="Laplace noise has no finite exact law"
     )
 
 
-def _flipped(keep: list[int]) -> Law:
-    """Compute the law of permute-and-flip by its polynomial: the coefficients of Π(1 − t·k_j) once, each factor divided
-    out in turn.
+def _permute_and_flip_law(acceptance: list[int]) -> Law:
+    """Compute the law of permute-and-flip: expand Π(1 − t·k_j) once, divide each factor out in turn, and integrate.
 
-    Coefficients are below 2ⁿ and rounded n² times: 4n + 64 bits beyond the units of 10⁻⁷⁰ drown all of that, so what
-    is left is that each k_h may be a unit too small.
+    Coefficients are below 2ⁿ and rounded n² times. 4n + 64 guard bits beyond the units of 10⁻⁷⁰ absorb that rounding,
+    so the only error left is that each k_h may be one unit too small.
     """
-    n = len(keep)
-    lift = 4 * n + 64
-    unit = _UNIT << lift
-    factors = [k << lift for k in keep]
+    candidate_count = len(acceptance)
+    guard_bits = 4 * candidate_count + 64
+    unit = _UNIT << guard_bits
+    factors = [k << guard_bits for k in acceptance]
     product = [unit]
     for k in factors:
         product = [a - b * k // unit for a, b in zip([*product, 0], [0, *product], strict=True)]
     weights = []
     for k in factors:
-        rest, integral = 0, 0
-        for i, c in enumerate(product[:-1]):
-            rest = c + rest * k // unit
-            integral += rest // (i + 1)
-        weights.append(max(0, k * integral // unit >> lift))
-    return Law(tuple(weights), Fraction(8 * (n + 1) ** 2, _UNIT))
+        quotient, integral = 0, 0
+        for degree, coefficient in enumerate(product[:-1]):
+            quotient = coefficient + quotient * k // unit
+            integral += quotient // (degree + 1)
+        weights.append(max(0, k * integral // unit >> guard_bits))
+    return Law(tuple(weights), Fraction(8 * (candidate_count + 1) ** 2, _UNIT))

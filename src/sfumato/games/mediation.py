@@ -1,25 +1,25 @@
-"""An equilibrium is selected privately: a mediator hears every type, plays the game on a noisy board, and advises.
+"""Private equilibrium selection by a mediator: learning dynamics on a noisy billboard, then advice to every player.
 
 In every round each type's strategy is a function of that type and of the board so far (multiplicative weights); the
-mediator adds up the strategies of all players and writes the totals on the board with noise. In the end each player
-is advised an action drawn from its type's average strategy over the second half of the rounds.
+mediator adds up the strategies of all players and writes the noisy totals on the board. In the end each player is
+advised an action drawn from the average strategy of the player's type over the second half of the rounds.
 
-Privacy. A player's strategy is a vector of whole numbers ≥ 0 with sum at most B (rounded down in units of 1/B). Given
-the board so far the others' vectors do not depend on it, so replacing its type moves a round's totals by at most B in
-each coordinate, 2B in all and √2·B in Euclidean length: each round is a noisy sum of that sensitivity, and the board
-is their composition. What player j is told is a function of the board, j's own report and j's own coins. So the advice
-is jointly differentially private at the board's price: all the others together learn no more about a player than from
-the board (billboard lemma: Hsu, Huang, Roth, Roughgarden & Wu 2014).
+Privacy. A player's strategy is a vector of integers ≥ 0 with sum at most B (rounded down in units of 1/B). Given the
+board so far, the other players' vectors do not depend on it, so replacing one player's type changes a round's totals by
+at most B in each coordinate, 2B in L1 norm and √2·B in L2 norm: each round is a noisy sum of that sensitivity, and the
+board is their composition. The advice to player j is a function of the board, j's own report and j's own coins. So the
+advice is jointly differentially private with the board's curve: all other players together learn no more about a player
+than from the board (billboard lemma: Hsu, Huang, Roth, Roughgarden & Wu 2014).
 
 Theorem (after Kearns, Pai, Roth & Ullman 2014). Let η be the largest over players of E[max_a u(a) − u(advice)], the
-maximum taken *given the board*, and τ = δ(0) of the board's curve, at most tanh(ε/2) + δ ≤ 2ε + δ. Then to report the
-truth and follow the advice is an (η + τ)-equilibrium against every deviation: any misreport, and any action as a
-function of the board and of whatever advice the misreport fetches. Proof: given the board, the others' advice is
-independent of the deviator, so its best is max_a u(a), a function of the board in [0, 1]; under the misreport's board
+maximum taken *given the board*, and τ = δ(0) of the board's curve, at most tanh(ε/2) + δ ≤ 2ε + δ. Then reporting the
+truth and following the advice is an (η + τ)-equilibrium against every deviation: any misreport, and any action as a
+function of the board and of the advice that the misreport obtains. Proof: given the board, the others' advice is
+independent of the deviator, whose best is max_a u(a), a function of the board in [0, 1]; under the misreport's board
 its expectation is at most τ more than under the truth's, and there it is at most η above following. ∎ With regret
-against fixed actions only, not given the board, the statement is false: a misreport may fetch better advice at ε = 0.
+against fixed actions only, not given the board, the statement is false: a misreport may obtain better advice at ε = 0.
 
-Bids are read from a CSV file here, for an auction that no curator holds.
+``read_bids`` reads bids from a CSV file, for an auction without a curator.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate
 from sfumato.privacy.numbers import POSITIVE, Number, exact, whole
 
 _UNITS = 1 << 16
-"""B: a strategy is a vector of whole multiples of 1/B."""
-_MOST_ROUNDS = 100_000
-_USUAL_ROUNDS = (800, 400, 200, 100, 50, 25)
+"""B: a strategy is a vector of multiples of 1/B."""
+_MAX_ROUNDS = 100_000
+_DEFAULT_ROUNDS = (800, 400, 200, 100, 50, 25)
 
 
 @dataclass(frozen=True)
-class _Rounds:
-    """Rounds are many runs of one noise, as something to calibrate."""
+class _ComposedRounds:
+    """A composition of equal noisy rounds, in the form that ``calibrate`` takes."""
 
     noise: Laplace | Gaussian
     rounds: int
@@ -60,48 +60,48 @@ class _Rounds:
 
 @dataclass(frozen=True, eq=False)
 class Mediation:
-    """A mediation is a proposal: nothing is drawn before ``release``."""
+    """A mediation proposal: nothing is drawn before ``release``."""
 
     game: Crowd
     guarantee: Guarantee
     rounds: int
     noise: Laplace | Gaussian
-    """On totals in units of 1/B."""
+    """Added to totals in units of 1/B."""
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Bound by how much replacing one player's type moves a round's totals."""
+        """The sensitivity of a round's totals to replacing one player's type."""
         return _sensitivity(self.game.actions)
 
     @cached_property
     def curve(self) -> Curve:
-        """Give the curve of what the board leaks about one player's type, under replace neighbours."""
-        return _Rounds(self.noise, self.rounds).curve(self.sensitivity)
+        """The privacy curve of the board for one player's type, under replace neighbours."""
+        return _ComposedRounds(self.noise, self.rounds).curve(self.sensitivity)
 
     @cached_property
     def temptation(self) -> float:
-        """Compute τ, the most that a misreport can gain by moving the board."""
+        """τ, the most that a misreport can gain by changing the board."""
         return min(1.0, self.curve.delta(0))
 
     def error(self, confidence: Number = "0.95") -> float:
-        """With this confidence every load of one round is written within this many players of the truth."""
-        rounding = self.game.players * (1 + 2.0**-20)  # each player's part is less than a unit too small
+        """Return the error bound, in players, that all loads of one round meet with this confidence."""
+        rounding = self.game.players * (1 + 2.0**-20)  # each player's share is less than one unit too small
         return (float(self.noise.error(confidence, self.game.actions)) + rounding) / _UNITS
 
     def explain(self) -> str:
-        """Free: no type is read."""
+        """Describe rounds, noise and guarantees. This is free: no type is read."""
         return "\n".join(
             [
-                f"{self.rounds} rounds; in each the load of every action is written to ±{self.error():.4g} players",
-                f"privacy: {self.guarantee} for each player's type, against all the others together",
-                f"truth: what a misreport does to the board gains its author at most {self.temptation:.4g}",
+                f"{self.rounds} rounds; in each, the load of every action is known to ±{self.error():.4g} players",
+                f"privacy: {self.guarantee} for each player's type, against all other players together",
+                f"truthfulness: a player who misreports gains at most {self.temptation:.4g} by changing the board",
             ]
         )
 
     def release(self) -> MediatorAdvice:
-        """Play the rounds and draw everybody's advice."""
-        strategies, board = _played(self, self.game.population)
-        actions = _draw(strategies, self.game.types)
+        """Run the rounds and draw every player's advice."""
+        strategies, board = _run_rounds(self, self.game.population)
+        actions = _draw_advice(strategies, self.game.types)
         for array in (strategies, board, actions):
             array.flags.writeable = False
         return MediatorAdvice(self, strategies, board, actions)
@@ -109,8 +109,8 @@ class Mediation:
 
 @dataclass(frozen=True, eq=False)
 class MediatorAdvice:
-    """Advice is what the mediator says. ``actions[i]`` is for player i alone; the board, and the strategies computed
-    from it, are public. Everything else is computed from the true types: for the mediator's and the student's eyes.
+    """The mediator's advice. ``actions[i]`` is for player i alone; the board, and the strategies computed from it, are
+    public. Everything else is computed from the true types: for the mediator and for study, not for publication.
     """
 
     mediation: Mediation
@@ -120,7 +120,7 @@ class MediatorAdvice:
 
     @cached_property
     def regret(self) -> float:
-        """Compute η on this board: the most that any player expects to gain by doing anything but follow."""
+        """η on this board: the largest expected gain of a player who does not follow the advice."""
         game = self.mediation.game
         expected = expected_payoffs(game, game.population, self.strategies)
         present = game.population > 0
@@ -128,54 +128,54 @@ class MediatorAdvice:
 
     @property
     def bound(self) -> float:
-        """Give η + 2ε + δ, the textbook's bound, with the η of this board."""
+        """η + 2ε + δ, the textbook's bound, with the η of this board."""
         promise = self.mediation.guarantee
         return self.regret + float(2 * promise.epsilon + promise.delta)
 
     @property
     def estimate(self) -> float:
-        """Give η + τ with the η of this board. The theorem's η is the mean over boards, which ``deviation`` measures:
-        no deviation gains more than that plus τ on average.
+        """η + τ with the η of this board. The theorem's η is the mean over boards, which ``deviation`` measures: no
+        deviation gains more than that plus τ on average.
         """
         return self.regret + self.mediation.temptation
 
     @property
     def welfare(self) -> float:
-        """Give what players get on average when all follow."""
+        """The mean payoff when all players follow the advice."""
         return self.mediation.game.welfare(self.actions)
 
     @property
     def shortfall(self) -> float:
-        """Give how far that welfare is below an exact equilibrium's; below 0 when it is above."""
+        """The welfare of an exact equilibrium minus this welfare."""
         game = self.mediation.game
         return game.welfare(game.settle()) - self.welfare
 
     def deviation(self, runs: int = 10) -> Deviation:
-        """Find the best deviation by trying: every true type, every report (the truth too), ``runs`` fresh boards each,
-        and then the best action given the board.
+        """Measure the best deviation by simulation: for every true type and every report (the truth included) ``runs``
+        fresh boards, and the best action given the board.
         """
-        return _tried(self.mediation, whole(runs, "runs", at_least=2))
+        return _measure_deviations(self.mediation, whole(runs, "runs", at_least=2))
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """A deviation's gain is measured over fresh boards."""
+    """The best deviation, with its gain measured over fresh boards."""
 
     gain: float
-    """Mean gain of the best pair of type and report over following the truth's advice."""
+    """Mean gain of the best pair of type and report over reporting truthfully and following the advice."""
     error: float
     """One standard error of it."""
     truth: int
     report: int
     regret: float
-    """η: the mean over boards, of the type for which it is largest."""
+    """η: the mean over boards, for the type with the largest one."""
 
 
 def equilibrium(game: Crowd, epsilon: Number, delta: Number = 0, *, rounds: int | None = None) -> Mediation:
-    """Propose to advise every player of a large game, at (ε, δ) joint differential privacy for the types.
+    """Propose advice to every player of a large game, with (ε, δ) joint differential privacy for the types.
 
-    With δ > 0 the noise is Gaussian, else Laplace. More rounds learn longer under more noise: by default as many, up to
-    800, as keep a round's error below the number of players.
+    With δ > 0 the noise is Gaussian, otherwise Laplace. More rounds learn longer with more noise each: the default is
+    the most, up to 800, that keep a round's error below the number of players.
 
     >>> import numpy as np
     >>> from sfumato.games import routes
@@ -186,174 +186,176 @@ def equilibrium(game: Crowd, epsilon: Number, delta: Number = 0, *, rounds: int 
     (True, True)
     """
     if not isinstance(game, Crowd):
-        raise InvalidParameter("game", game, "a Crowd", fix="small games: enumerate them with approximate_nash")
+        raise InvalidParameter(
+            "game", game, "a Crowd", fix="for a small game use approximate_nash, which enumerates it"
+        )
     exact(epsilon, "epsilon", POSITIVE)
-    promise = Guarantee(epsilon, delta)
+    guarantee = Guarantee(epsilon, delta)
     if rounds is not None:
         count = whole(rounds, "rounds", at_least=2)
-        if count > _MOST_ROUNDS:
-            raise InvalidParameter("rounds", rounds, f"at most {_MOST_ROUNDS}")
-        return _mediation(game, promise, count)
-    every = (_mediation(game, promise, count) for count in _USUAL_ROUNDS)
+        if count > _MAX_ROUNDS:
+            raise InvalidParameter("rounds", rounds, f"at most {_MAX_ROUNDS}")
+        return _mediation(game, guarantee, count)
+    candidates = (_mediation(game, guarantee, count) for count in _DEFAULT_ROUNDS)
     return next(
-        (found for found in every if found.error() <= game.players), _mediation(game, promise, _USUAL_ROUNDS[-1])
+        (mediation for mediation in candidates if mediation.error() <= game.players),
+        _mediation(game, guarantee, _DEFAULT_ROUNDS[-1]),
     )
 
 
-def _mediation(game: Crowd, promise: Guarantee, rounds: int) -> Mediation:
-    change = _sensitivity(game.actions)
+def _mediation(game: Crowd, guarantee: Guarantee, rounds: int) -> Mediation:
+    sensitivity = _sensitivity(game.actions)
     try:
-        if not promise.delta:
-            return Mediation(game, promise, rounds, Laplace(change.l1 * rounds / promise.epsilon))
-        fitting = calibrate(lambda size: _Rounds(Gaussian(size), rounds), promise, change)
-        return Mediation(game, promise, rounds, fitting.noise)
-    except InvalidParameter:  # there is a least and a most noise that can be drawn
-        rule = f"neither so small nor so large that {rounds} rounds cannot be drawn"
-        raise InvalidParameter("epsilon", float(promise.epsilon), rule) from None
+        if not guarantee.delta:
+            return Mediation(game, guarantee, rounds, Laplace(sensitivity.l1 * rounds / guarantee.epsilon))
+        calibrated = calibrate(lambda scale: _ComposedRounds(Gaussian(scale), rounds), guarantee, sensitivity)
+        return Mediation(game, guarantee, rounds, calibrated.noise)
+    except InvalidParameter:  # the sampler has a least and a largest scale
+        rule = f"within the range in which the noise of {rounds} rounds can be drawn"
+        raise InvalidParameter("epsilon", float(guarantee.epsilon), rule) from None
 
 
 def _sensitivity(actions: int) -> Sensitivity:
     return Sensitivity(actions, _UNITS, 2 * _UNITS, 2 * _UNITS**2, Neighbours.REPLACE)
 
 
-def _played(mediation: Mediation, population: Integers) -> tuple[Floats, Floats]:
-    """Play the rounds: give strategies [type, action] and the board [round, action]; only ``population`` is private,
+def _run_rounds(mediation: Mediation, population: Integers) -> tuple[Floats, Floats]:
+    """Run the rounds; return strategies [type, action] and the board [round, action]. Only ``population`` is private,
     and it enters only through the noisy totals.
     """
     game, rounds = mediation.game, mediation.rounds
     shape = game.payoffs.shape[:2]
-    speed = math.sqrt(8 * math.log(max(2, game.actions)) / rounds)
-    sums, average, board = np.zeros(shape), np.zeros(shape), np.empty((rounds, game.actions))
+    learning_rate = math.sqrt(8 * math.log(max(2, game.actions)) / rounds)
+    total_payoffs, average, board = np.zeros(shape), np.zeros(shape), np.empty((rounds, game.actions))
     for t in range(rounds):
-        strategy = np.exp(speed * (sums - sums.max(axis=1, keepdims=True)))
+        strategy = np.exp(learning_rate * (total_payoffs - total_payoffs.max(axis=1, keepdims=True)))
         strategy /= strategy.sum(axis=1, keepdims=True)
         board[t] = mediation.noise.apply(population @ in_units(strategy)) / _UNITS
-        sums += _payoffs_at(game.payoffs, np.clip(board[t], 1, game.players))
+        total_payoffs += _payoffs_at(game.payoffs, np.clip(board[t], 1, game.players))
         if 2 * t >= rounds - 1:
             average += strategy
     return average / average.sum(axis=1, keepdims=True), board
 
 
 def in_units(strategy: Floats) -> Integers:
-    """Write rows of probabilities as whole numbers of 1/B, rounded down so that none sums to more than B."""
+    """Convert rows of probabilities to integers in units of 1/B, rounded down so that no row sums to more than B."""
     return np.floor(strategy * (_UNITS * (1 - 2.0**-40))).astype(np.int64)
 
 
 def _payoffs_at(payoffs: Floats, loads: Floats) -> Floats:
-    """Give the payoffs [type, action] at real loads in [1, n], between whole ones in proportion."""
+    """Return the payoffs [type, action] at real loads in [1, n], interpolated linearly between integer loads."""
     low = np.floor(loads).astype(np.int64)
     high = np.minimum(low + 1, payoffs.shape[2])
-    every, part = np.arange(loads.size), loads - low
-    return (1 - part) * payoffs[:, every, low - 1] + part * payoffs[:, every, high - 1]
+    actions, fraction = np.arange(loads.size), loads - low
+    return (1 - fraction) * payoffs[:, actions, low - 1] + fraction * payoffs[:, actions, high - 1]
 
 
-def _draw(strategies: Floats, types: Integers) -> Integers:
-    """Draw everybody's advice: 53 random bits each against the cumulative strategy. These coins carry no privacy."""
+def _draw_advice(strategies: Floats, types: Integers) -> Integers:
+    """Draw every player's advice: 53 random bits each against the cumulative strategy. No privacy rests on them."""
     uniform = (bits.words(types.size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    chosen = np.empty(types.size, np.int64)
-    for kind, row in enumerate(strategies):
-        mine = types == kind
-        steps = np.cumsum(row)
-        chosen[mine] = np.minimum(np.searchsorted(steps, uniform[mine] * steps[-1], side="right"), row.size - 1)
-    return chosen
+    actions = np.empty(types.size, np.int64)
+    for type_index, row in enumerate(strategies):
+        has_type = types == type_index
+        cumulative = np.cumsum(row)
+        actions[has_type] = np.minimum(
+            np.searchsorted(cumulative, uniform[has_type] * cumulative[-1], side="right"), row.size - 1
+        )
+    return actions
 
 
 def expected_payoffs(game: Crowd, population: Integers, strategies: Floats) -> Floats:
-    """Compute what a player of each type expects from each action when everybody else in the population follows; 0 for
-    a type that nobody has.
+    """Return the expected payoff [type, action] when all other players follow the strategies; 0 for absent types.
 
-    The others' load is a sum of independent coins. Its law comes from its characteristic function, on as many points as
-    cover sixteen standard deviations and sixteen players on either side of the mean: what lies beyond is below 10⁻²⁰
-    (Bernstein), less than the rounding of floating point.
+    The others' load is a sum of independent Bernoulli variables. Its law is computed from its characteristic function,
+    on enough points to cover sixteen standard deviations and sixteen players on either side of the mean: the mass
+    beyond is below 10⁻²⁰ (Bernstein), less than floating-point rounding.
     """
     types, actions = strategies.shape
     means = population @ strategies
     deviation = math.sqrt(float((population @ (strategies * (1 - strategies))).max()))
     points = min(1 << math.ceil(math.log2(32 * deviation + 64)), game.players + 1)
-    start = np.clip(np.floor(means).astype(np.int64) - points // 2, 0, game.players + 1 - points)
-    loads = start[:, None] + np.arange(points)  # one period of the law, around its mean
-    found = np.zeros((types, actions))
-    for own, laws in _others(population, strategies, points):
+    first_load = np.clip(np.floor(means).astype(np.int64) - points // 2, 0, game.players + 1 - points)
+    loads = first_load[:, None] + np.arange(points)  # one period of the law, around its mean
+    expected = np.zeros((types, actions))
+    for own_type, laws in _other_loads(population, strategies, points):
         weights = np.take_along_axis(laws, loads % points, axis=1) * (loads < game.players)
-        values = game.payoffs[own][np.arange(actions)[:, None], np.minimum(loads, game.players - 1)]
-        found[own] = (weights * values).sum(axis=1)
-    return found
+        values = game.payoffs[own_type][np.arange(actions)[:, None], np.minimum(loads, game.players - 1)]
+        expected[own_type] = (weights * values).sum(axis=1)
+    return expected
 
 
-def _others(population: Integers, strategies: Floats, points: int) -> Iterator[tuple[int, Floats]]:
-    """Compute, for every type that somebody has, the law, modulo ``points``, of how many of the others choose each
-    action.
-    """
-    turns = np.exp(2j * np.pi * np.arange(points) / points)
-    coins = [1 - row[:, None] + row[:, None] * turns for row in strategies]
-    powers = [_power(coin, int(count)) for coin, count in zip(coins, population, strict=True)]
-    for own in np.flatnonzero(population):
-        product = _power(coins[own], int(population[own]) - 1)
-        for other, power in enumerate(powers):
-            if other != own:
+def _other_loads(population: Integers, strategies: Floats, points: int) -> Iterator[tuple[int, Floats]]:
+    """Yield, for every present type, the law modulo ``points`` of how many other players choose each action."""
+    unit_roots = np.exp(2j * np.pi * np.arange(points) / points)
+    characteristic = [1 - row[:, None] + row[:, None] * unit_roots for row in strategies]
+    powers = [_power(factor, int(count)) for factor, count in zip(characteristic, population, strict=True)]
+    for own_type in np.flatnonzero(population):
+        product = _power(characteristic[own_type], int(population[own_type]) - 1)
+        for other_type, power in enumerate(powers):
+            if other_type != own_type:
                 product = product * power
-        yield int(own), np.clip(np.fft.fft(product, axis=1).real / points, 0.0, 1.0)
+        yield int(own_type), np.clip(np.fft.fft(product, axis=1).real / points, 0.0, 1.0)
 
 
-def _power(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
-    """Raise complex numbers within the unit circle to a whole power; 0⁰ = 1."""
-    if not count:
+def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+    """Raise complex numbers in the unit disc to an integer power; 0⁰ = 1."""
+    if not exponent:
         return np.ones_like(values)
     with np.errstate(divide="ignore"):
-        size = np.exp(count * np.log(np.abs(values)))
-    return size * np.exp(1j * count * np.angle(values))
+        modulus = np.exp(exponent * np.log(np.abs(values)))
+    return modulus * np.exp(1j * exponent * np.angle(values))
 
 
-def _tried(mediation: Mediation, runs: int) -> Deviation:
+def _measure_deviations(mediation: Mediation, runs: int) -> Deviation:
     game = mediation.game
     present = np.flatnonzero(game.population)
-    truthful = _replayed(mediation, game.population, runs)
-    follow = np.array([(strategies * expected).sum(axis=1) for strategies, expected in truthful])
+    truthful = _simulate_boards(mediation, game.population, runs)
+    following = np.array([(strategies * expected).sum(axis=1) for strategies, expected in truthful])
     best = np.array([expected.max(axis=1) for _, expected in truthful])
-    found = []
+    deviations = []
     for truth in (int(t) for t in present):
         for report in range(game.payoffs.shape[0]):
-            tried = best[:, truth]
+            deviating = best[:, truth]
             if report != truth:
-                moved = game.population.copy()
-                moved[truth] -= 1
-                moved[report] += 1
-                tried = np.array([expected[truth].max() for _, expected in _replayed(mediation, moved, runs)])
-            error = math.sqrt((tried.var(ddof=1) + follow[:, truth].var(ddof=1)) / runs)
-            found.append((float(tried.mean() - follow[:, truth].mean()), error, truth, report))
-    return Deviation(*max(found), float((best - follow).mean(axis=0)[present].max()))
+                misreported = game.population.copy()
+                misreported[truth] -= 1
+                misreported[report] += 1
+                deviating = np.array(
+                    [expected[truth].max() for _, expected in _simulate_boards(mediation, misreported, runs)]
+                )
+            error = math.sqrt((deviating.var(ddof=1) + following[:, truth].var(ddof=1)) / runs)
+            deviations.append((float(deviating.mean() - following[:, truth].mean()), error, truth, report))
+    return Deviation(*max(deviations), float((best - following).mean(axis=0)[present].max()))
 
 
-def _replayed(mediation: Mediation, reported: Integers, runs: int) -> list[tuple[Floats, Floats]]:
-    """Play strategies on fresh boards of a reported population, and compute what a player among the true ones then
-    expects.
-    """
+def _simulate_boards(mediation: Mediation, reported_population: Integers, runs: int) -> list[tuple[Floats, Floats]]:
+    """Simulate fresh boards for a reported population; return strategies and the expected payoffs in the true one."""
     game = mediation.game
-    played = [_played(mediation, reported)[0] for _ in range(runs)]
-    return [(strategies, expected_payoffs(game, game.population, strategies)) for strategies in played]
+    strategies_per_board = [_run_rounds(mediation, reported_population)[0] for _ in range(runs)]
+    return [(strategies, expected_payoffs(game, game.population, strategies)) for strategies in strategies_per_board]
 
 
 def read_bids(path: Path, column: str | None = None) -> list[str]:
-    """Read the bids of one column as text, since numbers mean their decimals; the only column need not be named.
+    """Read the bids of one CSV column as text, so that numbers keep their decimals. A single column needs no name.
 
-    A file that a ledger beside it knows has a budget, which only its policy spends: it is refused.
+    A file that is the source of a policy with a ledger beside it is refused: only that policy may spend its budget.
     """
     refuse_if_curated(path)
-    return list(_cells(path, column))
+    return list(_read_column(path, column))
 
 
-def _cells(path: Path, name: str | None) -> Iterator[str]:
+def _read_column(path: Path, name: str | None) -> Iterator[str]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.reader(file)
             header = [cell.strip() for cell in next(rows, [])]
-            wanted = header[0] if name is None and len(header) == 1 else name
-            if wanted is None or header.count(wanted) != 1:
+            column = header[0] if name is None and len(header) == 1 else name
+            if column is None or header.count(column) != 1:
                 rule = f"the name of one column: {', '.join(header) or 'the file has none'}"
                 raise InvalidParameter("column", name, rule, fix="add --column NAME")
-            place = header.index(wanted)
+            column_index = header.index(column)
             for row in rows:
                 if row:
-                    yield row[place] if place < len(row) else ""
+                    yield row[column_index] if column_index < len(row) else ""
     except (OSError, UnicodeDecodeError, csv.Error):
         raise InvalidParameter("bids", str(path), "a CSV file in UTF-8 with a header") from None

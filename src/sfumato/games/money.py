@@ -1,18 +1,17 @@
-"""Choices are made private and exactly truthful with money: the exponential mechanism for welfare, with payments.
+"""Exactly truthful private mechanisms with money: the exponential mechanism over welfare, with payments.
 
 Theorem (Huang & Kannan 2012). The exponential mechanism's law D maximises E[W] + (2/ε)·entropy over all laws: it is
 affine maximisation over laws, so Vickrey–Clarke–Groves payments make truth dominant in expectation. With Z the sum of
-e^{εW(s)/2} over outcomes and Z₋ᵢ the same without player i, i pays in expectation
+e^{εW(s)/2} over outcomes and Z₋ᵢ the same without player i, the expected payment of player i is
 
     pᵢ = E_D[vᵢ] − (2/ε)(ln Z − ln Z₋ᵢ),
 
-and its utility is (2/ε)(ln Z − ln Z₋ᵢ) ≥ 0: nobody is worse off than staying away, and pᵢ ≥ 0.
+and the expected utility is (2/ε)(ln Z − ln Z₋ᵢ) ≥ 0: participation is individually rational, and pᵢ ≥ 0.
 
-The expected payment is an exact function of everybody's report and would give them away. As (2/ε)(ln Z − ln Z₋ᵢ) =
-∫₀¹ E[vᵢ under reports in which i's is scaled by x] dx, the same expectation is reached by a private draw: pick x
-uniformly, draw a second outcome s′ with i's report scaled by x, and charge vᵢ(s) − vᵢ(s′) (after Babaioff, Kleinberg &
-Slivkins 2010). What player i sees, the outcome and its own payment, is then two selections: 2ε for everybody else's
-report.
+The expected payment is an exact function of all reports and would reveal them. As (2/ε)(ln Z − ln Z₋ᵢ) = ∫₀¹ E[vᵢ
+under reports in which i's is scaled by x] dx, a private draw has the same expectation: pick x uniformly, draw a second
+outcome s′ with i's report scaled by x, and charge vᵢ(s) − vᵢ(s′) (after Babaioff, Kleinberg & Slivkins 2010). What
+player i sees, the outcome and the own payment, is then two selections: 2ε for every other player's report.
 """
 
 from __future__ import annotations
@@ -34,36 +33,37 @@ from sfumato.privacy.numbers import Number
 
 _DIGITS = 70
 _ERROR = Fraction(1, 10**55)
-_ROOM = 60  # bits in which differences of welfare are compared when a selection is drawn
-_LEAST_BITS = 24
+_SELECTION_BITS = 60  # bits available for differences of welfare in a selection
+_MIN_FINENESS = 24
 
 
 @dataclass(frozen=True)
 class Bill:
-    """A bill says what was drawn: the outcome, and each player's payment."""
+    """The drawn outcome and each player's payment."""
 
     outcome: int
     payments: tuple[Fraction, ...]
-    """Each to be told to its payer alone; a negative one is paid out. Their expectations are the theorem's."""
+    """One per player, to be shown to that player alone; a negative payment is paid out. Their expectations are those of
+    the theorem."""
 
     __repr__ = spelled
 
 
 @dataclass(frozen=True)
 class Priced:
-    """A priced mechanism is the exponential mechanism for welfare with Huang and Kannan's payments."""
+    """The exponential mechanism over welfare with Huang and Kannan's payments."""
 
     environment: Environment
     selection: Exponential
 
     @property
     def curve(self) -> Curve:
-        """Give the curve of what the outcome leaks about one report."""
+        """The privacy curve of the outcome, for one report."""
         return self.selection.curve()
 
     @property
     def payer_curve(self) -> Curve:
-        """Give the curve of what one payer sees of another's report: the outcome, and its own payment."""
+        """The privacy curve of what one payer sees, the outcome and the own payment, for another player's report."""
         return compose([(self.selection.curve(), 2)])
 
     @property
@@ -75,63 +75,76 @@ class Priced:
         scores = game.welfare(reports)
         law = law_of(self.selection.in_parts(game.scale), game.totals(reports))
         if game.symmetric:
-            asked = set(reports)
-            rows = [row if t in asked else None for t, row in enumerate(game.best(0))]
+            reported_types = set(reports)
+            utility_rows = [
+                utilities if type_index in reported_types else None for type_index, utilities in enumerate(game.best(0))
+            ]
         else:
-            rows = [game.best(i)[t] for i, t in enumerate(reports)]
+            utility_rows = [game.best(i)[type_index] for i, type_index in enumerate(reports)]
         payments = tuple(
-            Fraction(0) if row is None else law.mean(row) / game.scale - self._in_own_terms(scores, row) for row in rows
+            Fraction(0)
+            if utilities is None
+            else law.mean(utilities) / game.scale - self._expected_utility(scores, utilities)
+            for utilities in utility_rows
         )
         return Law(law.weights, law.error + _ERROR, payments)
 
-    def _in_own_terms(self, scores: tuple[Fraction, ...], own: tuple[int, ...]) -> Fraction:
-        """Compute (2/ε)(ln Z − ln Z₋ᵢ), the game's value to a player with these values."""
-        rest = [score - Fraction(value, self.environment.scale) for score, value in zip(scores, own, strict=True)]
-        return (_log_sum(scores, self.selection.rate) - _log_sum(rest, self.selection.rate)) / self.selection.rate
+    def _expected_utility(self, scores: tuple[Fraction, ...], utilities: tuple[int, ...]) -> Fraction:
+        """Return (2/ε)(ln Z − ln Z₋ᵢ), the expected utility of a player with these utilities per outcome."""
+        without_player = [
+            score - Fraction(value, self.environment.scale) for score, value in zip(scores, utilities, strict=True)
+        ]
+        return (
+            _log_sum(scores, self.selection.rate) - _log_sum(without_player, self.selection.rate)
+        ) / self.selection.rate
 
     def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
-        paid = law.payments[report if self.anonymous else player]
-        return law.mean(self.environment.best(player)[truth]) / self.environment.scale - paid
+        payment = law.payments[report if self.anonymous else player]
+        return law.mean(self.environment.best(player)[truth]) / self.environment.scale - payment
 
     def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
-        """Nobody gains alone; utilities and payments lie in [0, 1], and nothing more is promised about coalitions."""
+        """No single player gains; for coalitions only the range of utilities and payments, [0, 1] each, is used."""
         return Fraction(0 if coalition == 1 else 2), Fraction(2)
 
     def payments(self, reports: Any) -> tuple[Fraction, ...]:
-        """Compute expected payments, exact to 10⁻⁵⁰: the auctioneer's own figures, not private."""
+        """Return the expected payments, exact to 10⁻⁵⁰. They are not private: for the auctioneer only."""
         profile = self.environment.profile(reports)
-        paid = self.law(profile).payments
-        return tuple(paid[t] for t in profile) if self.anonymous else paid
+        payments_by_type = self.law(profile).payments
+        return tuple(payments_by_type[t] for t in profile) if self.anonymous else payments_by_type
 
     def proof(self, **options: Any) -> Truthfulness:
-        """Find the best misreport on this very instance, payments counted."""
+        """Find the best misreport in this environment, net of payments."""
         return truthfulness(self, self.environment, **options)
 
     @property
     def fineness(self) -> int:
-        """x is the middle of one of 2^fineness parts: an expected payment is then off by at most ε²·4^−fineness."""
-        return _ROOM - (self.environment.players * self.environment.scale).bit_length()
+        """Bits of x: it is the midpoint of one of 2^fineness intervals, so an expected payment is off by at most
+        ε²·4^−fineness.
+        """
+        return _SELECTION_BITS - (self.environment.players * self.environment.scale).bit_length()
 
     def release(self, reports: Any) -> Bill:
         """Draw the outcome and each player's payment."""
         game, profile = self.environment, self.environment.profile(reports)
         totals = game.totals(profile)
         outcome = self.selection.in_parts(game.scale).choose(totals)
-        # Totals less (1 − x)·v are whole numbers of this step, which the number of players and the scale decide.
+        # Totals minus (1 − x)·v are multiples of this step, which depends only on the players and the scale.
         step = Fraction(1, 2 << self.fineness)
         scaled = self.selection.in_parts(game.scale, step)
         payments = []
-        for i, t in enumerate(profile):
-            own = game.best(i)[t]
-            less = 1 - (2 * bits.integer(self.fineness) + 1) * step
-            second = scaled.choose([total - less * value for total, value in zip(totals, own, strict=True)])
-            payments.append(Fraction(own[outcome] - own[second], game.scale))
+        for player, type_index in enumerate(profile):
+            utilities = game.best(player)[type_index]
+            reduction = 1 - (2 * bits.integer(self.fineness) + 1) * step
+            second_outcome = scaled.choose(
+                [total - reduction * value for total, value in zip(totals, utilities, strict=True)]
+            )
+            payments.append(Fraction(utilities[outcome] - utilities[second_outcome], game.scale))
         return Bill(outcome, tuple(payments))
 
 
 def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
-    """Make Huang and Kannan's mechanism: an ε-DP outcome of nearly the best welfare, and payments that make truth
-    dominant.
+    """Return Huang and Kannan's mechanism: an ε-DP outcome of nearly optimal welfare, and payments that make truth
+    dominant in expectation.
 
     >>> priced = truthful_with_money(Environment([[1, 0], [0, 1]], players=3), epsilon=1)
     >>> [round(float(p), 4) for p in priced.payments([0, 0, 1])]
@@ -142,7 +155,7 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
     selection = Exponential(epsilon, sensitivity=1, neighbours=Neighbours.REPLACE)
     rule = Welfare(environment, selection)
     priced = Priced(rule.environment, selection)
-    if priced.fineness < _LEAST_BITS:
+    if priced.fineness < _MIN_FINENESS:
         raise InvalidParameter(
             "environment",
             environment,
@@ -153,7 +166,7 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
 
 
 def _log_sum(scores: Sequence[Fraction], rate: Fraction) -> Fraction:
-    """Compute ln Σ e^{rate·score} to 60 digits."""
+    """Return ln Σ e^{rate·score} to 60 digits."""
     context = bits.digits(_DIGITS)
     top = max(scores)
     powers = [context.exp(bits.decimal(rate * (score - top), context)) for score in scores]

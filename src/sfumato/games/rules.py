@@ -1,12 +1,11 @@
-"""Rules are mechanisms over an environment: they lead from everybody's report to a law over outcomes.
+"""Direct-revelation mechanisms over an environment, and facility-location environments to run them on.
 
-ε here is for replace neighbours, because a misreport replaces a report: a selection priced add-remove counts twice.
+A mechanism maps a profile of reports to a probability distribution over outcomes (a ``Law``). ε is for replace
+neighbours, because a misreport replaces a report: a selection stated for add-remove neighbours counts twice.
 
-Facilities are built on a line or a graph, and each person uses one of them: these are the environments.
-
-A type is where a person lives, an outcome is the set of places built, a reaction is which of them the person uses, and
-utility is 1 − distance/longest distance. With two facilities a false address can be held against a person (use the
-one near where you said you live); with one it cannot, and γ = 0.
+Facility location on a line or a graph: a type is where a person lives, an outcome is the set of places built, a
+reaction is which of them the person uses, and utility is 1 − distance/diameter. With two facilities a false address
+can be held against a person (use the one nearest to the reported address); with one it cannot, and γ = 0.
 """
 
 from __future__ import annotations
@@ -29,36 +28,34 @@ Choice = Exponential | PermuteAndFlip | NoisyMax
 
 
 class TruthRule(Protocol):
-    """A rule is what the truthfulness of a mechanism is decided from."""
+    """A mechanism with everything that deciding its truthfulness needs."""
 
     @property
     def environment(self) -> Environment: ...
 
     @property
     def curve(self) -> Curve | None:
-        """Give the curve of what the outcome leaks about one report, under replace neighbours; None when nothing is
-        promised.
-        """
+        """The privacy curve of the outcome under replace neighbours; None when no guarantee is stated."""
 
     @property
     def anonymous(self) -> bool:
-        """Tell whether exchanging the reports of two players changes nothing for the others."""
+        """Whether exchanging the reports of two players changes nothing for the others."""
 
     def law(self, reports: tuple[int, ...]) -> Law: ...
 
     def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
-        """Give the expected utility of a player of type ``truth`` that said ``report``, when the law is this."""
+        """Return the expected utility under ``law`` of a player of type ``truth`` who reported ``report``."""
 
     def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
-        """Say what theory promises: no member of a coalition of so many gains or loses more by misreporting."""
+        """Return proven bounds on what misreporting gains and costs one member of a coalition of this size."""
 
 
 @dataclass(frozen=True)
 class Welfare:
-    """The outcome is selected by the welfare that the reports promise; reactions are free.
+    """Selection of an outcome by reported welfare; players choose their own reactions.
 
-    One player's utilities lie in [0, 1], so it moves every outcome's welfare by at most 1, whether it joins (all up:
-    monotone) or changes its report.
+    One player's utilities lie in [0, 1], so a player changes every outcome's welfare by at most 1, by joining (all
+    scores go up: monotone) or by changing the report.
     """
 
     environment: Environment
@@ -69,13 +66,15 @@ class Welfare:
             raise InvalidParameter("environment", self.environment, "an Environment")
         if not isinstance(self.selection, Choice) or self.selection.grid != self.selection.derived_grid:
             raise InvalidParameter("mechanism", self.selection, "Exponential or PermuteAndFlip, without a grid")
-        replaced = self.selection.neighbours is Neighbours.REPLACE
-        moves = self.environment.spread if replaced else _largest(self.environment)
-        if self.selection.sensitivity < moves:
+        is_replace = self.selection.neighbours is Neighbours.REPLACE
+        welfare_sensitivity = self.environment.spread if is_replace else _largest_utility(self.environment)
+        if self.selection.sensitivity < welfare_sensitivity:
             raise InvalidParameter(
-                "sensitivity", self.selection.sensitivity, f"at least {float(moves):.6g}, what one player moves"
+                "sensitivity",
+                self.selection.sensitivity,
+                f"at least {float(welfare_sensitivity):.6g}, the most that one player changes an outcome's welfare",
             )
-        law_of(self.whole, [0, 1])  # refuses a selection without an exact law before anybody reports
+        law_of(self.whole, [0, 1])  # refuses a selection without an exact law before reports are taken
 
     @property
     def curve(self) -> Curve:
@@ -87,7 +86,7 @@ class Welfare:
 
     @property
     def whole(self) -> Choice:
-        """Give the selection of welfare in whole units of the environment, in which it is exact."""
+        """The selection over welfare in units of 1/scale: these scores are integers and compared exactly."""
         return self.selection.in_parts(self.environment.scale)
 
     def law(self, reports: tuple[int, ...]) -> Law:
@@ -100,15 +99,13 @@ class Welfare:
         return (variation(self.curve, coalition),) * 2
 
     def release(self, reports: Any) -> int:
-        """Draw the outcome: its number in the environment's order."""
+        """Draw an outcome; return its index in ``environment.outcomes``."""
         return self.whole.choose(self.environment.totals(reports))
 
 
 @dataclass(frozen=True)
 class Stated:
-    """A stated rule is any finite mechanism, as a function from the tuple of reports to exact probabilities of the
-    outcomes.
-    """
+    """A finite mechanism given by a function from the tuple of reports to exact outcome probabilities."""
 
     environment: Environment
     probabilities: Callable[[tuple[int, ...]], Iterable[Number]]
@@ -132,12 +129,12 @@ class Stated:
 
 
 def variation(curve: Curve, units: int) -> Fraction:
-    """Give the largest total variation when so many reports are replaced: the curve's δ(0), rounded up."""
+    """Return the largest total variation distance when ``units`` reports are replaced: the curve's δ(0), rounded up."""
     return min(Fraction(1), Fraction(curve.group(units).delta(0)))
 
 
 def rule_of(mechanism: Any, environment: Environment) -> TruthRule:
-    """A selection chooses by welfare; a function states its own law; a rule stays what it is."""
+    """Return ``mechanism`` as a rule: a selection is run on welfare, a function states its own law."""
     if not isinstance(environment, Environment):
         raise InvalidParameter("game", environment, "an Environment")
     if isinstance(mechanism, Scored):  # any: one without an exact law is refused there
@@ -145,38 +142,39 @@ def rule_of(mechanism: Any, environment: Environment) -> TruthRule:
     if hasattr(mechanism, "law") and hasattr(mechanism, "value"):
         if mechanism.environment != environment:
             raise InvalidParameter("game", environment, "the environment that the mechanism was made for")
-        found: TruthRule = mechanism
-        return found
+        rule: TruthRule = mechanism
+        return rule
     if callable(mechanism) and not isinstance(mechanism, type):
         return Stated(environment, mechanism)
     raise InvalidParameter("mechanism", mechanism, "a selection, a rule, or a function from reports to probabilities")
 
 
-def _largest(environment: Environment) -> Fraction:
+def _largest_utility(environment: Environment) -> Fraction:
+    """Return the largest utility of any player."""
     players = range(1 if environment.symmetric else environment.players)
     return Fraction(max(max(row) for i in players for row in environment.best(i)), environment.scale)
 
 
-_MOST_PLACES = 60
-_MOST_OUTCOMES = 5000
+_MAX_PLACES = 60
+_MAX_OUTCOMES = 5000
 
 
 def line(points: int, players: int, facilities: int = 2) -> Environment:
-    """Make the environment of places 0 … points − 1 along a street.
+    """Return the facility-location environment of places 0 … points − 1 along a street.
 
     >>> line(4, players=10).gap.largest
     Fraction(1, 3)
     """
     count = whole(points, "points", at_least=2)
-    if count > _MOST_PLACES:
-        raise InvalidParameter("points", points, f"at most {_MOST_PLACES}")
-    return _located(
+    if count > _MAX_PLACES:
+        raise InvalidParameter("points", points, f"at most {_MAX_PLACES}")
+    return _facility_location(
         tuple(range(count)), [[abs(i - j) for j in range(count)] for i in range(count)], players, facilities
     )
 
 
 def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: int = 2) -> Environment:
-    """Make the environment of a connected graph's nodes, at distances in edges.
+    """Return the facility-location environment of a connected graph, with distances counted in edges.
 
     >>> graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")], players=10)
     <Environment: 10 players, 4 types, 6 outcomes, 2 reactions>
@@ -186,32 +184,38 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
         nodes = tuple(dict.fromkeys(node for pair in pairs for node in pair))
     except (TypeError, ValueError):
         raise InvalidParameter("edges", edges, "pairs of nodes") from None
-    if not 2 <= len(nodes) <= _MOST_PLACES:
-        raise InvalidParameter("edges", f"{len(nodes)} nodes", f"edges between 2 to {_MOST_PLACES} nodes")
-    place = {node: i for i, node in enumerate(nodes)}
-    far = len(nodes)
-    steps = [[0 if i == j else far for j in range(far)] for i in range(far)]
+    if not 2 <= len(nodes) <= _MAX_PLACES:
+        raise InvalidParameter("edges", f"{len(nodes)} nodes", f"edges between 2 to {_MAX_PLACES} nodes")
+    node_index = {node: i for i, node in enumerate(nodes)}
+    node_count = len(nodes)
+    distances = [[0 if i == j else node_count for j in range(node_count)] for i in range(node_count)]
     for a, b in pairs:
         if a != b:
-            steps[place[a]][place[b]] = steps[place[b]][place[a]] = 1
-    for via in range(far):
-        for i in range(far):
-            steps[i] = [min(d, steps[i][via] + more) for d, more in zip(steps[i], steps[via], strict=True)]
-    if max(max(row) for row in steps) >= far:
-        raise InvalidParameter("edges", "a graph in parts", "a connected graph")
-    return _located(nodes, steps, players, facilities)
+            distances[node_index[a]][node_index[b]] = distances[node_index[b]][node_index[a]] = 1
+    for via in range(node_count):  # Floyd and Warshall's shortest paths
+        for i in range(node_count):
+            distances[i] = [
+                min(direct, distances[i][via] + onward)
+                for direct, onward in zip(distances[i], distances[via], strict=True)
+            ]
+    if max(max(row) for row in distances) >= node_count:
+        raise InvalidParameter("edges", "a graph that is not connected", "a connected graph")
+    return _facility_location(nodes, distances, players, facilities)
 
 
-def _located(places: tuple[Hashable, ...], steps: list[list[int]], players: int, facilities: int) -> Environment:
-    built = whole(facilities, "facilities", at_least=1)
-    if built > len(places):
+def _facility_location(
+    places: tuple[Hashable, ...], distances: list[list[int]], players: int, facilities: int
+) -> Environment:
+    facility_count = whole(facilities, "facilities", at_least=1)
+    if facility_count > len(places):
         raise InvalidParameter("facilities", facilities, f"at most the number of places, {len(places)}")
-    if math.comb(len(places), built) > _MOST_OUTCOMES:
-        raise InvalidParameter("facilities", facilities, f"few enough for at most {_MOST_OUTCOMES} ways to place them")
-    longest = max(max(row) for row in steps)
-    outcomes = list(combinations(range(len(places)), built))
+    if math.comb(len(places), facility_count) > _MAX_OUTCOMES:
+        raise InvalidParameter("facilities", facilities, f"few enough for at most {_MAX_OUTCOMES} placements")
+    diameter = max(max(row) for row in distances)
+    outcomes = list(combinations(range(len(places)), facility_count))
     table = [
-        [[1 - Fraction(steps[home][at], longest) for at in where] for where in outcomes] for home in range(len(places))
+        [[1 - Fraction(distances[home][place], diameter) for place in placement] for placement in outcomes]
+        for home in range(len(places))
     ]
-    names = [tuple(places[at] for at in where) for where in outcomes]
-    return Environment(table, players, places, names, tuple(range(built)))
+    outcome_names = [tuple(places[place] for place in placement) for placement in outcomes]
+    return Environment(table, players, places, outcome_names, tuple(range(facility_count)))

@@ -1,4 +1,4 @@
-"""This module computes how much can be gained by misreporting, beside what privacy allows.
+"""The largest gain from misreporting, computed exactly, and the bound that differential privacy implies.
 
 Theorem. If the outcome's law moves by at most τ in total variation when one report is replaced, and utilities lie
 in [0, 1] and depend on the report only through the outcome, no misreport gains or costs more than τ. For a
@@ -26,101 +26,99 @@ from sfumato.privacy.numbers import whole
 
 Interval = tuple[Fraction, Fraction]
 Case = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Who misreports, what everybody is, and what they say instead."""
+"""The misreporting players, all true types, and the types that those players report instead."""
 
-_MOST_CASES = 200_000
+_MAX_CASES = 200_000
 
 
 @dataclass(frozen=True)
 class Misreport:
-    """A misreport says who would say what, instead of what they are, and against whom."""
+    """A joint misreport: the players, everybody's true type, and the false reports."""
 
     players: tuple[int, ...]
     types: tuple[int, ...]
     """Everybody's true type."""
     reports: tuple[int, ...]
-    """What the players say instead, in their order."""
+    """The types that ``players`` report instead, in the same order."""
 
 
 @dataclass(frozen=True, repr=False)
 class Truthfulness:
-    """Truthfulness is the most that any misreport gains, and the most that one costs, over all players, types and
-    reports.
-    """
+    """The largest gain and the largest cost of any misreport, over all players, types and reports."""
 
     gain: Interval
-    """Bounds of the largest gain of any single player who misreports, alone or in a coalition; below 0 when truth is
-    strictly best."""
+    """Bounds on the largest gain of a player who misreports, alone or in a coalition; below 0 when truth is strictly
+    best."""
     cost: Interval
-    """Bounds of the largest loss by misreporting: what truth is worth to somebody, at most."""
+    """Bounds on the largest loss by misreporting."""
     certified: tuple[Fraction, Fraction]
-    """What theory promises about this mechanism: the largest gain and the largest cost."""
+    """The proven bounds for this mechanism: on the gain and on the cost."""
     witness: Misreport
     coalition: int
     curve: Curve | None
     exact: bool
-    """Whether every case was enumerated; otherwise the upper ends are theory's."""
+    """Whether every case was enumerated; otherwise the upper ends are the theorem's."""
 
     @property
     def strict(self) -> bool:
-        """Tell whether every misreport is surely worse than the truth."""
+        """Whether every misreport is provably worse than the truth."""
         return self.gain[1] < 0
 
     @property
     def truthful(self) -> bool:
-        """Tell whether no misreport surely gains."""
+        """Whether no misreport provably gains."""
         return self.gain[0] <= 0
 
     @property
     def bounds(self) -> dict[str, float]:
-        """List what theory allows: the curve's own δ(0) first, then tanh(kε/2), e^{kε} − 1 and 2kε."""
+        """Theoretical bounds on the gain: the curve's own δ(0) first, then tanh(kε/2), e^{kε} − 1 and 2kε."""
         return bounds(self.curve, self.coalition)
 
     @property
     def holds(self) -> bool:
-        """Tell whether the gain and the cost stay within what theory promises."""
+        """Whether the gain and the cost are within the proven bounds."""
         return self.gain[0] <= self.certified[0] and self.cost[0] <= self.certified[1]
 
     def __repr__(self) -> str:
         return f"<Truthfulness: gain {float(self.gain[0]):.6g}, cost {float(self.cost[0]):.6g}, exact {self.exact}>"
 
     def __str__(self) -> str:
-        who = "no player" if self.coalition == 1 else f"no member of a coalition of {self.coalition}"
-        how = "exactly, over all cases" if self.exact else "found among samples; the bound covers the rest"
+        nobody = "no player" if self.coalition == 1 else f"no member of a coalition of {self.coalition}"
+        method = "exact, over all cases" if self.exact else "the best of the samples; the bound covers the other cases"
         lines = [
-            f"the best misreport gains {float(self.gain[0]):.6g} ({how}); the worst costs {float(self.cost[0]):.6g}"
+            f"the best misreport gains {float(self.gain[0]):.6g} ({method}); the worst costs {float(self.cost[0]):.6g}"
         ]
         if self.strict:
-            lines.append("truth is strictly best, whatever the others say")
-        lines += [f"{who} can gain more than {value:.6g} by {name}" for name, value in self.bounds.items()]
+            lines.append("truth is strictly best, whatever the others report")
+        lines += [f"{nobody} can gain more than {value:.6g} by {name}" for name, value in self.bounds.items()]
         return "\n".join(lines)
 
 
 def bounds(curve: Curve | None, coalition: int = 1) -> dict[str, float]:
-    """Bound the largest gain from misreporting that a curve allows a coalition of k; one stated for add-remove
-    neighbours is first turned into one for replace, at about twice its ε.
+    """Bound the gain from misreporting in a coalition of k under a mechanism with this curve.
+
+    A curve stated for add-remove neighbours is first converted to replace neighbours, at about twice its ε.
     """
     if curve is None:
         return {}
     if not isinstance(curve, Curve):
         raise InvalidParameter("curve", curve, "a Curve")
     curve, k = curve.for_neighbours(Neighbours.REPLACE), whole(coalition, "coalition", at_least=1)
-    found = {"total variation": float(variation(curve, k))}
+    gain_bounds = {"total variation": float(variation(curve, k))}
     if curve.max_divergence is not None and not curve.failure:
         x = k * float(curve.max_divergence) * (1 + 1e-15)
-        found["tanh(kε/2)"] = math.tanh(x / 2) * (1 + 1e-15)
-        found["e^(kε) − 1"] = math.expm1(x) * (1 + 1e-15) if x < 700 else math.inf
-        found["2kε"] = 2 * x
-    return found
+        gain_bounds["tanh(kε/2)"] = math.tanh(x / 2) * (1 + 1e-15)
+        gain_bounds["e^(kε) − 1"] = math.expm1(x) * (1 + 1e-15) if x < 700 else math.inf
+        gain_bounds["2kε"] = 2 * x
+    return gain_bounds
 
 
 def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, samples: int = 2000) -> Truthfulness:
-    """Find the largest gain that any player, alone or in a coalition of k, gets from misreporting.
+    """Compute the largest gain of any player, alone or in a coalition of k, from misreporting.
 
-    ``mechanism`` is a selection (it then chooses by welfare), a rule such as ``exactly_truthful`` gives, or a function
-    from the tuple of reports to exact probabilities. All cases are enumerated when there are at most 200,000, players
-    of one type counted together where they are alike; beyond that ``samples`` of them are tried and the theorem's
-    bound is the upper end.
+    ``mechanism`` is a selection (run on welfare), a rule such as ``exactly_truthful`` returns, or a function from the
+    tuple of reports to exact probabilities. Up to 200,000 cases are enumerated, with interchangeable players of one
+    type counted together; beyond that ``samples`` random cases are evaluated and the theorem's bound is the upper end.
 
     >>> from sfumato import Exponential
     >>> majority = Environment([[1, 0], [0, 1]], players=5)
@@ -129,21 +127,21 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
     (True, True, '0.2449 ≤ 0.2449')
     """
     rule = rule_of(mechanism, game)
-    k, tries = whole(coalition, "coalition", at_least=1), whole(samples, "samples", at_least=1)
+    k, sample_count = whole(coalition, "coalition", at_least=1), whole(samples, "samples", at_least=1)
     if k > game.players:
         raise InvalidParameter("coalition", coalition, f"at most {game.players}, the number of players")
     if len(game.types) < 2:
-        raise InvalidParameter("game", game, "an environment with at least two types: nobody can misreport")
-    exact = _case_count(rule, k) <= _MOST_CASES
-    cases = _every_case(rule, k) if exact else _random_cases(game, k, tries)
-    gain, cost, witness = _extremes(rule, cases)
-    promise = rule.certified(k)
+        raise InvalidParameter("game", game, "an environment with at least two types: with one, nobody can misreport")
+    exact = _case_count(rule, k) <= _MAX_CASES
+    cases = _enumerate_cases(rule, k) if exact else _sample_cases(game, k, sample_count)
+    gain, cost, witness = _find_extremes(rule, cases)
+    proven = rule.certified(k)
     if not exact:
-        gain, cost = (gain[0], max(gain[1], promise[0])), (cost[0], max(cost[1], promise[1]))
-    return Truthfulness(gain, cost, promise, witness, k, rule.curve, exact)
+        gain, cost = (gain[0], max(gain[1], proven[0])), (cost[0], max(cost[1], proven[1]))
+    return Truthfulness(gain, cost, proven, witness, k, rule.curve, exact)
 
 
-def _extremes(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, Interval, Misreport]:
+def _find_extremes(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, Interval, Misreport]:
     laws: dict[tuple[int, ...], Law] = {}
 
     def law(reports: tuple[int, ...]) -> Law:
@@ -154,21 +152,21 @@ def _extremes(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, Interva
 
     best: tuple[Fraction, Case] | None = None
     worst, error = Fraction(-1), Fraction(0)
-    for players, types, said in cases:
+    for players, types, false_reports in cases:
         reports = list(types)
-        for player, report in zip(players, said, strict=True):
+        for player, report in zip(players, false_reports, strict=True):
             reports[player] = report
         true, false = law(types), law(tuple(reports))
         error = max(error, (true.error + false.error) * len(rule.environment.outcomes))
-        for player, report in zip(players, said, strict=True):
+        for player, report in zip(players, false_reports, strict=True):
             truth = types[player]
-            gained = rule.value(false, player, truth, report) - rule.value(true, player, truth, truth)
-            worst = max(worst, -gained)
-            if best is None or gained > best[0]:
-                best = gained, (players, types, said)
+            gain = rule.value(false, player, truth, report) - rule.value(true, player, truth, truth)
+            worst = max(worst, -gain)
+            if best is None or gain > best[0]:
+                best = gain, (players, types, false_reports)
     assert best is not None
-    found, where = best
-    return (found - error, found + error), (worst - error, worst + error), Misreport(*where)
+    largest_gain, witness = best
+    return (largest_gain - error, largest_gain + error), (worst - error, worst + error), Misreport(*witness)
 
 
 def _case_count(rule: TruthRule, k: int) -> int:
@@ -179,32 +177,42 @@ def _case_count(rule: TruthRule, k: int) -> int:
     return lies * types ** (game.players - k) * math.comb(game.players, k)
 
 
-def _every_case(rule: TruthRule, k: int) -> Iterator[Case]:
-    """List every coalition, everybody's types, every joint misreport; where players are alike the first k stand for
-    all, and the others count only by how many are of each type.
+def _enumerate_cases(rule: TruthRule, k: int) -> Iterator[Case]:
+    """Enumerate coalitions, true types and joint misreports.
+
+    Where players are interchangeable, the first k stand for every coalition, and the others matter only by how many
+    have each type.
     """
     game = rule.environment
-    kinds = range(len(game.types))
+    type_indices = range(len(game.types))
     if rule.anonymous:
-        for others in combinations_with_replacement(kinds, game.players - k):
-            for own in product(kinds, repeat=k):
-                yield from ((tuple(range(k)), own + others, said) for said in product(kinds, repeat=k) if said != own)
+        for others in combinations_with_replacement(type_indices, game.players - k):
+            for true_types in product(type_indices, repeat=k):
+                yield from (
+                    (tuple(range(k)), true_types + others, false_reports)
+                    for false_reports in product(type_indices, repeat=k)
+                    if false_reports != true_types
+                )
         return
     for players in combinations(range(game.players), k):
-        for types in product(kinds, repeat=game.players):
-            own = tuple(types[i] for i in players)
-            yield from ((players, types, said) for said in product(kinds, repeat=k) if said != own)
+        for types in product(type_indices, repeat=game.players):
+            true_types = tuple(types[i] for i in players)
+            yield from (
+                (players, types, false_reports)
+                for false_reports in product(type_indices, repeat=k)
+                if false_reports != true_types
+            )
 
 
-def _random_cases(game: Environment, k: int, count: int) -> Iterator[Case]:
-    """Draw uniform types; a coalition and a joint misreport with at least one lie."""
-    kinds = len(game.types)
+def _sample_cases(game: Environment, k: int, count: int) -> Iterator[Case]:
+    """Draw uniform types, a coalition, and a joint misreport with at least one false report."""
+    type_count = len(game.types)
     for _ in range(count):
-        types = tuple(int(t) for t in bits.all_below(kinds, game.players))
-        left = list(range(game.players))
-        players = tuple(sorted(left.pop(bits.below(len(left))) for _ in range(k)))
-        own = tuple(types[i] for i in players)
-        said = own
-        while said == own:
-            said = tuple(int(t) for t in bits.all_below(kinds, k))
-        yield players, types, said
+        types = tuple(int(t) for t in bits.all_below(type_count, game.players))
+        remaining_players = list(range(game.players))
+        players = tuple(sorted(remaining_players.pop(bits.below(len(remaining_players))) for _ in range(k)))
+        true_types = tuple(types[i] for i in players)
+        false_reports = true_types
+        while false_reports == true_types:
+            false_reports = tuple(int(t) for t in bits.all_below(type_count, k))
+        yield players, types, false_reports

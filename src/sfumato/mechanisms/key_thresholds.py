@@ -82,7 +82,7 @@ class KeyThreshold:
             and sigma is None
             and 2 * units_moved * math.log(units_moved / promise.delta) / promise.epsilon > 10**6
         ):
-            raise InvalidParameter("epsilon", epsilon, "large enough that a million holders are surely shown")
+            raise InvalidParameter("epsilon", epsilon, "large enough that a group of a million units is surely shown")
         if not isinstance(weighted, bool):
             raise InvalidParameter("weighted", weighted, "True or False")
         if not Fraction(1, 1000) <= units_moved * groups / promise.epsilon <= 10**12:

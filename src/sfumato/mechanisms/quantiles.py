@@ -359,7 +359,7 @@ class EarlierQuantiles(Quantiles):
         return 2 * max(max(node.share, 1 - node.share) for node in self._nodes if node.level == level)
 
     def _released(self, *_: Any) -> Any:
-        raise InvalidParameter("mechanism", repr(self), "one of this version: this one tells what was charged earlier")
+        raise InvalidParameter("mechanism", repr(self), "one of this version: this one only records an earlier charge")
 
     def __repr__(self) -> str:
         return f"Earlier{super().__repr__()}"

@@ -1,14 +1,13 @@
-"""Pictures are drawn by ourselves, as SVG: small, sharp, the same every time, and with nothing to load.
+"""Charts as self-contained SVG: small, deterministic, and with nothing to load.
 
-scales           one column of numbers with labels and ranges
-letters, marks   how wide a text is; elements of SVG, every text escaped
-scales, axes     where numbers and times stand, and which of them are written
-bars             ranges; two bars for each label; a bar over each bin
-bars, panels     rows of bars in line; small pictures with labels of their own
-lines            lines with bands, along dates, numbers or a curve
-heat_maps        a number for every pair of two keys
-frame, picture   title and terms around it; the finished text, and files
-answers          which of them an answer is drawn as
+marks      SVG elements, every text escaped; text widths
+scales     linear, log and time scales with ticks; ``ChartData``, one column of numbers with labels and ranges
+bars       bar charts in aligned panels, error bars, paired bars, histograms
+lines      line charts with bands
+heat_maps  a number for every pair of two keys
+frame      axes, layout, title and footer
+picture    the finished SVG, and files
+answers    which chart an answer is drawn as
 """
 
 from sfumato.plots.picture import Picture, check_picture

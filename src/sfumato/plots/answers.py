@@ -1,7 +1,5 @@
-"""An answer is drawn by what its keys are: bars for few groups, lines for dates and ordered keys, a heat map for two
-keys, a histogram for bins.
-
-Panels are small pictures of equal kind on one page: one for each column, with labels of its own.
+"""Choice of the chart for an answer by its group keys: bars, lines for dates and ordered keys, a heat map for two
+keys, a histogram for bins; and small panels for columns with labels of their own.
 """
 
 from __future__ import annotations
@@ -21,43 +19,43 @@ from sfumato.plots.lines import MOST_LINES, Panel, PlottedLine, numbers_room, pa
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import ChartData, DayScale, KeyScale, LinearScale, TimeScale, seconds
 
-_ROWS, _ACROSS = 10, 2
-"""Bars of a small panel, and panels beside each other."""
-_MOST = 6
+_MAX_PANEL_ROWS, _PANELS_PER_ROW = 10, 2
+"""Bars of a small panel, and panels side by side."""
+_MAX_PANELS = 6
 """Panels on a page."""
 
 
 def several(columns: Sequence[ChartData]) -> tuple[Drawing, list[str]]:
-    """Draw a panel of bars for each column, two beside each other, and say what is left out."""
-    drawn = columns[:_MOST]
-    wide = (INSIDE - 30) / _ACROSS
-    small = [aligned([cut(each, _ROWS)], wide) for each in drawn]
-    rows = [beside(small[at : at + _ACROSS], 30) for at in range(0, len(small), _ACROSS)]
-    said = [f"drawn are the first {_MOST} of {len(columns)} panels"] if len(columns) > _MOST else []
-    longer = [each for each in drawn if len(each.labels) > _ROWS]
+    """Draw a bar chart for each column, two side by side; return it with notes about what is not shown."""
+    drawn = columns[:_MAX_PANELS]
+    panel_width = (INSIDE - 30) / _PANELS_PER_ROW
+    small = [aligned([cut(column, _MAX_PANEL_ROWS)], panel_width) for column in drawn]
+    rows = [beside(small[start : start + _PANELS_PER_ROW], 30) for start in range(0, len(small), _PANELS_PER_ROW)]
+    notes = [f"only the first {_MAX_PANELS} of {len(columns)} panels are shown"] if len(columns) > _MAX_PANELS else []
+    longer = [column for column in drawn if len(column.labels) > _MAX_PANEL_ROWS]
     if longer:
-        said.append(
-            f"drawn are the first {_ROWS} rows of each panel: "
-            + ", ".join(f"{each.name} has {len(each.labels):,}" for each in longer)
+        notes.append(
+            f"only the first {_MAX_PANEL_ROWS} rows of each panel are shown: "
+            + ", ".join(f"{column.name} has {len(column.labels):,}" for column in longer)
         )
-    return below(rows, 14), said
+    return below(rows, 14), notes
 
 
 def cut(data: ChartData, rows: int) -> ChartData:
-    """Give the first rows alone."""
+    """Return the first rows of a column."""
     names = ("labels", "values", "intervals", "cells", "noisy", "sampling")
     return replace(data, **{name: getattr(data, name)[:rows] for name in names})
 
 
-_FEW, _LEAST = 5, 3
-"""Lines that are told apart at a glance; numbers that a line has at least."""
-_PANELS = {1: 320.0, 2: 280.0, 3: 230.0, 4: 190.0}
-"""How high each panel is, by how many there are below each other."""
+_MAX_DISTINCT_LINES, _MIN_POINTS = 5, 3
+"""The most lines that are distinguished at a glance; the fewest points of a line."""
+_PANEL_HEIGHTS = {1: 320.0, 2: 280.0, 3: 230.0, 4: 190.0}
+"""Panel height by the number of stacked panels."""
 
 
 @dataclass(frozen=True)
 class GroupColumn:
-    """A key is a column that groups rows: the value of every row, and as it is written."""
+    """A group key: the value of every row, and its label."""
 
     name: str
     values: tuple[Any, ...]
@@ -65,7 +63,7 @@ class GroupColumn:
 
     @property
     def ordered(self) -> bool:
-        """Tell whether all values that are there can be placed on a line: days, times or numbers."""
+        """Whether all values but NULL can be placed on an axis: dates, times or numbers."""
         kinds = set(map(type, self.values)) - {type(None)}
         return bool(kinds) and (kinds <= {int, float} or kinds <= {dt.date} or kinds <= {dt.datetime})
 
@@ -75,7 +73,7 @@ class GroupColumn:
         return TimeScale if dt.datetime in kinds else DayScale if dt.date in kinds else KeyScale
 
     def place(self, row: int) -> float:
-        """Give the place of a row's value along the line."""
+        """Return the axis coordinate of a row's value."""
         value = self.values[row]
         return seconds(value) if isinstance(value, dt.date) else float(value)
 
@@ -83,20 +81,20 @@ class GroupColumn:
 def draw(
     columns: Sequence[ChartData], keys: Sequence[GroupColumn], foot: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Picture:
-    """Draw the columns of an answer in the way that suits its keys, with ``notes`` on how to read its marks."""
+    """Draw the columns of an answer as the chart that suits its keys, with ``notes`` on how to read it."""
     require_numbers(columns)
-    drawing, said = _drawing(columns, keys)
-    return framed(drawing, title(columns, keys), foot, [*said, *notes])
+    drawing, omissions = _choose_chart(columns, keys)
+    return framed(drawing, title(columns, keys), foot, [*omissions, *notes])
 
 
 def require_numbers(columns: Sequence[ChartData]) -> None:
-    """Refuse to draw what has no numbers."""
+    """Refuse an answer without numbers to draw."""
     if not columns or not columns[0].values:
         raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
 
 
 def title(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> str:
-    """Say what a picture shows."""
+    """Return the title of a chart: its columns and keys."""
     by = " and ".join(each.name for each in keys)
     return ", ".join(each.name for each in columns) + (f" by {by}" if by else "")
 
@@ -104,12 +102,12 @@ def title(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> str:
 def draw_panels(
     columns: Sequence[ChartData], name: str, foot: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Picture:
-    """Draw columns that have labels of their own: a small panel for each."""
+    """Draw columns that have labels of their own, each in a small panel."""
     require_numbers(columns)
     if len(columns) == 1:
         return framed(bars.aligned(columns), name, foot, [*bars.left_out(columns), *notes])
-    drawing, said = several(columns)
-    return framed(drawing, name, foot, [*said, *notes])
+    drawing, omissions = several(columns)
+    return framed(drawing, name, foot, [*omissions, *notes])
 
 
 def draw_lines(
@@ -119,98 +117,105 @@ def draw_lines(
     foot: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> Picture:
-    """Draw a line for each combination of the other keys, along this one."""
+    """Draw a line along this key for each combination of the other keys."""
     require_numbers(columns)
-    drawing, said = _lines(columns, along, others)
-    return framed(drawing, title(columns, [along, *others]), foot, [*said, *notes])
+    drawing, omissions = _draw_line_panels(columns, along, others)
+    return framed(drawing, title(columns, [along, *others]), foot, [*omissions, *notes])
 
 
-def _drawing(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
+def _choose_chart(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
     if len(keys) == 1:
         bins = edges(keys[0].labels)
         if bins is not None:
-            most = _named(columns[: max(_PANELS)])
-            return below([histogram(each, bins, _PANELS[len(most)]) for each in most]), _fewer(columns)
-        if _goes_along(keys[0]):
-            return _lines(columns, keys[0], ())
-    if len(keys) == 2 and _are_pairs(keys):
+            drawn = _without_single_name(columns[: max(_PANEL_HEIGHTS)])
+            return below(
+                [histogram(column, bins, _PANEL_HEIGHTS[len(drawn)]) for column in drawn]
+            ), _note_omitted_columns(columns)
+        if _is_monotone(keys[0]):
+            return _draw_line_panels(columns, keys[0], ())
+    if len(keys) == 2 and _has_unique_pairs(keys):
         for along, other in (keys, keys[::-1]):
-            if issubclass(along.scale, TimeScale) and len(set(other.labels)) <= _FEW and _places(along) >= _LEAST:
-                return _lines(columns, along, (other,))
-        return _maps(columns, keys)
+            if (
+                issubclass(along.scale, TimeScale)
+                and len(set(other.labels)) <= _MAX_DISTINCT_LINES
+                and _distinct_count(along) >= _MIN_POINTS
+            ):
+                return _draw_line_panels(columns, along, (other,))
+        return _draw_heat_maps(columns, keys)
     return bars.aligned(columns), bars.left_out(columns)
 
 
-def _named(columns: Sequence[ChartData]) -> Sequence[ChartData]:
-    """Leave out the name above a panel that is alone: the title says it."""
+def _without_single_name(columns: Sequence[ChartData]) -> Sequence[ChartData]:
+    """Drop the name of a single panel: the title has it."""
     return columns if len(columns) > 1 else [replace(columns[0], name="")]
 
 
-def _places(key: GroupColumn) -> int:
+def _distinct_count(key: GroupColumn) -> int:
     return len(set(key.values) - {None}) if key.ordered else 0
 
 
-def _goes_along(key: GroupColumn) -> bool:
-    """Tell whether rows follow each other along a key: each value once, rising or falling."""
-    if _places(key) < _LEAST:
+def _is_monotone(key: GroupColumn) -> bool:
+    """Return whether the values of a key are distinct, and in ascending or descending order."""
+    if _distinct_count(key) < _MIN_POINTS:
         return False
-    known = [each for each in key.values if each is not None]
-    steps = {one < other for one, other in pairwise(known)}
-    return len(steps) == 1 and len(set(known)) == len(known) and known[-1] != known[0]
+    values = [value for value in key.values if value is not None]
+    directions = {one < other for one, other in pairwise(values)}
+    return len(directions) == 1 and len(set(values)) == len(values) and values[-1] != values[0]
 
 
-def _are_pairs(keys: Sequence[GroupColumn]) -> bool:
-    """Tell whether every pair of two keys has one row at most, and each key more than one value."""
+def _has_unique_pairs(keys: Sequence[GroupColumn]) -> bool:
+    """Return whether every pair of two keys has at most one row, and each key more than one value."""
     pairs = list(zip(*(each.labels for each in keys), strict=True))
     return len(set(pairs)) == len(pairs) and all(len(set(each.labels)) > 1 for each in keys)
 
 
-def _fewer(columns: Sequence[ChartData]) -> list[str]:
-    most = max(_PANELS)
-    return [f"drawn are the first {most} of {len(columns)} columns"] if len(columns) > most else []
+def _note_omitted_columns(columns: Sequence[ChartData]) -> list[str]:
+    visible = max(_PANEL_HEIGHTS)
+    return [f"only the first {visible} of {len(columns)} columns are shown"] if len(columns) > visible else []
 
 
-def _lines(
+def _draw_line_panels(
     columns: Sequence[ChartData], along: GroupColumn, others: Sequence[GroupColumn]
 ) -> tuple[Drawing, list[str]]:
-    """Draw a panel for each column, below each other, with a line for each combination of the other keys."""
-    drawn = _named(columns[: max(_PANELS)])
-    high = _PANELS[len(drawn)]
-    named = [" · ".join(each.labels[row] for each in others) for row in range(len(along.values))]
-    each_column = [_series(data, along, named) for data in drawn]
+    """Draw a panel for each column, stacked, with a line for each combination of the other keys."""
+    drawn = _without_single_name(columns[: max(_PANEL_HEIGHTS)])
+    high = _PANEL_HEIGHTS[len(drawn)]
+    line_names = [" · ".join(key.labels[row] for key in others) for row in range(len(along.values))]
+    lines_by_column = [_build_lines(data, along, line_names) for data in drawn]
     panels = [
-        Panel(data.name, along.name if data is drawn[-1] else "", along.scale, zero=_from_zero(data)) for data in drawn
+        Panel(data.name, along.name if data is drawn[-1] else "", along.scale, zero=_starts_at_zero(data))
+        for data in drawn
     ]
-    room = max(numbers_room(lines, of, high) for lines, of in zip(each_column, panels, strict=True))
-    pictures = [panel(lines, of, high, beside=room) for lines, of in zip(each_column, panels, strict=True)]
-    said = _fewer(columns)
-    lines = len(each_column[0])
-    if lines > MOST_LINES:
-        said.append(f"drawn are the first {MOST_LINES} of {lines:,} lines: {lines - MOST_LINES:,} are left out")
-    missing = [row for row, each in enumerate(along.values) if each is None]
-    said += [
-        f"{along.name} NULL{f', {named[row]}' if named[row] else ''}: "
-        + ", ".join(f"{each.name} {each.cells[row]}".strip() for each in drawn if each.cells)
-        for row in missing[:3]
+    axis_width = max(numbers_room(lines, axes, high) for lines, axes in zip(lines_by_column, panels, strict=True))
+    charts = [panel(lines, axes, high, beside=axis_width) for lines, axes in zip(lines_by_column, panels, strict=True)]
+    notes = _note_omitted_columns(columns)
+    line_count = len(lines_by_column[0])
+    if line_count > MOST_LINES:
+        notes.append(f"only the first {MOST_LINES} of {line_count:,} lines are shown")
+    null_rows = [row for row, value in enumerate(along.values) if value is None]
+    notes += [
+        f"{along.name} NULL{f', {line_names[row]}' if line_names[row] else ''}: "
+        + ", ".join(f"{data.name} {data.cells[row]}".strip() for data in drawn if data.cells)
+        for row in null_rows[:3]
     ]
-    return below(pictures, 16), said
+    return below(charts, 16), notes
 
 
-def _from_zero(data: ChartData) -> bool:
-    """Let the height begin at zero unless all numbers lie in a narrow band far above it."""
-    known = [each for each in data.values if each is not None]
-    return not known or min(known) < 0.6 * max(known)
+def _starts_at_zero(data: ChartData) -> bool:
+    """Return whether the y axis begins at zero: unless all values lie in a narrow band far above it."""
+    values = [value for value in data.values if value is not None]
+    return not values or min(values) < 0.6 * max(values)
 
 
-def _series(data: ChartData, along: GroupColumn, named: Sequence[str]) -> list[PlottedLine]:
-    places: dict[str, list[int]] = {}
-    for row, name in enumerate(named):
+def _build_lines(data: ChartData, along: GroupColumn, line_names: Sequence[str]) -> list[PlottedLine]:
+    rows_by_name: dict[str, list[int]] = {}
+    for row, name in enumerate(line_names):
         if along.values[row] is not None:
-            places.setdefault(name, []).append(row)
-    return [_one(data, along, name, sorted(rows, key=along.place)) for name, rows in places.items()]
+            rows_by_name.setdefault(name, []).append(row)
+    return [_plotted_line(data, along, name, sorted(rows, key=along.place)) for name, rows in rows_by_name.items()]
 
 
-def _one(data: ChartData, along: GroupColumn, name: str, rows: Sequence[int]) -> PlottedLine:
+def _plotted_line(data: ChartData, along: GroupColumn, name: str, rows: Sequence[int]) -> PlottedLine:
     return PlottedLine(
         name or data.name,
         tuple(along.place(row) for row in rows),
@@ -221,24 +226,24 @@ def _one(data: ChartData, along: GroupColumn, name: str, rows: Sequence[int]) ->
     )
 
 
-def _maps(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
-    """Draw a map for each column, below each other, as many as a page holds."""
-    rows, across = (list(dict.fromkeys(each.labels)) for each in keys)
-    if len(across) > len(rows):
-        keys, rows, across = keys[::-1], across, rows
-    most = 1 if len(rows) > 18 else 2 if len(rows) > 9 else 3
-    grids = [_grid(data, keys, rows, across) for data in _named(columns[:most])]
-    said = [f"drawn are the first {most} of {len(columns)} columns"] if len(columns) > most else []
-    return below([heat_map(each, high=800 / len(grids)) for each in grids]), [*said, *heat_maps.left_out(grids[0])]
+def _draw_heat_maps(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
+    """Draw a heat map for each column, stacked, as many as fit on a page."""
+    row_labels, column_labels = (list(dict.fromkeys(each.labels)) for each in keys)
+    if len(column_labels) > len(row_labels):
+        keys, row_labels, column_labels = keys[::-1], column_labels, row_labels
+    visible = 1 if len(row_labels) > 18 else 2 if len(row_labels) > 9 else 3
+    grids = [_grid(data, keys, row_labels, column_labels) for data in _without_single_name(columns[:visible])]
+    notes = [f"only the first {visible} of {len(columns)} columns are shown"] if len(columns) > visible else []
+    return below([heat_map(grid, high=800 / len(grids)) for grid in grids]), [*notes, *heat_maps.left_out(grids[0])]
 
 
 def _grid(data: ChartData, keys: Sequence[GroupColumn], rows: Sequence[str], across: Sequence[str]) -> HeatMapGrid:
-    found = {pair: row for row, pair in enumerate(zip(keys[0].labels, keys[1].labels, strict=True))}
-    at = [[found.get((one, other)) for other in across] for one in rows]
-    values = tuple(tuple(None if row is None else data.values[row] for row in line) for line in at)
-    texts = tuple(tuple("" if row is None else data.cells[row] for row in line) for line in at)
-    noisy = tuple(tuple(row is not None and data.noisy[row] for row in line) for line in at) if data.noisy else ()
-    known = [each for line in values for each in line if each is not None]
-    signed = bool(known) and min(known) < 0 and -min(known) > 0.2 * max(known)
+    row_of_pair = {pair: row for row, pair in enumerate(zip(keys[0].labels, keys[1].labels, strict=True))}
+    cells = [[row_of_pair.get((first, second)) for second in across] for first in rows]
+    values = tuple(tuple(None if row is None else data.values[row] for row in line) for line in cells)
+    texts = tuple(tuple("" if row is None else data.cells[row] for row in line) for line in cells)
+    noisy = tuple(tuple(row is not None and data.noisy[row] for row in line) for line in cells) if data.noisy else ()
+    present = [value for line in values for value in line if value is not None]
+    signed = bool(present) and min(present) < 0 and -min(present) > 0.2 * max(present)
     names = (keys[0].name, keys[1].name)
     return HeatMapGrid(data.name, tuple(rows), tuple(across), values, texts, noisy, names, signed)

@@ -1,10 +1,7 @@
-"""Bars lie beside each other in aligned panels: one row for each group, one panel for each number.
+"""Bar charts: aligned panels with error bars, paired bars, and histograms.
 
-Whiskers are the ranges of numbers: all those of a panel are one path, so that many are drawn quickly.
-
-Paired bars stand two by two: what is in one table, and below it what is in another.
-
-A histogram stands on the line of numbers: a bar over each bin, from one edge to the next.
+An aligned chart has one row for each group and one panel for each column. All error bars of a panel are one SVG path,
+so that many are drawn quickly.
 """
 
 from __future__ import annotations
@@ -37,108 +34,111 @@ from sfumato.plots.scales import ChartData, Interval, KeyScale, LinearScale, Tic
 
 @dataclass(frozen=True)
 class Places:
-    """Ranges are drawn at these places, which lie along the axis that is no scale; their caps are so long."""
+    """Positions of error bars along the category axis, and the length of their caps."""
 
     middles: Sequence[float]
     cap: float
 
     @cached_property
     def written(self) -> list[tuple[str, str, str]]:
-        """Write each place, and where its caps begin and end."""
+        """Each position, and the start and end of its caps, formatted for SVG."""
         half = self.cap / 2
-        before, after = [each - half for each in self.middles], [each + half for each in self.middles]
-        return list(zip(lengths(self.middles), lengths(before), lengths(after), strict=True))
+        starts, ends = [middle - half for middle in self.middles], [middle + half for middle in self.middles]
+        return list(zip(lengths(self.middles), lengths(starts), lengths(ends), strict=True))
 
     def moved(self, by: float, cap: float) -> Places:
-        """Give the same places, a little aside."""
-        return Places([each + by for each in self.middles], cap)
+        """Return the positions shifted by ``by``, with caps of another length."""
+        return Places([middle + by for middle in self.middles], cap)
 
 
 def drawn(data: ChartData, rows: range, scale: LinearScale, places: Places, *, standing: bool = False) -> list[str]:
-    """Draw the ranges of these rows at the first places, lying or ``standing``, with what sampling adds beside them."""
+    """Draw the error bars of these rows, horizontal or ``standing``, with those of the sampling error beside them."""
     cap = places.cap
-    heavy = min(1.6, max(0.8, cap / 3))
+    stroke_width = min(1.6, max(0.8, cap / 3))
     ranges = data.intervals[rows.start : rows.stop]
     if not data.sampling:
-        return [path(_steps(ranges, scale, places, standing), RANGE, heavy)]
-    around = [sampled(data, row) for row in rows]
-    own, theirs = places.moved(-0.45 * cap, cap), places.moved(0.45 * cap, cap * 0.7)
+        return [path(_error_bar_steps(ranges, scale, places, standing), RANGE, stroke_width)]
+    sampling_ranges = [sampled(data, row) for row in rows]
+    noise_places, sampling_places = places.moved(-0.45 * cap, cap), places.moved(0.45 * cap, cap * 0.7)
     return [
-        path(_steps(ranges, scale, own, standing), RANGE, heavy),
-        path(_steps(around, scale, theirs, standing), SAMPLE, heavy),
+        path(_error_bar_steps(ranges, scale, noise_places, standing), RANGE, stroke_width),
+        path(_error_bar_steps(sampling_ranges, scale, sampling_places, standing), SAMPLE, stroke_width),
     ]
 
 
 def reached(data: ChartData, rows: int) -> tuple[float, float]:
-    """Find the ends of a scale that shows the first rows, with what sampling adds to them."""
-    around = [sampled(data, row) for row in range(rows)] if data.sampling else []
-    return reach(data.values[:rows], [*data.intervals[:rows], *around], zero=True)
+    """Return the ends of a scale that shows the first rows with their ranges and sampling errors."""
+    sampling_ranges = [sampled(data, row) for row in range(rows)] if data.sampling else []
+    return reach(data.values[:rows], [*data.intervals[:rows], *sampling_ranges], zero=True)
 
 
 def sampled(data: ChartData, row: int) -> Interval:
-    """Give the range of what sampling alone leaves open."""
+    """Return the range of the sampling error alone."""
     value, half = data.values[row], data.sampling[row]
     return None if value is None or half is None else (value - half, value + half)
 
 
-def _steps(ranges: Sequence[Interval], scale: LinearScale, places: Places, standing: bool) -> Iterator[str]:
-    known = [
-        (at, each) for at, each in zip(places.written, ranges, strict=False) if each is not None and each[0] != each[1]
+def _error_bar_steps(ranges: Sequence[Interval], scale: LinearScale, places: Places, standing: bool) -> Iterator[str]:
+    """Yield SVG path steps of error bars; an end beyond the scale has no cap."""
+    bars = [
+        (position, interval)
+        for position, interval in zip(places.written, ranges, strict=False)
+        if interval is not None and interval[0] != interval[1]
     ]
-    lows, highs = (lengths(scale.places(_finite(each[end] for _, each in known))) for end in (0, 1))
-    least, most = scale.low, scale.high
-    for ((at, before, after), ends), low, high in zip(known, lows, highs, strict=True):
-        yield f"M{at} {low}V{high}" if standing else f"M{low} {at}H{high}"
-        for end, place in zip(ends, (low, high), strict=True):
-            if least <= end <= most:  # an end that lies outside has no cap
-                yield f"M{before} {place}H{after}" if standing else f"M{place} {before}V{after}"
+    lows, highs = (lengths(scale.places(_clamp_infinite(interval[end] for _, interval in bars))) for end in (0, 1))
+    for ((middle, cap_start, cap_end), ends), low, high in zip(bars, lows, highs, strict=True):
+        yield f"M{middle} {low}V{high}" if standing else f"M{low} {middle}H{high}"
+        for end, coordinate in zip(ends, (low, high), strict=True):
+            if scale.low <= end <= scale.high:
+                yield f"M{cap_start} {coordinate}H{cap_end}" if standing else f"M{coordinate} {cap_start}V{cap_end}"
 
 
-def _finite(ends: Iterable[float]) -> list[float]:
+def _clamp_infinite(ends: Iterable[float]) -> list[float]:
     return [end if math.isfinite(end) else math.copysign(1e308, end) for end in ends]
 
 
-_BAR_STEP, _HIGH, _ROWS = 22.0, 800.0, 50
-"""Pixels of a row at most, and of all of them, and how many have room below each other."""
-_PANELS, _BLOCKS = 6, 4
-"""Panels that have room beside each other, and blocks of rows."""
+_BAR_STEP, _MAX_HEIGHT, _MAX_ROWS = 22.0, 800.0, 50
+"""The most pixels of a row, the most pixels of all rows, and the most rows of a block."""
+_MAX_PANELS, _MAX_BLOCKS = 6, 4
+"""The most panels side by side, and the most blocks of rows."""
 _HEAD = 24.0
-_THICK = 0.66
-"""The part of a row that its bar takes."""
-_HOLLOW = f'{PAPER}" stroke="{BAR}" stroke-dasharray="3 2"'
-"""How a bar is filled whose number is too noisy to print."""
+_BAR_SHARE = 0.66
+"""The share of a row's height that its bar takes."""
+_NOISY_FILL = f'{PAPER}" stroke="{BAR}" stroke-dasharray="3 2"'
+"""The fill of a bar whose number is too noisy to print."""
 
 
 def shown(columns: Sequence[ChartData]) -> tuple[int, int]:
-    """Say how many columns are drawn, and how many rows of them."""
-    panels = min(len(columns), _PANELS)
-    return panels, min(len(columns[0].labels), _ROWS * max(1, _BLOCKS // panels))
+    """Return the number of columns and the number of rows that are drawn."""
+    panels = min(len(columns), _MAX_PANELS)
+    return panels, min(len(columns[0].labels), _MAX_ROWS * max(1, _MAX_BLOCKS // panels))
 
 
 def left_out(columns: Sequence[ChartData]) -> list[str]:
-    """Say in words what has no room on a page."""
+    """Return notes about rows and columns that are not drawn."""
     panels, rows = shown(columns)
-    every = len(columns[0].labels)
-    said = [f"drawn are the first {rows:,} of {every:,} rows: {every - rows:,} are left out"] if rows < every else []
-    more = len(columns) - panels
-    return [*said, *([f"drawn are the first {panels} of {len(columns)} columns: {more} left out"] if more else [])]
+    total = len(columns[0].labels)
+    notes = [f"only the first {rows:,} of {total:,} rows are shown"] if rows < total else []
+    if panels < len(columns):
+        notes.append(f"only the first {panels} of {len(columns)} columns are shown")
+    return notes
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column is drawn on one scale in every block."""
+    """A column with its scale, which is the same in every block."""
 
     data: ChartData
     scale: LinearScale
     ticks: Sequence[Tick]
     wide: float
     texts: bool
-    """Whether its numbers are written on the right."""
+    """Whether its numbers are printed on the right."""
 
 
 @dataclass(frozen=True)
 class _Heights:
-    """Rows have their heights in every block: in the middle, and as those of texts, bars and ranges are written."""
+    """Vertical positions of the rows in a block: their centres, and the formatted ones of texts, bars and ranges."""
 
     step: float
     middles: Sequence[float]
@@ -148,118 +148,124 @@ class _Heights:
 
 
 def aligned(columns: Sequence[ChartData], wide: float = INSIDE) -> Drawing:
-    """Draw panels that share their rows: a number that is missing leaves its row where it is.
+    """Draw panels that share their rows: a missing number leaves its row empty.
 
-    Where rows are many and panels few, they go on in a second block beside the first.
+    Where rows are many and panels few, the rows continue in a second block beside the first.
     """
     panels, rows = shown(columns)
-    blocks = math.ceil(rows / _ROWS)
-    high = math.ceil(rows / blocks)
-    room = (wide - 26 * (blocks - 1)) / blocks
-    left = _labels_room(columns[0], rows, room, blocks > 1 or panels < 3)
-    own = (room - left - 18 * (panels - 1)) / panels
-    drawn_columns = [_column(each, rows, own, texts=blocks == 1 and panels <= 3) for each in columns[:panels]]
-    heights = _heights(high, min(_BAR_STEP, _HIGH / high))
+    blocks = math.ceil(rows / _MAX_ROWS)
+    rows_per_block = math.ceil(rows / blocks)
+    block_width = (wide - 26 * (blocks - 1)) / blocks
+    label_width = _label_width(columns[0], rows, block_width, blocks > 1 or panels < 3)
+    panel_width = (block_width - label_width - 18 * (panels - 1)) / panels
+    drawn_columns = [
+        _column(column, rows, panel_width, texts=blocks == 1 and panels <= 3) for column in columns[:panels]
+    ]
+    heights = _heights(rows_per_block, min(_BAR_STEP, _MAX_HEIGHT / rows_per_block))
     parts = [
-        _block(drawn_columns, range(start, min(rows, start + high)), heights, left, room)
-        for start in range(0, rows, high)
+        _block(drawn_columns, range(start, min(rows, start + rows_per_block)), heights, label_width, block_width)
+        for start in range(0, rows, rows_per_block)
     ]
     return beside(parts, 26)
 
 
-def _labels_room(data: ChartData, rows: int, wide: float, much: bool) -> float:
-    """Say how much room labels take, which is less than half where bars are beside them."""
+def _label_width(data: ChartData, rows: int, block_width: float, generous: bool) -> float:
+    """Return the width of the labels, less than half of the block."""
     longest = max(width(each[:60]) for each in (*data.labels[:rows], data.by))
-    return min(longest, wide * (0.48 if much else 0.26)) + 8
+    return min(longest, block_width * (0.48 if generous else 0.26)) + 8
 
 
-def _column(data: ChartData, rows: int, wide: float, *, texts: bool) -> _Column:
-    """Choose the scale of a column, which leaves room for its numbers on the right if they fit."""
-    numbers = max((width(each, SMALL) for each in data.cells[:rows]), default=0.0) + 10 if texts and data.cells else 0.0
-    if numbers > wide * 0.55:
-        numbers = 0.0
-    scale = LinearScale(*reached(data, rows), 2.0, wide - numbers - 4)
-    return _Column(data, scale, fitting(scale, SMALL, wide=True), wide, numbers > 0)
+def _column(data: ChartData, rows: int, panel_width: float, *, texts: bool) -> _Column:
+    """Choose the scale of a column, leaving room for its numbers on the right if they fit."""
+    numbers_width = (
+        max((width(each, SMALL) for each in data.cells[:rows]), default=0.0) + 10 if texts and data.cells else 0.0
+    )
+    if numbers_width > panel_width * 0.55:
+        numbers_width = 0.0
+    scale = LinearScale(*reached(data, rows), 2.0, panel_width - numbers_width - 4)
+    return _Column(data, scale, fitting(scale, SMALL, wide=True), panel_width, numbers_width > 0)
 
 
 def _heights(rows: int, step: float) -> _Heights:
-    middles = [_HEAD + (place + 0.5) * step for place in range(rows)]
-    bars = lengths([each - _THICK * step / 2 for each in middles])
-    return _Heights(step, middles, lengths([each + 4 for each in middles]), bars, Places(middles, 0.42 * step))
+    middles = [_HEAD + (row + 0.5) * step for row in range(rows)]
+    bars = lengths([middle - _BAR_SHARE * step / 2 for middle in middles])
+    return _Heights(step, middles, lengths([middle + 4 for middle in middles]), bars, Places(middles, 0.42 * step))
 
 
-def _block(columns: Sequence[_Column], rows: range, heights: _Heights, left: float, wide: float) -> Drawing:
-    """Draw some rows: their labels once, on the left, and a panel for each column."""
-    named, by = columns[0].data.labels[rows.start : rows.stop], columns[0].data.by
-    parts = [heading(left - 8, 12, by, left - 8, "end")] if by else []
-    parts += labels(left - 8, heights.texts[: len(rows)], named, left - 8, anchor="end")
-    inner = beside([_panel(each, rows, heights) for each in columns], 18)
-    moved = beside([Drawing(tuple(parts), left, inner.high), inner], 0)
-    return Drawing(moved.parts, wide, inner.high)
+def _block(
+    columns: Sequence[_Column], rows: range, heights: _Heights, label_width: float, block_width: float
+) -> Drawing:
+    """Draw a block of rows: their labels once, on the left, and a panel for each column."""
+    row_labels, by = columns[0].data.labels[rows.start : rows.stop], columns[0].data.by
+    parts = [heading(label_width - 8, 12, by, label_width - 8, "end")] if by else []
+    parts += labels(label_width - 8, heights.texts[: len(rows)], row_labels, label_width - 8, anchor="end")
+    panels = beside([_panel(column, rows, heights) for column in columns], 18)
+    labelled = beside([Drawing(tuple(parts), label_width, panels.high), panels], 0)
+    return Drawing(labelled.parts, block_width, panels.high)
 
 
 def _panel(column: _Column, rows: range, heights: _Heights) -> Drawing:
-    """Draw one column of these rows: bars from zero, ranges over them, and the numbers on the right if they fit."""
+    """Draw one column of these rows: bars from zero, error bars, and the numbers on the right if they fit."""
     data, scale, step = column.data, column.scale, heights.step
     foot = _HEAD + len(rows) * step + 2
     parts = [heading(2, 12, data.name, column.wide - 4), *bottom_of(scale, column.ticks, _HEAD, foot)]
     for row, bar, middle in zip(rows, _bars(column, rows, heights), heights.middles, strict=False):
         parts.append(bar)
         if column.texts and data.values[row] is not None:
-            colour = QUIET if _hollow(data, row) else RANGE
+            colour = QUIET if _is_noisy(data, row) else RANGE
             parts.append(label(column.wide, middle + 4, data.cells[row], anchor="end", size=SMALL, fill=colour))
     parts += drawn(data, rows, scale, heights.ranges)
     return Drawing(tuple(parts), column.wide, foot + BELOW)
 
 
 def _bars(column: _Column, rows: range, heights: _Heights) -> Iterator[str]:
-    """Draw the bar of each row, with what is told of it; a number that is missing is a text."""
+    """Yield the bar of each row with its tooltip, or a text for a missing number."""
     data, scale = column.data, column.scale
     values = data.values[rows.start : rows.stop]
-    zero, ends = scale(0.0), scale.places([0.0 if each is None or each != each else each for each in values])
-    high = f'" height="{digits(_THICK * heights.step)}" fill="'
-    start, below = digits(zero), iter(lengths([end for end in ends if end < zero]))
-    written = zip(
-        [next(below) if end < zero else start for end in ends],
+    zero, ends = scale(0.0), scale.places([0.0 if value is None or value != value else value for value in values])
+    height_and_fill = f'" height="{digits(_BAR_SHARE * heights.step)}" fill="'
+    start, negative = digits(zero), iter(lengths([end for end in ends if end < zero]))
+    attributes = zip(
+        [next(negative) if end < zero else start for end in ends],
         lengths([abs(end - zero) for end in ends]),
         each_told([f"{data.labels[row]}: {data.cells[row] if data.cells else data.values[row]}" for row in rows]),
         strict=True,
     )
-    for place, (row, value, (x, wide, said)) in enumerate(zip(rows, values, written, strict=True)):
+    for index, (row, value, (x, wide, tooltip)) in enumerate(zip(rows, values, attributes, strict=True)):
         if value is None:
-            yield label(zero + 5, heights.middles[place] + 4, "no number", size=SMALL, fill=QUIET)
+            yield label(zero + 5, heights.middles[index] + 4, "no number", size=SMALL, fill=QUIET)
         else:
-            fill = _HOLLOW if _hollow(data, row) else f'{BAR}"'
-            yield f'<rect x="{x}" y="{heights.bars[place]}" width="{wide}{high}{fill}>{said}</rect>'
+            fill = _NOISY_FILL if _is_noisy(data, row) else f'{BAR}"'
+            yield f'<rect x="{x}" y="{heights.bars[index]}" width="{wide}{height_and_fill}{fill}>{tooltip}</rect>'
 
 
-def _hollow(data: ChartData, row: int) -> bool:
+def _is_noisy(data: ChartData, row: int) -> bool:
     return bool(data.noisy) and data.noisy[row]
 
 
 FIRST, SECOND = "#1b3a57", "#e69f00"
-"""Dark and bright: they differ for everybody, and in grey."""
+"""Dark blue and orange: distinguishable with any colour vision, and in greyscale."""
 _PAIR_STEP = 24.0
 
 
 def paired_bars(
     labels: Sequence[str], names: tuple[str, str], first: Sequence[float], second: Sequence[float], wide: float = 420.0
 ) -> Drawing:
-    """Draw two bars for each label, from zero, with both numbers at the right."""
-    left = min(max((width(each[:60]) for each in labels), default=0.0), 0.36 * wide) + 8
-    most = max(*first, *second, 1e-9)
+    """Draw two bars for each label, from zero, with both numbers on the right."""
+    left = min(max((width(text[:60]) for text in labels), default=0.0), 0.36 * wide) + 8
+    largest = max(*first, *second, 1e-9)
     texts = [f"{one:.3f} · {other:.3f}" for one, other in zip(first, second, strict=True)]
-    scale = LinearScale(0.0, most, left, wide - max(width(each, SMALL) for each in texts) - 10)
+    scale = LinearScale(0.0, largest, left, wide - max(width(text, SMALL) for text in texts) - 10)
     foot = len(labels) * _PAIR_STEP + 4
     parts = bottom(scale, 0.0, foot)
-    for place, (name, text) in enumerate(zip(labels, texts, strict=True)):
-        y = place * _PAIR_STEP
+    for row, (name, text) in enumerate(zip(labels, texts, strict=True)):
+        y = row * _PAIR_STEP
         parts.append(label(left - 8, y + 16, name, anchor="end", room=left - 8))
-        for own, value, shift, colour in zip(
-            names, (first[place], second[place]), (3, 12), (FIRST, SECOND), strict=True
+        for series, value, shift, colour in zip(
+            names, (first[row], second[row]), (3, 12), (FIRST, SECOND), strict=True
         ):
-            long = max(0.5, scale(value) - left)
-            parts.append(box(left, y + shift, long, 8.5, colour, say=f"{name}, {own}: {value:.4f}"))
+            length = max(0.5, scale(value) - left)
+            parts.append(box(left, y + shift, length, 8.5, colour, say=f"{name}, {series}: {value:.4f}"))
         parts.append(label(wide, y + 16, text, anchor="end", size=SMALL, fill=QUIET))
     return Drawing(tuple(parts), wide, foot + BELOW)
 
@@ -268,25 +274,25 @@ _BIN = re.compile(r"\[(-?[0-9.e+-]+), (-?[0-9.e+-]+)[])]")
 
 
 def edges(labels: Sequence[str]) -> list[tuple[float, float]] | None:
-    """Read the bins that labels name, such as "[0, 500)"; None where they are none, or do not follow each other."""
+    """Parse labels such as "[0, 500)" as bins; return None where they are not bins, or not adjacent."""
     if len(labels) < 2:
         return None
     bins = []
-    for each in labels:
-        found = _BIN.fullmatch(each)
-        if found is None:
+    for text in labels:
+        match = _BIN.fullmatch(text)
+        if match is None:
             return None
         try:
-            bins.append((float(found[1]), float(found[2])))
+            bins.append((float(match[1]), float(match[2])))
         except ValueError:
             return None
-    follow = all(one[1] == other[0] for one, other in pairwise(bins))
-    rise = all(math.isfinite(high - low) and low < high for low, high in bins)
-    return bins if follow and rise else None
+    adjacent = all(one[1] == other[0] for one, other in pairwise(bins))
+    ascending = all(math.isfinite(high - low) and low < high for low, high in bins)
+    return bins if adjacent and ascending else None
 
 
 def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float = 300.0) -> Drawing:
-    """Draw the bars of all bins with their ranges."""
+    """Draw a histogram with error bars."""
     foot, top = high - BELOW - (16 if data.by else 0), 24.0 if data.name else 8.0
     y = LinearScale(*reached(data, len(bins)), foot, top)
     ticks = fitting(y, SMALL, wide=False)
@@ -299,15 +305,25 @@ def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float 
         value = data.values[row]
         if value is None:
             continue
-        said = f"{data.labels[row]}: {data.cells[row] if data.cells else value}"
-        hollow = bool(data.noisy) and data.noisy[row]
-        fill, more = (PAPER, f' stroke="{BAR}" stroke-dasharray="3 2"') if hollow else (BAR, "")
-        wide, at = x(upper) - x(low), y(value)
-        gap = 1.0 if wide > 4 else 0.2
-        parts.append(box(x(low) + gap / 2, min(zero, at), wide - gap, abs(at - zero), fill, more=more, say=said))
-    places = [(x(low) + x(upper)) / 2 for low, upper in bins]
+        tooltip = f"{data.labels[row]}: {data.cells[row] if data.cells else value}"
+        is_noisy = bool(data.noisy) and data.noisy[row]
+        fill, outline = (PAPER, f' stroke="{BAR}" stroke-dasharray="3 2"') if is_noisy else (BAR, "")
+        bar_width, bar_end = x(upper) - x(low), y(value)
+        gap = 1.0 if bar_width > 4 else 0.2
+        parts.append(
+            box(
+                x(low) + gap / 2,
+                min(zero, bar_end),
+                bar_width - gap,
+                abs(bar_end - zero),
+                fill,
+                more=outline,
+                say=tooltip,
+            )
+        )
+    centres = [(x(low) + x(upper)) / 2 for low, upper in bins]
     cap = max(1.5, min(8.0, 0.4 * (x(bins[0][1]) - x(bins[0][0]))))
-    parts += drawn(data, range(len(bins)), y, Places(places, cap), standing=True)
+    parts += drawn(data, range(len(bins)), y, Places(centres, cap), standing=True)
     if data.by:
         parts.append(label(INSIDE / 2, high - 4, data.by, anchor="middle", fill=QUIET, room=INSIDE / 2))
     return Drawing(tuple(parts), INSIDE, high)

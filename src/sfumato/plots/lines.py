@@ -1,4 +1,4 @@
-"""Lines go along what comes one after the other, dates or numbers, each with a band for its ranges."""
+"""Line charts along dates or numbers, each line with a band for its ranges."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sfumato.plots.marks import DASHES, LINES, PAPER, QUIET, area, digits, label
 from sfumato.plots.scales import FURTHEST, Interval, LinearScale, LogScale, fitting
 
 MOST_LINES = 8
-_DOTS = 40
-"""A line of at most so many numbers shows each as a dot; a longer one those that are too noisy alone."""
+_MAX_DOTS = 40
+"""A line with up to this many points shows each as a dot; a longer one only those that are too noisy."""
 
 
 @dataclass(frozen=True)
 class PlottedLine:
-    """A line has a number for each place along it, or none, with the range of each."""
+    """A line: its x coordinates, the value at each or None, and their ranges."""
 
     name: str
     at: tuple[float, ...]
@@ -25,164 +25,176 @@ class PlottedLine:
     ranges: tuple[Interval, ...] = ()
     noisy: tuple[bool, ...] = ()
     said: tuple[str, ...] = ()
-    """What is told of each number, which then has a dot; empty where lines are drawn without."""
+    """The tooltip of each point, which then has a dot; empty for a line without dots."""
     stepped: bool = False
-    """Whether a number holds until the next."""
+    """Whether a value holds until the next point (a step function)."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel is what lines are drawn on: its two axes, what they are, and places that are marked."""
+    """The axes of a line chart: scales, titles, and marked x positions."""
 
     name: str
     across: str = ""
     x: type[LinearScale] = LinearScale
     y: type[LinearScale] = LinearScale
     zero: bool = True
-    """Whether the height begins at zero where all numbers are above it."""
+    """Whether the y axis begins at zero where all values are positive."""
     ends: tuple[float, float] | None = None
-    """Of the height; found from the lines where they are not given."""
+    """The range of the y axis; computed from the lines if not given."""
     marked: tuple[tuple[float, str], ...] = field(default=())
-    """Places along it with a word each."""
+    """x positions to mark, each with a label."""
 
 
 def panel(
     lines: Sequence[PlottedLine], of: Panel, high: float = 280.0, wide: float = INSIDE, *, beside: float = 0.0
 ) -> Drawing:
-    """Draw lines on one panel; the names of several stand at their ends, none above another.
+    """Draw lines on one panel; the names of several lines are written at their right ends, without overlaps.
 
-    ``beside`` is room on the left that the numbers of the axis take at least, so that panels are in line.
+    ``beside`` is the least width reserved for the y axis labels, so that stacked panels are aligned.
     """
     drawn = lines[:MOST_LINES]
-    along = [each for line in drawn for each in line.at]
+    x_values = [coordinate for line in drawn for coordinate in line.at]
     ends = of.ends or heights(drawn, log=of.y is LogScale, zero=of.zero)
-    right = max((min(170.0, width(each.name, SMALL)) for each in drawn), default=0.0) + 14 if len(drawn) > 1 else 10.0
+    name_width = (
+        max((min(170.0, width(line.name, SMALL)) for line in drawn), default=0.0) + 14 if len(drawn) > 1 else 10.0
+    )
     top, foot = 24.0 if of.name else 8.0, high - BELOW - (16 if of.across else 0)
     y = of.y(*ends, foot, top)
     ticks = fitting(y, SMALL, wide=False)
     start = max(left_room(ticks), beside)
-    x = of.x(min(along, default=0.0), max(along, default=1.0), start + 6, wide - right)
+    x = of.x(min(x_values, default=0.0), max(x_values, default=1.0), start + 6, wide - name_width)
     parts = [heading(0, 12, of.name, wide)] if of.name else []
-    parts += [*left(y, ticks, start, wide - right), *bottom(x, foot, foot, zero=False)]
-    parts += [_marked(x, place, word, top, foot) for place, word in of.marked if x.low <= place <= x.high]
-    for place, line in enumerate(drawn):  # below all lines, so that none is hidden
-        parts += [area(_band(line, run, x, y), LINES[place], 0.18) for run in runs(line) if line.ranges]
-    for place, line in enumerate(drawn):
-        parts += _line(line, x, y, LINES[place], DASHES[place])
+    parts += [*left(y, ticks, start, wide - name_width), *bottom(x, foot, foot, zero=False)]
+    parts += [_draw_mark(x, position, word, top, foot) for position, word in of.marked if x.low <= position <= x.high]
+    for index, line in enumerate(drawn):  # bands below all lines, so that none is hidden
+        parts += [area(_band_polygon(line, run, x, y), LINES[index], 0.18) for run in runs(line) if line.ranges]
+    for index, line in enumerate(drawn):
+        parts += _draw_line(line, x, y, LINES[index], DASHES[index])
     if len(drawn) > 1:
-        parts += _names(drawn, y, wide - right + 8, right - 10)
+        parts += _draw_names(drawn, y, wide - name_width + 8, name_width - 10)
     if of.across:
-        parts.append(label((start + wide - right) / 2, high - 4, of.across, anchor="middle", fill=QUIET, room=wide / 2))
+        parts.append(
+            label((start + wide - name_width) / 2, high - 4, of.across, anchor="middle", fill=QUIET, room=wide / 2)
+        )
     return Drawing(tuple(parts), wide, high)
 
 
 def numbers_room(lines: Sequence[PlottedLine], of: Panel, high: float) -> float:
-    """Say how much room the numbers of the axis on the left take."""
+    """Return the width of the y axis labels."""
     ends = of.ends or heights(lines[:MOST_LINES], log=of.y is LogScale, zero=of.zero)
     return left_room(fitting(of.y(*ends, high, 24.0), SMALL, wide=False))
 
 
 def heights(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool = True) -> tuple[float, float]:
-    """Find the least and the largest number of all lines and their bands."""
-    numbers = [each for line in lines for each in line.values if each is not None and math.isfinite(each)]
-    own = max(map(abs, numbers), default=1.0)
-    ends = [end for line in lines for each in line.ranges if each is not None for end in each if math.isfinite(end)]
-    far = max(1.25 * own, 4 * sorted(map(abs, ends))[len(ends) // 2]) if ends else own
-    every = [*numbers, *(min(max(each, -far), far) for each in ends)]
+    """Return the y range of all lines and bands; bands are limited to a few times the values and median band ends."""
+    values = [value for line in lines for value in line.values if value is not None and math.isfinite(value)]
+    largest_value = max(map(abs, values), default=1.0)
+    ends = [end for line in lines for band in line.ranges if band is not None for end in band if math.isfinite(end)]
+    limit = max(1.25 * largest_value, 4 * sorted(map(abs, ends))[len(ends) // 2]) if ends else largest_value
+    shown_values = [*values, *(min(max(end, -limit), limit) for end in ends)]
     if log:
-        above = [each for each in every if each > 0] or [1.0]
-        low, high = min(above), max(above)
+        positive = [each for each in shown_values if each > 0] or [1.0]
+        low, high = min(positive), max(positive)
         return (low, high) if low < high else (low / 2, 2 * high)
     low, high = (
-        min([*every, *([0.0] if zero else [])], default=0.0),
-        max([*every, *([0.0] if zero else [])], default=1.0),
+        min([*shown_values, *([0.0] if zero else [])], default=0.0),
+        max([*shown_values, *([0.0] if zero else [])], default=1.0),
     )
     low, high = max(low, -FURTHEST), min(high, FURTHEST)
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
-def _marked(x: LinearScale, place: float, word: str, top: float, foot: float) -> str:
-    at = x(place)
-    near = at > (x.start + x.end) / 2
-    word_at = at - 5 if near else at + 5
-    anchor = "end" if near else "start"
-    words = label(word_at, top + 13, word, anchor=anchor, size=SMALL, fill=QUIET, room=abs(x.end - x.start) / 2)
-    return path([upright(at, top, foot)], QUIET, 1, ' stroke-dasharray="4 3"') + words
+def _draw_mark(x: LinearScale, position: float, word: str, top: float, foot: float) -> str:
+    line_x = x(position)
+    in_right_half = line_x > (x.start + x.end) / 2
+    word_x = line_x - 5 if in_right_half else line_x + 5
+    anchor = "end" if in_right_half else "start"
+    words = label(word_x, top + 13, word, anchor=anchor, size=SMALL, fill=QUIET, room=abs(x.end - x.start) / 2)
+    return path([upright(line_x, top, foot)], QUIET, 1, ' stroke-dasharray="4 3"') + words
 
 
-def _line(line: PlottedLine, x: LinearScale, y: LinearScale, colour: str, dash: str) -> Iterator[str]:
+def _draw_line(line: PlottedLine, x: LinearScale, y: LinearScale, colour: str, dash: str) -> Iterator[str]:
     for run in runs(line):
-        more = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
-        yield path(_steps(line, run, x, y), colour, 2, more)
+        attributes = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
+        yield path(_path_steps(line, run, x, y), colour, 2, attributes)
     if line.said:
-        every = len(line.at) <= _DOTS
-        for place in (each for run in runs(line) for each in run):
-            if every or (line.noisy and line.noisy[place]):
-                yield _dot(line, place, x, y, colour)
+        all_dots = len(line.at) <= _MAX_DOTS
+        for point in (each for run in runs(line) for each in run):
+            if all_dots or (line.noisy and line.noisy[point]):
+                yield _draw_dot(line, point, x, y, colour)
 
 
-def _dot(line: PlottedLine, place: int, x: LinearScale, y: LinearScale, colour: str) -> str:
-    hollow = bool(line.noisy) and line.noisy[place]
-    look = f'fill="{PAPER if hollow else colour}" stroke="{colour}"'
-    value = line.values[place]
+def _draw_dot(line: PlottedLine, point: int, x: LinearScale, y: LinearScale, colour: str) -> str:
+    is_noisy = bool(line.noisy) and line.noisy[point]
+    colours = f'fill="{PAPER if is_noisy else colour}" stroke="{colour}"'
+    value = line.values[point]
     assert value is not None
-    where = f'cx="{digits(x(line.at[place]))}" cy="{digits(y(value))}" r="3"'
-    return f"<circle {where} {look}>{told(line.said[place])}</circle>"
+    position = f'cx="{digits(x(line.at[point]))}" cy="{digits(y(value))}" r="3"'
+    return f"<circle {position} {colours}>{told(line.said[point])}</circle>"
 
 
 def runs(line: PlottedLine) -> list[range]:
-    """Find the places between numbers that are missing: no line is drawn across those."""
-    found: list[range] = []
+    """Return the ranges of consecutive points that have a value: no line is drawn across missing ones."""
+    consecutive: list[range] = []
     start = None
-    for place, value in enumerate((*line.values, None)):
+    for point, value in enumerate((*line.values, None)):
         if value is None or not math.isfinite(value):
-            found += [] if start is None else [range(start, place)]
+            consecutive += [] if start is None else [range(start, point)]
             start = None
         elif start is None:
-            start = place
-    return found
+            start = point
+    return consecutive
 
 
-def _steps(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> Iterator[str]:
-    for place in run:
-        value = line.values[place]
+def _path_steps(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> Iterator[str]:
+    for point in run:
+        value = line.values[point]
         assert value is not None
-        if place == run[0]:
-            yield f"M{digits(x(line.at[place]))} {digits(y(value))}"
+        if point == run[0]:
+            yield f"M{digits(x(line.at[point]))} {digits(y(value))}"
         elif line.stepped:
-            yield f"H{digits(x(line.at[place]))}V{digits(y(value))}"
+            yield f"H{digits(x(line.at[point]))}V{digits(y(value))}"
         else:
-            yield f"L{digits(x(line.at[place]))} {digits(y(value))}"
+            yield f"L{digits(x(line.at[point]))} {digits(y(value))}"
 
 
-def _band(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> list[tuple[float, float]]:
-    """Go along the upper ends and back along the lower; a band of one number is as wide as a dot."""
-    ends = [(place, line.ranges[place] or (line.values[place],) * 2) for place in run]
-    spread = 3.0 if len(run) == 1 else 0.0
-    upper = [(x(line.at[place]) + shift, y(_far(each[1]))) for place, each in ends for shift in _sides(spread)]
-    lower = [(x(line.at[place]) + shift, y(_far(each[0]))) for place, each in ends for shift in _sides(spread)]
+def _band_polygon(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> list[tuple[float, float]]:
+    """Return the polygon of a band: upper ends, then lower ends backwards. A single point is as wide as a dot."""
+    ends = [(point, line.ranges[point] or (line.values[point],) * 2) for point in run]
+    half_width = 3.0 if len(run) == 1 else 0.0
+    upper = [
+        (x(line.at[point]) + shift, y(_clamp_infinite(band[1])))
+        for point, band in ends
+        for shift in _both_sides(half_width)
+    ]
+    lower = [
+        (x(line.at[point]) + shift, y(_clamp_infinite(band[0])))
+        for point, band in ends
+        for shift in _both_sides(half_width)
+    ]
     return [*upper, *reversed(lower)]
 
 
-def _sides(spread: float) -> tuple[float, ...]:
-    return (-spread, spread) if spread else (0.0,)
+def _both_sides(half_width: float) -> tuple[float, ...]:
+    return (-half_width, half_width) if half_width else (0.0,)
 
 
-def _far(end: float | None) -> float:
+def _clamp_infinite(end: float | None) -> float:
     assert end is not None
     return end if math.isfinite(end) else math.copysign(FURTHEST, end)
 
 
-def _names(lines: Sequence[PlottedLine], y: LinearScale, x: float, room: float) -> Iterator[str]:
-    """Write each name where its line ends, moved apart where two would meet."""
-    ends = []
-    for place, line in enumerate(lines):
-        known = [each for each in line.values if each is not None and math.isfinite(each)]
-        ends.append((y(known[-1]) if known else y.start, place))
-    heights, lowest = [], min(y.start, y.end) - 20.0
-    for at, place in sorted(ends):
-        lowest = max(at, lowest + 14)
-        heights.append((lowest, place))
-    over = max(0.0, heights[-1][0] - max(y.start, y.end)) if heights else 0.0
-    for at, place in heights:
-        yield label(x, at - over + 4, lines[place].name, size=SMALL, fill=LINES[place], room=room)
+def _draw_names(lines: Sequence[PlottedLine], y: LinearScale, x: float, room: float) -> Iterator[str]:
+    """Write each name at the right end of its line, moved apart where two would overlap."""
+    line_ends = []
+    for index, line in enumerate(lines):
+        finite = [value for value in line.values if value is not None and math.isfinite(value)]
+        line_ends.append((y(finite[-1]) if finite else y.start, index))
+    positions, lowest = [], min(y.start, y.end) - 20.0
+    for end, index in sorted(line_ends):
+        lowest = max(end, lowest + 14)
+        positions.append((lowest, index))
+    overflow = max(0.0, positions[-1][0] - max(y.start, y.end)) if positions else 0.0
+    for position, index in positions:
+        yield label(x, position - overflow + 4, lines[index].name, size=SMALL, fill=LINES[index], room=room)

@@ -1,4 +1,4 @@
-"""A picture is one SVG text: a notebook shows it, and it is saved as a file."""
+"""A finished chart as SVG text, for notebooks and files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from sfumato.untrusted import refusing
 
 KINDS = (".svg", ".png", ".html")
 FITTING = ' style="max-width:100%;height:auto"'
-"""The one style in a picture: it is never wider than what shows it."""
+"""The only style in a picture: it is never wider than its container."""
 KIND = "picture/1"
-_FINENESS = 2
-"""Points of a PNG for each pixel of the picture."""
+_PNG_SCALE = 2
+"""PNG pixels per SVG pixel."""
 
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A picture is drawn as SVG by ourselves: it loads nothing, runs nothing, and the same numbers give the same
-    text.
-    """
+    """A chart as SVG text: it loads nothing and runs nothing, and the same numbers give the same text."""
 
     svg: str
     width: float
@@ -32,45 +30,45 @@ class Picture:
     title: str = ""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that ends in .svg, .png or .html; a PNG is made by the plot extra."""
+        """Save as .svg, .png or .html; PNG needs the extra ``plot``."""
         check_picture(path)
-        kind = Path(path).suffix.lower()
-        made = self.png() if kind == ".png" else (self.svg if kind == ".svg" else self.page()).encode()
+        suffix = Path(path).suffix.lower()
+        content = self.png() if suffix == ".png" else (self.svg if suffix == ".svg" else self.page()).encode()
         try:
-            Path(path).write_bytes(made)
+            Path(path).write_bytes(content)
         except OSError as error:
             raise SfumatoError(
                 f"the picture cannot be written ({os.strerror(error.errno or 0)})",
                 place=str(path),
-                fix="name another file; an answer itself is stored, and free to ask for again",
+                fix="name another file; the answer itself is stored, and asking for it again is free",
             ) from None
 
     def png(self) -> bytes:
-        """Give the picture as PNG, of two points for each pixel."""
-        return bytes(_converter().svg_to_png(self.svg, scale=_FINENESS))
+        """Return the picture as PNG, at twice its size."""
+        return bytes(_import_converter().svg_to_png(self.svg, scale=_PNG_SCALE))
 
     def unstyled(self) -> str:
-        """Give the SVG without a style of its own, for a page that allows none inside its text."""
+        """Return the SVG without its inline style, for a page whose content security policy forbids one."""
         return self.svg.replace(FITTING, "", 1)
 
     def page(self) -> str:
-        """Give a whole HTML page that shows the picture and nothing else."""
+        """Return an HTML page that shows the picture and nothing else."""
         head = f'<meta charset="utf-8"><title>{html.escape(self.title)}</title>'
         return f"<!doctype html><html lang=en><head>{head}</head><body>{self.svg}</body></html>\n"
 
     def to_json(self) -> str:
-        """Write the picture as JSON text, with a kind and a version."""
-        own = {"svg": self.svg, "width": self.width, "height": self.height, "title": self.title}
-        return json.dumps({"kind": KIND, **own})
+        """Serialise the picture as JSON text, with a kind and a version."""
+        fields = {"svg": self.svg, "width": self.width, "height": self.height, "title": self.title}
+        return json.dumps({"kind": KIND, **fields})
 
     @classmethod
     def from_json(cls, source: str) -> Picture:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse the output of ``to_json``; refuse any other text."""
         with refusing(lambda: InvalidParameter("source", source, "the JSON text of a picture")):
-            found = json.loads(source)
-            if found.pop("kind") != KIND or set(found) != {"svg", "width", "height", "title"}:
+            fields = json.loads(source)
+            if fields.pop("kind") != KIND or set(fields) != {"svg", "width", "height", "title"}:
                 raise ValueError
-            return cls(str(found["svg"]), float(found["width"]), float(found["height"]), str(found["title"]))
+            return cls(str(fields["svg"]), float(fields["width"]), float(fields["height"]), str(fields["title"]))
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -83,31 +81,31 @@ class Picture:
 
 
 def saved(picture: Picture, path: str | os.PathLike[str] | None) -> Picture:
-    """Give a picture, which is also written to a file where a path is named."""
+    """Return a picture; save it first if a path is given."""
     if path is not None:
         picture.save(path)
     return picture
 
 
 def check_picture(path: str | os.PathLike[str]) -> None:
-    """Refuse a picture that could not be drawn or written, while nothing has been spent on it."""
+    """Refuse a path to which a picture could not be saved, before anything is spent on it."""
     file = Path(path)
     if file.suffix.lower() not in KINDS:
-        fix = "draw it as .svg; answer.to_altair() gives a chart that saves itself otherwise"
+        fix = "name a .svg file; for other formats, save the chart that answer.to_altair() returns"
         raise InvalidParameter("plot", str(path), "a file that ends in " + ", ".join(KINDS), fix=fix)
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise InvalidParameter("plot", str(path), "a file that can be written, in a folder that is there")
+        raise InvalidParameter("plot", str(path), "a writable file in an existing folder")
     if file.suffix.lower() == ".png":
-        _converter()
+        _import_converter()
 
 
-def _converter() -> Any:
+def _import_converter() -> Any:
     try:
         import vl_convert
     except ImportError:
         raise SfumatoError(
-            "a PNG is made by vl-convert, which is not installed",
+            "PNG files need vl-convert, which is not installed",
             place="Picture.save",
-            fix=f"{installing('plot')}; or save it as .svg, which needs nothing",
+            fix=f"{installing('plot')}; or save it as .svg, which needs no extra package",
         ) from None
     return vl_convert

@@ -1,7 +1,4 @@
-"""Scales place numbers and times on a picture, and say which of them are written beside an axis.
-
-Chart data are one column of an answer as it is drawn: a label, a number and a range for each row.
-"""
+"""Linear, logarithmic and time scales with their ticks, and ``ChartData``: one column of an answer to draw."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ from typing import ClassVar
 from sfumato.plots.marks import width
 
 Tick = tuple[float, str]
-"""A number, and how it is written."""
+"""A number, and its label."""
 FURTHEST = 1e300
-"""No number is drawn further from zero than this: their differences must be numbers, too."""
+"""The largest absolute value that is drawn: differences must be finite too."""
 _UNITS = ((1e9, 1e9, "bn"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
-"""From where on a number is written in which unit, and its name."""
+"""Thresholds from which numbers are written in a unit, the unit, and its suffix."""
 
 
 @dataclass(frozen=True)
 class LinearScale:
-    """A scale takes a number between two ends to a place between two others, evenly."""
+    """A linear map from [low, high] to pixels [start, end]; numbers outside are clamped."""
 
     low: float
     high: float
@@ -35,93 +32,95 @@ class LinearScale:
         return self.places((number,))[0]
 
     def places(self, numbers: Sequence[float]) -> list[float]:
-        """Give the places of many numbers."""
+        """Return the pixel coordinates of many numbers."""
         low, high, start = self.low, self.high, self.start
         span, room = high - low, self.end - start
         if not span > 0:
             return [start + 0.5 * room] * len(numbers)
-        held = [low if each < low else high if each > high else each for each in numbers]
-        return [start + (each - low) / span * room for each in held]
+        clamped = [low if number < low else high if number > high else number for number in numbers]
+        return [start + (number - low) / span * room for number in clamped]
 
     def ticks(self, most: int) -> list[Tick]:
-        """List at most so many round numbers between the ends."""
+        """Return at most ``most`` round numbers between the ends, with their labels."""
         step = _round_step((self.high - self.low) / max(1, most - 1))
         if not (step > 0 and math.isfinite(step)):
             return [(self.low, written(self.low, 0.0))]
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        found = [each * step for each in range(first, min(last, first + 50) + 1)]
-        kept = found[:: math.ceil(len(found) / max(1, most)) or 1]
-        largest = max(map(abs, kept), default=0.0)
-        return [(each, written(each, step, largest)) for each in kept]
+        candidates = [multiple * step for multiple in range(first, min(last, first + 50) + 1)]
+        values = candidates[:: math.ceil(len(candidates) / max(1, most)) or 1]
+        largest = max(map(abs, values), default=0.0)
+        return [(value, written(value, step, largest)) for value in values]
 
 
 @dataclass(frozen=True)
 class KeyScale(LinearScale):
-    """A scale of keys writes 1990, not 1,990; where both ends are whole, so is what is written."""
+    """A scale of group keys: 1990 is written without a separator; where both ends are integers, all ticks are."""
 
     def ticks(self, most: int) -> list[Tick]:
-        """List at most so many round numbers between the ends."""
-        found = super().ticks(most)
+        """Return at most ``most`` round numbers between the ends, with their labels."""
+        ticks = super().ticks(most)
         if float(self.low).is_integer() and float(self.high).is_integer():
-            found = [each for each in found if float(round(each[0], 9)).is_integer()]
-        return [(each, f"{each:.9g}" if abs(each) < 1e9 else text) for each, text in found]
+            ticks = [tick for tick in ticks if float(round(tick[0], 9)).is_integer()]
+        return [(value, f"{value:.9g}" if abs(value) < 1e9 else text) for value, text in ticks]
 
 
 @dataclass(frozen=True)
 class LogScale(LinearScale):
-    """A scale of logarithms has equal ratios at equal distances; both ends are above zero."""
+    """A logarithmic scale; both ends are positive."""
 
     def places(self, numbers: Sequence[float]) -> list[float]:
-        """Give the places of many numbers."""
+        """Return the pixel coordinates of many numbers."""
         low, span, room = math.log(self.low), math.log(self.high / self.low) or 1.0, self.end - self.start
-        inner = (math.log(min(max(each, self.low), self.high)) for each in numbers)
-        return [self.start + (each - low) / span * room for each in inner]
+        logarithms = (math.log(min(max(number, self.low), self.high)) for number in numbers)
+        return [self.start + (logarithm - low) / span * room for logarithm in logarithms]
 
     def ticks(self, most: int) -> list[Tick]:
-        """List powers of ten, or with 2 and 5 between them where there is room."""
+        """Return powers of ten, with 2 and 5 times those where there is room."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         tens = [10.0**power for power in range(first, last + 1)]
         for digits in ((1, 2, 5), (1, 3), (1,)):
-            found = [ten * each for ten in tens for each in digits]
-            kept = [each for each in found if self.low * (1 - 1e-9) <= each <= self.high * (1 + 1e-9)]
-            if 2 <= len(kept) <= most:
+            candidates = [ten * digit for ten in tens for digit in digits]
+            values = [value for value in candidates if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)]
+            if 2 <= len(values) <= most:
                 break
-        every = math.ceil(len(kept) / max(1, most)) or 1
-        return [(each, written(each, each)) for each in kept[::every]]
+        stride = math.ceil(len(values) / max(1, most)) or 1
+        return [(value, written(value, value)) for value in values[::stride]]
 
 
 @dataclass(frozen=True)
 class TimeScale(LinearScale):
-    """A scale of times is in seconds since 1970; its ticks are the beginnings of days, months or years."""
+    """A scale of times in seconds since 1970; its ticks are the starts of hours, days, months or years."""
 
     finest: ClassVar[int] = 1
-    """Seconds between two ticks at least."""
+    """The fewest seconds between two ticks."""
 
     def ticks(self, most: int) -> list[Tick]:
-        """List at most so many beginnings of hours, days, months or years."""
+        """Return at most ``most`` starts of hours, days, months or years."""
         for months, seconds, form in _STEPS:
             if (months or seconds >= self.finest) and (self.high - self.low) / (seconds or months * 30.5 * _DAY) <= max(
                 1, most - 1
             ):
-                found = self._months(months) if months else self._seconds(seconds)
-                if 1 < len(found) <= most:
-                    return [(each, _moment(each).strftime(form)) for each in found]
-        return [(self.low, _moment(self.low).strftime("%Y-%m-%d %H:%M"))]
+                moments = self._months(months) if months else self._seconds(seconds)
+                if 1 < len(moments) <= most:
+                    return [(moment, _datetime(moment).strftime(form)) for moment in moments]
+        return [(self.low, _datetime(self.low).strftime("%Y-%m-%d %H:%M"))]
 
     def _seconds(self, step: int) -> list[float]:
         first, last = math.ceil(self.low / step), math.floor(self.high / step)
-        return [float(each * step) for each in range(first, last + 1)]
+        return [float(multiple * step) for multiple in range(first, last + 1)]
 
     def _months(self, step: int) -> list[float]:
-        first, last = _moment(self.low), _moment(self.high)
+        first, last = _datetime(self.low), _datetime(self.high)
         months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month + 1)
-        begun = (dt.datetime(each // 12, each % 12 + 1, 1) for each in months if each % step == 0 and each < 119988)
-        return [each for each in map(seconds, begun) if self.low <= each <= self.high]
+        starts = (
+            dt.datetime(month // 12, month % 12 + 1, 1) for month in months if month % step == 0 and month < 119988
+        )
+        return [start for start in map(seconds, starts) if self.low <= start <= self.high]
 
 
 @dataclass(frozen=True)
 class DayScale(TimeScale):
-    """A scale of days has no hours."""
+    """A scale of dates, whose ticks are whole days."""
 
     finest: ClassVar[int] = 86400
 
@@ -134,112 +133,114 @@ _STEPS = (
     *((each, 0, "%b %Y") for each in (1, 2, 3, 6)),
     *((12 * each, 0, "%Y") for each in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
 )
-"""Months, or seconds, between two ticks, and how they are written."""
+"""Months or seconds between two ticks, and the strftime format of their labels."""
 
 
 def seconds(time: dt.date) -> float:
-    """Give the seconds since 1970 of a day or a time; where no zone is said, it is taken for UTC."""
-    whole = time if isinstance(time, dt.datetime) else dt.datetime(time.year, time.month, time.day)
-    zoned = whole if whole.tzinfo is not None else whole.replace(tzinfo=dt.UTC)
+    """Return the seconds since 1970 of a date or a time; a time without a zone is taken as UTC."""
+    moment = time if isinstance(time, dt.datetime) else dt.datetime(time.year, time.month, time.day)
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
     return (zoned - _START).total_seconds()
 
 
 _START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def _moment(seconds: float) -> dt.datetime:
+def _datetime(seconds: float) -> dt.datetime:
     return _START + dt.timedelta(seconds=seconds)
 
 
 def _round_step(least: float) -> float:
-    """Find the least of 1, 2 and 5 times a power of ten that is not below this."""
+    """Return the least of 1, 2 and 5 times a power of ten that is at least this."""
     if not (least > 0 and math.isfinite(least)):
         return 0.0
-    ten = 10.0 ** math.floor(math.log10(least))
-    return next((each * ten for each in (1, 2, 5) if each * ten >= least * (1 - 1e-9)), 10 * ten)
+    power_of_ten = 10.0 ** math.floor(math.log10(least))
+    return next(
+        (digit * power_of_ten for digit in (1, 2, 5) if digit * power_of_ten >= least * (1 - 1e-9)), 10 * power_of_ten
+    )
 
 
 def written(number: float, step: float, largest: float = 0.0) -> str:
-    """Write a number beside an axis whose numbers are so far apart: 1,500 and 20k, not 20000.0. All are written in the
-    unit of the largest: 5k beside 20k.
+    """Format a tick label for ticks that are ``step`` apart: 1,500 and 20k, not 20000.0. All labels of an axis are in
+    the unit of the largest: 5k beside 20k.
     """
     size = max(abs(number), abs(step))
     if number == 0:
         return "0"
     if not 1e-4 <= size < 1e12:
         return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")
-    for least, unit, name in _UNITS:
-        if max(abs(number), largest) >= least:
-            return f"{number / unit:,.6g}{name}".replace("-", "−")
-    after = max(0, min(6, -math.floor(math.log10(abs(step) or size) + 1e-9)))
-    short = f"{number:,.{after}f}"
-    return (short.rstrip("0").rstrip(".") if "." in short else short).replace("-", "−")
+    for threshold, unit, suffix in _UNITS:
+        if max(abs(number), largest) >= threshold:
+            return f"{number / unit:,.6g}{suffix}".replace("-", "−")
+    decimals = max(0, min(6, -math.floor(math.log10(abs(step) or size) + 1e-9)))
+    formatted = f"{number:,.{decimals}f}"
+    return (formatted.rstrip("0").rstrip(".") if "." in formatted else formatted).replace("-", "−")
 
 
 def fitting(scale: LinearScale, size: float, *, wide: bool) -> list[Tick]:
-    """List as many ticks as have room: beside each other along the width, or above each other."""
+    """Return as many ticks as fit without overlap: along the width if ``wide``, otherwise along the height."""
     room = abs(scale.end - scale.start)
-    for most in range(9 if wide else 7, 1, -1):
-        found = scale.ticks(most)
-        if not wide and room / max(1, len(found) - 1) >= 1.8 * size:
-            return found
-        if wide and _apart(scale, found, size):
-            return found
+    for limit in range(9 if wide else 7, 1, -1):
+        ticks = scale.ticks(limit)
+        if not wide and room / max(1, len(ticks) - 1) >= 1.8 * size:
+            return ticks
+        if wide and _are_apart(scale, ticks, size):
+            return ticks
     return scale.ticks(2)[:1]
 
 
 def placed(scale: LinearScale, tick: Tick, size: float) -> tuple[str, float, float]:
-    """Say how a tick's text is anchored, and from where to where it goes: none stands far out beside its axis."""
-    at, wide = scale(tick[0]), width(tick[1], size)
-    if at - wide / 2 < min(scale.start, scale.end) - 38:
-        return "start", at, at + wide
-    if at + wide / 2 > max(scale.start, scale.end) + 14:
-        return "end", at - wide, at
-    return "middle", at - wide / 2, at + wide / 2
+    """Return the text anchor of a tick label and its left and right ends, so that none sticks out of the axis far."""
+    x, label_width = scale(tick[0]), width(tick[1], size)
+    if x - label_width / 2 < min(scale.start, scale.end) - 38:
+        return "start", x, x + label_width
+    if x + label_width / 2 > max(scale.start, scale.end) + 14:
+        return "end", x - label_width, x
+    return "middle", x - label_width / 2, x + label_width / 2
 
 
-def _apart(scale: LinearScale, ticks: Sequence[Tick], size: float) -> bool:
-    ends = [placed(scale, each, size)[1:] for each in ticks]
-    return all(one[1] + 10 <= other[0] for one, other in pairwise(ends))
+def _are_apart(scale: LinearScale, ticks: Sequence[Tick], size: float) -> bool:
+    extents = [placed(scale, tick, size)[1:] for tick in ticks]
+    return all(left[1] + 10 <= right[0] for left, right in pairwise(extents))
 
 
 def reach(
     values: Iterable[float | None], intervals: Iterable[tuple[float, float] | None], *, zero: bool
 ) -> tuple[float, float]:
-    """Find ends that show every number, and every range but those that are so wide that they would hide the others."""
-    numbers = _held([each for each in values if each is not None])
-    ends = _held([end for each in intervals if each is not None for end in each if math.isfinite(end)])
-    own = max(map(abs, numbers), default=0.0)
-    far = max(1.25 * own, 4 * (sorted(map(abs, ends))[len(ends) // 2] if ends else 0.0))
-    furthest = [min(max(end, -far), far) for end in (min(ends), max(ends))] if ends else []
-    shown = [*numbers, *furthest, *([0.0] if zero else [])] or [0.0]
-    low, high = min(shown), max(shown)
+    """Return axis ends that show every number and its range; ranges much wider than most are cut off."""
+    numbers = _clamp([value for value in values if value is not None])
+    ends = _clamp([end for interval in intervals if interval is not None for end in interval if math.isfinite(end)])
+    largest = max(map(abs, numbers), default=0.0)
+    limit = max(1.25 * largest, 4 * (sorted(map(abs, ends))[len(ends) // 2] if ends else 0.0))
+    range_ends = [min(max(end, -limit), limit) for end in (min(ends), max(ends))] if ends else []
+    shown_numbers = [*numbers, *range_ends, *([0.0] if zero else [])] or [0.0]
+    low, high = min(shown_numbers), max(shown_numbers)
     if low == high:
         low, high = (min(0.0, low), max(0.0, high)) if low else (0.0, 1.0)
     return low, high
 
 
-def _held(numbers: Iterable[float]) -> list[float]:
-    return [float(each) if abs(each) < FURTHEST else math.copysign(FURTHEST, each) for each in numbers]
+def _clamp(numbers: Iterable[float]) -> list[float]:
+    return [float(number) if abs(number) < FURTHEST else math.copysign(FURTHEST, number) for number in numbers]
 
 
 Interval = tuple[float, float] | None
-"""The range that holds the exact number; None where there is no number."""
+"""The confidence interval of a number; None where there is no number."""
 
 
 @dataclass(frozen=True)
 class ChartData:
-    """Chart data are one column of numbers with what is written beside each of them."""
+    """One column of numbers with labels, ranges and printed forms."""
 
     name: str
     by: str
-    """What the labels are: the names of the group keys."""
+    """The names of the group keys, which the labels are values of."""
     labels: tuple[str, ...]
     values: tuple[float | None, ...]
     intervals: tuple[Interval, ...]
     cells: tuple[str, ...]
-    """The numbers as they are printed, with their errors."""
+    """The numbers as printed, with their errors."""
     noisy: tuple[bool, ...] = ()
-    """Which numbers are too noisy to print; empty where nobody asked."""
+    """Whether each number is too noisy to print; empty if not determined."""
     sampling: tuple[float | None, ...] = ()
-    """How far each number may be off because the rows are a sample; empty where they are none."""
+    """The half-width of each number's sampling error; empty where the rows are not a sample."""

@@ -115,7 +115,7 @@ class Cost:
     def words(self) -> str:
         """The price in the ε that people type: Gaussian noise has none of its own."""
         phrases = ["Gaussian noise" if self.pure is None else f"ε = {_format_amount(from_units(self.pure))}"]
-        phrases += [f"may fail with probability {_format_amount(from_units(self.failure))}"] if self.failure else []
+        phrases += [f"δ = {_format_amount(from_units(self.failure))}"] if self.failure else []
         return "" if self.nothing else ", ".join(phrases)
 
     def __repr__(self) -> str:
@@ -221,7 +221,7 @@ class Budget:
             allowance = renyi_allowance(Guarantee(lifetime.epsilon, renyi_delta), renyi_order)
             renyi_order, renyi_units = allowance.order, allowance_units(allowance.divergence)
         elif renyi_order is not None:
-            raise InvalidParameter("order", order, "left out when no δ remains beside the reserve")
+            raise InvalidParameter("order", order, "left out when the reserve takes all of δ")
         for name, value in (
             ("epsilon", lifetime.epsilon),
             ("delta", lifetime.delta),
@@ -394,7 +394,7 @@ class Budget:
         return self.left_beside()
 
     def left_beside(self, *others: Budget) -> str:
-        """Say in words how much ε is left for ordinary answers that are charged here and to the ``others``."""
+        """Return the ε left for ordinary answers that are charged here and to the ``others``, in words."""
         budgets = (self, *others)
         remaining_pure = [account.remaining.get("pure") for account in budgets]
         smallest = None if None in remaining_pure else min(each for each in remaining_pure if each is not None)

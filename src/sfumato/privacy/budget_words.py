@@ -1,8 +1,7 @@
 """Words for the remaining budget, in the ε that people type; the currencies behind it are details.
 
 An account counts in two ways at once (``budget``): it adds up ε, which is how ordinary answers are paid for, and it
-adds up Rényi divergence, in which Gaussian noise is cheap. Gaussian noise has no ε of its own: the first sum ends with
-it.
+adds up Rényi divergence, in which Gaussian noise is cheap. Gaussian noise has no finite ε: it closes the first total.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from sfumato.privacy.numbers import chance, text
 
 Amounts = Mapping[str, Fraction | None]
 
-ENDS = "the sum of ε that ordinary answers are paid from"
-AFTERWARDS = "every later answer is then paid from what is left for Gaussian noise"
+ENDS = "the plain ε total"
+AFTERWARDS = "all later answers are then charged in Rényi divergence"
 
 
 def promised(epsilon: Fraction, delta: Fraction) -> str:
@@ -29,9 +28,9 @@ def promised(epsilon: Fraction, delta: Fraction) -> str:
 
 
 def left_words(allowed: Amounts, spent: Amounts, left: Mapping[str, Fraction], largest: Fraction) -> str:
-    """Say how much ε is left for ordinary answers, whose price is an ε alone.
+    """Format the ε left for ordinary answers, whose price is an ε alone.
 
-    While ε is added up that is the rest of the sum. Afterwards ``largest`` is the most that one answer may take.
+    While the plain ε total is open, that is its remainder. Afterwards ``largest`` is the most that one answer may take.
 
     >>> left_words({"pure": Fraction(3)}, {"pure": Fraction(2)}, {"pure": Fraction(1)}, Fraction(1))
     'ε = 1 of 3'
@@ -47,10 +46,10 @@ def left_words(allowed: Amounts, spent: Amounts, left: Mapping[str, Fraction], l
 
 
 def why_ended(allowed: Amounts, spent: Amounts) -> str:
-    """Say why ε is no longer added up: Gaussian noise was used, or ordinary answers passed the sum's allowance."""
+    """Explain why the plain ε total is closed: Gaussian noise was used, or ordinary answers exceeded its allowance."""
     if spent.get("pure") is None:
         return "since Gaussian noise was used"
-    return f"since answers of ε = {at_most(allowed.get('pure') or Fraction(0))} or more in all were bought"
+    return f"since the answers bought add up to ε = {at_most(allowed.get('pure') or Fraction(0))} or more"
 
 
 def closing(left: Mapping[str, Fraction]) -> str:

@@ -159,7 +159,7 @@ def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
         while search.enough(high / 2):
             high /= 2
             if high < _SMALLEST_PARAMETER:
-                raise InvalidParameter("guarantee", goal, "one that some noise is needed for: here none is")
+                raise InvalidParameter("guarantee", goal, "one that needs noise: this one needs none")
     else:
         while not search.enough(high := high * 2):
             if high > _LARGEST_PARAMETER:

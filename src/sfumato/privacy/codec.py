@@ -64,7 +64,7 @@ def value(tag: str, version: int = 1) -> Callable[[_V], _V]:
         kind = f"{tag}/{version}"
         registered = _class_by_kind.setdefault(kind, cls)
         if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"{kind} is written by {registered.__module__}.{registered.__qualname__} already")
+            raise ValueError(f"{kind} is already registered for {registered.__module__}.{registered.__qualname__}")
         _class_by_kind[kind], _kind_by_class[cls] = cls, kind
         return cls
 
@@ -125,7 +125,7 @@ def dumps(item: object) -> str:
     """
     encoded = _encode(item)
     if not isinstance(encoded, dict):
-        raise InvalidParameter("item", item, "one of our frozen values")
+        raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
     return json.dumps(encoded, separators=(",", ":"))
 
 
@@ -136,13 +136,13 @@ def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
     try:
         decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter("source", source, "JSON text in which no name stands twice") from error
+        raise InvalidParameter("source", source, "JSON text without duplicate names") from error
     if not isinstance(decoded, dict):
-        raise InvalidParameter("source", source, "the JSON text of one of our frozen values")
+        raise InvalidParameter("source", source, "the JSON text of a serialised value, with its kind")
     try:
         return _decode(decoded)
     except RecursionError as error:
-        raise InvalidParameter("source", source, "JSON text of moderate depth") from error
+        raise InvalidParameter("source", source, "JSON text that is not so deeply nested") from error
 
 
 def loads_as(cls: type[_T], source: str, *, longest: int = _MAX_CHARACTERS) -> _T:
@@ -197,7 +197,7 @@ def _is_tuple_of_str(candidate: Any) -> bool:
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     by_name = dict(pairs)
     if len(by_name) != len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("duplicate name")
     return by_name
 
 
@@ -226,7 +226,7 @@ def _encode(item: object) -> Any:
             if not _is_default(f, field_value)
         }
         return dict(sorted({"kind": _kind_by_class[type(item)], **encoded}.items()))
-    raise InvalidParameter("item", item, "one of our frozen values")
+    raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
 
 
 def _encode_field(field: dataclasses.Field[Any], content: object) -> Any:
@@ -307,7 +307,7 @@ def _check_nested_values(item: Any) -> None:
     for name, hint in _value_hints(cls).items():
         field_value = getattr(item, name)
         if not _matches_hint(field_value, hint):
-            raise InvalidParameter(name, field_value, f"what {_kind_by_class[cls]} has there")
+            raise InvalidParameter(name, field_value, f"of the type that {_kind_by_class[cls]} has there")
 
 
 @functools.cache

@@ -377,7 +377,7 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
             Neighbours.ADD_REMOVE.value,
             Neighbours.REPLACE.value,
             place="compose",
-            fix="state every curve for one relation: curve.for_neighbours('replace') prices an add-remove curve so",
+            fix="state every curve for one relation: curve.for_neighbours('replace') converts an add-remove curve",
         )
     parts = [(loss, count * times) for curve, times in curve_counts for loss, count in curve.parts]
     return Curve(parts, relations.pop() if relations else Neighbours.ADD_REMOVE)

@@ -19,7 +19,7 @@ from sfumato.plots.marks import LINES, QUIET, SAMPLE, across, area, label, moved
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds
 
-WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "chance of failure"}
+WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "δ of unlisted groups"}
 """What each currency is for; the two first ones are spent side by side, and one of them has to last."""
 
 
@@ -57,12 +57,10 @@ def draw_budget(
         is_over = is_over or any(each is None or each > 100 for each in shares)
         clipped = tuple(None if each is None else min(each, 110.0) for each in shares)
         lines.append(PlottedLine(f"{WORDS.get(name, name)} {_now(shares[-1])}", times, clipped, stepped=True))
-    notes = ["a line that ends, or lies at the top, is of a currency that is closed"] if is_over else []
+    notes = ["a line that ends, or lies at the top, shows a currency that is closed"] if is_over else []
     count = f"{len(moments):,} charges" if len(moments) != 1 else "1 charge"
     marked = ((seconds(moments[-1].time), "last charge"),) if moments else ()
-    axes = Panel(
-        "per cent of the budget that is spent", "", TimeScale, ends=(0.0, 110.0 if is_over else 100.0), marked=marked
-    )
+    axes = Panel("% of the budget spent", "", TimeScale, ends=(0.0, 110.0 if is_over else 100.0), marked=marked)
     foot = [promise, count, f"until {now.strftime('%Y-%m-%d')}"]
     return framed(panel(lines, axes, 300.0), "Budget over time", foot, notes)
 
@@ -94,14 +92,14 @@ def _profile(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing:
     if not drawn:
         return panel(
             [PlottedLine("δ", tuple(epsilons), tuple(deltas))],
-            Panel("δ at each ε: none is needed", "ε", ends=(0.0, 1.0)),
+            Panel("δ at each ε: no δ is needed", "ε", ends=(0.0, 1.0)),
             240,
         )
     low = max(_LEAST, 10.0 ** math.floor(math.log10(min(drawn)) - 1e-9))
     ends = (low, max(drawn[0], 2 * low))
     return panel(
         [PlottedLine("δ", tuple(epsilons), visible)],
-        Panel("δ at each ε: the chance of losing more", "ε", LinearScale, LogScale, ends=ends),
+        Panel("δ at each ε: the probability of a larger loss", "ε", LinearScale, LogScale, ends=ends),
         260,
     )
 
@@ -119,13 +117,13 @@ def _tradeoff(epsilons: Sequence[float], deltas: Sequence[float], wide: float) -
 
     bound = PlottedLine("this release", rates, tuple(map(least, rates)))
     guessing = PlottedLine("guessing", (0.0, 1.0), (1.0, 0.0))
-    name = "What a test for one unit must miss"
-    return panel([bound, guessing], Panel(name, "false alarms", ends=(0.0, 1.0)), 280, wide)
+    name = "Least false-negative rate of a test for one unit"
+    return panel([bound, guessing], Panel(name, "false-positive rate", ends=(0.0, 1.0)), 280, wide)
 
 
 def _spread(epsilons: Sequence[float], tail: Callable[[float], float], wide: float) -> Drawing:
     values = tuple(min(1.0, max(0.0, tail(each))) for each in epsilons)
-    name = "Chance that the loss is above ε"
+    name = "Probability that the loss is above ε"
     return panel([PlottedLine("P(L > ε)", tuple(epsilons), values)], Panel(name, "ε", ends=(0.0, 1.0)), 280, wide)
 
 
@@ -162,7 +160,7 @@ def draw_precedents(dots: Sequence[Dot], own: Mapping[str, float], scopes: Mappi
     parts += _lines(own, scale, _KEY + 12, foot)
     parts.append(label((scale.start + scale.end) / 2, foot + BELOW + 8, "ε", anchor="middle", fill=QUIET))
     notes = [
-        "a smaller ε promises more, where the unit is the same; a promise of ρ is drawn at its ε",
+        "a smaller ε promises more, for the same unit; a promise in ρ is drawn at its ε",
         f"{unstated} deployments of the registry state no ε and are not drawn",
     ]
     terms = ["source: OpenDP deployments registry (MIT licence)"]

@@ -102,7 +102,9 @@ def reading(
     exception = default_exception if delta is None else exact(delta, "delta", BELOW_ONE)
     epsilon = _log_odds(curve, exception)
     if epsilon == math.inf:
-        raise InvalidParameter("delta", delta, f"above {float(curve.failure):.3g} for this promise: it is not pure")
+        raise InvalidParameter(
+            "delta", delta, f"above {float(curve.failure):.3g} for this guarantee, which is not pure"
+        )
     attribute = epsilon if is_replace else _log_odds(swapped, exception)
     return Reading(
         epsilon=epsilon,
@@ -118,7 +120,7 @@ def reading(
 def _curve_of(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> Curve:
     if isinstance(promise, Curve):
         if neighbours is not None and Neighbours.of(neighbours) is not promise.neighbours:
-            raise InvalidParameter("neighbours", neighbours, "left out for a curve, which knows its own")
+            raise InvalidParameter("neighbours", neighbours, "left out for a curve, which states its own")
         return promise
     if not isinstance(promise, Guarantee):
         raise InvalidParameter("promise", promise, "a Guarantee or a Curve")

@@ -82,7 +82,7 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
-        raise InvalidParameter("guarantee", guarantee, "one with ε ≤ 300, where this theorem could say anything")
+        raise InvalidParameter("guarantee", guarantee, "one with ε ≤ 300: beyond that this theorem gives no bound")
     total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
     return _combined_guarantee(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
 

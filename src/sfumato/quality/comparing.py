@@ -1,4 +1,4 @@
-"""A comparison of a synthetic table with the real one is made and shown here. NOT FOR PUBLICATION."""
+"""The comparison of a synthetic table with the real one. NOT FOR PUBLICATION."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ MOST_BINS = 1_000
 
 @dataclass(frozen=True, repr=False)
 class Comparison(QualityFigures):
-    """A comparison says how far a synthetic table is from the real one. Every number in it is exact and PRIVATE."""
+    """The differences between a synthetic table and the real one. Every number in it is exact and PRIVATE."""
 
     def to_json(self) -> str:
-        """Write everything as JSON text, under the heading that it is not for publication."""
-        found = {"heading": HEADING, "score": self.score, "propensity_ratio": self.propensity.ratio}
-        return json.dumps(found | asdict(self), ensure_ascii=False, allow_nan=False)
+        """Serialise all figures as JSON text, with the heading that it is not for publication."""
+        derived = {"heading": HEADING, "score": self.score, "propensity_ratio": self.propensity.ratio}
+        return json.dumps(derived | asdict(self), ensure_ascii=False, allow_nan=False)
 
     def html(self) -> str:
-        """Write everything as one HTML page with pictures, which needs nothing else."""
+        """Render all figures as one self-contained HTML page with plots."""
         return page(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file that only its owner may read."""
+        """Save the page to a file that only its owner can read (mode 0600)."""
         save_private(self.html(), path)
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class Comparison(QualityFigures):
 
 
 def save_private(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a file beside its place, for its owner's eyes (mode 0600), and rename it."""
+    """Write a file with mode 0600 atomically: to a temporary name in the same folder, then rename."""
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
@@ -66,13 +66,13 @@ def save_private(text: str, path: str | os.PathLike[str]) -> None:
         raise SfumatoError(
             f"the page cannot be written ({reason})",
             place=str(target),
-            fix="name a file in a folder that is there, and can be written to",
+            fix="name a file in an existing folder that you can write to",
         ) from None
     finally:
         partial.unlink(missing_ok=True)
 
 
-# ── making it ──────────────────────────────────────────────────────────────────────────────────
+# ── computing it ───────────────────────────────────────────────────────────────────────────────
 
 
 def compare(
@@ -87,100 +87,108 @@ def compare(
 ) -> Comparison:
     """Compare a synthetic table with the real one, exactly: NOT FOR PUBLICATION.
 
-    Both are paths (CSV, Parquet) or tables in memory. Cells are those of a ``policy``'s table, or else values and
-    ``bins`` quantiles of the real table. With ``target`` that column is predicted from the others, which needs the
-    extra ``quality``.
+    Both are paths (CSV, Parquet) or tables in memory. Cells are those of a ``policy``'s table, or without one the
+    values and ``bins`` quantiles of the real table. With ``target``, that column is predicted from the others, which
+    needs the extra ``quality``.
     """
-    most = whole(bins, "bins", at_least=2)
-    if most > MOST_BINS:
+    bin_count = whole(bins, "bins", at_least=2)
+    if bin_count > MOST_BINS:
         raise InvalidParameter("bins", bins, f"a whole number from 2 to {MOST_BINS:,}")
-    declared = None if policy is None else _declared(policy, table)
-    real, synthetic = _source(real, declared), _source(synthetic, None)
-    found = paired_tables(real, synthetic)
-    if declared is None and table is not None:
-        raise InvalidParameter("table", table, "left out, or given beside a policy", fix="name the policy too")
-    kept = _kept(found, columns, declared)
-    paired = paired_columns(kept, most)
-    for own, called in zip(kept.tables, ("real", "synthetic"), strict=True):
-        if not own.num_rows:
-            fix = f"give a {called} table that has rows"
-            raise InvalidParameter(f"the {called} table", "no rows", "a table with at least one row", fix=fix)
-    coded = _own_cells(paired) if declared is None else _policy_cells(declared, (real, synthetic), kept)
-    return _compared(found, paired, coded, _said(declared, most), target)
+    policy_table = None if policy is None else _policy_table(policy, table)
+    real, synthetic = _open_source(real, policy_table), _open_source(synthetic, None)
+    both_tables = paired_tables(real, synthetic)
+    if policy_table is None and table is not None:
+        raise InvalidParameter("table", table, "left out, or given with a policy", fix="pass policy= too")
+    compared = _select_columns(both_tables, columns, policy_table)
+    paired = paired_columns(compared, bin_count)
+    for rows, role in zip(compared.tables, ("real", "synthetic"), strict=True):
+        if not rows.num_rows:
+            fix = f"give a {role} table that has rows"
+            raise InvalidParameter(f"the {role} table", "no rows", "a table with at least one row", fix=fix)
+    coded = (
+        _code_by_values(paired) if policy_table is None else _code_by_policy(policy_table, (real, synthetic), compared)
+    )
+    return _compute(both_tables, paired, coded, _describe_cells(policy_table, bin_count), target)
 
 
-def _source(source: Any, declared: Table | None) -> Any:
-    """Give a path as one; of a database file read the table that the policy names, or the only one that it has."""
+def _open_source(source: Any, policy_table: Table | None) -> Any:
+    """Return a path as ``Path``; of a database file, read the policy's table, or the only table in it."""
     if not isinstance(source, (str, os.PathLike)):
         return source
     path = Path(source)
     if path.suffix.lower() not in (".duckdb", ".db") or not path.is_file():
         return path
     names = tables(path)
-    own = None if declared is None else declared.relation
-    name = own if own is not None else names[0] if len(names) == 1 else None
-    if name is None:
+    relation = None if policy_table is None else policy_table.relation
+    table_name = relation if relation is not None else names[0] if len(names) == 1 else None
+    if table_name is None:
         raise InvalidPolicy(
-            "a database file may hold several tables, so the one that is meant is named",
+            "this database file has several tables, and it is not clear which one to compare",
             place=str(path),
             fix=f"give the policy that names one of {', '.join(names[:10])}, or write that table as Parquet",
         )
-    return whole_table(path, name)
+    return whole_table(path, table_name)
 
 
-def _declared(policy: Policy | str | os.PathLike[str], table: str | None) -> Table:
-    found = policy if isinstance(policy, Policy) else read(Path(policy))
-    names = [name for name, each in found.tables.items() if not each.public]
+def _policy_table(policy: Policy | str | os.PathLike[str], table: str | None) -> Table:
+    parsed = policy if isinstance(policy, Policy) else read(Path(policy))
+    names = [name for name, declaration in parsed.tables.items() if not declaration.public]
     name = names[0] if table is None and len(names) == 1 else table
     if name not in names:
         raise InvalidParameter("table", table, f"a private table of the policy: {', '.join(names)}")
-    return found.tables[name]
+    return parsed.tables[name]
 
 
-def _kept(found: PairedTables, columns: Sequence[str] | None, table: Table | None) -> PairedTables:
-    """Keep the columns that are asked for, or that the policy gives cells, of those that both tables have."""
-    known = {name.lower(): name for name in found.kinds}
-    wanted = list(found.kinds) if table is None else [each for each in coded_names(table) if each.lower() in known]
+def _select_columns(both_tables: PairedTables, columns: Sequence[str] | None, table: Table | None) -> PairedTables:
+    """Select, from the columns of both tables, those requested or those for which the policy declares cells."""
+    exact_name = {name.lower(): name for name in both_tables.kinds}
+    selected = (
+        list(both_tables.kinds)
+        if table is None
+        else [name for name in coded_names(table) if name.lower() in exact_name]
+    )
     if columns is not None:
-        named = [columns] if isinstance(columns, str) else list(columns)
-        lacking = [each for each in named if str(each).lower() not in {name.lower() for name in wanted}]
-        if lacking or not named:
-            raise InvalidParameter("columns", lacking or columns, f"among those of both tables: {', '.join(wanted)}")
-        wanted = list(dict.fromkeys(str(each) for each in named))
-    if not wanted:
-        rule = "one that gives cells to columns which both tables have"
+        requested = [columns] if isinstance(columns, str) else list(columns)
+        lacking = [name for name in requested if str(name).lower() not in {column.lower() for column in selected}]
+        if lacking or not requested:
+            raise InvalidParameter("columns", lacking or columns, f"among those of both tables: {', '.join(selected)}")
+        selected = list(dict.fromkeys(str(name) for name in requested))
+    if not selected:
+        rule = "one that declares values or bins for columns that both tables have"
         raise InvalidParameter("policy", table.name if table else None, rule, fix="add values or bins in the policy")
-    order = list(found.kinds)
-    true = [known[each.lower()] for each in wanted]
-    places = [order.index(each) for each in true]
-    first, second = (each.select(places) for each in found.tables)
-    return PairedTables({each: found.kinds[each] for each in true}, (first, second), found.left_out)
+    order = list(both_tables.kinds)
+    names = [exact_name[name.lower()] for name in selected]
+    indices = [order.index(name) for name in names]
+    first, second = (rows.select(indices) for rows in both_tables.tables)
+    return PairedTables({name: both_tables.kinds[name] for name in names}, (first, second), both_tables.left_out)
 
 
 Cells = tuple[tuple[str, ...], tuple[tuple[str, ...], ...], Coded, Coded]
-"""The names of columns, the labels of their cells, and the rows of both tables in them."""
+"""The names of columns, the labels of their cells, and the coded rows of both tables."""
 
 
-def _own_cells(columns: Sequence[PairedColumn]) -> Cells:
-    sizes = tuple(each.size for each in columns)
-    own = [Coded(sizes, tuple(each.codes[table] for each in columns)) for table in (0, 1)]
-    return tuple(each.name for each in columns), tuple(each.labels for each in columns), own[0], own[1]
+def _code_by_values(columns: Sequence[PairedColumn]) -> Cells:
+    sizes = tuple(column.size for column in columns)
+    coded = [Coded(sizes, tuple(column.codes[table] for column in columns)) for table in (0, 1)]
+    return tuple(column.name for column in columns), tuple(column.labels for column in columns), coded[0], coded[1]
 
 
-def _policy_cells(table: Table, sources: tuple[Any, Any], kept: PairedTables) -> Cells:
-    """Put the rows of both tables into the cells of a policy, as its own rows are."""
-    known = {name.lower(): name for name in table.columns}
-    names = [known[each.lower()] for each in kept.kinds]
-    rows = [
-        coded_candidate(source, table, names, called)
-        for source, called in zip(sources, ("real table", "synthetic table"), strict=True)
+def _code_by_policy(table: Table, sources: tuple[Any, Any], compared: PairedTables) -> Cells:
+    """Code the rows of both tables into the cells that a policy declares."""
+    exact_name = {name.lower(): name for name in table.columns}
+    names = [exact_name[column.lower()] for column in compared.kinds]
+    candidates = [
+        coded_candidate(source, table, names, role)
+        for source, role in zip(sources, ("real table", "synthetic table"), strict=True)
     ]
-    own = [Coded(each.sizes, tuple(map(_wide, each.codes)), each.totals.astype(np.float64)) for each in rows]
+    coded = [
+        Coded(rows.sizes, tuple(map(_as_int64, rows.codes)), rows.totals.astype(np.float64)) for rows in candidates
+    ]
     attributes = [attribute_of(name, table.columns[name], table.codings.get(name)) for name in names]
-    return tuple(names), tuple(map(_labels, attributes)), own[0], own[1]
+    return tuple(names), tuple(map(_labels, attributes)), coded[0], coded[1]
 
 
-def _wide(codes: Any) -> Any:
+def _as_int64(codes: Any) -> Any:
     return codes.astype(np.int64)
 
 
@@ -188,57 +196,60 @@ def _labels(attribute: Attribute) -> tuple[str, ...]:
     return tuple("missing or not listed" if key is None else str(key) for (key,) in cell_keys([attribute]))
 
 
-def _said(table: Table | None, bins: int) -> str:
+def _describe_cells(table: Table | None, bins: int) -> str:
     if table is None:
-        return f"values of the real table, and {bins} quantiles of columns that have more"
-    return f"those that the policy gives {table.name}"
+        return f"values of the real table; {bins} quantiles for columns with more values"
+    return f"those that the policy declares for {table.name}"
 
 
-def _compared(
-    tables: PairedTables, paired: tuple[PairedColumn, ...], cells: Cells, said: str, target: str | None
+def _compute(
+    tables: PairedTables, paired: tuple[PairedColumn, ...], cells: Cells, cell_source: str, target: str | None
 ) -> Comparison:
     names, labels, real, synthetic = cells
-    learned = None if target is None else learning(paired, target)  # first: what is missing for it is told at once
-    every = {ways: distances(real, synthetic, ways) for ways in range(1, min(3, len(names)) + 1)}
-    numbers = [each for each in paired if each.numbers is not None]
-    kinds = [each.kind for each in paired]
+    learned = None if target is None else learning(paired, target)  # first: a missing extra is reported at once
+    distances_by_ways = {ways: distances(real, synthetic, ways) for ways in range(1, min(3, len(names)) + 1)}
+    numeric_columns = [each for each in paired if each.numbers is not None]
+    types = [each.kind for each in paired]
     return Comparison(
         tables.tables[0].num_rows,
         tables.tables[1].num_rows,
-        tuple(_column(place, names, kinds, labels, cells, every[1]) for place in range(len(names))),
+        tuple(_compare_column(index, names, types, labels, cells, distances_by_ways[1]) for index in range(len(names))),
         tables.left_out,
-        said,
-        tuple(summed_up(each, names, ways) for ways, each in every.items()),
-        _matrix(len(names), every),
-        (_rows(associations(real)), _rows(associations(synthetic))),
-        tuple(each.name for each in numbers),
-        (_rows(correlations(numbers, 0)), _rows(correlations(numbers, 1))),
+        cell_source,
+        tuple(summed_up(marginals, names, ways) for ways, marginals in distances_by_ways.items()),
+        _distance_matrix(len(names), distances_by_ways),
+        (_as_matrix(associations(real)), _as_matrix(associations(synthetic))),
+        tuple(each.name for each in numeric_columns),
+        (_as_matrix(correlations(numeric_columns, 0)), _as_matrix(correlations(numeric_columns, 1))),
         propensity(paired),
         nearest_rows(paired),
         learned,
     )
 
 
-def _column(
-    place: int,
+def _compare_column(
+    index: int,
     names: Sequence[str],
-    kinds: Sequence[Type],
+    types: Sequence[Type],
     labels: Sequence[tuple[str, ...]],
     cells: Cells,
-    found: dict[Set, float],
+    distances_by_column: dict[Set, float],
 ) -> ComparedColumn:
     *_, real, synthetic = cells
-    shares = [np.bincount(each.codes[place], each.totals, each.sizes[place]) / each.rows for each in (real, synthetic)]
-    told = [tuple(float(share) for share in own) for own in shares]
-    return ComparedColumn(names[place], kinds[place].value, labels[place], told[0], told[1], found[(place,)])
+    shares = [
+        np.bincount(table.codes[index], table.totals, table.sizes[index]) / table.rows for table in (real, synthetic)
+    ]
+    real_shares, synthetic_shares = (tuple(float(share) for share in histogram) for histogram in shares)
+    distance = distances_by_column[(index,)]
+    return ComparedColumn(names[index], types[index].value, labels[index], real_shares, synthetic_shares, distance)
 
 
-def _matrix(columns: int, every: dict[int, dict[Set, float]]) -> Matrix:
-    found = np.diag([every[1][(place,)] for place in range(columns)])
-    for (one, other), each in every.get(2, {}).items():
-        found[one, other] = found[other, one] = each
-    return _rows(found)
+def _distance_matrix(columns: int, distances_by_ways: dict[int, dict[Set, float]]) -> Matrix:
+    matrix = np.diag([distances_by_ways[1][(column,)] for column in range(columns)])
+    for (first, second), distance in distances_by_ways.get(2, {}).items():
+        matrix[first, second] = matrix[second, first] = distance
+    return _as_matrix(matrix)
 
 
-def _rows(matrix: Any) -> Matrix:
+def _as_matrix(matrix: Any) -> Matrix:
     return tuple(tuple(float(each) for each in row) for row in matrix)

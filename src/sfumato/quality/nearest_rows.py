@@ -1,8 +1,8 @@
-"""Synthetic rows have a distance to the nearest real one, which is shown beside that of real rows to each other.
+"""Distance of synthetic rows to the nearest real row, compared with that of real rows to each other.
 
-The distance is Gower's (1971): the mean over columns of |x − y|/range for numbers, and of 0 or 1 for all else. Small
-distances may point at copied rows; large ones prove nothing. Whether rows were protected is decided by how the table
-was made, never by how far it lies from the data: these figures are no evidence of privacy.
+The distance is Gower's (1971): the mean over columns of |x − y|/range for numbers, and of 0 or 1 for everything else.
+Small distances may indicate copied rows; large ones prove nothing. Privacy depends on how a table was generated, never
+on its distance from the data: these figures are no evidence of privacy.
 """
 
 from __future__ import annotations
@@ -16,105 +16,108 @@ from numpy.typing import NDArray
 from sfumato.quality.learning import evenly
 from sfumato.quality.paired_columns import PairedColumn
 
-CAVEAT = "a distance is no evidence of privacy: only how a table was made can protect anybody"
+CAVEAT = "a distance is no evidence of privacy: only how a table was generated can protect people"
 ASKED, AMONG = 300, 20_000
-"""Rows whose nearest is looked for, and rows among which it is."""
+"""Rows whose nearest real row is searched, and real rows that are searched."""
 _SHARES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-_BLOCK = 1 << 22
-_ODD, _NOWHERE = np.uint64(0x9E3779B97F4A7C15), -1.2345678901234567e300
-"""A factor that mixes all bits, and a number that stands for what is missing."""
+_BLOCK_ENTRIES = 1 << 22
+_HASH_MULTIPLIER, _NULL = np.uint64(0x9E3779B97F4A7C15), -1.2345678901234567e300
+"""A multiplier that mixes all bits, and a number that stands for NULL."""
 
 Distances = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class NearestRows:
-    """This says how far rows are from the nearest real row: quantiles of the distance, from 0 to 1."""
+    """Quantiles of the distance to the nearest real row, from 0 to 1."""
 
     shares: tuple[float, ...]
+    """The probabilities of the quantiles."""
     synthetic: tuple[float, ...]
-    """For each share of synthetic rows, the distance that so many do not exceed,"""
+    """Quantiles for synthetic rows."""
     real: tuple[float, ...]
-    """and the same of real rows, to the nearest other one."""
+    """Quantiles for real rows, to the nearest other real row."""
     copies: float
-    """The share of all synthetic rows that are equal to a real one in every column, rare texts taken as one,"""
+    """The share of all synthetic rows that equal a real row in every column; rare texts count as one value."""
     real_copies: float
-    """and of all real rows that are equal to another."""
+    """The share of all real rows that equal another one."""
     rows: int
-    """How many rows of each table the distances are of,"""
+    """The number of rows of each table whose distance was computed."""
     among: int
-    """and among how many real rows the nearest was looked for."""
+    """The number of real rows that were searched."""
 
 
 def nearest_rows(columns: Sequence[PairedColumn]) -> NearestRows | None:
-    """Look for the nearest real row of some rows of both tables; None where there is one real row alone."""
-    count, others = (len(columns[0].codes[table]) for table in (0, 1))
-    if count < 2:
+    """Find the nearest real row of evenly spaced rows of both tables; None where there is only one real row."""
+    real_count, synthetic_count = (len(columns[0].codes[table]) for table in (0, 1))
+    if real_count < 2:
         return None
-    among, asked = evenly(count, AMONG), evenly(others, ASKED)
-    places = evenly(len(among), ASKED)
-    synthetic = _nearest(columns, (1, asked), among, None)
-    real = _nearest(columns, (0, among[places]), among, places)
-    found = [tuple(float(each) for each in np.quantile(own, _SHARES)) for own in (synthetic, real)]
-    return NearestRows(_SHARES, found[0], found[1], *_copies(columns), len(asked), len(among))
+    searched, queried = evenly(real_count, AMONG), evenly(synthetic_count, ASKED)
+    own_positions = evenly(len(searched), ASKED)
+    synthetic = _nearest_distances(columns, (1, queried), searched, None)
+    real = _nearest_distances(columns, (0, searched[own_positions]), searched, own_positions)
+    quantiles = [tuple(float(each) for each in np.quantile(distances, _SHARES)) for distances in (synthetic, real)]
+    return NearestRows(_SHARES, quantiles[0], quantiles[1], *_copied_shares(columns), len(queried), len(searched))
 
 
-def _copies(columns: Sequence[PairedColumn]) -> tuple[float, float]:
-    """Give the share of synthetic rows that a real one is equal to, and of real rows that another is equal to."""
-    real, synthetic = (_hashes(columns, table) for table in (0, 1))
-    seen, place, counts = np.unique(real, return_inverse=True, return_counts=True)
-    return float(np.isin(synthetic, seen).mean()), float((counts[place] > 1).mean())
+def _copied_shares(columns: Sequence[PairedColumn]) -> tuple[float, float]:
+    """Return the share of synthetic rows that equal a real row, and of real rows that equal another."""
+    real, synthetic = (_hash_rows(columns, table) for table in (0, 1))
+    real_hashes, hash_index, counts = np.unique(real, return_inverse=True, return_counts=True)
+    return float(np.isin(synthetic, real_hashes).mean()), float((counts[hash_index] > 1).mean())
 
 
-def _hashes(columns: Sequence[PairedColumn], table: int) -> NDArray[np.uint64]:
-    """Give every row a number of 64 bits, equal for equal rows and all but surely different for others."""
-    found = np.zeros(len(columns[0].codes[table]), np.uint64)
-    for each in columns:
-        own = each.codes[table] if each.numbers is None else np.nan_to_num(each.numbers[table] + 0.0, nan=_NOWHERE)
-        found = (found ^ own.view(np.uint64)) * _ODD
-        found ^= found >> np.uint64(29)
-    return found
+def _hash_rows(columns: Sequence[PairedColumn], table: int) -> NDArray[np.uint64]:
+    """Hash every row to 64 bits."""
+    hashes = np.zeros(len(columns[0].codes[table]), np.uint64)
+    for column in columns:
+        values = (
+            column.codes[table] if column.numbers is None else np.nan_to_num(column.numbers[table] + 0.0, nan=_NULL)
+        )
+        hashes = (hashes ^ values.view(np.uint64)) * _HASH_MULTIPLIER
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
 
 
-def _nearest(
+def _nearest_distances(
     columns: Sequence[PairedColumn],
-    asked: tuple[int, NDArray[np.int64]],
-    among: NDArray[np.int64],
-    own: NDArray[np.int64] | None,
+    queried: tuple[int, NDArray[np.int64]],
+    searched: NDArray[np.int64],
+    own_positions: NDArray[np.int64] | None,
 ) -> Distances:
-    """Find for each row the least distance to a real row; to another one, where ``own`` says which of them it is."""
-    table, rows = asked
-    found = np.empty(len(rows), np.float32)
-    step = max(1, _BLOCK // len(among))
+    """Return for each row the least distance to a searched row, except that at its own position if one is given."""
+    table, rows = queried
+    least = np.empty(len(rows), np.float32)
+    step = max(1, _BLOCK_ENTRIES // len(searched))
     for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        far = np.zeros((len(part), len(among)), np.float32)
-        for each in columns:
-            far += _gap(each, table, part, among)
-        if own is not None:
-            far[np.arange(len(part)), own[start : start + step]] = np.inf
-        found[start : start + step] = far.min(axis=1)
-    return found / np.float32(len(columns))
+        block = rows[start : start + step]
+        distances = np.zeros((len(block), len(searched)), np.float32)
+        for column in columns:
+            distances += _column_distance(column, table, block, searched)
+        if own_positions is not None:
+            distances[np.arange(len(block)), own_positions[start : start + step]] = np.inf
+        least[start : start + step] = distances.min(axis=1)
+    return least / np.float32(len(columns))
 
 
-def _gap(column: PairedColumn, table: int, rows: NDArray[np.int64], among: NDArray[np.int64]) -> Distances:
-    """Give how far a column's value in each of the rows is from that in each real row: from 0 to 1."""
+def _column_distance(
+    column: PairedColumn, table: int, rows: NDArray[np.int64], searched: NDArray[np.int64]
+) -> Distances:
+    """Return the distance of a column's value in each row from that in each searched row: from 0 to 1."""
     if column.numbers is None:
-        return (column.codes[table][rows][:, None] != column.codes[0][among]).astype(np.float32)
-    one, other = _scaled(column, table, rows)[:, None], _scaled(column, 0, among)
-    gap = np.minimum(np.abs(one - other), 1)
-    if np.isnan(one).any() or np.isnan(other).any():
-        gap = np.where(np.isnan(gap), np.isnan(one) != np.isnan(other), gap)
-    return gap.astype(np.float32)
+        return (column.codes[table][rows][:, None] != column.codes[0][searched]).astype(np.float32)
+    row_values, searched_values = _scale_numbers(column, table, rows)[:, None], _scale_numbers(column, 0, searched)
+    distance = np.minimum(np.abs(row_values - searched_values), 1)
+    if np.isnan(row_values).any() or np.isnan(searched_values).any():
+        distance = np.where(np.isnan(distance), np.isnan(row_values) != np.isnan(searched_values), distance)
+    return distance.astype(np.float32)
 
 
-def _scaled(column: PairedColumn, table: int, rows: NDArray[np.int64]) -> Distances:
-    """Give numbers in units of the range that the real ones span, from the least on; where they do not differ, any
-    other number is one such unit away.
-    """
+def _scale_numbers(column: PairedColumn, table: int, rows: NDArray[np.int64]) -> Distances:
+    """Scale numbers so that the real ones span [0, 1]; if those are constant, any other number is at distance 1."""
     assert column.numbers is not None
-    known = column.numbers[0][~np.isnan(column.numbers[0])]
-    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
+    present = column.numbers[0][~np.isnan(column.numbers[0])]
+    low, high = (present.min(), present.max()) if len(present) else (0.0, 0.0)
     numbers = column.numbers[table][rows]
     scaled = (
         (numbers / (high - low) - low / (high - low)) if high > low else np.where(numbers == low, 0, numbers * np.inf)

@@ -1,6 +1,6 @@
-"""A comparison is told in words, and as one HTML page with pictures that needs nothing else.
+"""The figures of a comparison as one value, and their rendering as text and as a self-contained HTML page.
 
-The figures of a comparison are one value, which words and pictures are made of. NOT FOR PUBLICATION.
+NOT FOR PUBLICATION.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from sfumato.quality.distances import Ways
 from sfumato.quality.learning import Learning, Propensity
 from sfumato.quality.nearest_rows import CAVEAT, NearestRows
 
-HEADING = "NOT FOR PUBLICATION: exact figures about private rows, protected by no noise. For their owner alone."
+HEADING = "NOT FOR PUBLICATION: exact figures about private rows, not protected by noise. For the data owner only."
 Matrix = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class ComparedColumn:
-    """This is how one column is spread over its cells, in each table."""
+    """The distribution of one column over its cells, in each table."""
 
     name: str
     type: str
     labels: tuple[str, ...]
     real: tuple[float, ...]
-    """The share of rows in each cell,"""
+    """The share of real rows in each cell."""
     synthetic: tuple[float, ...]
+    """The share of synthetic rows in each cell."""
     variation: float
-    """and half the sum of how far these are apart."""
+    """The total variation distance of the two."""
 
 
 @dataclass(frozen=True)
 class QualityFigures:
-    """These are all figures of how far a synthetic table is from the real one: every one is exact and PRIVATE."""
+    """All figures of a comparison of a synthetic table with the real one: every one is exact and PRIVATE."""
 
     real_rows: int
     synthetic_rows: int
@@ -46,26 +47,24 @@ class QualityFigures:
     left_out: tuple[tuple[str, ...], tuple[str, ...]]
     """The columns that only the real table has, and only the synthetic one."""
     cells: str
-    """Where the cells come from."""
+    """How the cells were chosen, in words."""
     ways: tuple[Ways, ...]
-    """How far marginals of one, two and three columns are apart."""
+    """Distances of 1-, 2- and 3-way marginals."""
     pairs: Matrix
-    """The total variation of every two columns, and on the diagonal of each one."""
+    """The total variation of every pair of columns; single columns on the diagonal."""
     associations: tuple[Matrix, Matrix]
-    """Cramér's V of every two columns, in the real table and in the synthetic one."""
+    """Cramér's V of every pair of columns, in the real table and in the synthetic one."""
     numbers: tuple[str, ...]
-    """The columns of numbers and times,"""
+    """The columns of numbers and times."""
     correlations: tuple[Matrix, Matrix]
-    """and their correlations in each table."""
+    """Correlations of ``numbers`` in each table."""
     propensity: Propensity
     nearest: NearestRows | None
     learning: Learning | None = None
 
     @property
     def score(self) -> float:
-        """Give NIST's k-marginal score, from 0 to 1000, over the marginals of three columns, or of all where there are
-        fewer.
-        """
+        """NIST's k-marginal score, from 0 to 1000, over 3-way marginals, or over all columns if there are fewer."""
         return self.ways[-1].score
 
     @property
@@ -73,7 +72,7 @@ class QualityFigures:
         return tuple(each.name for each in self.columns)
 
 
-_SHOWN_COLUMNS, _SHOWN_CELLS, _SHOWN_NAMES = 6, 25, MOST_ROWS
+_MAX_OVERLAYS, _MAX_OVERLAY_CELLS, _MAX_NAMES = 6, 25, MOST_ROWS
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #333a45; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
@@ -86,156 +85,162 @@ figcaption { color: #6a7382; }
 
 
 def told(found: QualityFigures) -> list[tuple[str, str]]:
-    """Say everything in a line each: a name, and what it is."""
-    one, other = found.left_out
+    """Return all figures as lines of text: a name, and its description."""
+    only_real, only_synthetic = found.left_out
     lines = [
         ("rows", f"{found.real_rows:,} real, {found.synthetic_rows:,} synthetic"),
-        ("columns", f"{len(found.columns)} that both have: {_names(found.names)}"),
-        *([("only in the real one", _names(one))] if one else []),
-        *([("only in the synthetic", _names(other))] if other else []),
+        ("columns", f"{len(found.columns)} in both tables: {_join_names(found.names)}"),
+        *([("only in real", _join_names(only_real))] if only_real else []),
+        *([("only in synthetic", _join_names(only_synthetic))] if only_synthetic else []),
         ("cells", found.cells),
         ("k-marginal score", f"{found.score:.0f} of 1000 (NIST), over marginals of {found.ways[-1].ways} columns"),
     ]
-    for each in found.ways:
-        over = f"{each.compared:,}" if each.compared == each.sets else f"{each.compared:,} of {each.sets:,}"
-        worst = f"worst {each.worst:.4f} of {' × '.join(each.worst_columns)}"
-        lines.append((f"{each.ways}-way distance", f"mean {each.mean:.4f} over {over} marginals; {worst}"))
-    lines += [*_associated(found), *_propensity(found), *_learned(found), *_nearest(found)]
+    for summary in found.ways:
+        complete = summary.compared == summary.sets
+        over = f"{summary.compared:,}" if complete else f"{summary.compared:,} of {summary.sets:,}"
+        worst = f"worst {summary.worst:.4f} for {' × '.join(summary.worst_columns)}"
+        lines.append((f"{summary.ways}-way distance", f"mean {summary.mean:.4f} over {over} marginals; {worst}"))
+    lines += [*_association_lines(found), *_propensity_line(found), *_learning_line(found), *_nearest_line(found)]
     return lines
 
 
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
+def _join_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
 
 
-def _associated(found: QualityFigures) -> Iterator[tuple[str, str]]:
-    for name, names, both in (
-        ("Cramér's V", found.names, found.associations),
-        ("correlations", found.numbers, found.correlations),
+def _association_lines(figures: QualityFigures) -> Iterator[tuple[str, str]]:
+    for statistic, names, matrices in (
+        ("Cramér's V", figures.names, figures.associations),
+        ("correlations", figures.numbers, figures.correlations),
     ):
-        gaps = [
-            (abs(both[1][one][other] - both[0][one][other]), one, other)
-            for one in range(len(names))
-            for other in range(one)
+        differences = [
+            (abs(matrices[1][row][column] - matrices[0][row][column]), row, column)
+            for row in range(len(names))
+            for column in range(row)
         ]
-        if gaps:
-            gap, one, other = max(gaps)
-            mean = sum(each for each, *_ in gaps) / len(gaps)
-            ends = f"{both[0][one][other]:.3f} real, {both[1][one][other]:.3f} synthetic"
-            where = f"{names[other]} × {names[one]}"
-            yield name, f"differ by {mean:.4f} in the mean, at most by {gap:.4f}: {where} ({ends})"
+        if differences:
+            largest, row, column = max(differences)
+            mean = sum(difference for difference, *_ in differences) / len(differences)
+            values = f"{matrices[0][row][column]:.3f} real, {matrices[1][row][column]:.3f} synthetic"
+            worst_pair = f"{names[column]} × {names[row]}"
+            yield statistic, f"differ by {mean:.4f} on average, by at most {largest:.4f}: {worst_pair} ({values})"
 
 
-def _propensity(found: QualityFigures) -> Iterator[tuple[str, str]]:
-    own = found.propensity
-    words = f"{own.pmse:.5f}; {own.ratio:.1f} times what two samples of one population have"
-    yield "pMSE", f"{words} ({own.rows:,} rows, {own.parameters:,} parameters)"
+def _propensity_line(figures: QualityFigures) -> Iterator[tuple[str, str]]:
+    score = figures.propensity
+    words = f"{score.pmse:.5f}; {score.ratio:.1f} times that of two samples of one population"
+    yield "pMSE", f"{words} ({score.rows:,} rows, {score.parameters:,} parameters)"
 
 
-def _learned(found: QualityFigures) -> Iterator[tuple[str, str]]:
-    own = found.learning
-    if own is not None:
-        words = f"{own.synthetic:.3f} learned from synthetic rows, {own.real:.3f} from real ones"
-        yield f"AUC of {own.target}", f"{words}; tried on {own.rows:,} other real rows"
+def _learning_line(figures: QualityFigures) -> Iterator[tuple[str, str]]:
+    prediction = figures.learning
+    if prediction is not None:
+        words = f"{prediction.synthetic:.3f} trained on synthetic rows, {prediction.real:.3f} on real rows"
+        yield f"AUC of {prediction.target}", f"{words}; tested on {prediction.rows:,} other real rows"
 
 
-def _nearest(found: QualityFigures) -> Iterator[tuple[str, str]]:
-    own = found.nearest
-    if own is not None:
-        middle = own.shares.index(0.5)
-        copies = f"{own.copies:.1%} are equal to a real row (of real rows {own.real_copies:.1%} to another)"
-        far = f"half of {own.rows:,} are within {own.synthetic[middle]:.4f} of one of {own.among:,} (of real rows "
-        far += f"{own.real[middle]:.4f})"
-        yield "nearest real row", f"{copies}; {far}; {CAVEAT}"
+def _nearest_line(figures: QualityFigures) -> Iterator[tuple[str, str]]:
+    nearest = figures.nearest
+    if nearest is not None:
+        median = nearest.shares.index(0.5)
+        copies = f"{nearest.copies:.1%} of synthetic rows equal a real row (real rows: {nearest.real_copies:.1%})"
+        distance = f"median distance of {nearest.rows:,} rows to the nearest of {nearest.among:,} real rows: "
+        distance += f"{nearest.synthetic[median]:.4f} (real rows: {nearest.real[median]:.4f})"
+        yield "nearest real row", f"{copies}; {distance}; {CAVEAT}"
 
 
 # ── the page ───────────────────────────────────────────────────────────────────────────────────
 
 
 def page(found: QualityFigures) -> str:
-    """Write the whole page."""
+    """Render the whole page."""
     head = '<meta charset="utf-8"><meta name="robots" content="noindex">'
-    title = "<title>Synthetic and real: not for publication</title>"
-    inner = f"<h1>A synthetic table beside the real one</h1>{body(found)}"
+    title = "<title>Synthetic and real data: not for publication</title>"
+    inner = f"<h1>Comparison of synthetic and real data</h1>{body(found)}"
     return (
         f"<!doctype html><html lang=en><head>{head}{title}<style>{_STYLE}</style></head><body>{inner}</body></html>\n"
     )
 
 
 def body(found: QualityFigures) -> str:
-    """Write what a notebook shows: the figures in words, and the pictures."""
+    """Render the figures in words and the plots, as a notebook shows them."""
     private = f'<p class="private" style="color:#b03a2e;font-weight:600">{html.escape(HEADING)}</p>'
     rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>" for name, words in told(found))
-    return f"{private}<table>{rows}</table>{''.join(_pictures(found))}{private}"
+    return f"{private}<table>{rows}</table>{''.join(_plot_sections(found))}{private}"
 
 
-def _pictures(found: QualityFigures) -> Iterator[str]:
-    ordered = sorted(found.columns, key=lambda each: -each.variation)[:_SHOWN_NAMES]
+def _plot_sections(figures: QualityFigures) -> Iterator[str]:
+    by_distance = sorted(figures.columns, key=lambda column: -column.variation)[:_MAX_NAMES]
     yield _section(
-        "How far each column is off",
-        _variations(ordered),
-        "Total variation of each column by itself: the share of rows that would have to move to another cell.",
+        "Distance of each column",
+        _distance_bars(by_distance),
+        "Total variation of each single column: the share of rows that would have to move to another cell.",
     )
-    yield f'<div class="beside">{"".join(_overlays(ordered[:_SHOWN_COLUMNS]))}</div>'
-    if len(found.columns) > 1:
+    yield f'<div class="beside">{"".join(_overlay_figures(by_distance[:_MAX_OVERLAYS]))}</div>'
+    if len(figures.columns) > 1:
         yield _section(
-            "How far each pair is off",
-            _square(found.names, found.pairs),
-            "Total variation of every two columns; on the diagonal of one. Hover for the numbers.",
+            "Distance of each pair of columns",
+            _pair_heat_map(figures.names, figures.pairs),
+            "Total variation of every pair of columns; single columns on the diagonal. Hover for the numbers.",
         )
         yield _section(
-            "How columns hang together",
-            _square(found.names, _gap(found.associations), signed=True),
-            "Cramér's V in the synthetic table less that in the real one: brown where it lost a connection.",
+            "Association of columns",
+            _pair_heat_map(figures.names, _difference(figures.associations), signed=True),
+            "Cramér's V in the synthetic table minus that in the real one: brown where an association was lost.",
         )
-    if len(found.numbers) > 1:
+    if len(figures.numbers) > 1:
         yield _section(
             "Correlations of numbers",
-            _square(found.numbers, _gap(found.correlations), signed=True),
-            "In the synthetic table less in the real one.",
+            _pair_heat_map(figures.numbers, _difference(figures.correlations), signed=True),
+            "Correlation in the synthetic table minus that in the real one.",
         )
-    own = found.nearest
-    if own is not None:
+    nearest = figures.nearest
+    if nearest is not None:
         lines = [
-            PlottedLine(name, tuple(100 * each for each in own.shares), tuple(values))
-            for name, values in (("synthetic rows", own.synthetic), ("real rows, to another", own.real))
+            PlottedLine(name, tuple(100 * share for share in nearest.shares), tuple(values))
+            for name, values in (("synthetic rows", nearest.synthetic), ("real rows, to another", nearest.real))
         ]
-        words = f"Distance to the nearest real row that so many rows do not exceed. Mind: {CAVEAT}."
-        yield _section("The nearest real row", panel(lines, Panel("", "per cent of the rows"), 260.0, 600.0), words)
+        words = f"Quantiles of the distance to the nearest real row. Note: {CAVEAT}."
+        yield _section("Nearest real row", panel(lines, Panel("", "% of the rows"), 260.0, 600.0), words)
 
 
-def _overlays(columns: Sequence[ComparedColumn]) -> Iterator[str]:
-    key = f'<span class="key" style="background:{REAL}"></span> real, '
-    key += f'<span class="key" style="background:{SYNTHETIC}"></span> synthetic'
-    for each in columns:
-        cells = sorted(range(len(each.labels)), key=lambda cell: -abs(each.real[cell] - each.synthetic[cell]))
-        kept = sorted(cells[:_SHOWN_CELLS])
-        shares = [[own[cell] for cell in kept] for own in (each.real, each.synthetic)]
-        more = "" if len(kept) == len(cells) else f"; the {len(kept)} cells of {len(cells):,} that differ most"
-        names = [each.labels[cell] for cell in kept]
+def _overlay_figures(columns: Sequence[ComparedColumn]) -> Iterator[str]:
+    legend = f'<span class="key" style="background:{REAL}"></span> real, '
+    legend += f'<span class="key" style="background:{SYNTHETIC}"></span> synthetic'
+    for column in columns:
+        cells = sorted(range(len(column.labels)), key=lambda cell: -abs(column.real[cell] - column.synthetic[cell]))
+        shown_cells = sorted(cells[:_MAX_OVERLAY_CELLS])
+        shares = [[distribution[cell] for cell in shown_cells] for distribution in (column.real, column.synthetic)]
+        omitted = (
+            ""
+            if len(shown_cells) == len(cells)
+            else f"; the {len(shown_cells)} of {len(cells):,} cells that differ most"
+        )
+        names = [column.labels[cell] for cell in shown_cells]
         picture = bare(paired_bars(names, ("real", "synthetic"), shares[0], shares[1])).svg
-        yield f"<figure><b>{html.escape(each.name)}</b><br>{picture}<figcaption>{key}{more}</figcaption></figure>"
+        caption = f"<figcaption>{legend}{omitted}</figcaption>"
+        yield f"<figure><b>{html.escape(column.name)}</b><br>{picture}{caption}</figure>"
 
 
-def _variations(columns: Sequence[ComparedColumn]) -> Drawing:
-    """Draw a bar for each column, with its number beside it."""
+def _distance_bars(columns: Sequence[ComparedColumn]) -> Drawing:
+    """Draw a bar for each column's total variation."""
     values = tuple(each.variation for each in columns)
     texts = tuple(f"{each:.3f}" for each in values)
     names = tuple(each.name for each in columns)
     return aligned([ChartData("total variation", "column", names, values, (None,) * len(values), texts)], 600.0)
 
 
-def _square(names: Sequence[str], cells: Matrix, *, signed: bool = False) -> Drawing:
-    """Draw a map of every two columns."""
+def _pair_heat_map(names: Sequence[str], cells: Matrix, *, signed: bool = False) -> Drawing:
+    """Draw a heat map of every pair of columns."""
     texts = tuple(tuple(f"{round(each, 2) + 0.0:.2f}" for each in row) for row in cells)
     values = tuple(tuple(row) for row in cells)
     return heat_map(HeatMapGrid("", tuple(names), tuple(names), values, texts, signed=signed))
 
 
-def _gap(both: tuple[Matrix, Matrix]) -> Matrix:
+def _difference(matrices: tuple[Matrix, Matrix]) -> Matrix:
     return tuple(
-        tuple(other - one for one, other in zip(first, second, strict=True))
-        for first, second in zip(*both, strict=True)
+        tuple(synthetic - real for real, synthetic in zip(real_row, synthetic_row, strict=True))
+        for real_row, synthetic_row in zip(*matrices, strict=True)
     )
 
 

@@ -1,10 +1,9 @@
-"""A report says what was asked of an account and what it could reveal, and others can verify it.
+"""Public reports of an account, and signed bundles that others can verify offline.
 
-telling            what is told of an account, from its ledger and its policy; answers made again, without rows; the
-                   web page that an owner publishes
-signing_keys       the owner's key
-bundles            answers, receipts and the chain's proof, signed
-verifying_bundles  what a bundle proves, and what it does not
+telling            the content of a report, from ledger and policy; stored answers rebuilt without rows; the web page
+signing_keys       the owner's Ed25519 key
+bundles            answers, receipts and the hash chain, signed
+verifying_bundles  verification of a bundle: what it proves, and what it does not
 """
 
 from sfumato.reports.bundles import bundle

@@ -1,11 +1,11 @@
-"""A bundle is one zip file that an owner signs: answers with their receipts, the page, and the proof of the chain.
+"""Signed bundles: one zip file with answers, their receipts, the report page, and the hash chain of the account.
 
 The manifest has the SHA-256 of every other member but the signature, and the signature is of the manifest. Members are
-stored as they are, in one order, with one date: whoever reads a bundle writes the zip again and compares, so no byte of
-it can be changed, added or moved, and nothing in it is unpacked to more than the file itself holds.
+stored uncompressed, in a fixed order, with a fixed date: verification writes the zip again and compares, so no byte can
+be changed, added or moved, and no member unpacks to more than the file itself holds.
 
-Of a line whose question is not shown, the bundle tells when it was written, its kind, what it cost and the hashes. What
-was run is told of shown lines alone, since mechanisms may hold numbers that a question named.
+For a line whose question is hidden, a bundle has its time, kind, cost and hashes. The mechanisms are included for shown
+lines only, since their parameters may contain numbers from the question.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from sfumato.version import __version__
 MANIFEST, CHAIN, PAGE, README, SIGNATURE = "manifest.json", "chain.json", "report.html", "README.txt", "signature.json"
 FORMAT = 1
 MOST_ANSWERS = 60_000
-"""Answers of one bundle: a zip counts its members in 16 bits."""
-_SIGNED = b"sfumato bundle 1\n"
-"""Stands before what is signed, so that no other signature of the key can be taken for one of a bundle."""
-_README = """This is a signed bundle of answers under differential privacy.
+"""The most answers of one bundle: a zip counts its members in 16 bits."""
+_SIGNATURE_CONTEXT = b"sfumato bundle 1\n"
+"""Domain separation: the signed text begins with it, so that no other signature of the key passes for a bundle's."""
+_README = """A signed bundle of answers under differential privacy.
 
-manifest.json   whom it protects, the budget, and the SHA-256 of each of the other files
-chain.json      every line of the account: when, what it cost, its hash; and the hashes of all lines of the ledger
-answers/        answers whose questions are shown, with ranges and receipts, named by their lines
-report.html     the same as a page
+manifest.json   who is protected, the budget, and the SHA-256 of each of the other files
+chain.json      every line of the account: time, cost and hash; and the hashes of all lines of the ledger
+answers/        answers whose questions are shown, with ranges and receipts, named by their line numbers
+report.html     the same as a web page
 signature.json  the owner's Ed25519 signature of manifest.json
 
-Check it offline, with the owner's public key from another place than this file:
+Verify it offline, with the owner's public key from another source than this file:
 
     sfumato verify bundle.zip --key owner.key.pub
 """
@@ -50,26 +50,26 @@ Check it offline, with the owner's public key from another place than this file:
 @codec.value("bundle-line")
 @dataclass(frozen=True)
 class BundleLine:
-    """This is one line of the account as a bundle tells it."""
+    """One ledger line of the account, as a bundle publishes it."""
 
     number: int
     time: str
     line_kind: str
     account: int
-    """0 for the account itself; others are of its periods, in the order in which they were opened."""
+    """0 for the account itself; others number its period accounts, in the order in which they were opened."""
     cost: str
-    """What the line spent, per currency: units of 1e-30, or a fraction of ε or δ (``privacy.amounts``)."""
+    """The line's cost per currency: units of 1e-30, or a fraction of ε or δ (``privacy.amounts``)."""
     spent: str
-    """What its account had spent after it."""
+    """The total spent in its account, this line included."""
     hash: str
     about: int = 0
-    """The line that an answer answers."""
+    """For an answer, the number of the line that was charged for it."""
     asked: str = ""
     """The salted hash of the question's text, where the line has a question."""
     question: str = ""
     salt: str = ""
     parts: str = ""
-    """What was run, where the question is shown: the cost can be computed from it."""
+    """The mechanisms, where the question is shown: the cost can be computed from them."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -78,7 +78,7 @@ class BundleLine:
 @codec.value("bundle-chain")
 @dataclass(frozen=True)
 class BundleChain:
-    """This is the proof of the chain: the account's lines, and the hash of each line of the ledger up to the last."""
+    """The hash chain: the account's lines, and the hash of every line of the ledger up to the last of them."""
 
     lines: tuple[BundleLine, ...]
     hashes: tuple[str, ...]
@@ -92,7 +92,7 @@ class BundleChain:
 @codec.value("bundle")
 @dataclass(frozen=True)
 class BundleManifest:
-    """A manifest says what a bundle is of, who signs it, and the hash of each of its other members."""
+    """The manifest of a bundle: the account's guarantee and budgets, the signing key, and the members' hashes."""
 
     format: int
     made: str
@@ -100,9 +100,9 @@ class BundleManifest:
     unit: str
     neighbours: str
     budgets: tuple[Budget, ...]
-    """Every budget that the account has had, oldest first; nothing is spent of these."""
+    """Every budget that the account has had, oldest first, each as if nothing were spent."""
     held: str
-    """What open series hold beside what is spent."""
+    """The amounts that open series have reserved, in addition to what is spent."""
     key: str
     members: Mapping[str, str] = field(metadata=codec.MAPPING)
 
@@ -110,8 +110,7 @@ class BundleManifest:
         codec.check_fields(self)
         if type(self.budgets) is not tuple or not self.budgets or not all(isinstance(b, Budget) for b in self.budgets):
             raise InvalidParameter("budgets", self.budgets, "the budgets of an account")
-        known = isinstance(self.members, Mapping) and all(type(each) is str for each in self.members.values())
-        if not known:
+        if not isinstance(self.members, Mapping) or not all(type(each) is str for each in self.members.values()):
             raise InvalidParameter("members", self.members, "hashes by the names of members")
         object.__setattr__(self, "members", dict(self.members))
 
@@ -119,7 +118,7 @@ class BundleManifest:
 @codec.value("bundle-signature")
 @dataclass(frozen=True)
 class BundleSignature:
-    """This is a signature of the manifest, and the public key that checks it."""
+    """The signature of the manifest, and the public key that verifies it."""
 
     key: str
     signature: str
@@ -138,27 +137,28 @@ def bundle(
     questions: Questions = False,
     title: str | None = None,
 ) -> AccountReport:
-    """Write the signed bundle of a policy's account, and give what it tells: answers are in it whose questions are
-    shown, all of them or those of these lines.
+    """Save the signed bundle of a policy's account; return its content as a report.
+
+    ``questions`` chooses the questions to show with their answers: all, none, or those of these lines.
     """
     if Path(path).suffix.lower() != ".zip":
         raise InvalidParameter("path", str(path), "a file that ends in .zip")
     check_place(path)
-    found = told(policy, ledger, questions=questions)
-    save(written(found, key, title), path)
-    return found
+    account_report = told(policy, ledger, questions=questions)
+    save(written(account_report, key, title), path)
+    return account_report
 
 
 def written(found: AccountReport, key: SigningKey, title: str | None = None) -> bytes:
-    """Give the bytes of a signed bundle."""
-    beside = {
+    """Return the bytes of a signed bundle."""
+    members = {
         CHAIN: codec.dumps(chain(found)).encode(),
         **{name: answer.to_json().encode() for name, answer in answers(found.asked)},
         PAGE: page(found, title).html.encode(),
         README: _README.encode(),
     }
-    if len(beside) > MOST_ANSWERS:
-        raise InvalidParameter("questions", len(beside), f"at most {MOST_ANSWERS:,} answers", fix="name fewer lines")
+    if len(members) > MOST_ANSWERS:
+        raise InvalidParameter("questions", len(members), f"at most {MOST_ANSWERS:,} answers", fix="name fewer lines")
     manifest = codec.dumps(
         BundleManifest(
             FORMAT,
@@ -166,54 +166,55 @@ def written(found: AccountReport, key: SigningKey, title: str | None = None) -> 
             f"sfumato {__version__}",
             *promised(found),
             key.public.raw.hex(),
-            {name: hashlib.sha256(content).hexdigest() for name, content in beside.items()},
+            {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
         )
     ).encode()
-    signed = BundleSignature(key.public.raw.hex(), key.sign(signed_text(manifest)).hex(), "Ed25519")
-    return zipped({MANIFEST: manifest, **beside, SIGNATURE: codec.dumps(signed).encode()})
+    signature = BundleSignature(key.public.raw.hex(), key.sign(signed_text(manifest)).hex(), "Ed25519")
+    return zipped({MANIFEST: manifest, **members, SIGNATURE: codec.dumps(signature).encode()})
 
 
 def promised(found: AccountReport) -> tuple[str, str, tuple[Budget, ...], str]:
-    """Give what a manifest states of the account: the unit, the neighbours, every budget, and what is held."""
+    """Return the manifest's fields about the account: unit, neighbours, every budget, and the reserved amounts."""
     return str(found.unit), found.neighbours.value, found.budgets, write_cost(_newest(found.lines).held)
 
 
 def signed_text(manifest: bytes) -> bytes:
-    """Give what is signed of a manifest."""
-    return _SIGNED + manifest
+    """Return the text that is signed for a manifest."""
+    return _SIGNATURE_CONTEXT + manifest
 
 
 def answers(asked: Sequence[ReportedQuestion]) -> Iterator[tuple[str, Answer]]:
-    """List the answers that are shown, each with the name of its member."""
-    for each in asked:
-        if each.answer is not None:
-            yield f"answers/{each.answer_line:08d}.json", each.answer
+    """Yield the shown answers, each with the name of its zip member."""
+    for question in asked:
+        if question.answer is not None:
+            yield f"answers/{question.answer_line:08d}.json", question.answer
 
 
 def chain(found: AccountReport) -> BundleChain:
-    """Give the proof of the chain."""
-    places: dict[str, int] = {}
-    asked = {each.number: each for each in found.asked}
-    lines = [_line(each, places, asked.get(each.number)) for each in found.lines]
+    """Return the hash chain of the account."""
+    account_numbers: dict[str, int] = {}
+    questions = {each.number: each for each in found.asked}
+    lines = [_publish_line(line, account_numbers, questions.get(line.number)) for line in found.lines]
     return BundleChain(tuple(lines), found.hashes)
 
 
-def _line(line: Line, places: dict[str, int], asked: ReportedQuestion | None) -> BundleLine:
-    told_of = BundleLine(
+def _publish_line(line: Line, account_numbers: dict[str, int], question: ReportedQuestion | None) -> BundleLine:
+    published = BundleLine(
         line.number,
         line.time.isoformat(),
         line.kind,
-        places.setdefault(line.account, len(places)),
+        account_numbers.setdefault(line.account, len(account_numbers)),
         write_cost(line.cost),
         write_cost(line.spent),
         line.hash,
         line.about or 0,
-        asked.hash if asked is not None else "",
+        question.hash if question is not None else "",
     )
-    if asked is None or asked.question is None:
-        return told_of
-    return replace(told_of, question=asked.question, salt=asked.salt or "", parts=line.parts)
+    if question is None or question.question is None:
+        return published
+    return replace(published, question=question.question, salt=question.salt or "", parts=line.parts)
 
 
 def _newest(lines: Sequence[Line]) -> Line:
-    return next(each for each in reversed(lines) if each.account == lines[0].account)
+    """Return the newest line of the account itself, not of a period account."""
+    return next(line for line in reversed(lines) if line.account == lines[0].account)

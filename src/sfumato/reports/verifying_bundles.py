@@ -1,9 +1,9 @@
-"""A bundle is verified offline: that it is as it was signed, that it adds up, and what that proves and does not prove.
+"""Offline verification of a bundle: its signature, its consistency, and a list of what that proves and does not prove.
 
-What is checked of every bundle: the zip has no byte but those that it must have; the manifest is signed; every member
-has the hash that the manifest says; the page is one that loads nothing; salted hashes fit the questions that are shown;
-costs add up to what was spent, and stay within the budget; the cost of each shown question follows from what was run
-for it; every answer has a receipt for a line of the chain, and was paid for.
+Checked for every bundle: the zip has exactly the bytes that writing it would give; the manifest is signed; every member
+has the hash in the manifest; the page loads nothing; salted hashes match the shown questions; costs add up to the
+spent totals, which stay within the budget; the cost of each shown question follows from its mechanisms; every answer
+has a receipt for a line of the chain, and was paid for.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from sfumato.untrusted import refusing
 
 T = TypeVar("T")
 
-_MOST_BYTES = 1 << 28
+_MAX_BYTES = 1 << 28
 _HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """This is a bundle as it was read: every byte of it is as its key signed it, and it adds up."""
+    """A bundle that was read: its signature is valid, and its content is consistent."""
 
     manifest: BundleManifest
     chain: BundleChain
@@ -56,7 +56,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Verified:
-    """This says what the verification of a bundle proves, and what it does not."""
+    """The result of a verification: statements that are proved, and statements that are not."""
 
     bundle: Bundle
     proved: tuple[str, ...]
@@ -64,9 +64,7 @@ class Verified:
 
     def __str__(self) -> str:
         proved = (f"  ✓ {each}" for each in self.proved)
-        return "\n".join(
-            ["This is proved:", *proved, "This is not proved:", *(f"  – {each}" for each in self.unproved)]
-        )
+        return "\n".join(["Proved:", *proved, "Not proved:", *(f"  – {each}" for each in self.unproved)])
 
 
 def verify_bundle(
@@ -77,60 +75,64 @@ def verify_bundle(
     ledger: str | os.PathLike[str] | None = None,
     earlier: str | os.PathLike[str] | None = None,
 ) -> Verified:
-    """Verify a bundle, or refuse it; with a ``key`` that its owner signed it, with a ``policy`` that the ledger says
-    the same, with an ``earlier`` bundle that nothing was changed or taken out since.
+    """Verify a bundle, or refuse it.
+
+    With a ``key``, also that its owner signed it; with a ``policy``, that it agrees with the ledger; with an
+    ``earlier`` bundle, that no line of that one was changed or removed.
     """
     bundle = read(path)
-    expected = key if key is None or isinstance(key, PublicKey) else PublicKey.read(key)
-    if expected is not None and expected != bundle.key:
-        raise _damaged(path, f"another key signed it: {bundle.key.fingerprint}, not {expected.fingerprint}")
-    before = None if earlier is None else read(earlier)
-    if before is not None:
-        _require_later(path, bundle, before)
+    expected_key = key if key is None or isinstance(key, PublicKey) else PublicKey.read(key)
+    if expected_key is not None and expected_key != bundle.key:
+        raise _damaged(
+            path, f"it was signed with another key: {bundle.key.fingerprint}, not {expected_key.fingerprint}"
+        )
+    earlier_bundle = None if earlier is None else read(earlier)
+    if earlier_bundle is not None:
+        _require_later(path, bundle, earlier_bundle)
     if policy is not None:
         _require_in_ledger(path, bundle, policy, ledger)
     return Verified(
         bundle,
-        tuple(_proved(bundle, expected is not None, before is not None, policy is not None)),
-        tuple(_unproved(bundle, expected is not None, policy is not None, before)),
+        tuple(_proved_statements(bundle, expected_key is not None, earlier_bundle is not None, policy is not None)),
+        tuple(_unproved_statements(bundle, expected_key is not None, policy is not None, earlier_bundle)),
     )
 
 
 def read(path: str | os.PathLike[str]) -> Bundle:
-    """Read a bundle, once every byte of it is known to be as it was signed; then that what it says adds up."""
-    return opened(_content(path), path)
+    """Read a bundle; refuse one whose signature is not valid, or whose content is not consistent."""
+    return opened(_read_file(path), path)
 
 
 def opened(content: bytes, path: str | os.PathLike[str]) -> Bundle:
-    """Read a bundle from its bytes; the path says where they are from."""
-    with refusing(lambda: _damaged(path, "what it holds does not fit together")):
-        return _opened(content, path)
+    """Read a bundle from its bytes; ``path`` is for messages."""
+    with refusing(lambda: _damaged(path, "its members do not fit together")):
+        return _parse_bundle(content, path)
 
 
-def _opened(content: bytes, path: str | os.PathLike[str]) -> Bundle:
+def _parse_bundle(content: bytes, path: str | os.PathLike[str]) -> Bundle:
     try:
         members = dict(members_of(content, str(path)))
     except SfumatoError:
-        raise _damaged(path, "it is no zip file that was written as a bundle") from None
+        raise _damaged(path, "it is not a zip file of a bundle") from None
     if zipped(members) != content:
-        raise _damaged(path, "it has bytes, names or attributes that a bundle does not have, or a member twice")
-    manifest, key = _signed(path, members)
+        raise _damaged(path, "the zip has bytes, names or attributes that a bundle does not have, or a member twice")
+    manifest, key = _verify_signature(path, members)
     _require_members(path, manifest, members)
-    answers = tuple(_answers(path, members))
-    chain = _read(BundleChain, members[bundles.CHAIN], path, bundles.CHAIN)
-    found = Bundle(manifest, chain, answers, members[bundles.PAGE].decode(), key)
-    why = next(_faults(found), None)
-    if why is not None:
-        raise _damaged(path, why)
-    return found
+    answers = tuple(_read_answers(path, members))
+    chain = _parse_member(BundleChain, members[bundles.CHAIN], path, bundles.CHAIN)
+    bundle = Bundle(manifest, chain, answers, members[bundles.PAGE].decode(), key)
+    fault = next(_faults(bundle), None)
+    if fault is not None:
+        raise _damaged(path, fault)
+    return bundle
 
 
-def _content(path: str | os.PathLike[str]) -> bytes:
+def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
         if not os.path.isfile(path):
-            raise SfumatoError("there is no such bundle", place=str(path), fix="name the .zip file of a bundle")
-        if os.path.getsize(path) > _MOST_BYTES:
-            raise _damaged(path, f"it has more than {_MOST_BYTES:,} bytes")
+            raise SfumatoError("this file does not exist", place=str(path), fix="name the .zip file of a bundle")
+        if os.path.getsize(path) > _MAX_BYTES:
+            raise _damaged(path, f"it has more than {_MAX_BYTES:,} bytes")
         return Path(path).read_bytes()
     except OSError as error:
         raise SfumatoError(
@@ -138,66 +140,66 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         ) from error
 
 
-def _signed(path: str | os.PathLike[str], members: dict[str, bytes]) -> tuple[BundleManifest, PublicKey]:
-    """Check the signature before anything else is read: whoever cannot sign decides nothing beyond this."""
+def _verify_signature(path: str | os.PathLike[str], members: dict[str, bytes]) -> tuple[BundleManifest, PublicKey]:
+    """Verify the signature before anything else is parsed, so that unsigned content reaches no other parser."""
     if bundles.MANIFEST not in members or bundles.SIGNATURE not in members:
         raise _damaged(path, "its manifest or its signature is missing")
     text = members[bundles.MANIFEST]
-    signature = _read(BundleSignature, members[bundles.SIGNATURE], path, bundles.SIGNATURE)
+    signature = _parse_member(BundleSignature, members[bundles.SIGNATURE], path, bundles.SIGNATURE)
     if signature.algorithm != "Ed25519" or not _is_hex(signature.key, 64) or not _is_hex(signature.signature, 128):
-        raise _damaged(path, "its signature is not one of Ed25519")
+        raise _damaged(path, "its signature is not an Ed25519 signature")
     key = PublicKey(bytes.fromhex(signature.key))
     if not key.signed(bytes.fromhex(signature.signature), bundles.signed_text(text)):
-        raise _damaged(path, "its manifest is not what was signed")
-    manifest = _read(BundleManifest, text, path, bundles.MANIFEST)
+        raise _damaged(path, "its signature does not match its manifest")
+    manifest = _parse_member(BundleManifest, text, path, bundles.MANIFEST)
     if manifest.format != bundles.FORMAT:
         rule = f"this version reads bundles of format {bundles.FORMAT}; the file has format {manifest.format}"
         raise BundleDamaged(rule, place=str(path), fix="install a newer sfumato")
     if manifest.key != signature.key:
-        raise _damaged(path, "its manifest names another key than the one that signed it")
+        raise _damaged(path, "its manifest names another key than the one it was signed with")
     return manifest, key
 
 
 def _require_members(path: str | os.PathLike[str], manifest: BundleManifest, members: dict[str, bytes]) -> None:
-    """Refuse members, beside the two that seal a bundle, that have another hash or order than the manifest says."""
+    """Refuse members whose hash or order differs from the manifest's."""
     if list(members) != [bundles.MANIFEST, *manifest.members, bundles.SIGNATURE]:
-        raise _damaged(path, "its members are not those that were signed")
+        raise _damaged(path, "its members are not those in the manifest")
     for name, digest in manifest.members.items():
         if hashlib.sha256(members[name]).hexdigest() != digest:
-            raise _damaged(path, f"{name} does not have the hash that was signed")
+            raise _damaged(path, f"{name} does not have the hash in the manifest")
     if bundles.CHAIN not in members or bundles.PAGE not in members:
         raise _damaged(path, "it has no chain, or no page")
 
 
-def _answers(path: str | os.PathLike[str], members: dict[str, bytes]) -> Iterator[Answer]:
+def _read_answers(path: str | os.PathLike[str], members: dict[str, bytes]) -> Iterator[Answer]:
     for name, content in members.items():
         if name.startswith("answers/"):
             try:
-                yield _read(Answer, content, path, name)
+                yield _parse_member(Answer, content, path, name)
             except BundleDamaged:
-                yield _read(RunningAnswer, content, path, name)
+                yield _parse_member(RunningAnswer, content, path, name)
 
 
-def _read(kind: type[T], content: bytes, path: str | os.PathLike[str], name: str) -> T:
-    """Read a value from its one JSON text."""
+def _parse_member(kind: type[T], content: bytes, path: str | os.PathLike[str], name: str) -> T:
+    """Parse a member from its canonical JSON text."""
     try:
         text = content.decode()
-        found = codec.loads_as(kind, text, longest=len(text))
+        value = codec.loads_as(kind, text, longest=len(text))
     except (UnicodeDecodeError, InvalidParameter) as error:
-        raise _damaged(path, f"{name} is not what a bundle has there") from error
-    if codec.dumps(found) != text:
-        raise _damaged(path, f"{name} is not written as a bundle writes it")
-    return found
+        raise _damaged(path, f"{name} cannot be parsed") from error
+    if codec.dumps(value) != text:
+        raise _damaged(path, f"{name} is not in canonical form")
+    return value
 
 
-# ── does it add up? ────────────────────────────────────────────────────────────────────────────
+# ── consistency ────────────────────────────────────────────────────────────────────────────────
 
 
 def _faults(bundle: Bundle) -> Iterator[str]:
-    """Find whatever does not add up; an owner who signs an untruth is caught here as far as can be."""
+    """Yield every inconsistency: a false statement that the owner signed is caught here as far as possible."""
     try:
         if not loads_nothing(bundle.page):
-            yield "its page is not one that loads nothing"
+            yield "its page loads something from elsewhere"
         yield from _chain_faults(bundle.chain)
         yield from _period_faults(bundle.chain.lines)
         yield from _money_faults(bundle.chain.lines, bundle.manifest)
@@ -211,63 +213,63 @@ def _chain_faults(chain: BundleChain) -> Iterator[str]:
     if not chain.lines or len(chain.hashes) != chain.lines[-1].number:
         yield "its chain does not end with the account's last line"
     if len(set(chain.hashes)) != len(chain.hashes) or not all(_is_hex(each, 64) for each in chain.hashes):
-        yield "a hash of its chain stands twice, or is none"
-    before = 0
+        yield "a hash in its chain occurs twice, or is not a SHA-256"
+    previous_number = 0
     for line in chain.lines:
-        if not before < line.number <= len(chain.hashes) or chain.hashes[line.number - 1] != line.hash:
-            yield f"line {line.number} is not the one that its chain has there"
-        before = line.number
+        if not previous_number < line.number <= len(chain.hashes) or chain.hashes[line.number - 1] != line.hash:
+            yield f"line {line.number} does not have the hash that its chain has there"
+        previous_number = line.number
     times = [line.time for line in chain.lines]
     if times != sorted(times):
-        yield "a line is older than the line before"
+        yield "a line is older than the line before it"
 
 
 def _period_faults(lines: Sequence[BundleLine]) -> Iterator[str]:
-    """The accounts of periods hold copies of the account's own charges alone, and of each charge at least one."""
-    owing: BundleLine | None = None
-    periods = any(line.account for line in lines)
+    """Yield faults of period accounts: they hold only copies of the account's charges, and at least one of each."""
+    unpaid: BundleLine | None = None
+    has_periods = any(line.account for line in lines)
     for line in lines:
         if line.account and line.line_kind not in ("account-open", "period"):
-            yield f"line {line.number} is in the account of a period, where nothing is asked"
-        if periods and line.line_kind == "charge":
-            if owing is not None:
-                yield f"line {owing.number} was paid for in no period"
-            owing = line
-        elif owing is not None and line.line_kind == "period" and line.cost == owing.cost:
-            owing = None
-    if owing is not None:
-        yield f"line {owing.number} was paid for in no period"
+            yield f"line {line.number} is in a period account, where no question is asked"
+        if has_periods and line.line_kind == "charge":
+            if unpaid is not None:
+                yield f"line {unpaid.number} was not paid for in any period account"
+            unpaid = line
+        elif unpaid is not None and line.line_kind == "period" and line.cost == unpaid.cost:
+            unpaid = None
+    if unpaid is not None:
+        yield f"line {unpaid.number} was not paid for in any period account"
 
 
 def _money_faults(lines: Sequence[BundleLine], manifest: BundleManifest) -> Iterator[str]:
-    """Spent grows by the cost of each line, in every account, and stays within the budget: in the account itself, or
-    where every period has its own, in each of those.
+    """Yield faults of amounts: in every account, the spent total grows by each line's cost and stays within the budget
+    (of the account itself or, where there are period accounts, of each of those).
 
-    A total may be above the budget by its roundings alone (``privacy.amounts``): those of what is spent are seen here,
-    and each line of a series may have rounded what is held.
+    A total may exceed the budget by its roundings alone (``privacy.amounts``): those of the spent total are counted
+    here, and each line of a series may have rounded the reserved amount.
     """
     spent: dict[int, Cost] = {}
-    roundings = Counter(line.account for line in lines if line.line_kind in _OF_SERIES)
+    roundings = Counter(line.account for line in lines if line.line_kind in _SERIES_KINDS)
     for line in lines:
-        before, cost = spent.get(line.account, NOTHING), read_cost(line.cost)
-        total = before + cost
+        previous, cost = spent.get(line.account, NOTHING), read_cost(line.cost)
+        total = previous + cost
         if write_cost(total) != line.spent:
-            yield f"what is spent after line {line.number} is not what was spent before and its cost"
+            yield f"the total spent after line {line.number} is not the total before it plus its cost"
         spent[line.account] = total
-        roundings[line.account] += total.rounds(before, cost)
-    held = read_cost(manifest.held)
-    own = spent.get(0, NOTHING) + held
-    roundings[0] += own.rounds(spent.pop(0, NOTHING), held)
-    budget = _unspent(manifest.budgets[-1])
-    totals = spent or {0: own}
+        roundings[line.account] += total.rounds(previous, cost)
+    reserved = read_cost(manifest.held)
+    account_total = spent.get(0, NOTHING) + reserved
+    roundings[0] += account_total.rounds(spent.pop(0, NOTHING), reserved)
+    budget = _as_unspent(manifest.budgets[-1])
+    totals = spent or {0: account_total}
     if not all(budget.admits(total.without(roundings[account])) for account, total in totals.items()):
         yield "more is spent than the budget allows"
 
 
-_OF_SERIES = ("tab-open", "step", "tab-close")
+_SERIES_KINDS = ("tab-open", "step", "tab-close")
 
 
-def _unspent(budget: Budget) -> Budget:
+def _as_unspent(budget: Budget) -> Budget:
     return budget.at(Cost(0, 0 if budget.order is not None else None, 0))
 
 
@@ -277,54 +279,54 @@ def _question_faults(bundle: Bundle) -> Iterator[str]:
         if bool(line.question or line.parts) and not line.salt:
             yield f"line {line.number} shows a question without its salt"
         if line.salt and salted(line.salt, line.question) != line.asked:
-            yield f"the salted hash of line {line.number} is not of the question that it shows"
+            yield f"the salted hash of line {line.number} does not match the question that it shows"
         if line.salt and line.line_kind in ("charge", "step"):
             parts = spending.read(line.parts)
             price = opening.cost(spending.curve(parts)) if parts else None
             if price is None or line.cost not in (write_cost(price), write_cost(price.in_whole_units())):
-                yield f"line {line.number} did not cost what was run for it costs"
+                yield f"the cost of line {line.number} is not that of its mechanisms"
 
 
 def _answer_faults(bundle: Bundle) -> Iterator[str]:
-    lines = {each.number: each for each in bundle.chain.lines}
+    lines = {line.number: line for line in bundle.chain.lines}
     for answer in bundle.answers:
         receipt = answer.receipt
         line = lines.get(receipt.line)
         if line is None or (line.line_kind, line.hash, line.time) != ("answer", receipt.hash, receipt.time):
-            yield f"the receipt of line {receipt.line} is of no answer in its chain"
+            yield f"the receipt of line {receipt.line} does not match an answer in its chain"
             continue
-        paid = lines.get(line.about)
-        if paid is None or not paid.salt or paid.question != receipt.question:
+        charge = lines.get(line.about)
+        if charge is None or not charge.salt or charge.question != receipt.question:
             yield f"the answer of line {line.number} is not to the question that was paid for"
         elif (receipt.unit, receipt.neighbours) != (bundle.manifest.unit, bundle.manifest.neighbours):
             yield f"the receipt of line {line.number} protects another unit"
-    shown = [each.receipt.line for each in bundle.answers]
-    if len(set(shown)) != len(shown):
-        yield "an answer stands twice"
+    answer_lines = [answer.receipt.line for answer in bundle.answers]
+    if len(set(answer_lines)) != len(answer_lines):
+        yield "an answer occurs twice"
 
 
-# ── what was kept elsewhere ────────────────────────────────────────────────────────────────────
+# ── comparison with an earlier bundle and with the ledger ──────────────────────────────────────
 
 
 def _require_later(path: str | os.PathLike[str], bundle: Bundle, earlier: Bundle) -> None:
-    """An account only grows: all that an earlier bundle tells of it must stand there still."""
+    """Refuse a bundle that does not extend an earlier one: an account only grows."""
     now, then = bundle.manifest, earlier.manifest
     if (now.unit, now.neighbours) != (then.unit, then.neighbours) or now.budgets[: len(then.budgets)] != then.budgets:
-        raise _damaged(path, "it promises otherwise than the earlier bundle: another unit, or another budget before")
-    old = earlier.chain.hashes
-    if bundle.chain.hashes[: len(old)] != old:
-        raise _damaged(path, "it does not go on from the earlier bundle: a line was changed or taken out since")
-    lines = {each.number: each for each in bundle.chain.lines}
+        raise _damaged(path, "its guarantee differs from the earlier bundle's: another unit, or another past budget")
+    earlier_hashes = earlier.chain.hashes
+    if bundle.chain.hashes[: len(earlier_hashes)] != earlier_hashes:
+        raise _damaged(path, "it does not continue the earlier bundle: a line was changed or removed since")
+    lines = {line.number: line for line in bundle.chain.lines}
     for line in earlier.chain.lines:
-        again = lines.get(line.number)
-        if again is None or _plain(again) != _plain(line):
-            raise _damaged(path, f"it tells otherwise of line {line.number} than the earlier bundle")
+        same_line = lines.get(line.number)
+        if same_line is None or _public_fields(same_line) != _public_fields(line):
+            raise _damaged(path, f"its line {line.number} differs from the earlier bundle's")
 
 
-def _plain(line: BundleLine) -> tuple[object, ...]:
-    """Give what is told of a line whether or not its question is shown."""
-    money = line.account, line.cost, line.spent
-    return line.number, line.time, line.line_kind, *money, line.hash, line.about, line.asked
+def _public_fields(line: BundleLine) -> tuple[object, ...]:
+    """Return the fields of a line that do not depend on whether its question is shown."""
+    amounts = line.account, line.cost, line.spent
+    return line.number, line.time, line.line_kind, *amounts, line.hash, line.about, line.asked
 
 
 def _require_in_ledger(
@@ -333,80 +335,83 @@ def _require_in_ledger(
     policy: Policy | str | os.PathLike[str],
     ledger: str | os.PathLike[str] | None,
 ) -> None:
-    """Everything is made again from the ledger, and must be the same."""
-    shown = tuple(each.number for each in bundle.shown)
-    found = told(policy, ledger, questions=shown, until=len(bundle.chain.hashes))
-    if bundles.chain(found) != bundle.chain:
+    """Rebuild the bundle's content from the ledger, and refuse any difference."""
+    shown_numbers = tuple(line.number for line in bundle.shown)
+    rebuilt = told(policy, ledger, questions=shown_numbers, until=len(bundle.chain.hashes))
+    if bundles.chain(rebuilt) != bundle.chain:
         raise _damaged(path, "its chain is not that of the ledger")
-    stated = bundle.manifest
-    if (stated.unit, stated.neighbours, stated.budgets, stated.held) != bundles.promised(found):
-        raise _damaged(path, "whom it protects, its budgets, or what is held are not those of the ledger")
-    again = [answer for _, answer in bundles.answers(found.asked)]
-    if [_numbers(each) for each in again] != [_numbers(each) for each in bundle.answers]:
+    manifest = bundle.manifest
+    if (manifest.unit, manifest.neighbours, manifest.budgets, manifest.held) != bundles.promised(rebuilt):
+        raise _damaged(path, "its privacy unit, budgets or reserved amounts are not those of the ledger")
+    rebuilt_answers = [answer for _, answer in bundles.answers(rebuilt.asked)]
+    if [_lasting_fields(answer) for answer in rebuilt_answers] != [
+        _lasting_fields(answer) for answer in bundle.answers
+    ]:
         raise _damaged(path, "its answers are not those of the ledger")
 
 
-def _numbers(answer: Answer) -> tuple[object, ...]:
-    """Give what does not change when more is spent later: all but what is left, and how the budget was amended."""
-    return answer.columns, answer.rows, answer.intervals, answer.warnings, _terms(answer.receipt)
+def _lasting_fields(answer: Answer) -> tuple[object, ...]:
+    """Return the parts of an answer that later spending does not change: not the remaining budget or its amendments."""
+    return answer.columns, answer.rows, answer.intervals, answer.warnings, _receipt_terms(answer.receipt)
 
 
-def _terms(receipt: Receipt) -> tuple[object, ...]:
+def _receipt_terms(receipt: Receipt) -> tuple[object, ...]:
     return receipt.question, receipt.guarantee, receipt.mechanisms, receipt.limits, receipt.bounds, receipt.hash
 
 
 # ── what it proves ─────────────────────────────────────────────────────────────────────────────
 
 
-def _proved(bundle: Bundle, known: bool, later: bool, audited: bool) -> Iterator[str]:
-    signer = f"{bundle.key.fingerprint}, which is the one you gave" if known else bundle.key.fingerprint
-    lines, hidden = bundle.chain.lines, sum(bool(each.asked) and not each.salt for each in bundle.chain.lines)
-    yield f"Every byte is as the key signed it: {signer}."
+def _proved_statements(bundle: Bundle, key_given: bool, continues_earlier: bool, audited: bool) -> Iterator[str]:
+    signer = f"{bundle.key.fingerprint}, the key you gave" if key_given else bundle.key.fingerprint
+    lines, hidden = bundle.chain.lines, sum(bool(line.asked) and not line.salt for line in bundle.chain.lines)
+    yield f"The bundle is unchanged since it was signed with the key {signer}."
     yield (
-        f"The account has {len(lines):,} lines until {lines[-1].time[:10]}; their costs add up to what was spent"
-        f"{_within(bundle)}."
+        f"The account has {len(lines):,} lines until {lines[-1].time[:10]}; their costs add up to the total spent"
+        f"{_within_budget(bundle)}."
     )
     if bundle.shown:
         yield (
-            f"Of {len(bundle.shown):,} shown questions, each fits its salted hash, and cost what was run for it costs."
+            f"Each shown question ({len(bundle.shown):,}) matches its salted hash, and its cost follows from its "
+            "mechanisms."
         )
-        yield f"{len(bundle.answers):,} answers have receipts for lines of this chain, and were paid for."
+        yield f"Each answer ({len(bundle.answers):,}) has a receipt for a line of this chain, and was paid for."
     if hidden:
-        yield f"{hidden:,} more questions are held to by their salted hashes: none can be exchanged for another later."
-    if later:
-        yield "It goes on from the earlier bundle: no line of that one was changed or taken out."
+        yield f"Each hidden question ({hidden:,}) is fixed by its salted hash: it cannot be replaced later."
+    if continues_earlier:
+        yield "It continues the earlier bundle: no line of that one was changed or removed."
     if audited:
-        yield "The ledger is whole, and says the same: budgets, lines, costs, hashes of questions, numbers of answers."
+        yield "The ledger is intact and agrees: budgets, lines, costs, hashes of questions, numbers of answers."
 
 
-def _within(bundle: Bundle) -> str:
-    periods = " in each period" if any(each.account for each in bundle.chain.lines) else ""
+def _within_budget(bundle: Bundle) -> str:
+    periods = " in each period" if any(line.account for line in bundle.chain.lines) else ""
     budget = bundle.manifest.budgets[-1]
     return f", within {promised(budget.epsilon, budget.delta)}{periods}"
 
 
-def _unproved(bundle: Bundle, known: bool, audited: bool, earlier: Bundle | None) -> Iterator[str]:
-    if not known:
-        yield "Whose key it is: compare it with one that the owner published elsewhere, and give that with --key."
+def _unproved_statements(bundle: Bundle, key_given: bool, audited: bool, earlier: Bundle | None) -> Iterator[str]:
+    if not key_given:
+        yield "Whose key it is: get the owner's public key from another source, and pass it with --key."
     if earlier is not None and earlier.key != bundle.key:
-        yield f"Whether the owner signed the earlier bundle: another key did, {earlier.key.fingerprint}."
+        yield f"That the owner signed the earlier bundle: it was signed with another key, {earlier.key.fingerprint}."
     if not audited:
-        yield "That the ledger says the same: the hashes of lines cover what is not in here. --policy checks it."
-    yield "That report.html says the same as the other files: it loads nothing, and is as it was signed."
-    yield "That the newest lines are in it: an owner can sign an older state. Compare the date with a newer one."
-    yield "That the data are true, that the policy says truly whose each row is, or that there is no second account."
-    yield "That noise was drawn at random, and that whoever ran it keeps the rows to themselves."
-    if any(each.asked and not each.salt for each in bundle.chain.lines):
-        yield "What the questions asked that are not shown, and what was run for them."
+        yield "That the ledger agrees: its hashes also cover fields that are not in the bundle. --policy checks it."
+    yield "That report.html agrees with the other files: only that it is as signed, and loads nothing, was checked."
+    yield "That it has the newest lines: an owner can sign an older state. Compare its date with a newer bundle."
+    yield "That the data are true, that the policy assigns each row to the right unit, or that no other account exists."
+    yield "That the noise was drawn at random, and that whoever ran the queries keeps the rows secret."
+    if any(line.asked and not line.salt for line in bundle.chain.lines):
+        yield "What the hidden questions asked, and which mechanisms were run for them."
 
 
-def _is_hex(text: str, letters: int) -> bool:
-    return len(text) == letters and set(text) <= _HEX
+def _is_hex(text: str, length: int) -> bool:
+    return len(text) == length and set(text) <= _HEX
 
 
 def _damaged(path: str | os.PathLike[str], why: str) -> BundleDamaged:
     return BundleDamaged(
-        f"a bundle is accepted only as it was signed; {why}",
+        f"this bundle is not accepted: {why}",
         place=str(path),
-        fix="fetch it again from its owner; do not rely on anything in this file",
+        fix="get it again from its owner; do not rely on anything in this file",
     )

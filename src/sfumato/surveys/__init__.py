@@ -1,10 +1,8 @@
-"""A survey is randomised by those who answer it, so nobody has to be trusted with what they said.
+"""Surveys under local differential privacy: respondents randomise their own answers, so no collector is trusted.
 
-encodings          how one answer is randomised, and what a report supports; what a respondent sends
-counts             counts from reports, with intervals that hold; which encodings err least, and whether questions are
-                   split or sampled
-forms              the form: answering, estimating, what it promises, and its file; questions as coded attributes, and
-                   the cell of an answer
+encodings          frequency oracles for one answer, and the report that a respondent sends
+counts             unbiased counts from reports with confidence intervals; choice of encodings, split or sampled budget
+forms              the form: questions, answering, estimating, guarantee and file
 """
 
 from sfumato.surveys.counts import Counts, Refused, SurveyEstimate

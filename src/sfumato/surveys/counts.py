@@ -1,28 +1,27 @@
-"""An estimate of a count has an interval, which holds at its confidence, whatever people answered.
+"""Unbiased counts from randomised reports, with confidence intervals that hold whatever people answered.
 
-Of n respondents, N were asked a question (all of them, or a set drawn evenly). Let f be the share that holds a cell,
-and C the number of reports that support it. C is a sum of N independent events of mean μ = q + f·(p − q): given who was
-asked that is plain; and the number of holders among those asked is hypergeometric, hence itself a sum of independent
-events (Vatutin & Mikhailov 1982), each of which moves one chance from q to p. So n·(C/N − q)/(p − q) is unbiased.
+Of n respondents, N were asked a question (all of them, or a uniformly drawn subset). Let f be the share that holds a
+cell, and C the number of reports that support it. C is a sum of N independent Bernoulli variables of mean μ = q + f·(p
+− q): this is immediate given who was asked; and the number of holders among those asked is hypergeometric, hence itself
+a sum of independent Bernoulli variables (Vatutin & Mikhailov 1982), each of which changes one success probability from
+q to p. So n·(C/N − q)/(p − q) is unbiased.
 
-Theorem (Hoeffding 1956). A sum of N independent events of mean μ is at most c with no more than the binomial's
-probability for c ≤ Nμ − 1, and at least c likewise for c ≥ Nμ + 1. So the limits of Clopper & Pearson for μ, widened to
-(C ± 1)/N where they are nearer than that, hold; f is linear in μ.
+Theorem (Hoeffding 1956). A sum of N independent Bernoulli variables of mean μ is at most c with no more than the
+binomial's probability for c ≤ Nμ − 1, and at least c likewise for c ≥ Nμ + 1. So the Clopper–Pearson limits of μ hold,
+widened to (C ± 1)/N where they are closer than that; f is linear in μ.
 
-Pairs, of questions that are split: the sum of (S − q)(S' − q')/((p − q)(p' − q')) is unbiased for the number that holds
-both cells, since the two randomisations are independent. Its interval is Bernstein's: P(|error| ≥ t) ≤
-2·exp(−t²/(2V + 2Mt/3)), with V bounded by what the limits of the two counts allow (a quarter of the miss each).
+Pairs of questions under a split budget: the sum of (S − q)(S' − q')/((p − q)(p' − q')) is unbiased for the number that
+holds both cells, since the two randomisations are independent. Its interval is Bernstein's: P(|error| ≥ t) ≤
+2·exp(−t²/(2V + 2Mt/3)), with V bounded by the limits of the two counts (a quarter of the miss probability each).
 
-Choosing compares the ways in which a form may randomise, and takes the one that errs least.
+Choice of the randomisation. Of m questions, each may get ε/m (a *split* budget: the losses add up to ε), or each
+respondent answers one of them, drawn uniformly and independently of the answers, with the whole ε (*sampled*).
 
-Of m questions, each may get ε/m (they are *split*: the losses add up to ε), or each respondent may answer one of them,
-drawn evenly whatever the answers are, with the whole ε (they are *sampled*).
-
-The measure is the variance of a count, averaged over the cells of a question and summed over the questions, for one
-respondent. Split, it is the same for all data: every respondent holds one cell of each question, so the average is
+The criterion is the variance of a count per respondent, averaged over the cells of a question and summed over the
+questions. Split, it is the same for all data: every respondent holds one cell of each question, so the average is
 v(ε/m) = (p(1 − p) + (k − 1)·q(1 − q))/(k·(p − q)²). Sampled, 1/m of the respondents answer for all, which gives m·v(ε),
-and (m − 1)·f(1 − f) more for a cell of share f, because it matters who was asked: (m − 1)(1 − 1/k)/k on average where
-all shares are 1/k, which is the most that it can be.
+and a sampling variance of (m − 1)·f(1 − f) for a cell of share f: (m − 1)(1 − 1/k)/k on average where all shares are
+1/k, which is the maximum.
 """
 
 from __future__ import annotations
@@ -52,35 +51,35 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float64]
-_AT_ONCE = 1 << 20
-"""Entries of a matrix of supports that are held at one time."""
+_BLOCK_ENTRIES = 1 << 20
+"""Entries of a support matrix that are in memory at one time."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """This table says how many respondents hold each cell of a question, or of two, with intervals."""
+    """Estimated counts of the cells of one question, or of a pair of questions, with confidence intervals."""
 
     questions: tuple[str, ...]
     answers: tuple[tuple[str, ...], ...]
-    """For each count the answers in words, one for each question."""
+    """For each count the labels of its cell, one for each question."""
     counts: tuple[float, ...]
-    """Unbiased, so that some may be below zero."""
+    """Unbiased, so some may be negative."""
     intervals: tuple[tuple[float, float], ...]
     asked: int
-    """How many of the reports answer this."""
+    """The number of reports that answer this question."""
 
     @property
     def chart_data(self) -> ChartData:
-        """Give the counts as they are drawn."""
+        """The counts as data for a bar chart."""
         labels = tuple(" · ".join(each) for each in self.answers)
         cells = tuple(shown(each) for each in self.counts)
         return ChartData(" × ".join(self.questions), "answer", labels, self.counts, self.intervals, cells)
 
     def __str__(self) -> str:
         names = [", ".join(each) for each in self.answers]
-        wide = max(map(len, names))
+        width = max(map(len, names))
         lines = (
-            f"  {name:<{wide}}  {shown(count):>9}   {shown(low)} to {shown(high)}"
+            f"  {name:<{width}}  {shown(count):>9}   {shown(low)} to {shown(high)}"
             for name, count, (low, high) in zip(names, self.counts, self.intervals, strict=True)
         )
         return "\n".join([f"{' and '.join(self.questions)} ({self.asked:,} reports)", *lines])
@@ -88,7 +87,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Refused:
-    """A report was refused: its place in the list, from 0, and why."""
+    """A rejected report: its position in the list, from 0, and the reason."""
 
     place: int
     reason: str
@@ -96,100 +95,106 @@ class Refused:
 
 @dataclass(frozen=True)
 class SurveyEstimate:
-    """An estimate holds the counts of every question, and of pairs where they were asked for."""
+    """The estimated counts of every question, and of the requested pairs."""
 
     respondents: int
-    """The reports that were accepted; the counts are of these."""
+    """The number of accepted reports; the counts are out of these."""
     tables: tuple[Counts, ...]
     refused: tuple[Refused, ...]
     confidence: str
     together: bool
-    """Whether all intervals hold at once, or each by itself."""
+    """Whether all intervals hold simultaneously, or each one separately."""
 
     def __getitem__(self, names: str | tuple[str, ...]) -> Counts:
-        wanted = (names,) if isinstance(names, str) else names
-        for each in self.tables:
-            if each.questions == wanted:
-                return each
-        known = ", ".join(" and ".join(each.questions) for each in self.tables)
-        raise InvalidParameter("question", names, f"one that was estimated: {known}")
+        questions = (names,) if isinstance(names, str) else names
+        for table in self.tables:
+            if table.questions == questions:
+                return table
+        estimated_names = ", ".join(" and ".join(table.questions) for table in self.tables)
+        raise InvalidParameter("question", names, f"one that was estimated: {estimated_names}")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give all counts as one data frame: the question or questions, the answers, the count and its range."""
+        """Return all counts as one data frame with columns question, answer, count, low and high."""
         import pandas
 
         rows = [
-            (" × ".join(each.questions), " · ".join(answer), count, low, high)
-            for each in self.tables
-            for answer, count, (low, high) in zip(each.answers, each.counts, each.intervals, strict=True)
+            (" × ".join(table.questions), " · ".join(answer), count, low, high)
+            for table in self.tables
+            for answer, count, (low, high) in zip(table.answers, table.counts, table.intervals, strict=True)
         ]
         return pandas.DataFrame(rows, columns=["question", "answer", "count", "low", "high"])
 
     def plot(self, path: str | None = None) -> Picture:
-        """Draw the counts of each question with their ranges; with a path (.svg, .png, .html) the picture is saved,
-        too.
+        """Plot the counts of each question with their ranges; save the picture if a path (.svg, .png, .html) is
+        given.
         """
-        hold = "all at once" if self.together else "each by itself"
-        foot = [f"{self.respondents:,} respondents", f"ranges hold with {percent(self.confidence)} confidence, {hold}"]
-        return saved(draw_panels([each.chart_data for each in self.tables], "Answers, estimated", foot), path)
+        scope_text = "all at once" if self.together else "each by itself"
+        foot = [
+            f"{self.respondents:,} respondents",
+            f"ranges hold with {percent(self.confidence)} confidence, {scope_text}",
+        ]
+        return saved(draw_panels([each.chart_data for each in self.tables], "Estimated answers", foot), path)
 
     def to_json(self) -> str:
-        """Write everything as JSON text."""
+        """Serialise the estimate as JSON text."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
 
     def __str__(self) -> str:
-        hold = "all at once" if self.together else "each by itself"
-        head = f"{self.respondents:,} respondents; ranges hold at {percent(self.confidence)}, {hold}"
-        more = (
-            [f"{len(self.refused):,} reports were refused, the first: {self.refused[0].reason}"] if self.refused else []
+        scope_text = "all at once" if self.together else "each by itself"
+        head = f"{self.respondents:,} respondents; ranges hold with {percent(self.confidence)} confidence, {scope_text}"
+        refusals = (
+            [f"{len(self.refused):,} reports were refused; the first: {self.refused[0].reason}"] if self.refused else []
         )
-        return "\n".join([head, *more, *map(str, self.tables)])
+        return "\n".join([head, *refusals, *map(str, self.tables)])
 
 
 def supported(mechanism: Response, parts: list[Any]) -> Floats:
-    """Count for each cell the parts that support it."""
-    found = np.zeros(mechanism.choices)
+    """Count for each cell the randomised answers that support it."""
+    support = np.zeros(mechanism.choices)
     for rows in _slices(len(parts), mechanism.choices):
-        found += supports(mechanism, parts[rows]).sum(0)
-    return found
+        support += supports(mechanism, parts[rows]).sum(0)
+    return support
 
 
 def supported_pairs(first: Response, second: Response, parts: Sequence[list[Any]]) -> Floats:
     """Count for each pair of cells the reports that support both."""
-    found = np.zeros((first.choices, second.choices))
+    support = np.zeros((first.choices, second.choices))
     for rows in _slices(len(parts[0]), max(first.choices, second.choices)):
-        found += supports(first, parts[0][rows]).T @ supports(second, parts[1][rows])
-    return found
+        support += supports(first, parts[0][rows]).T @ supports(second, parts[1][rows])
+    return support
 
 
 def _slices(count: int, cells: int) -> list[slice]:
-    step = max(1, _AT_ONCE // cells)
+    step = max(1, _BLOCK_ENTRIES // cells)
     return [slice(start, start + step) for start in range(0, count, step)]
 
 
 def estimated(found: Floats, asked: int, respondents: int, chance: Chances) -> Floats:
-    """Estimate the counts without bias; where nobody was asked, all cells alike."""
+    """Return unbiased counts from support counts; a uniform split of the respondents where nobody was asked."""
     if not asked:
         return np.full(found.size, respondents / found.size)
     return respondents * (found / asked - chance.q) / chance.gap
 
 
 def interval(found: int, asked: int, respondents: int, chance: Chances, miss: float) -> tuple[float, float]:
-    """Find the counts that this many supports leave possible, each end missing with at most half of ``miss``.
+    """Return a confidence interval of a count from its support, each end failing with probability at most ``miss``/2.
 
-    Noise may leave none between 0 and all respondents. So the upper end is at least half of the range's length, and the
-    lower end as much below all: ends that only move outward miss no more often, and no range reads as certainty.
+    With much noise the interval may lie outside [0, respondents]. So the upper end is at least half of the length above
+    0, and the lower end as much below the number of respondents: ends that only move outward fail no more often, and no
+    interval shrinks to a point.
     """
     low, high = frequency_limits(found, asked, miss / 2)
     slack = 1e-12 * respondents / chance.gap  # p and q are doubles
-    ends = (respondents * (each - chance.q) / chance.gap for each in (low, high))
+    ends = (respondents * (limit - chance.q) / chance.gap for limit in (low, high))
     bottom, top = next(ends) - slack, next(ends) + slack
-    half = (top - bottom) / 2
-    return max(0.0, min(bottom, respondents - half)), min(float(respondents), max(top, half))
+    half_length = (top - bottom) / 2
+    return max(0.0, min(bottom, respondents - half_length)), min(float(respondents), max(top, half_length))
 
 
 def frequency_limits(found: int, asked: int, miss: float) -> tuple[float, float]:
-    """Find limits of the mean of independent events, of which so many happened; each fails with at most ``miss``."""
+    """Return limits of the mean of ``asked`` independent Bernoulli variables with ``found`` successes, each failing
+    with probability at most ``miss``.
+    """
     if not asked:
         return 0.0, 1.0
     low = min(at_least(found, asked, miss), max(0.0, (found - 1) / asked))
@@ -199,7 +204,7 @@ def frequency_limits(found: int, asked: int, miss: float) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class PairCounts:
-    """The supports of two questions, alone and together, among the same reports."""
+    """Support counts of two questions, separately and jointly, among the same reports."""
 
     first: Floats
     second: Floats
@@ -208,39 +213,51 @@ class PairCounts:
     chances: tuple[Chances, Chances]
 
     def estimates(self) -> Floats:
-        """Estimate how many hold each pair of cells, without bias."""
-        one, two = self.chances
+        """Return unbiased estimates of the number that holds each pair of cells."""
+        first_chances, second_chances = self.chances
         centred = (
-            self.both - two.q * self.first[:, None] - one.q * self.second[None, :] + self.respondents * one.q * two.q
+            self.both
+            - second_chances.q * self.first[:, None]
+            - first_chances.q * self.second[None, :]
+            + self.respondents * first_chances.q * second_chances.q
         )
-        return centred / (one.gap * two.gap)
+        return centred / (first_chances.gap * second_chances.gap)
 
     def half_widths(self, miss: float) -> Floats:
-        """Bound the errors of the estimates, each except with probability ``miss``."""
-        one, two = self.chances
-        held = (self._most(self.first, one, miss / 4), self._most(self.second, two, miss / 4))
-        spread = self.variances(*held)
-        most = _largest(one) * _largest(two) + 1
-        log = math.log(4 / miss)
-        return log * most / 3 + np.sqrt((log * most / 3) ** 2 + 2 * log * spread)
+        """Bound the errors of the estimates, each with failure probability ``miss``."""
+        first_chances, second_chances = self.chances
+        max_holders = (
+            self._max_holders(self.first, first_chances, miss / 4),
+            self._max_holders(self.second, second_chances, miss / 4),
+        )
+        variance = self.variances(*max_holders)
+        max_deviation = _max_deviation(first_chances) * _max_deviation(second_chances) + 1
+        log_failure = math.log(4 / miss)
+        return log_failure * max_deviation / 3 + np.sqrt(
+            (log_failure * max_deviation / 3) ** 2 + 2 * log_failure * variance
+        )
 
     def variances(self, first: Floats, second: Floats) -> Floats:
-        """Bound the variances where so many hold each cell at most: they rise with the holders of either cell, and are
-        linear in those who hold both.
+        """Bound the variances, given upper bounds on the holders of each cell: they increase with the holders of either
+        cell, and are linear in those who hold both.
         """
-        one, two = self.chances
-        rise_one, rise_two = (1 + each.held - each.other for each in (one, two))
-        both = max(0.0, rise_one * rise_two - 1) * np.minimum(first[:, None], second[None, :])
-        alone = first[:, None] * rise_one * two.other + second[None, :] * one.other * rise_two
-        return np.asarray(self.respondents * one.other * two.other + alone + both)
+        first_chances, second_chances = self.chances
+        first_increase, second_increase = (1 + chance.held - chance.other for chance in (first_chances, second_chances))
+        joint = max(0.0, first_increase * second_increase - 1) * np.minimum(first[:, None], second[None, :])
+        separate = (
+            first[:, None] * first_increase * second_chances.other
+            + second[None, :] * first_chances.other * second_increase
+        )
+        return np.asarray(self.respondents * first_chances.other * second_chances.other + separate + joint)
 
-    def _most(self, found: Floats, chance: Chances, miss: float) -> Floats:
-        ends = [interval(int(each), self.respondents, self.respondents, chance, 2 * miss)[1] for each in found]
-        return np.array(ends)
+    def _max_holders(self, support: Floats, chance: Chances, miss: float) -> Floats:
+        return np.array(
+            [interval(int(count), self.respondents, self.respondents, chance, 2 * miss)[1] for count in support]
+        )
 
 
-def _largest(chance: Chances) -> float:
-    """Give the largest size of (S − q)/(p − q)."""
+def _max_deviation(chance: Chances) -> float:
+    """Return the largest absolute value of (S − q)/(p − q)."""
     return max(chance.q, 1 - chance.q) / chance.gap
 
 
@@ -251,42 +268,42 @@ def chances_of(mechanisms: Sequence[Response]) -> tuple[Chances, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """A way says how a form is randomised: split or sampled, an encoding for each question, the variances they give."""
+    """A randomisation of a form: split or sampled, an encoding for each question, and the resulting variances."""
 
     sampled: bool
     encodings: tuple[Encoding, ...]
     variances: tuple[float, ...]
-    """Of a count, for one respondent: an average over the cells of each question."""
+    """Variance of a count per respondent, averaged over the cells of each question."""
 
 
 def share(epsilon: Fraction, questions: int, *, sampled: bool) -> Fraction:
-    """Give the ε of one question that is asked."""
+    """Return the ε that one asked question gets."""
     return epsilon if sampled else epsilon / questions
 
 
 def best(questions: tuple[Attribute, ...], epsilon: Fraction, *, sampled: bool) -> Way:
-    """Choose the encoding of each question that errs least."""
-    each = share(epsilon, len(questions), sampled=sampled)
-    chosen = tuple(_least(question.size, each) for question in questions)
-    found = tuple(
-        variance(encoding, question.size, each, len(questions) if sampled else 1)
-        for encoding, question in zip(chosen, questions, strict=True)
+    """Choose the encoding of least variance for each question."""
+    question_epsilon = share(epsilon, len(questions), sampled=sampled)
+    encodings = tuple(_least_variance_encoding(question.size, question_epsilon) for question in questions)
+    variances = tuple(
+        variance(encoding, question.size, question_epsilon, len(questions) if sampled else 1)
+        for encoding, question in zip(encodings, questions, strict=True)
     )
-    return Way(sampled, chosen, found)
+    return Way(sampled, encodings, variances)
 
 
 def better(questions: tuple[Attribute, ...], epsilon: Fraction) -> Way:
-    """Choose between splitting and sampling; equal ones are split, which also tells of pairs."""
-    ways = [best(questions, epsilon, sampled=sampled) for sampled in (False, True)]
-    return min(ways, key=lambda way: sum(way.variances))
+    """Choose between splitting and sampling; in a tie split, which also allows counts of pairs."""
+    candidates = [best(questions, epsilon, sampled=sampled) for sampled in (False, True)]
+    return min(candidates, key=lambda candidate: sum(candidate.variances))
 
 
 def variance(encoding: Encoding, cells: int, epsilon: Fraction, one_of: int) -> float:
-    """Compute the mean variance of a count for one respondent, who is asked one of so many questions."""
-    alone = chances(encoding.mechanism(epsilon, cells)).mean_variance(cells)
-    return one_of * alone + (one_of - 1) * (1 - 1 / cells) / cells
+    """Return the mean variance of a count per respondent, who is asked one of ``one_of`` questions."""
+    noise_variance = chances(encoding.mechanism(epsilon, cells)).mean_variance(cells)
+    return one_of * noise_variance + (one_of - 1) * (1 - 1 / cells) / cells
 
 
-def _least(cells: int, epsilon: Fraction) -> Encoding:
-    suitable = [each for each in Encoding if each.suits(epsilon, cells)]
-    return min(suitable, key=lambda each: variance(each, cells, epsilon, 1))
+def _least_variance_encoding(cells: int, epsilon: Fraction) -> Encoding:
+    suitable = [encoding for encoding in Encoding if encoding.suits(epsilon, cells)]
+    return min(suitable, key=lambda encoding: variance(encoding, cells, epsilon, 1))

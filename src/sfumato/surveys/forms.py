@@ -1,14 +1,14 @@
-"""A form asks questions whose answers are randomised where they are given: there is no curator, and no ledger.
+"""Survey forms: answers are randomised on the respondent's side, so there is no curator and no ledger.
 
 Theorem. A report is ε-DP for replace neighbours: for any two sets of answers and any set of reports, P ≤ e^ε·P'. Split:
-the parts are drawn independently, each at ε/m, and the losses add up to ε. Sampled: which question is asked does not
-depend on the answers, and given that, one part is drawn at ε (Warner 1965; Kasiviswanathan, Lee, Nissim, Raskhodnikova
-& Smith 2011). Nothing else in a report depends on an answer, and no answer makes answering fail.
+the answers are randomised independently, each at ε/m, and the losses add up to ε. Sampled: which question is asked does
+not depend on the answers, and given that, one answer is randomised at ε (Warner 1965; Kasiviswanathan, Lee, Nissim,
+Raskhodnikova & Smith 2011). Nothing else in a report depends on an answer, and no answer makes answering fail.
 
-A question of a survey has finitely many cells, as a coded column has: its answers, and one for no answer or another.
+A question has finitely many cells, like a coded column: its listed answers, and a last one for everything else.
 
-Which cell an answer is in never fails: a refusal that depended on the answer would tell of it. Whoever does not answer,
-or answers what is not listed, is in the last cell, and is randomised like everybody else.
+Coding an answer never fails: an error that depended on the answer would reveal it. A missing or unlisted answer is
+coded as the last cell, and randomised like any other.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from sfumato.untrusted import printable, refusing
 
 MOST_QUESTIONS = 100
 MOST_CELLS = 4096
-"""Of one question: estimating takes time for each report and each cell."""
+"""Cells of one question: estimation takes time proportional to reports × cells."""
 
 
 def questions_of(given: object) -> tuple[Attribute, ...]:
-    """Read the questions of a form: for each name a list of answers, ``{"bins": edges}``, or an Attribute."""
+    """Parse the questions of a form: for each name a list of answers, ``{"bins": edges}``, or an Attribute."""
     if not isinstance(given, Mapping) or not 1 <= len(given) <= MOST_QUESTIONS:
         raise InvalidParameter("questions", given, f"a mapping from 1 to {MOST_QUESTIONS} names to lists of answers")
     return tuple(_question(name, answers) for name, answers in given.items())
 
 
 def check_questions(questions: object) -> tuple[Attribute, ...]:
-    """Refuse attributes that are no questions of one form."""
+    """Check attributes as questions of one form: their number, their sizes, and distinct names."""
     if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MOST_QUESTIONS:
         raise InvalidParameter("questions", questions, f"1 to {MOST_QUESTIONS} attributes")
-    for each in questions:
-        if type(each) is not Attribute or not 2 <= each.size <= MOST_CELLS:
-            raise InvalidParameter("questions", each, f"attributes of 2 to {MOST_CELLS:,} cells")
+    for question in questions:
+        if type(question) is not Attribute or not 2 <= question.size <= MOST_CELLS:
+            raise InvalidParameter("questions", question, f"attributes of 2 to {MOST_CELLS:,} cells")
     if len({each.name for each in questions}) != len(questions):
-        raise InvalidParameter("questions", [each.name for each in questions], "a list in which no name stands twice")
+        raise InvalidParameter("questions", [each.name for each in questions], "a list of different names")
     return tuple(questions)
 
 
@@ -68,41 +68,41 @@ def _question(name: object, answers: Any) -> Attribute:
         raise InvalidParameter("questions", name, "a mapping from names, which are texts")
     if type(answers) is Attribute:
         if answers.name != name:
-            raise InvalidParameter(name, answers.name, "an Attribute of the same name")
+            raise InvalidParameter(name, answers.name, "an Attribute with the same name as the question")
         return answers.flat
     if isinstance(answers, Mapping) and set(answers) == {"bins"}:
-        return _binned(name, answers["bins"])
-    kind = implied(answers)
-    if kind is None:
+        return _binned_question(name, answers["bins"])
+    value_type = implied(answers)
+    if value_type is None:
         allowed = 'a list of answers of one type, {"bins": [0, 18, 65]}, or an Attribute'
         raise InvalidParameter(name, answers, allowed)
     if len(set(answers)) != len(answers):
-        raise InvalidParameter(name, answers, "a list of answers in which none stands twice")
-    return Attribute(name, kind, (*map(ListedCell, answers), Other()))
+        raise InvalidParameter(name, answers, "a list of different answers")
+    return Attribute(name, value_type, (*map(ListedCell, answers), Other()))
 
 
-def _binned(name: str, edges: Any) -> Attribute:
-    """Make ranges between edges: each holds its lower edge, and the last both."""
-    kind = implied(edges)
-    rule = "at least two edges that rise: numbers, dates or times"
-    if kind is None or kind in (Type.TEXT, Type.BOOLEAN) or len(edges) < 2:
+def _binned_question(name: str, edges: Any) -> Attribute:
+    """Return the question whose cells are the half-open ranges between edges; the last range is closed."""
+    value_type = implied(edges)
+    rule = "at least two edges in increasing order: numbers, dates or times"
+    if value_type is None or value_type in (Type.TEXT, Type.BOOLEAN) or len(edges) < 2:
         raise InvalidParameter(name, edges, rule)
-    pairs: list[Any] = list(pairwise(as_value(kind, each, name) for each in edges))
+    pairs: list[Any] = list(pairwise(as_value(value_type, each, name) for each in edges))
     if not all(low < high for low, high in pairs):
         raise InvalidParameter(name, edges, rule)
-    ranges = [RangeCell(low, high, closed=place == len(pairs) - 1) for place, (low, high) in enumerate(pairs)]
-    return Attribute(name, kind, (*ranges, Other()))
+    ranges = [RangeCell(low, high, closed=index == len(pairs) - 1) for index, (low, high) in enumerate(pairs)]
+    return Attribute(name, value_type, (*ranges, Other()))
 
 
 def cell_of(question: Attribute, answer: object) -> int:
-    """Find the number of the cell that an answer is in, the last one for all that is in no other."""
+    """Return the index of the cell of an answer; the last cell holds whatever is in no other."""
     last = question.size - 1
     try:
         value = as_value(question.type, answer, question.name)
     except InvalidParameter:
         return last
-    found = (place for place, cell in enumerate(question.cells[:-1]) if _holds(cell, value))
-    return next(found, last)
+    matches = (index for index, cell in enumerate(question.cells[:-1]) if _holds(cell, value))
+    return next(matches, last)
 
 
 def _holds(cell: Cell, value: Any) -> bool:
@@ -114,24 +114,24 @@ def _holds(cell: Cell, value: Any) -> bool:
 
 
 def label(cell: Cell) -> str:
-    """Write a cell for people."""
+    """Format a cell for display."""
     if isinstance(cell, ListedCell):
         return printable(str(cell.value))
     if isinstance(cell, RangeCell):
         return f"{cell.low} to {'' if cell.closed else 'below '}{cell.high}"
-    return "no answer or another"
+    return "other or no answer"
 
 
-_MOST_RESPONDENTS = 10**9
-_LONGEST = 1 << 26
+_MAX_RESPONDENTS = 10**9
+_MAX_LENGTH = 1 << 26
 _FORMAT = 1
-_KIND = FileKind("survey form", _FORMAT, _LONGEST)
+_KIND = FileKind("survey form", _FORMAT, _MAX_LENGTH)
 
 
 @codec.value("survey-form")
 @dataclass(frozen=True)
 class Form:
-    """A form says what is asked and how it is randomised; it holds no answers, and everybody may have it.
+    """A public survey form: the questions and how their answers are randomised. It holds no answers.
 
     >>> Form.from_json(collect({"smokes": ["yes", "no"]}, 1).to_json()).epsilon
     Fraction(1, 1)
@@ -150,7 +150,7 @@ class Form:
         if not isinstance(self.encodings, (tuple, list)) or len(self.encodings) != len(self.questions):
             raise InvalidParameter("encodings", self.encodings, "a list with one encoding for each question")
         object.__setattr__(self, "encodings", tuple(map(Encoding.of, self.encodings)))
-        _ = self.mechanisms  # made now: what they refuse is refused here
+        _ = self.mechanisms  # built now, so that invalid parameters are refused here
 
     def __repr__(self) -> str:
         names = ", ".join(each.name for each in self.questions)
@@ -159,63 +159,65 @@ class Form:
 
     @cached_property
     def mechanisms(self) -> tuple[Response, ...]:
-        """Give the mechanism of each question: their ε follow from the form's, so no file can state others."""
-        each = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        """The mechanism of each question. Their ε derive from the form's, so a file cannot state others."""
+        question_epsilon = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
         return tuple(
-            encoding.mechanism(each, question.size)
+            encoding.mechanism(question_epsilon, question.size)
             for encoding, question in zip(self.encodings, self.questions, strict=True)
         )
 
     @cached_property
     def number(self) -> str:
-        """Give the sixteen digits by which reports name the form they answer."""
+        """The form's id, sixteen hexadecimal digits, which its reports carry."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     @property
     def guarantee(self) -> str:
-        """Say in words what a respondent is promised."""
+        """The privacy guarantee in words, for respondents."""
         return (
-            f"One report is {text(self.epsilon)}-differentially private for the person who sends it: no report is more "
-            f"than {_above(math.exp(self.epsilon))} times as likely with that person's answers as with any others "
-            "(replace neighbours). No one has to be trusted: answers are randomised before they are sent. That "
-            "somebody took part is not hidden, and each further report of the same person costs as much again."
+            f"Each report is {text(self.epsilon)}-differentially private for the person who sends it: no report is "
+            f"more than {_format_rounded_up(math.exp(self.epsilon))} times as likely with that person's answers as "
+            "with any others (replace neighbours). Nobody has to be trusted: answers are randomised before they are "
+            "sent. That somebody took part is not hidden, and each further report of the same person costs the same ε "
+            "again."
         )
 
     def curve(self) -> Curve:
-        """Give the loss of one report."""
+        """Return the privacy curve of one report."""
         return Curve.pure(self.epsilon, "replace")
 
     # ── answering ──────────────────────────────────────────────────────────────────────────────
 
     def answer(self, answers: Mapping[str, object]) -> Report:
-        """Randomise one person's answers. Run this where the person is, once: a second report costs ε again."""
-        cells = self._cells(answers)
+        """Randomise one person's answers. Run it once, on that person's device: a second report costs ε again."""
+        cells = self._code_answers(answers)
         if self.sampled:
-            asked = bits.below(len(cells))
-            return Report(self.number, (randomised(self.mechanisms[asked], cells[asked]),), asked)
+            sampled_question = bits.below(len(cells))
+            randomised_answer = randomised(self.mechanisms[sampled_question], cells[sampled_question])
+            return Report(self.number, (randomised_answer,), sampled_question)
         return Report(self.number, tuple(map(randomised, self.mechanisms, cells)))
 
-    def _cells(self, answers: Mapping[str, object]) -> list[int]:
-        """Find the cell of every answer; only names can be wrong, and they are public."""
+    def _code_answers(self, answers: Mapping[str, object]) -> list[int]:
+        """Code every answer; only the names of questions can be wrong, and they are public."""
         names = [each.name for each in self.questions]
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
-            rule = "answers must be a mapping from names of questions of this form"
+            rule = "answers must be a mapping from this form's question names to answers"
             raise SfumatoError(rule, place="answers", fix="use the names " + ", ".join(names))
         return [cell_of(each, answers.get(each.name)) for each in self.questions]
 
     # ── estimating ─────────────────────────────────────────────────────────────────────────────
 
     def check(self, report: Report | str) -> Report:
-        """Give a report of this form, also from its JSON text; anything else is refused."""
-        found = report if type(report) is Report else Report.from_json(report)  # type: ignore[arg-type]
-        if found.form != self.number:
-            raise InvalidParameter("report", found.form, f"a report of this form, which is {self.number}")
-        if (found.question is not None) is not self.sampled or (found.question or 0) >= len(self.questions):
-            raise InvalidParameter("report", found.question, "one that answers what this form asks")
-        asked = self.mechanisms if found.question is None else (self.mechanisms[found.question],)
-        if len(found.answers) != len(asked) or not all(map(fits, asked, found.answers)):
-            raise InvalidParameter("report", found.answers, "one that this form could have drawn")
-        return found
+        """Return a valid report of this form, parsed if it is JSON text; refuse anything else."""
+        parsed = report if type(report) is Report else Report.from_json(report)  # type: ignore[arg-type]
+        if parsed.form != self.number:
+            raise InvalidParameter("report", parsed.form, f"a report of this form, whose id is {self.number}")
+        if (parsed.question is not None) is not self.sampled or (parsed.question or 0) >= len(self.questions):
+            raise InvalidParameter("report", parsed.question, "one that answers this form's questions")
+        asked_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
+        if len(parsed.answers) != len(asked_mechanisms) or not all(map(fits, asked_mechanisms, parsed.answers)):
+            raise InvalidParameter("report", parsed.answers, "one that this form could have drawn")
+        return parsed
 
     def estimate(
         self,
@@ -227,93 +229,102 @@ class Form:
     ) -> SurveyEstimate:
         """Estimate how many respondents gave each answer.
 
-        Reports may be texts; those that are none of this form are left out and listed under ``refused``. Whether two
-        came from one person cannot be seen in them: that is for whoever collects them.
+        Reports may be JSON texts; those that are not valid reports of this form are left out and listed under
+        ``refused``. Reports do not show whether two came from the same person: the collector has to ensure that.
         """
-        wanted = [self._pair(each) for each in pairs]
-        miss = self._miss(confidence, wanted, together=together)
-        accepted, refused = self._accepted(reports)
-        tables = [self._counts(place, accepted, miss) for place in range(len(self.questions))]
-        tables += [self._pair_counts(pair, accepted, miss) for pair in wanted]
+        pair_indices = [self._pair_indices(pair) for pair in pairs]
+        miss = self._miss_probability(confidence, pair_indices, together=together)
+        accepted, refused = self._accept_reports(reports)
+        tables = [self._counts(question, accepted, miss) for question in range(len(self.questions))]
+        tables += [self._pair_counts(pair, accepted, miss) for pair in pair_indices]
         return SurveyEstimate(
             len(accepted), tuple(tables), refused, text(exact(confidence, "confidence", CONFIDENCE)), together
         )
 
-    def _accepted(self, reports: Iterable[Report | str]) -> tuple[list[Report], tuple[Refused, ...]]:
+    def _accept_reports(self, reports: Iterable[Report | str]) -> tuple[list[Report], tuple[Refused, ...]]:
         if isinstance(reports, (str, bytes, Report, Mapping)) or not isinstance(reports, Iterable):
             raise InvalidParameter("reports", reports, "a list of reports")
         accepted, refused = [], []
-        for place, each in enumerate(reports):
+        for index, report in enumerate(reports):
             try:
-                accepted.append(self.check(each))
+                accepted.append(self.check(report))
             except InvalidParameter as error:
-                refused.append(Refused(place, error.rule))
+                refused.append(Refused(index, error.rule))
         return accepted, tuple(refused)
 
-    def _parts(self, place: int, reports: list[Report]) -> list[Any]:
-        """Take the answers to one question from the reports that have one."""
+    def _answers_to(self, question: int, reports: list[Report]) -> list[Any]:
+        """Return the randomised answers to one question from the reports that have one."""
         if self.sampled:
-            return [each.answers[0] for each in reports if each.question == place]
-        return [each.answers[place] for each in reports]
+            return [each.answers[0] for each in reports if each.question == question]
+        return [each.answers[question] for each in reports]
 
-    def _counts(self, place: int, reports: list[Report], miss: float) -> Counts:
-        parts, respondents = self._parts(place, reports), len(reports)
-        chance = self._chances[place]
-        found = counts.supported(self.mechanisms[place], parts)
-        ranges = tuple(counts.interval(int(each), len(parts), respondents, chance, miss) for each in found)
-        estimates = counts.estimated(found, len(parts), respondents, chance)
-        question = self.questions[place]
-        answers = tuple((label(cell),) for cell in question.cells)
-        return Counts((question.name,), answers, tuple(estimates.tolist()), ranges, len(parts))
+    def _counts(self, question: int, reports: list[Report], miss: float) -> Counts:
+        parts, respondents = self._answers_to(question, reports), len(reports)
+        chance = self._chances[question]
+        support = counts.supported(self.mechanisms[question], parts)
+        ranges = tuple(counts.interval(int(count), len(parts), respondents, chance, miss) for count in support)
+        estimates = counts.estimated(support, len(parts), respondents, chance)
+        attribute = self.questions[question]
+        answers = tuple((label(cell),) for cell in attribute.cells)
+        return Counts((attribute.name,), answers, tuple(estimates.tolist()), ranges, len(parts))
 
     def _pair_counts(self, pair: tuple[int, int], reports: list[Report], miss: float) -> Counts:
-        first, second = (self.mechanisms[place] for place in pair)
-        parts = [self._parts(place, reports) for place in pair]
-        found = PairCounts(
+        first, second = (self.mechanisms[question] for question in pair)
+        parts = [self._answers_to(question, reports) for question in pair]
+        pair_counts = PairCounts(
             counts.supported(first, parts[0]),
             counts.supported(second, parts[1]),
             counts.supported_pairs(first, second, parts),
             len(reports),
             (self._chances[pair[0]], self._chances[pair[1]]),
         )
-        estimates, reach, most = found.estimates().ravel(), found.half_widths(miss).ravel(), float(len(reports))
-        lows, highs = (estimates - reach).clip(0, most).tolist(), (estimates + reach).clip(0, most).tolist()
-        questions = [self.questions[place] for place in pair]
-        answers = tuple(product(*(map(label, each.cells) for each in questions)))
+        estimates, half_widths, respondents = (
+            pair_counts.estimates().ravel(),
+            pair_counts.half_widths(miss).ravel(),
+            float(len(reports)),
+        )
+        lows, highs = (
+            (estimates - half_widths).clip(0, respondents).tolist(),
+            (estimates + half_widths).clip(0, respondents).tolist(),
+        )
+        attributes = [self.questions[question] for question in pair]
+        answers = tuple(product(*(map(label, attribute.cells) for attribute in attributes)))
         ranges = tuple(zip(lows, highs, strict=True))
-        return Counts((questions[0].name, questions[1].name), answers, tuple(estimates.tolist()), ranges, len(reports))
+        return Counts(
+            (attributes[0].name, attributes[1].name), answers, tuple(estimates.tolist()), ranges, len(reports)
+        )
 
     @cached_property
     def _chances(self) -> tuple[Chances, ...]:
         return counts.chances_of(self.mechanisms)
 
-    def _pair(self, names: object) -> tuple[int, int]:
+    def _pair_indices(self, names: object) -> tuple[int, int]:
         if self.sampled:
             raise SfumatoError(
                 "two questions can be counted together only if every respondent answers both",
                 place="pairs",
                 fix="make the form with collect(questions, epsilon, split=True)",
             )
-        known = {each.name: place for place, each in enumerate(self.questions)}
+        index_by_name = {question.name: index for index, question in enumerate(self.questions)}
         if (
             not isinstance(names, (tuple, list))
             or len(names) != 2
-            or not all(isinstance(each, str) and each in known for each in names)
+            or not all(isinstance(name, str) and name in index_by_name for name in names)
             or names[0] == names[1]
         ):
-            raise InvalidParameter("pairs", names, "pairs of names of two questions")
-        return known[names[0]], known[names[1]]
+            raise InvalidParameter("pairs", names, "pairs of the names of two different questions")
+        return index_by_name[names[0]], index_by_name[names[1]]
 
-    def _miss(self, confidence: Number, pairs: list[tuple[int, int]], *, together: bool) -> float:
-        """Give the probability with which one interval may miss: a share of all where they shall hold at once."""
+    def _miss_probability(self, confidence: Number, pairs: list[tuple[int, int]], *, together: bool) -> float:
+        """Return the failure probability of one interval, by the union bound if all shall hold at once."""
         if type(together) is not bool:
             raise InvalidParameter("together", together, "True or False")
         miss = float(1 - exact(confidence, "confidence", CONFIDENCE))
         sizes = [each.size for each in self.questions]
-        many = sum(sizes) + sum(sizes[first] * sizes[second] for first, second in pairs)
-        return miss / many if together else miss
+        interval_count = sum(sizes) + sum(sizes[first] * sizes[second] for first, second in pairs)
+        return miss / interval_count if together else miss
 
-    # ── before anybody is asked ────────────────────────────────────────────────────────────────
+    # ── planning ───────────────────────────────────────────────────────────────────────────────
 
     def error(
         self,
@@ -323,122 +334,126 @@ class Form:
         together: bool = False,
         pairs: Iterable[tuple[str, str]] = (),
     ) -> dict[str | tuple[str, str], float]:
-        """Give for each question, and for pairs of them, the half-width of an interval among so many respondents, for
-        an answer that an even share of them gives.
+        """Return the expected half-width of an interval for each question, and for pairs, among this many respondents,
+        when all answers are equally frequent.
         """
-        many = whole(respondents, "respondents", at_least=1)
-        if many > _MOST_RESPONDENTS:
-            raise InvalidParameter("respondents", respondents, f"at most {_MOST_RESPONDENTS:,}")
-        wanted = [self._pair(each) for each in pairs]
-        miss = self._miss(confidence, wanted, together=together)
-        asked = max(1, round(many / len(self.questions))) if self.sampled else many
+        respondent_count = whole(respondents, "respondents", at_least=1)
+        if respondent_count > _MAX_RESPONDENTS:
+            raise InvalidParameter("respondents", respondents, f"at most {_MAX_RESPONDENTS:,}")
+        pair_indices = [self._pair_indices(pair) for pair in pairs]
+        miss = self._miss_probability(confidence, pair_indices, together=together)
+        asked_count = max(1, round(respondent_count / len(self.questions))) if self.sampled else respondent_count
         widths: dict[str | tuple[str, str], float] = {}
         for question, chance in zip(self.questions, self._chances, strict=True):
-            expected = round(asked * (chance.q + chance.gap / question.size))
-            low, high = counts.frequency_limits(expected, asked, miss / 2)
-            widths[question.name] = min(float(many), many * (high - low) / (2 * chance.gap))
-        for first, second in wanted:
+            expected_support = round(asked_count * (chance.q + chance.gap / question.size))
+            low, high = counts.frequency_limits(expected_support, asked_count, miss / 2)
+            widths[question.name] = min(float(respondent_count), respondent_count * (high - low) / (2 * chance.gap))
+        for first, second in pair_indices:
             widths[self.questions[first].name, self.questions[second].name] = self._pair_error(
-                first, second, many, miss
+                first, second, respondent_count, miss
             )
         return widths
 
-    def _pair_error(self, first: int, second: int, many: int, miss: float) -> float:
-        """Give the half-width of a pair of answers, each of which an even share gives."""
+    def _pair_error(self, first: int, second: int, respondent_count: int, miss: float) -> float:
+        """Return the half-width of a pair of answers, all answers being equally frequent."""
         chances = self._chances[first], self._chances[second]
         sizes = self.questions[first].size, self.questions[second].size
-        one, two = (
-            np.array([float(round(many * (chance.q + chance.gap / size)))])
+        first_support, second_support = (
+            np.array([float(round(respondent_count * (chance.q + chance.gap / size)))])
             for chance, size in zip(chances, sizes, strict=True)
         )
-        found = PairCounts(one, two, np.zeros((1, 1)), many, chances)
-        return min(float(many), float(found.half_widths(miss)[0, 0]))
+        pair_counts = PairCounts(first_support, second_support, np.zeros((1, 1)), respondent_count, chances)
+        return min(float(respondent_count), float(pair_counts.half_widths(miss)[0, 0]))
 
     def explain(self, respondents: int = 1000) -> str:
-        """Write what the form does, and how much the other ways would err: standard errors of a count."""
-        many = whole(respondents, "respondents", at_least=1)
-        own, ways = self._way(), [counts.best(self.questions, self.epsilon, sampled=way) for way in (False, True)]
-        wide = max(8, *(len(each.name) for each in self.questions))
+        """Describe the form, and compare the standard errors of its counts with those of the alternatives."""
+        respondent_count = whole(respondents, "respondents", at_least=1)
+        this_form = self._design()
+        alternatives = [counts.best(self.questions, self.epsilon, sampled=sampled) for sampled in (False, True)]
+        width = max(8, *(len(each.name) for each in self.questions))
         lines = [
-            f"{'question':<{wide}}  answers  encoding  this form     split   sampled",
+            f"{'question':<{width}}  answers  encoding  this form     split   sampled",
             *(
-                f"{question.name:<{wide}}  {question.size:>7}  {encoding.value:<8}"
-                + "".join(f"  {shown(math.sqrt(many * each), 3):>8}" for each in found)
-                for question, encoding, *found in zip(
-                    self.questions, self.encodings, *(each.variances for each in (own, *ways)), strict=True
+                f"{question.name:<{width}}  {question.size:>7}  {encoding.value:<8}"
+                + "".join(f"  {shown(math.sqrt(respondent_count * variance), 3):>8}" for variance in variances)
+                for question, encoding, *variances in zip(
+                    self.questions,
+                    self.encodings,
+                    *(each.variances for each in (this_form, *alternatives)),
+                    strict=True,
                 )
             ),
         ]
-        return "\n".join([self._said(many), *lines, self.guarantee])
+        return "\n".join([self._summary(respondent_count), *lines, self.guarantee])
 
-    def _said(self, many: int) -> str:
-        each = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
-        how = "each respondent answers one, drawn evenly" if self.sampled else "each respondent answers all"
-        many_asked = "1 question" if len(self.questions) == 1 else f"{len(self.questions)} questions"
+    def _summary(self, respondents: int) -> str:
+        question_epsilon = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        assignment = "each respondent answers one, drawn at random" if self.sampled else "each respondent answers all"
+        questions = "1 question" if len(self.questions) == 1 else f"{len(self.questions)} questions"
         return (
-            f"{many_asked} at ε {text(self.epsilon)}: {how}, at ε {text(each)} a question.\n"
-            f"Standard errors of a count among {many:,} respondents, averaged over equally frequent answers:"
+            f"{questions} at ε = {text(self.epsilon)}: {assignment}, at ε = {text(question_epsilon)} per question.\n"
+            f"Standard errors of a count among {respondents:,} respondents, averaged over equally frequent answers:"
         )
 
-    def _way(self) -> counts.Way:
-        each = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
+    def _design(self) -> counts.Way:
+        question_epsilon = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
         one_of = len(self.questions) if self.sampled else 1
-        found = (
-            counts.variance(encoding, question.size, each, one_of)
+        variances = (
+            counts.variance(encoding, question.size, question_epsilon, one_of)
             for encoding, question in zip(self.encodings, self.questions, strict=True)
         )
-        return counts.Way(self.sampled, self.encodings, tuple(found))
+        return counts.Way(self.sampled, self.encodings, tuple(variances))
 
-    # ── keeping ────────────────────────────────────────────────────────────────────────────────
+    # ── files ──────────────────────────────────────────────────────────────────────────────────
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the form to a file, the same kind as a synopsis has: a zip of one member, with its own hash inside."""
+        """Save the form in the file format of synopses: a zip of one member, with its own hash inside."""
         save(written(self), path)
 
     def to_json(self) -> str:
-        """Write the form as a JSON text."""
+        """Serialise the form as JSON text."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Form:
-        """Read a form from its JSON text."""
-        return codec.loads_as(cls, source, longest=_LONGEST)
+        """Parse a form from its JSON text."""
+        return codec.loads_as(cls, source, longest=_MAX_LENGTH)
 
 
-def _above(number: float) -> str:
-    """Write a number of four digits that is not below this one."""
+def _format_rounded_up(number: float) -> str:
+    """Format a number rounded up to four digits."""
     step = 10.0 ** (math.floor(math.log10(number)) - 3)
     return shown(math.ceil(number / step) * step)
 
 
 def collect(questions: Mapping[str, Any], epsilon: Number, *, split: bool | None = None) -> Form:
-    """Make a survey form that respondents randomise themselves.
+    """Create a survey form whose answers respondents randomise themselves.
 
-    For each name, ``questions`` has a list of answers, ``{"bins": [0, 18, 65]}`` for numbers, or an ``Attribute``. Each
-    question has one more cell for no answer or another. ``split=True`` asks everybody everything, which also tells of
-    pairs; ``split=False`` asks each respondent one question; by default whichever errs less.
+    For each name, ``questions`` holds a list of answers, ``{"bins": [0, 18, 65]}`` for numbers, or an ``Attribute``.
+    Each question gets one more cell for other or missing answers. ``split=True`` asks everybody every question, which
+    also allows counts of pairs; ``split=False`` asks each respondent one question; the default is the more accurate.
 
     >>> collect({"smokes": ["yes", "no"], "age": {"bins": [0, 30, 60, 110]}}, epsilon=1).sampled
     True
     """
-    asked = check_questions(questions_of(questions))
+    attributes = check_questions(questions_of(questions))
     budget = exact(epsilon, "epsilon", POSITIVE)
     if split is not None and type(split) is not bool:
         raise InvalidParameter("split", split, "True, False or None")
-    for sampled in (False, True):  # refuse an ε that is out of range before anything is compared
-        Encoding.RESPONSE.mechanism(counts.share(budget, len(asked), sampled=sampled), 2)
-    way = counts.better(asked, budget) if split is None else counts.best(asked, budget, sampled=not split)
-    return Form(asked, budget, way.sampled, way.encodings)
+    for sampled in (False, True):  # refuses an ε that is out of range before anything is compared
+        Encoding.RESPONSE.mechanism(counts.share(budget, len(attributes), sampled=sampled), 2)
+    design = counts.better(attributes, budget) if split is None else counts.best(attributes, budget, sampled=not split)
+    return Form(attributes, budget, design.sampled, design.encodings)
 
 
 @codec.value("survey-file")
 @dataclass(frozen=True)
 class FormManifest:
-    """A manifest of a form says its format, its own hash, and the form."""
+    """The manifest of a form's file: format version, its own hash, and the form."""
 
     format: int
     members: Mapping[str, str] = field(metadata=codec.MAPPING)
-    """SHA-256 of the manifest itself, with an empty text in this place."""
+    """SHA-256 of the manifest itself, computed with an empty text in this field."""
     form: Form
 
     def __post_init__(self) -> None:
@@ -451,18 +466,18 @@ class FormManifest:
 
 
 def written(form: Form) -> bytes:
-    """Give the bytes of the file of a form."""
+    """Return the bytes of a form's file."""
     return sealed_files.written(FormManifest(_FORMAT, sealed_files.hashes(), form))
 
 
 def form(path: str | os.PathLike[str]) -> Form:
-    """Read a survey form from its file; whatever was edited is refused."""
+    """Read a survey form from its file; an edited file is refused."""
     return read(content_of(path), str(path))
 
 
 def read(content: bytes, place: str = "the file") -> Form:
-    """Read a form from the bytes of its file: only those that writing it gives."""
-    with refusing(lambda: damaged(place, f"{MANIFEST} does not say a survey form")):
+    """Parse a form from the bytes of its file; accept only the bytes that ``written`` returns for it."""
+    with refusing(lambda: damaged(place, f"{MANIFEST} does not hold a survey form")):
         return _read(content, place)
 
 
@@ -470,7 +485,7 @@ def _read(content: bytes, place: str) -> Form:
     if len(dict(members_of(content, place))) > 1:
         fix = "read a synopsis or a model with sf.synopsis, or sfumato ask"
         raise SynopsisDamaged(f"a survey form is a zip of {MANIFEST} alone", place=place, fix=fix)
-    found, _ = _KIND.read(FormManifest, content, place)
-    if written(found.form) != content:
-        raise damaged(place, f"{MANIFEST} does not say a survey form as it is written")
-    return found.form
+    manifest, _ = _KIND.read(FormManifest, content, place)
+    if written(manifest.form) != content:
+        raise damaged(place, f"{MANIFEST} does not hold a survey form in its canonical form")
+    return manifest.form

@@ -64,7 +64,7 @@ def test_the_private_file_is_for_its_owner_alone(folder: Path) -> None:
 def test_a_policy_gives_the_cells(folder: Path) -> None:
     (folder / "people.toml").write_text(POLICY)
     done = run("quality", folder / "real.csv", folder / "synthetic.csv", "--policy", folder / "people.toml")
-    assert "those that the policy gives people" in done.output
+    assert "those that the policy declares for people" in done.output
     assert not (folder / "sfumato.ledger").exists()
     other = run(
         "quality", folder / "real.csv", folder / "synthetic.csv", "--policy", folder / "people.toml", "--table", "x"
@@ -104,4 +104,4 @@ def test_the_real_table_may_lie_in_a_database(folder: Path) -> None:
     by_policy = ("--policy", folder / "clinic.toml")
     named = run("quality", folder / "real.duckdb", folder / "synthetic.csv", *by_policy)
     assert named.exit_code == 0, named.output
-    assert "those that the policy gives people" in named.output
+    assert "those that the policy declares for people" in named.output

@@ -18,7 +18,7 @@ def form(tmp_path: Path) -> Path:
     path = tmp_path / "smoking.sfu"
     done = run("survey", "new", path, *QUESTIONS, "--epsilon", "6", "--split", "--respondents", "500")
     assert done.exit_code == 0, done.stderr
-    assert "2 questions at ε 6" in done.stdout
+    assert "2 questions at ε = 6" in done.stdout
     assert "among 500 respondents" in done.stdout
     return path
 

@@ -86,7 +86,7 @@ def test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged(role:
     said = told(LedgerInDoubt(7, 8, "mine"), role)
     assert isinstance(said, LedgerInDoubt)
     assert (said.code, outcome(said).http_status, said.place) == ("ledger-in-doubt", 503, "the server")
-    assert "not known whether this was charged (request id 'mine')" in said.rule
+    assert "it is unknown whether this was charged (request id 'mine')" in said.rule
     assert "same request id" in said.fix
 
 
