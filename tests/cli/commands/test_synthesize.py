@@ -75,11 +75,16 @@ def test_looking_ahead_spends_nothing(tmp_path: Path) -> None:
     own = tmp_path / "people.toml", "people", "--method", "independent"
     explained = run("synthesize", *own, "--explain", "--json", *PRICE)
     assert json.loads(explained.output)
-    done = run("synthesize", *own, *PRICE, "--dry-run")
+    done = run("synthesize", *own, *PRICE, "--preview")
     assert done.exit_code == 0, done.output
-    assert "Nothing was spent" in done.output
+    assert "nothing was spent" in done.output
     assert "no file was written" in done.output
     assert "promise    none" in done.output
+    earlier_name = run("synthesize", *own, *PRICE, "--dry-run")
+    assert earlier_name.exit_code == 0, earlier_name.output
+    assert "--dry-run is called --preview here" in earlier_name.stderr
+    assert "This was a preview with invented rows" in earlier_name.stdout
+    assert "--dry-run" not in run("synthesize", "--help").output
     forecast = run("synthesize", *own, *PRICE, "--forecast")
     assert forecast.exit_code == 0, forecast.output
     assert "MiB" in forecast.output
