@@ -165,7 +165,7 @@ def test_files_that_match_a_glob_of_the_policy_are_not_written(tmp_path: Path) -
     own = tmp_path / "people.toml", "people", "--method", "independent", *PRICE
     done = run("synthesize", *own, "-o", tmp_path / "people-2.parquet")
     assert done.exit_code == 2
-    assert "is where people is read from" in done.stderr
+    assert "holds the data of people" in done.stderr
     same = tmp_path / "rows.csv"
     assert "twice" in run("synthesize", *own, "-o", same, "--model", same).stderr
     assert not same.exists()

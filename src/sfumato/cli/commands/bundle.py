@@ -10,7 +10,7 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.command(short_help="Write a signed file of answers, receipts and the ledger's proof.", epilog=EXIT_CODES)
+@click.command(short_help="Write a signed file of answers and the ledger's proof.", epilog=EXIT_CODES)
 @options.policy
 @click.option(
     "--key",

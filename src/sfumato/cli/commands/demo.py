@@ -109,7 +109,7 @@ asks = [flights.sql(total), flights.sql(total + " AND carrier <> 'OO'")]
 everyone, without = (ask.limit(rows=5).release(epsilon=0.5) for ask in asks)
 for each in (everyone, without): print(each.cells()[0][0])
 difference = everyone.rows[0][0] - without.rows[0][0]
-print(f"{difference:,} minutes: noise that hides a plane says nothing about one flight")
+print(f"{difference:,} minutes: noise that hides a plane also hides one flight")
 """,
     ),
 )

@@ -10,7 +10,7 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.command(short_help="Write a web page to publish: what was asked, and what it could reveal.", epilog=EXIT_CODES)
+@click.command(short_help="Write a web page about an account, to publish.", epilog=EXIT_CODES)
 @options.policy
 @click.option(
     "-o",
