@@ -640,7 +640,9 @@ def test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it(
     assert "Left out of t: Doctor ID, mail." in again.output
 
 
-@pytest.mark.parametrize(("delta", "said"), [((), "has no δ for that"), (("--delta", "1e-6"), "shows only large groups")])
+@pytest.mark.parametrize(
+    ("delta", "said"), [((), "has no δ for that"), (("--delta", "1e-6"), "shows only large groups")]
+)
 def test_texts_without_values_are_told_with_what_a_group_by_them_needs(
     tmp_path: Path, delta: tuple[str, ...], said: str
 ) -> None:
