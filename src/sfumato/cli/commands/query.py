@@ -168,8 +168,8 @@ _release_options = options.several(
     click.option(
         "--sample-of",
         metavar="NUMBER",
-        help="The data are a sample of this share of a population, such as 0.1, or of a population of this many units; "
-        "sampling error is then shown beside the noise.",
+        help="The data are a sample of this share of a population, such as 0.1; or, if the policy declares a size, "
+        "of a population of this many units. Sampling error is then shown beside the noise.",
     ),
     options.request_id,
 )
