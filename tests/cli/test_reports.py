@@ -105,7 +105,7 @@ def test_a_policy_that_has_changed_shows_what_it_can(asked: Path) -> None:
     assert COUNTS in page
     assert page.count("The policy has changed since this was answered") == 1
     asked.write_text(before)
-    assert "but for" not in run("report", asked, "--questions").output
+    assert ", except" not in run("report", asked, "--questions").output
     assert "The policy has changed" not in Path("report.html").read_text(encoding="utf-8")
 
 
