@@ -23,7 +23,7 @@ def here(policy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("here")
 def test_a_user_is_added_disabled_and_let_in_again() -> None:
-    assert run("user", "list").stdout == "Nobody has been added yet.\n"
+    assert run("user", "list").stdout == "There are no users yet.\n"
     assert run("user", "add", "ana").stdout == "added: ana, analyst\n"
     assert run("user", "add", "otto", "--role", "auditor").exit_code == 0
     assert run("user", "add", "ana").exit_code == 2
@@ -80,13 +80,13 @@ def test_a_token_is_printed_once_and_listed_without_its_text(here: Path) -> None
 def test_what_makes_no_sense_is_refused_and_makes_no_token(arguments: tuple[str, ...]) -> None:
     run("user", "add", "ana")
     assert run("token", arguments[0], *arguments[1:]).exit_code == 2
-    assert run("token", "list").stdout == "No token has been made yet.\n"
+    assert run("token", "list").stdout == "There are no tokens yet.\n"
 
 
 def test_another_ledger_has_people_of_its_own(here: Path) -> None:
     run("user", "add", "ana", "--ledger", here / "other.ledger")
     assert (here / "other.ledger.people").exists()
-    assert run("user", "list").stdout == "Nobody has been added yet.\n"
+    assert run("user", "list").stdout == "There are no users yet.\n"
 
 
 def test_where_there_is_no_policy_nobody_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,12 +100,12 @@ def test_a_policy_that_has_changed_shows_what_it_can(asked: Path) -> None:
     asked.write_text(before.replace("max_rows = 100", "max_rows = 99"))
     assert before != asked.read_text()
     found = run("report", asked, "--questions")
-    assert "but for 1 answer that only the policy as it was then can show" in found.output
+    assert "except 1 answer that only the policy of that time can show" in found.output
     page = Path("report.html").read_text(encoding="utf-8")
     assert COUNTS in page
     assert page.count("The policy has changed since this was answered") == 1
     asked.write_text(before)
-    assert "but for" not in run("report", asked, "--questions").output
+    assert ", except" not in run("report", asked, "--questions").output
     assert "The policy has changed" not in Path("report.html").read_text(encoding="utf-8")
 
 

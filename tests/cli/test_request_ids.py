@@ -94,4 +94,4 @@ def test_a_file_of_bids_has_no_account_and_takes_no_id(tmp_path: Path) -> None:
     bids.write_text("bid\n1\n2\n")
     refused = run("auction", bids, "--epsilon", "1", "--request-id", "r1")
     assert refused.exit_code == 2
-    assert "--request-id is of an account" in refused.stderr
+    assert "leave out --request-id: a file of bids has no account" in refused.stderr

@@ -135,7 +135,7 @@ HOSTILE = [
 def test_names_that_are_refused(name: str) -> None:
     with pytest.raises(InvalidPolicy) as refused:
         sf.Table("t", "t.csv", {name: sf.Domain("integer")}, id="who", max_rows=1)
-    assert "sf_" in refused.value.rule or "visible letters" in refused.value.rule
+    assert "sf_" in refused.value.rule or "visible characters" in refused.value.rule
     with pytest.raises(InvalidPolicy):
         sf.Table(name, "t.csv", {"a": sf.Domain("integer")}, id="who", max_rows=1)
     with pytest.raises(InvalidPolicy):

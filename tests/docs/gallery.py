@@ -315,8 +315,8 @@ AREAS: dict[str, tuple[Mistake, ...]] = {
         ),
         Command(
             "Columns of numbers have no cells",
-            "sfumato synthesize flights.toml flights --epsilon 0.2 -o rows.csv --dry-run",
-            f"{_SYNTHESIS} -o rows.csv --dry-run",
+            "sfumato synthesize flights.toml flights --epsilon 0.2 -o rows.csv --preview",
+            f"{_SYNTHESIS} -o rows.csv --preview",
             "--columns",
         ),
     ),

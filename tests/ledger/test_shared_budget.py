@@ -119,7 +119,7 @@ def test_a_policy_names_a_database_or_nothing(tmp_path: Path, ledger: object) ->
     file = policy(tmp_path / "one", "x")
     written = f'"{ledger}"' if isinstance(ledger, str) else str(ledger)
     file.write_text(file.read_text().replace('"x"', written, 1))
-    with pytest.raises(sf.InvalidPolicy, match="kept in a database"):
+    with pytest.raises(sf.InvalidPolicy, match="is a PostgreSQL database"):
         sf.open(file)
 
 

@@ -376,8 +376,8 @@ MEMORY = (
         "a loss is accepted although its owner said no",
         Kind.CONSENT,
         "cli.commands.ledger:acknowledge",
-        "click.confirm('Add what is known to the totals, and let charging go on?', abort=True)",
-        "click.confirm('Add what is known to the totals, and let charging go on?', abort=False)",
+        "click.confirm('Add the recorded spending to the totals and continue charging?', abort=True)",
+        "click.confirm('Add the recorded spending to the totals and continue charging?', abort=False)",
         (
             "ledger/test_shared_budget.py::"
             "test_who_reads_a_ledger_that_was_rolled_back_is_told_and_acknowledges_by_a_command",

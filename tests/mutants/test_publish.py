@@ -132,9 +132,9 @@ MUTANTS = (
     Mutant(
         "levels may overlap",
         Kind.KEYS,
-        "policy.codings:_binned",
-        "if not set(joined) <= set(finer) or joined[0] != starts[0] or last != end:",
-        "if joined[0] != starts[0] or last != end:",
+        "policy.codings:_parse_bins",
+        "if not set(level_starts) <= set(finer_starts) or level_starts[0] != starts[0] or level_end != end:",
+        "if level_starts[0] != starts[0] or level_end != end:",
         ("policy/test_codings.py::test_mistakes_in_cells_are_named",),
     ),
 )

@@ -88,9 +88,9 @@ MUTANTS = (
     Mutant(
         "spikes may leave a bin that no row can be in",
         Kind.KEYS,
-        "policy.codings:_check_left",
-        "        if inside > (last - start) // one:",
-        "        if inside > (last - start) // one + 1:",
+        "policy.codings:_check_no_empty_bin",
+        "        if spikes_in_bin > (last_value - start) // step:",
+        "        if spikes_in_bin > (last_value - start) // step + 1:",
         _SPIKES,
     ),
     Mutant(

@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "an account takes another period's column for its own",
         Kind.NEIGHBOURS,
-        "policy.toml_files:_unit",
+        "policy.toml_files:_parse_unit",
         "every_row=rows, period=every, period_column=column))",
         "every_row=rows, period=every))",
         (

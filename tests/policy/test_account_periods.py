@@ -54,18 +54,18 @@ def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: 
 @pytest.mark.parametrize(
     ("every", "budget", "day", "rule"),
     [
-        ("week", 'per = "month"', "", "a week may lie in two months, which then overlap"),
-        ("week", 'per = "year"', "", "a week may lie in two years, which then overlap"),
+        ("week", 'per = "month"', "", "a week can lie in two months"),
+        ("week", 'per = "year"', "", "a week can lie in two years"),
         ("month", 'per = "day"', "", "a month lies in several days"),
         ("month", 'per = "week"', "", "a month lies in several weeks"),
         ("week", 'per = "day"', "", "a week lies in several days"),
-        (None, 'per = "month"', "", "units that lie in one period each"),
-        ("day", 'per = "hour"', "", "kept for each day, week, month, quarter or year"),
-        ("day", 'per = "decade"', "", "kept for each day"),
-        ("day", "per = 3", "", "kept for each day"),
-        ("day", 'per = ["month"]', "", "kept for each day"),
-        ("day", 'every = "month"', "", "not known"),
-        ("month", 'per = "month"', "values = [2024-01-01]", "would move rows to another period"),
+        (None, 'per = "month"', "", "need a unit with a period"),
+        ("day", 'per = "hour"', "", "per is one of day, week, month, quarter or year"),
+        ("day", 'per = "decade"', "", "per is one of day"),
+        ("day", "per = 3", "", "per is one of day"),
+        ("day", 'per = ["month"]', "", "per is one of day"),
+        ("day", 'every = "month"', "", "unknown"),
+        ("month", 'per = "month"', "values = [2024-01-01]", "could move rows to another period"),
     ],
 )
 def test_what_no_account_can_be_kept_for_is_refused(

@@ -75,7 +75,7 @@ def test_lists_within_lists_are_levels_and_values() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"type": "integer", "bounds": [0, 9], "bins": [0, 5, 5]}, "rise"),
+    ({"type": "integer", "bounds": [0, 9], "bins": [0, 5, 5]}, "rising order"),
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 5, 10]}, "within the bounds"),
     ({"type": "integer", "bounds": [0, 9], "bins": [-1, 5]}, "within the bounds"),
     ({"type": "integer", "bounds": [0, 9], "bins": [3]}, "edges such as"),
@@ -83,7 +83,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "integer", "bounds": [0, 9], "bins": 0}, "number of bins"),
     ({"type": "integer", "bounds": [0, 9], "bins": True}, "edges such as"),
     ({"type": "integer", "bins": 10}, "bounds"),
-    ({"type": "integer", "bounds": [3, 3], "bins": 1}, "two ends"),
+    ({"type": "integer", "bounds": [3, 3], "bins": 1}, "unless bounds are declared"),
     ({"type": "integer", "bounds": [0, 9], "bins": "month"}, "for a date"),
     ({"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "bins": "decade"}, "one of day"),
     ({"type": "date", "bins": "month"}, "bounds"),
@@ -93,14 +93,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[0, 4, 9]]}, "whole parts"),
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[3, 9]]}, "whole parts"),
     ({"type": "real", "bounds": [0, 1], "bins": MOST_BINS + 1}, "at most 1,000 bins"),
-    ({"type": "text", "bins": 3}, "list the texts"),
-    ({"values": ["a", "b"], "bins": 2}, "each of them is a cell"),
-    ({"values": ["a", "b"], "levels": [["a"], ["b", "c"]]}, "stands once"),
-    ({"values": ["a", "b"], "levels": [["a"]]}, "stands once"),
-    ({"values": ["a", "b"], "levels": [["a", "b"], ["b"]]}, "stands once"),
-    ({"values": ["a", "b"], "levels": ["a", "b"]}, "lists within lists"),
+    ({"type": "text", "bins": 3}, "list its values"),
+    ({"values": ["a", "b"], "bins": 2}, "each value is a cell"),
+    ({"values": ["a", "b"], "levels": [["a"], ["b", "c"]]}, "exactly once"),
+    ({"values": ["a", "b"], "levels": [["a"]]}, "exactly once"),
+    ({"values": ["a", "b"], "levels": [["a", "b"], ["b"]]}, "exactly once"),
+    ({"values": ["a", "b"], "levels": ["a", "b"]}, "nested lists"),
     ({"values": ["a", "b"], "levels": [["a"], [["b"]]]}, "same depth"),
-    ({"values": ["a", "b"], "levels": 3}, "lists within lists"),
+    ({"values": ["a", "b"], "levels": 3}, "nested lists"),
     ({"values": ["a"], "most_items": 3, "levels": [["a"]]}, "no cells"),
 ]
 
@@ -136,7 +136,7 @@ def test_what_is_declared_of_cells_is_of_coded_columns(more: dict[str, Any], pla
 
 
 def test_a_public_table_has_no_cells() -> None:
-    with pytest.raises(InvalidPolicy, match="published already"):
+    with pytest.raises(InvalidPolicy, match="public already"):
         Table("t", object(), {"age": {"type": "integer", "bounds": [0, 9], "bins": 3}}, public=True)
 
 

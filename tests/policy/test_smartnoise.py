@@ -59,9 +59,9 @@ def test_tables_columns_and_bounds_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("", "names none"),
+        ("", "declares none"),
         ("a:\n  - b\n", "line 2"),
-        ("a: &x\n  b: *x\n", "names none"),
+        ("a: &x\n  b: *x\n", "declares none"),
         ("a:\n\tb: 1\n", "line 2"),
         ("just text\n", "line 1"),
         ("a:\n  b:\n    t:\n      x:\n        type: int\n", "private_id"),

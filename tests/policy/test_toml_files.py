@@ -110,14 +110,14 @@ MISTAKES = [
     ("max_rows = 10", "max_row = 10", "tables.visits.max_row", "did you mean max_rows?"),
     ("epsilon = 3.0", "epsilno = 3.0", "unit.budget.epsilno", "did you mean epsilon?"),
     ("share = 0.5", "part = 0.5", "analysts.ana.part", "share"),
-    ("size = 40000", "zebra = 1", "unit.zebra", "known here are name"),
+    ("size = 40000", "zebra = 1", "unit.zebra", "the keys here are name"),
     ("bounds = [0, 110]", "bounds = [110, 0]", "tables.visits.columns.age.bounds", "low ≤ high"),
     ("bounds = [0, 110]", "bounds = [0]", "tables.visits.columns.age.bounds", "two values"),
     ("bounds = [0, 110]", "bounds = [0.5, 110]", "tables.visits.columns.age.bounds", "whole number"),
     ("bounds = [0, 110]", "bounds = [0, nan]", "tables.visits.columns.age.bounds", "whole number"),
     ("bounds = [0, 5000]", "bounds = [0, inf]", "tables.visits.columns.cost.bounds", "finite"),
     ("grid = 0.01", "grid = 0", "tables.visits.columns.cost.grid", "> 0"),
-    ('"north", "south"', '"north", "north"', "tables.visits.columns.region.values", "twice"),
+    ('"north", "south"', '"north", "north"', "tables.visits.columns.region.values", "repeated"),
     ('"north", "south"', '"north", 1', "tables.visits.columns.region.type", "type"),
     ('"north", "south"', "", "tables.visits.columns.region.type", "type"),
     ('type = "integer"', 'type = "number"', "tables.visits.columns.age.type", "integer"),
@@ -146,26 +146,26 @@ MISTAKES = [
     ('source = "visits.parquet"', "", "tables.visits.source", "source"),
     ('source = "visits.parquet"', "source = 5", "tables.visits.source", "source"),
     ('source = "visits.parquet"', 'source = "s3://bucket/x.parquet"', "tables.visits.source", "on this machine"),
-    ('id = "patient_id"', "", "tables.visits.id", "whose rows"),
-    ('id = "patient_id"', "id = 5", "tables.visits.id", "visible letters"),
-    ('id = "patient_id"', 'id = ["a", "b"]', "tables.visits.id", "two owners"),
+    ('id = "patient_id"', "", "tables.visits.id", "needs an id"),
+    ('id = "patient_id"', "id = 5", "tables.visits.id", "visible characters"),
+    ('id = "patient_id"', 'id = ["a", "b"]', "tables.visits.id", "one of two owners"),
     ('id = "patient_id"', 'id = { via = "stays", on = "stay_id" }', "tables.visits.id.via", "declare [tables."),
     ('id = "patient_id"', 'id = { via = "hospitals", on = "h" }', "tables.visits.id.via", "public"),
-    ('id = "patient_id"', 'id = { via = "visits", on = "v" }', "tables.visits.id.via", "does not come back"),
-    ('id = "patient_id"', 'id = { via = "stays" }', "tables.visits.id.on", "by which column"),
-    ('id = "patient_id"', 'id = { on = "v" }', "tables.visits.id.via", "by which column"),
-    ('id = "patient_id"', 'id = { via = "stays", by = "v" }', "tables.visits.id.by", "known here are"),
-    ('id = "patient_id"', 'id = { via = 5, on = "v" }', "tables.visits.id.via", "visible letters"),
-    ('id = "patient_id"', 'id = { via = "stays", on = " a" }', "tables.visits.id.on", "without spaces around"),
+    ('id = "patient_id"', 'id = { via = "visits", on = "v" }', "tables.visits.id.via", "circular"),
+    ('id = "patient_id"', 'id = { via = "stays" }', "tables.visits.id.on", "(on)"),
+    ('id = "patient_id"', 'id = { on = "v" }', "tables.visits.id.via", "(via)"),
+    ('id = "patient_id"', 'id = { via = "stays", by = "v" }', "tables.visits.id.by", "the keys here are"),
+    ('id = "patient_id"', 'id = { via = 5, on = "v" }', "tables.visits.id.via", "visible characters"),
+    ('id = "patient_id"', 'id = { via = "stays", on = " a" }', "tables.visits.id.on", "without leading"),
     ("max_groups = 4", 'period = { column = "day", every = "day" }', "tables.visits.period.every", "in [unit]"),
     ("max_groups = 4", 'period = { column = "day" }', "tables.visits.period", "to [unit]"),
     ("max_groups = 4", "period = { col = 5 }", "tables.visits.period.col", "did you mean column?"),
-    ("max_groups = 4", "period = {}", "tables.visits.period.column", "visible letters"),
+    ("max_groups = 4", "period = {}", "tables.visits.period.column", "visible characters"),
     ("public = true", 'public = true\nperiod = { column = "day" }', "tables.hospitals.period", "protects nobody"),
     ("size = 40000", 'period = { column = "day", every = "hour" }', "unit.period.every", "a week or a month"),
     ("size = 40000", 'period = { column = "day", every = ["day"] }', "unit.period.every", "a week or a month"),
-    ("size = 40000", 'period = { column = "day" }', "unit.period.every", "how long"),
-    ("size = 40000", 'period = { every = "day" }', "unit.period.column", "by which column"),
+    ("size = 40000", 'period = { column = "day" }', "unit.period.every", "its length"),
+    ("size = 40000", 'period = { every = "day" }', "unit.period.column", "its column"),
     ("size = 40000", 'period = "day"', "unit.period", "write period = {"),
     ("size = 40000", 'period = { column = "date", every = "day" }', "tables.visits.period", "declares no date"),
     ("size = 40000", 'period = { column = "age", every = "day" }', "tables.visits.period", "age is integer"),
@@ -196,9 +196,9 @@ BROKEN = {
     "empty": (b"", "empty"),
     "blank": (b" \n\t\n", "empty"),
     "not UTF-8": (b"[unit]\nname = '\xff'", "UTF-8"),
-    "NUL": (b"[unit]\nname = 'a\0b'", "not TOML"),
-    "no TOML": (b"[unit\n", "not TOML"),
-    "a key twice": (b"[unit]\nname = 'a'\nname = 'b'", "not TOML"),
+    "NUL": (b"[unit]\nname = 'a\0b'", "not valid TOML"),
+    "no TOML": (b"[unit\n", "not valid TOML"),
+    "a key twice": (b"[unit]\nname = 'a'\nname = 'b'", "not valid TOML"),
     "ten megabytes": (b"#" * 10_000_000, "4 MiB"),
     "nested": (b"a = " + b"[" * 100_000, "too deep"),
     "a long number": (b"a = " + b"9" * 10_000, "too long"),
@@ -286,7 +286,7 @@ def test_a_list_is_a_column_of_its_own_kind() -> None:
     assert table.lists == {"tags": ListColumn(Domain("text", values=("x", "y")), 5)}
     assert replace(table, id="age", max_rows=3).lists == table.lists
     assert sf.Table("t", "t.parquet", {"tags": declared["tags"]}, id="row").declares
-    with pytest.raises(InvalidPolicy, match="lists of a public table"):
+    with pytest.raises(InvalidPolicy, match="list columns of a public table"):
         sf.Table("t", "t.parquet", declared, public=True)
 
 
@@ -309,4 +309,4 @@ def test_a_bare_key_with_an_accent_is_told_its_quotes(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text("[analysts.zoé]\nshare = 0.5\n", encoding="utf-8")
     with pytest.raises(InvalidPolicy) as refused:
         read(tmp_path / "p.toml")
-    assert "names with spaces or accents stand within double quotes" in refused.value.fix
+    assert "write names with spaces or accents in double quotes" in refused.value.fix

@@ -380,7 +380,7 @@ def test_neighbours_are_told_the_same_before_anything_is_spent(tmp_path: Path) -
         (CANDIDATE.slice(0, 0), "a table with rows"),
         ("nowhere.csv", "an existing file"),
         (__file__, "the kind of a source is told by its ending"),
-        (17, "a table has a source"),
+        (17, "a table needs a source"),
     ],
 )
 def test_a_candidate_that_cannot_be_read_is_refused_for_free(tmp_path: Path, candidate: Any, words: str) -> None:

@@ -1,6 +1,4 @@
-"""This package holds a real table to try things on, with its policy. Where it comes from and its licence: ORIGIN.md
-beside this file.
-"""
+"""The bundled example: a real table with its policy. Its origin and licence are in ORIGIN.md beside this file."""
 
 from __future__ import annotations
 
@@ -15,21 +13,21 @@ FILES = ("flights.toml", "flights.parquet", "airlines.csv", "ORIGIN.md")
 
 
 def example(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Copy the example, a policy with its tables, into a folder: a new temporary one unless it is named.
+    """Copy the example policy and its tables into a folder, by default a new temporary one; return the policy's path.
 
     >>> example().name
     'flights.toml'
     """
-    place = Path(tempfile.mkdtemp(prefix="sfumato-")) if folder is None else Path(folder)
+    target_folder = Path(tempfile.mkdtemp(prefix="sfumato-")) if folder is None else Path(folder)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        target_folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
-            with (place / name).open("xb") as copy, (Path(__file__).parent / name).open("rb") as original:
-                shutil.copyfileobj(original, copy)
+            with (target_folder / name).open("xb") as target, (Path(__file__).parent / name).open("rb") as source:
+                shutil.copyfileobj(source, target)
     except OSError as error:
         raise SfumatoError(
             f"the example cannot be written there ({os.strerror(error.errno or 0)})",
-            place=str(place),
-            fix="name a folder that is new, empty and yours to write in",
+            place=str(target_folder),
+            fix="name a new or empty folder that you can write to",
         ) from None
-    return place / FILES[0]
+    return target_folder / FILES[0]

@@ -1,4 +1,4 @@
-"""A policy says what is public about the tables, whom we protect, and what the budget is."""
+"""Policies: whom a curator protects, the budget, and what is publicly known about the tables."""
 
 from sfumato.policy.domains import Domain, ListColumn, Type, Value
 from sfumato.policy.public_faces import PublicFace

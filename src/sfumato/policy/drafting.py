@@ -1,4 +1,4 @@
-"""A policy is written as the text of its file, which reads back as the same policy."""
+"""Write a policy as TOML text that parses back to the same policy."""
 
 from __future__ import annotations
 
@@ -22,69 +22,76 @@ from sfumato.privacy.numbers import text
 
 
 def drafted(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] = MappingProxyType({})) -> str:
-    """Write the TOML that, read from a file in ``folder``, gives this policy back; ``notes`` are comments on columns,
-    by table and column.
+    """Return the TOML of a policy.
+
+    Args:
+        folder: the folder of the file; sources are written relative to it.
+        notes: comments on columns, by table and column.
     """
-    unit: dict[str, Any] = {
+    unit_keys: dict[str, Any] = {
         "name": policy.unit.name,
         "neighbours": policy.neighbours.value,
-        "budget": {**_budget(policy.budget), "per": policy.per},
+        "budget": {**_budget_keys(policy.budget), "per": policy.per},
         "size": policy.size,
         "period": policy.unit.period and {"column": policy.unit.period_column, "every": policy.unit.period},
         "id_type": policy.id_type and policy.id_type.value,
     }
     sections = [
         "# Everything in this file is public: none of it may be taken from the data.",
-        _section("unit", unit, _UNIT),
+        _section("unit", unit_keys, _UNIT_NOTES),
     ]
-    sections += [_table(table, folder, notes) for table in policy.tables.values()]
+    sections += [_table_sections(table, folder, notes) for table in policy.tables.values()]
     sections += [_section(f"analysts.{_toml(name)}", {"share": share}) for name, share in policy.analysts.items()]
     return "\n".join(sections)
 
 
-_UNIT = {
-    "name": "Whom we protect, in a word that is printed with every answer.",
-    "neighbours": 'add-remove: nobody can tell whether one of them is in the data; or "replace", with their size.',
-    "budget": "What all answers together may reveal of one of them, for life: more epsilon, less noise.",
-    "size": "How many of them there are, as is publicly known: used to forecast errors.",
+_UNIT_NOTES = {
+    "name": "The unit we protect, in a word that is printed with every answer.",
+    "neighbours": 'add-remove: nobody can tell whether a unit is in the data; or "replace", with a public size.',
+    "budget": "What all answers together may reveal of one unit, for life: more epsilon, less noise.",
+    "size": "The publicly known number of units: used to forecast errors.",
 }
-_TABLE = {
+_TABLE_NOTES = {
     "source": "Where the rows are, relative to this file.",
-    "id": 'Whose row it is: a column, "row" where every row is a unit, or { via = "<table>", on = "<column>" }.',
-    "max_rows": "How many rows of one unit count in a question: fewer are less noise, but leave rows out.",
+    "id": 'The unit of a row: a column, "row" if every row is a unit, or { via = "<table>", on = "<column>" }.',
+    "max_rows": "The most rows of one unit that count in a question: fewer mean less noise, but leave rows out.",
     "public": "About nobody: everything in it may be shown.",
 }
-_COLUMNS = (
-    "What may be asked about: a type, and bounds = [low, high] of numbers and dates, or values = [...].\n"
-    '# To publish a column of numbers or dates, cut it into bins = 11, or [0, 18, 65], or of dates "month".\n'
-    "# Without bounds a number cannot be added up; without values a text is grouped by only with a delta."
+_COLUMN_NOTE = (
+    "The columns that can be asked about: a type, and bounds = [low, high] for numbers and dates, or values = [...].\n"
+    '# To publish a column of numbers or dates, add bins = 11, or bins = [0, 18, 65], or for dates bins = "month".\n'
+    "# Without bounds a number cannot be summed; without values, GROUP BY a text column needs a delta."
 )
 
 
-def _budget(budget: Budget) -> dict[str, Any]:
-    """Write what was chosen: a reserve and an order that follow from the rest are left out."""
-    chosen = {"epsilon": budget.epsilon, "delta": budget.delta}
+def _budget_keys(budget: Budget) -> dict[str, Any]:
+    """Return the declared keys of a budget; a default reserve and order are left out."""
+    amounts = {"epsilon": budget.epsilon, "delta": budget.delta}
     if Budget(budget.epsilon, budget.delta, neighbours=budget.neighbours) == budget:
-        return chosen if budget.delta else {"epsilon": budget.epsilon}
-    return {**chosen, "reserve": budget.reserve, "order": budget.order}
+        return amounts if budget.delta else {"epsilon": budget.epsilon}
+    return {**amounts, "reserve": budget.reserve, "order": budget.order}
 
 
-def _table(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> str:
+def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> str:
     if isinstance(table.source, InMemory | SparkFrame):
         raise InvalidPolicy(
-            "a table in memory has no place in a file", place=f"tables.{table.name}.source", fix="save it, then name it"
+            "a table in memory cannot be written to a policy file",
+            place=f"tables.{table.name}.source",
+            fix="save it to a file, then name that",
         )
     limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
-    keys = {each: getattr(table, each) for each in limits if not table.every_row or each == "id"}
-    keys |= {"id": _via(table.id)} if isinstance(table.id, Via) else {}
+    keys = {name: getattr(table, name) for name in limits if not table.every_row or name == "id"}
+    keys |= {"id": _via_keys(table.id)} if isinstance(table.id, Via) else {}
     on_server = isinstance(table.source, OnServer)
     source = table.source.address if on_server else os.path.relpath(table.source.path, folder)
-    told = {each: getattr(table.source, each, None) for each in ("path", "format", "version")} if on_server else {}
+    server_keys = (
+        {name: getattr(table.source, name, None) for name in ("path", "format", "version")} if on_server else {}
+    )
     ceiling = None if table.row_ceiling == ROW_CEILING else table.row_ceiling
-    head = {
+    table_keys = {
         "source": source,
         "relation": table.relation,
-        **told,
+        **server_keys,
         **keys,
         "row_ceiling": ceiling,
         "public": table.public or None,
@@ -92,21 +99,25 @@ def _table(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> 
         "impossible": table.impossible or None,
         "implies": table.implies or None,
     }
-    written = _section(f"tables.{toml_key(table.name)}", head, _TABLE)
+    section = _section(f"tables.{toml_key(table.name)}", table_keys, _TABLE_NOTES)
     if table.declares:
-        cells = {name: _cells(table.columns[name], coding) for name, coding in table.codings.items()}
-        columns = {name: {**_column(domain), **cells.get(name, {})} for name, domain in table.columns.items()}
-        columns |= {name: {**_column(each.items), "most_items": each.most_items} for name, each in table.lists.items()}
-        own = {column: note for (name, column), note in notes.items() if name == table.name}
-        written += f"# {_COLUMNS}\n" + _section(f"tables.{toml_key(table.name)}.columns", columns, own)
-    return written
+        coding_keys = {name: _coding_keys(table.columns[name], coding) for name, coding in table.codings.items()}
+        columns = {
+            name: {**_column_keys(domain), **coding_keys.get(name, {})} for name, domain in table.columns.items()
+        }
+        columns |= {
+            name: {**_column_keys(each.items), "most_items": each.most_items} for name, each in table.lists.items()
+        }
+        column_notes = {column: note for (name, column), note in notes.items() if name == table.name}
+        section += f"# {_COLUMN_NOTE}\n" + _section(f"tables.{toml_key(table.name)}.columns", columns, column_notes)
+    return section
 
 
-def _via(path: Via) -> dict[str, Any]:
+def _via_keys(path: Via) -> dict[str, Any]:
     return {"via": path.via, "on": path.on, "key": None if path.key == path.on else path.key}
 
 
-def _column(domain: Domain) -> dict[str, Any]:
+def _column_keys(domain: Domain) -> dict[str, Any]:
     return {
         "type": domain.type.value,
         "bounds": domain.bounds,
@@ -118,59 +129,64 @@ def _column(domain: Domain) -> dict[str, Any]:
     }
 
 
-def _cells(domain: Domain, coding: Coding) -> dict[str, Any]:
-    """Write bins as shortly as they may have been written: their number, a part of the calendar, or their edges; of
-    listed values, how they are joined.
-    """
+def _coding_keys(domain: Domain, coding: Coding) -> dict[str, Any]:
+    """Return the keys of a coding in their shortest notation: a number of bins, a period or edges; nested values."""
     if not coding.starts:
-        return {"levels": _joined_values(domain, coding) if coding.levels else None}
-    edges = tuple(each for each in (*coding.starts, coding.end) if each is not None)
-    short = (len(coding.starts), *(PERIODS if domain.type.temporal else ()))
-    written = next((each for each in short if _same_bins(domain, each, coding)), edges)
-    levels = tuple(each.name or _level_edges(coding, each.parts[len(coding.spikes) :]) for each in coding.levels)
-    return {"bins": written, "levels": levels or None, "spikes": coding.spikes or None}
+        return {"levels": _nested_values(domain, coding) if coding.levels else None}
+    edges = tuple(edge for edge in (*coding.starts, coding.end) if edge is not None)
+    short_notations = (len(coding.starts), *(PERIODS if domain.type.temporal else ()))
+    notation = next((short for short in short_notations if _gives_same_bins(domain, short, coding)), edges)
+    levels = tuple(level.name or _level_edges(coding, level.parts[len(coding.spikes) :]) for level in coding.levels)
+    return {"bins": notation, "levels": levels or None, "spikes": coding.spikes or None}
 
 
-def _joined_values(domain: Domain, coding: Coding) -> Any:
-    """Write lists within lists of the values, or tables where parts have names: the outermost is the coarsest level.
+def _nested_values(domain: Domain, coding: Coding) -> Any:
+    """Return the values nested by level, in mappings where parts have names; the outermost is the coarsest level.
 
-    What stands for all other values is left out where it is the last part of every level by itself, as it is then when
-    it is not written.
+    The value ``other`` is left out if it is by itself the last part of every level, which is its default.
     """
     values = domain.values or ()
-    others = [place for place, value in enumerate(values) if value == domain.other and _last_alone(coding, place)]
+    omitted = [
+        index for index, value in enumerate(values) if value == domain.other and _is_last_part_alone(coding, index)
+    ]
 
-    def within(places: list[int], deep: int) -> Any:
-        if deep < 0:
-            return tuple(values[place] for place in places)
-        level = coding.levels[deep]
-        parts = sorted({level.parts[place] for place in places})
-        inner = [within([place for place in places if level.parts[place] == part], deep - 1) for part in parts]
-        return dict(zip((level.labels[part] for part in parts), inner, strict=True)) if level.labels else tuple(inner)
+    def nest(indices: list[int], depth: int) -> Any:
+        if depth < 0:
+            return tuple(values[index] for index in indices)
+        level = coding.levels[depth]
+        parts = sorted({level.parts[index] for index in indices})
+        nested_parts = [nest([index for index in indices if level.parts[index] == part], depth - 1) for part in parts]
+        return (
+            dict(zip((level.labels[part] for part in parts), nested_parts, strict=True))
+            if level.labels
+            else tuple(nested_parts)
+        )
 
-    return within([place for place in range(len(values)) if place not in others], len(coding.levels) - 1)
+    return nest([index for index in range(len(values)) if index not in omitted], len(coding.levels) - 1)
 
 
-def _last_alone(coding: Coding, place: int) -> bool:
-    """Tell whether a value is by itself the last part of every level."""
+def _is_last_part_alone(coding: Coding, index: int) -> bool:
+    """Return whether a value is by itself the last part of every level."""
     return all(
-        each.parts[place] == max(each.parts) and each.parts.count(each.parts[place]) == 1 for each in coding.levels
+        level.parts[index] == max(level.parts) and level.parts.count(level.parts[index]) == 1 for level in coding.levels
     )
 
 
 def _level_edges(coding: Coding, parts: tuple[int, ...]) -> tuple[Value, ...]:
-    """Find the edges of a level: where bins of another part begin."""
-    before = (None, *parts)
-    starts = (start for start, part, last in zip(coding.starts, parts, before, strict=False) if part != last)
+    """Return the edges of a level: the starts of bins that begin a new part, and the end."""
+    previous_parts = (None, *parts)
+    starts = (
+        start for start, part, previous in zip(coding.starts, parts, previous_parts, strict=False) if part != previous
+    )
     return (*starts, *([] if coding.end is None else [coding.end]))
 
 
-def _same_bins(domain: Domain, written: Any, coding: Coding) -> bool:
+def _gives_same_bins(domain: Domain, notation: Any, coding: Coding) -> bool:
     try:
-        found = coding_of(domain, written, None)
+        parsed = coding_of(domain, notation, None)
     except InvalidParameter:
         return False
-    return (found.starts, found.end) == (coding.starts, coding.end)
+    return (parsed.starts, parsed.end) == (coding.starts, coding.end)
 
 
 def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -183,27 +199,27 @@ def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = Map
 
 
 def toml_key(name: str) -> str:
-    """Write a key in TOML: quoted unless it is of plain letters, digits, _ and -."""
-    return name if _BARE.fullmatch(name) else _toml(name)
+    """Return a TOML key, quoted unless it has only ASCII letters, digits, _ and -."""
+    return name if _BARE_KEY.fullmatch(name) else _toml(name)
 
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _toml(value: Value | Mapping[str, Any] | tuple[Any, ...]) -> str:
     if isinstance(value, Mapping):
         return (
             "{ "
-            + ", ".join(f"{toml_key(key)} = {_toml(each)}" for key, each in value.items() if each is not None)
+            + ", ".join(f"{toml_key(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
             + " }"
         )
     if isinstance(value, tuple):
-        return "[" + ", ".join(_toml(each) for each in value) + "]"
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
     if isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Fraction):
-        shown = text(value)
-        return _toml(shown) if "/" in shown else shown
+        number_text = text(value)
+        return _toml(number_text) if "/" in number_text else number_text
     if isinstance(value, (dt.date, dt.datetime)):
         return value.isoformat()
     return str(value)

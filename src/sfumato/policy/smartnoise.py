@@ -1,7 +1,7 @@
-"""This reads metadata that were written for SmartNoise, so that their owner need not type them again.
+"""Import of SmartNoise metadata files, so that their owner need not declare the tables again.
 
-The files are YAML of a simple form: names within names by indentation, each with one value. That form is read, and any
-other part of YAML (anchors, tags, lists of lines) is refused by its line.
+The files are simple YAML: nested mappings by indentation, with scalar values. Any other part of YAML (anchors, tags,
+sequences) is refused with its line number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.policy.domains import Domain, Type
 from sfumato.policy.values import ROW, placed
 
-_MOST_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 _TYPES = {
     "int": Type.INTEGER,
     "float": Type.REAL,
@@ -24,15 +24,15 @@ _TYPES = {
     "boolean": Type.BOOLEAN,
     "datetime": Type.TIMESTAMP,
 }
-_LINE = re.compile(
+_LINE_FORMAT = re.compile(
     r"""(?P<key>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#:'"&*!|>%@`\[\]{},-][^:#]*?)\s*:(?:\s+(?P<value>.*))?"""
 )
-_FORM = "SmartNoise metadata are names and values by indentation, as in age: and below it type: int"
+_FORMAT_RULE = "SmartNoise metadata are nested names and values by indentation, such as age: with type: int below it"
 
 
 @dataclass(frozen=True)
 class SmartNoiseTable:
-    """A table of SmartNoise metadata says what a policy needs of it."""
+    """The declarations of a SmartNoise table that a policy needs."""
 
     columns: Mapping[str, Domain]
     id: str
@@ -40,101 +40,109 @@ class SmartNoiseTable:
 
 
 def read_smartnoise(path: str | Path) -> dict[str, SmartNoiseTable]:
-    """Read the tables of a metadata file, by their names. The unit is the column with ``private_id``, or every row
-    with ``row_privacy``; ``max_ids`` are the rows of one unit that count; columns keep their types and bounds.
+    """Parse the tables of a metadata file, by name.
+
+    The id is the column with ``private_id``, or every row with ``row_privacy``; ``max_ids`` becomes ``max_rows``;
+    columns keep their types and bounds.
     """
     file = Path(path)
     try:
-        with file.open("rb") as opened:
-            text = opened.read(_MOST_BYTES).decode("utf-8-sig")
+        with file.open("rb") as stream:
+            text = stream.read(_MAX_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         raise InvalidPolicy("this file cannot be read as UTF-8 text", place=str(file), fix="check the path") from None
     tables: dict[str, SmartNoiseTable] = {}
-    for schemas in _mappings(_parsed(text, file)).values():
-        for named in _mappings(schemas).values():
-            for name, written in _mappings(named).items():
-                tables[name] = _table(name, written)
+    for schemas in _submappings(_parse_yaml(text, file)).values():
+        for schema_tables in _submappings(schemas).values():
+            for name, declaration in _submappings(schema_tables).items():
+                tables[name] = _parse_table(name, declaration)
     if not tables:
         raise InvalidPolicy(
-            "SmartNoise metadata name a table within a schema; this file names none",
+            "SmartNoise metadata declare a table within a schema, and this file declares none",
             place=str(file),
             fix="name another file",
         )
     return tables
 
 
-def _table(name: str, written: Mapping[str, Any]) -> SmartNoiseTable:
-    columns = _mappings(written)
-    ids = [each for each, column in columns.items() if _truth(column.get("private_id"))]
-    if len(ids) > 1 or not (ids or _truth(written.get("row_privacy"))):
+def _parse_table(name: str, declaration: Mapping[str, Any]) -> SmartNoiseTable:
+    columns = _submappings(declaration)
+    id_columns = [key for key, column in columns.items() if _is_true(column.get("private_id"))]
+    if len(id_columns) > 1 or not (id_columns or _is_true(declaration.get("row_privacy"))):
         raise InvalidPolicy(
-            "a table names one column with private_id, or has row_privacy: True",
+            "a table has one column with private_id: True, or row_privacy: True",
             place=name,
             fix="add one of them to the file",
         )
-    most = written.get("max_ids", "1")
-    if not str(most).isdecimal() or not int(most):
-        raise InvalidPolicy("max_ids is a whole number from 1 on", place=f"{name}.max_ids", fix="write max_ids: 10")
-    declared = {each: _domain(f"{name}.{each}", column) for each, column in columns.items() if each not in ids}
-    return SmartNoiseTable(declared, ids[0] if ids else ROW, int(most) if ids else None)
+    max_ids = declaration.get("max_ids", "1")
+    if not str(max_ids).isdecimal() or not int(max_ids):
+        raise InvalidPolicy("max_ids is a whole number of at least 1", place=f"{name}.max_ids", fix="write max_ids: 10")
+    domains = {key: _parse_domain(f"{name}.{key}", column) for key, column in columns.items() if key not in id_columns}
+    return SmartNoiseTable(domains, id_columns[0] if id_columns else ROW, int(max_ids) if id_columns else None)
 
 
-def _domain(place: str, column: Mapping[str, Any]) -> Domain:
+def _parse_domain(place: str, column: Mapping[str, Any]) -> Domain:
     kind = _TYPES.get(str(column.get("type")))
     if kind is None:
-        listed = ", ".join(_TYPES)
-        raise InvalidPolicy(f"a column has one of the types {listed}", place=place, fix="write type: int")
-    ends = (column.get("lower"), column.get("upper"))
-    bounded = kind.numeric and None not in ends
-    return placed(place, lambda: Domain(kind, bounds=ends if bounded else None))  # type: ignore[arg-type]
+        type_names = ", ".join(_TYPES)
+        raise InvalidPolicy(f"a column has one of the types {type_names}", place=place, fix="write type: int")
+    bounds = (column.get("lower"), column.get("upper"))
+    has_bounds = kind.numeric and None not in bounds
+    return placed(place, lambda: Domain(kind, bounds=bounds if has_bounds else None))  # type: ignore[arg-type]
 
 
-def _truth(value: object) -> bool:
+def _is_true(value: object) -> bool:
     return str(value).lower() in ("true", "yes", "on")
 
 
-def _mappings(written: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: each for name, each in written.items() if isinstance(each, dict)}
+def _submappings(mapping: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: value for name, value in mapping.items() if isinstance(value, dict)}
 
 
-def _parsed(text: str, file: Path) -> dict[str, Any]:
-    """Read names within names by their indentation."""
-    whole: dict[str, Any] = {}
-    stack: list[tuple[int, dict[str, Any]]] = [(-1, whole)]
-    fresh = True  # whether the innermost mapping may still be indented more
+def _parse_yaml(text: str, file: Path) -> dict[str, Any]:
+    """Parse nested mappings by their indentation."""
+    document: dict[str, Any] = {}
+    stack: list[tuple[int, dict[str, Any]]] = [(-1, document)]
+    may_indent = True  # whether the next line may be indented more than its parent
     for number, line in enumerate(text.splitlines(), 1):
-        bare = line.strip()
-        if not bare or bare.startswith("#") or bare == "---":
+        content = line.strip()
+        if not content or content.startswith("#") or content == "---":
             continue
         indent = len(line) - len(line.lstrip(" "))
-        found = _LINE.fullmatch(bare)
+        match = _LINE_FORMAT.fullmatch(content)
         while len(stack) > 1 and indent <= stack[-1][0]:
             stack.pop()
-            fresh = False
-        parent, siblings = stack[-1][1], stack[-1][0]
-        if found is None or "\t" in line[: indent + 1] or (indent > siblings + 1 and not fresh and not parent):
-            raise InvalidPolicy(_FORM, place=f"{file}, line {number}", fix="write this line so, or leave it out")
-        key, value = _scalar(found["key"]), _value(found["value"])
+            may_indent = False
+        parent, parent_indent = stack[-1][1], stack[-1][0]
+        if (
+            match is None
+            or "\t" in line[: indent + 1]
+            or (indent > parent_indent + 1 and not may_indent and not parent)
+        ):
+            raise InvalidPolicy(
+                _FORMAT_RULE, place=f"{file}, line {number}", fix="write this line in that form, or remove it"
+            )
+        key, value = _unquote(match["key"]), _parse_value(match["value"])
         if value is not None:
             parent[key] = value
             continue
         inner: dict[str, Any] = {}
         parent[key] = inner
         stack.append((indent, inner))
-        fresh = True
-    return whole
+        may_indent = True
+    return document
 
 
-def _value(written: str | None) -> str | None:
-    """Read a value without its quotes and the comment behind it; None where a mapping follows."""
-    if written is None or written.startswith("#"):
+def _parse_value(text: str | None) -> str | None:
+    """Parse a scalar without quotes and trailing comment; None if a mapping follows."""
+    if text is None or text.startswith("#"):
         return None
-    return _scalar(written if written[0] in "\"'" else written.partition(" #")[0].strip())
+    return _unquote(text if text[0] in "\"'" else text.partition(" #")[0].strip())
 
 
-def _scalar(written: str) -> str:
-    if len(written) > 1 and written[0] == written[-1] == "'":
-        return written[1:-1].replace("''", "'")
-    if len(written) > 1 and written[0] == written[-1] == '"':
-        return re.sub(r"\\(.)", r"\1", written[1:-1])
-    return written
+def _unquote(text: str) -> str:
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        return text[1:-1].replace("''", "'")
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
+    return text

@@ -1,4 +1,4 @@
-"""A source says where the rows of a table are: in a file, in a database, on a server, or in memory."""
+"""Sources: where the rows of a table are, in a file, a database, a server, or memory."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from urllib.parse import parse_qs, urlsplit
 from sfumato.errors import InvalidPolicy
 
 POSTGRES, SPARK = "postgresql", "sc"
-_POSTGRES = (POSTGRES, "postgres")
-_FORMATS = ("parquet", "csv", "delta", "iceberg")
-_SECRETS = {"password", "sslpassword", "token"}
-_OF_LIBPQ = (
+_POSTGRES_SCHEMES = (POSTGRES, "postgres")
+_SPARK_FORMATS = ("parquet", "csv", "delta", "iceberg")
+_SECRET_PARAMETERS = {"password", "sslpassword", "token"}
+_LIBPQ_PARAMETERS = (
     "host hostaddr port user dbname service application_name connect_timeout target_session_attrs client_encoding "
     "passfile sslmode sslrootcert sslcert sslkey sslcrl sslcrldir sslsni ssl_min_protocol_version "
     "ssl_max_protocol_version channel_binding require_auth requirepeer gssencmode krbsrvname keepalives "
     "keepalives_idle keepalives_interval keepalives_count tcp_user_timeout schema"
 )
-_OF_CONNECT = "user_id use_ssl session_id user_agent"
-_HARMLESS = {*_OF_LIBPQ.split(), *_OF_CONNECT.split()}
-"""The parameters of an address that hold no secret: any other may."""
+_SPARK_PARAMETERS = "user_id use_ssl session_id user_agent"
+_ALLOWED_PARAMETERS = {*_LIBPQ_PARAMETERS.split(), *_SPARK_PARAMETERS.split()}
+"""Address parameters that hold no secret; any other parameter is refused."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file holds a table of its own: CSV or Parquet, or a pattern that several such files match."""
+    """A CSV or Parquet file, or a glob pattern of several such files."""
 
     path: Path
 
@@ -37,7 +37,7 @@ class File:
 
 @dataclass(frozen=True)
 class DatabaseTable:
-    """A database table is a table or view inside a database file."""
+    """A table or view in a database file."""
 
     path: Path
     relation: str
@@ -48,23 +48,23 @@ class DatabaseTable:
 
 @dataclass(frozen=True)
 class InMemory:
-    """An in-memory table is held by this process: Arrow, pandas or polars."""
+    """An Arrow, pandas or polars table in this process."""
 
     table: Any
 
     def __repr__(self) -> str:
-        return "<InMemory: a table that this process holds>"  # never its rows
+        return "<InMemory: a table in this process>"  # never its rows
 
 
 @dataclass(frozen=True)
 class PostgresTable:
-    """A PostgreSQL table is a table, a partitioned table or a view that a server holds."""
+    """A table, partitioned table or view on a PostgreSQL server."""
 
     address: str
     """The server and its database, such as postgresql://host/clinic, without a password."""
     relation: str
     version: str | None = None
-    """What the owner calls the rows as they are now: while it stays, stored answers are reused."""
+    """The owner's name for the current state of the rows; stored answers are reused until it changes."""
 
     def __repr__(self) -> str:
         return f"<PostgresTable {self.relation} at {self.address}>"
@@ -72,7 +72,7 @@ class PostgresTable:
 
 @dataclass(frozen=True)
 class SparkTable:
-    """A Spark table is a table of a catalog, or files of one format, that a Spark Connect server reads."""
+    """A catalog table, or files of one format, read by a Spark Connect server."""
 
     address: str
     """The server, such as sc://host:15002."""
@@ -80,7 +80,7 @@ class SparkTable:
     path: str | None = None
     format: str | None = None
     version: str | None = None
-    """The version of a Delta table or the snapshot of an Iceberg table that is read: the newest where none is named."""
+    """The version of a Delta table or the snapshot of an Iceberg table; the newest if None."""
 
     def __repr__(self) -> str:
         return f"<SparkTable {self.relation or self.path} at {self.address}>"
@@ -88,48 +88,48 @@ class SparkTable:
 
 @dataclass(frozen=True, eq=False)
 class SparkFrame:
-    """A Spark frame is a DataFrame of Spark's, classic or Connect, that this process holds."""
+    """A Spark DataFrame, classic or Connect, in this process."""
 
     frame: Any
 
     def __repr__(self) -> str:
-        return "<SparkFrame: a DataFrame that this process holds>"  # never its rows
+        return "<SparkFrame: a DataFrame in this process>"  # never its rows
 
 
 Source = File | DatabaseTable | InMemory | PostgresTable | SparkTable | SparkFrame
-"""Where a table's rows are."""
+"""Where the rows of a table are."""
 OnServer = PostgresTable | SparkTable
 
 
 def source_of(
     given: Any, relation: str | None, *, path: str | None, form: str | None, version: str | None, place: str
 ) -> Source:
-    """Read a source as it may be written: a path, the address of a server, or a table that this process holds."""
+    """Parse a source in any notation: a path, the address of a server, or a table in memory."""
     if isinstance(given, Source):
         return given
     scheme = given.partition("://")[0] if isinstance(given, str) and "://" in given else ""
-    if scheme in _POSTGRES:
-        return _postgres(given, relation, path, form, version, place)
+    if scheme in _POSTGRES_SCHEMES:
+        return _postgres_table(given, relation, path, form, version, place)
     if scheme == SPARK:
-        return _spark(given, relation, path, form, version, place)
+        return _spark_table(given, relation, path, form, version, place)
     if scheme:
         raise InvalidPolicy(
-            "a source is a file on this machine, or a table of a server that is known here",
+            "a source is a file on this machine, or a table on a PostgreSQL or Spark server",
             place=f"{place}.source",
             fix="name a file, postgresql://host/database, or sc://host:15002 for Spark",
         )
     for name, value in (("path", path), ("format", form), ("version", version)):
         if value is not None:
-            raise InvalidPolicy(f"{name} is said of a table on a server", place=f"{place}.{name}", fix=f"remove {name}")
+            raise InvalidPolicy(
+                f"{name} is only for a table on a server", place=f"{place}.{name}", fix=f"remove {name}"
+            )
     if not isinstance(given, (str, Path)):
-        return SparkFrame(given) if _of_spark(given) else InMemory(given)
+        return SparkFrame(given) if _is_spark_frame(given) else InMemory(given)
     return File(Path(given)) if relation is None else DatabaseTable(Path(given), relation)
 
 
 def engine_of(source: Source) -> tuple[str, str]:
-    """Name the engine that reads a source, and where it is: tables of one policy are read by one engine in one
-    place.
-    """
+    """Return the name of the engine that reads a source, and its address."""
     if isinstance(source, PostgresTable):
         return "PostgreSQL", source.address
     if isinstance(source, SparkTable):
@@ -138,102 +138,102 @@ def engine_of(source: Source) -> tuple[str, str]:
 
 
 def check_one_engine(private: Sequence[tuple[str, Source]]) -> None:
-    """Refuse private tables that live in two places: an engine joins no rows that another one holds."""
+    """Refuse private tables in different engines or at different addresses: they could not be joined."""
     for name, source in private[1:]:
         if engine_of(source) != engine_of(private[0][1]):
             raise InvalidPolicy(
-                "the private tables of a policy live in one engine, at one address",
+                "all private tables of a policy are in one engine, at one address",
                 place=f"tables.{name}.source",
-                fix=f"keep it where {private[0][0]} is, or give it a policy of its own",
+                fix=f"store it where {private[0][0]} is, or give it its own policy",
             )
 
 
-def _of_spark(given: object) -> bool:
-    """Tell a DataFrame of Spark's by where its class is defined: nothing is imported to find out."""
-    return any(each.__module__.split(".")[:2] == ["pyspark", "sql"] for each in type(given).__mro__)
+def _is_spark_frame(table: object) -> bool:
+    """Return whether this is a Spark DataFrame, by the module of its class; pyspark is not imported."""
+    return any(base.__module__.split(".")[:2] == ["pyspark", "sql"] for base in type(table).__mro__)
 
 
-def _postgres(
+def _postgres_table(
     address: str, relation: str | None, path: str | None, form: str | None, version: str | None, place: str
 ) -> PostgresTable:
     _check_address(address, f"{place}.source", 'source = "postgresql://host/database"')
     for name, value in (("path", path), ("format", form)):
         if value is not None:
             raise InvalidPolicy(
-                "a table of PostgreSQL is named by its relation", place=f"{place}.{name}", fix=f"remove {name}"
+                "a PostgreSQL table is named by its relation alone", place=f"{place}.{name}", fix=f"remove {name}"
             )
     if relation is None:
         raise InvalidPolicy(
-            "a source on a PostgreSQL server names its table",
+            "a PostgreSQL source needs the name of its table",
             place=f"{place}.relation",
             fix='write relation = "public.visits"',
         )
-    return PostgresTable(address, relation, _version(version, place))
+    return PostgresTable(address, relation, _check_version(version, place))
 
 
-def _spark(
+def _spark_table(
     address: str, relation: str | None, path: str | None, form: str | None, version: str | None, place: str
 ) -> SparkTable:
     _check_address(address, f"{place}.source", 'source = "sc://host:15002"')
     if (relation is None) == (path is None):
         raise InvalidPolicy(
-            "a source on a Spark server is a table of a catalog, or files at a path",
+            "a Spark source is either a catalog table (relation) or files (path)",
             place=f"{place}.relation",
             fix='write relation = "catalog.schema.table", or path and format = "parquet"',
         )
-    if (path is None) != (form is None) or (form is not None and form not in _FORMATS):
+    if (path is None) != (form is None) or (form is not None and form not in _SPARK_FORMATS):
         raise InvalidPolicy(
-            "files at a path have a format",
+            "files at a path need a format",
             place=f"{place}.format",
-            fix=f"write format as one of {', '.join(_FORMATS)}",
+            fix=f"write format as one of {', '.join(_SPARK_FORMATS)}",
         )
     if path is not None and (not isinstance(path, str) or not path.strip()):
         raise InvalidPolicy("a path is a text", place=f"{place}.path", fix='write path = "/data/visits"')
-    return SparkTable(address, relation, path, form, _version(version, place))
+    return SparkTable(address, relation, path, form, _check_version(version, place))
 
 
-def _version(version: object, place: str) -> str | None:
+def _check_version(version: object, place: str) -> str | None:
     if version is None or (isinstance(version, str) and 0 < len(version) <= 100 and version.isprintable()):
         return version
     raise InvalidPolicy(
-        "a version is a text of 1 to 100 visible letters", place=f"{place}.version", fix='write version = "2024-06"'
+        "a version is a text of 1 to 100 visible characters", place=f"{place}.version", fix='write version = "2024-06"'
     )
 
 
 def _check_address(address: str, place: str, example: str) -> None:
-    """Refuse an address that is none, and one with a password in it: a policy is read by many."""
+    """Refuse an invalid address, and one with a password or an unknown parameter: policies are read by many."""
     try:
         parts = urlsplit(address)
-        named = {each.lower() for each in parse_qs(f"{parts.query}&{parts.path}".replace(";", "&"))}
-        secret = parts.password is not None or bool(named & _SECRETS)
-        unknown = bool(named - _HARMLESS)
-        plain = address.isprintable() and " " not in address and (parts.port is None or parts.port > 0)
+        parameter_names = {name.lower() for name in parse_qs(f"{parts.query}&{parts.path}".replace(";", "&"))}
+        has_secret = parts.password is not None or bool(parameter_names & _SECRET_PARAMETERS)
+        has_unknown = bool(parameter_names - _ALLOWED_PARAMETERS)
+        is_valid = address.isprintable() and " " not in address and (parts.port is None or parts.port > 0)
     except ValueError:
-        secret, unknown, plain = False, False, False
-    if secret:
+        has_secret, has_unknown, is_valid = False, False, False
+    if has_secret:
         raise InvalidPolicy(
-            "a policy holds no password",
+            "a policy contains no password",
             place=place,
             fix="remove it: passwords are read from the environment, a password file or a service",
         )
-    if unknown:
-        known = (_OF_CONNECT if address.startswith(f"{SPARK}://") else _OF_LIBPQ).split()
+    if has_unknown:
+        allowed = (_SPARK_PARAMETERS if address.startswith(f"{SPARK}://") else _LIBPQ_PARAMETERS).split()
         raise InvalidPolicy(
-            "an address in a policy has only parameters that are known to hold no secret",
+            "an address in a policy has only parameters that cannot contain a secret",
             place=place,
-            fix=f"leave out all but {', '.join(known)}",
+            fix=f"leave out all but {', '.join(allowed)}",
         )
-    if not plain:
-        raise InvalidPolicy("this is no address of a server", place=place, fix=f"write {example}")
+    if not is_valid:
+        raise InvalidPolicy("this is not a valid server address", place=place, fix=f"write {example}")
 
 
 def check_ledger(ledger: object) -> None:
-    """Refuse to keep the ledger of a policy anywhere but in a database, or in the file beside the policy's own."""
+    """Refuse a ledger address other than a PostgreSQL database; without one, the ledger is a file beside the policy."""
     if ledger is None:
         return
-    if not isinstance(ledger, str) or ledger.split("://")[0] not in _POSTGRES:
+    if not isinstance(ledger, str) or ledger.split("://")[0] not in _POSTGRES_SCHEMES:
         raise InvalidPolicy(
-            "a policy names the ledger only where it is kept in a database",
+            "the ledger of a policy is a PostgreSQL database, or left out for a file beside the policy",
             place="ledger",
             fix='write ledger = "postgresql://host/db" without a password, or leave it out',
         )

@@ -1,4 +1,4 @@
-"""A policy is one population, its budget and its tables, as frozen values. Everything in it is public."""
+"""Policies as frozen values: one population, its budget and its tables. Everything in a policy is public."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
 ROW = "row"
-"""Declared as a table's id: every row is a unit of its own."""
+"""The id of a table in which every row is a unit."""
 PERIODS = ("day", "week", "month")
-"""How long a period may be."""
+"""The possible lengths of a unit's period."""
 ACCOUNT_PERIODS = {
     "day": ("day", "week", "month", "quarter", "year"),
     "week": ("week",),
@@ -28,36 +28,36 @@ ACCOUNT_PERIODS = {
     "quarter": ("quarter", "year"),
     "year": ("year",),
 }
-"""The periods that are made up of whole days, weeks, …: these may have accounts of their own beside such units."""
+"""For each period of a unit, the account periods that consist of whole such periods."""
 ID_TYPES = (Type.INTEGER, Type.TEXT)
-"""What ids may be declared as: types in which no two ids become one."""
+"""The types of ids: those in which different ids stay different."""
 
 T = TypeVar("T")
-_SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
-_CELLS = ("bins", "levels", "spikes")
-_COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items", *_CELLS)
+_SHARE_RANGE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
+_CODING_KEYS = ("bins", "levels", "spikes")
+_COLUMN_KEYS = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items", *_CODING_KEYS)
 MOST_IMPOSSIBLE = 1_000
-"""Conditions that a table may declare impossible."""
+"""The most conditions that a table may declare impossible."""
 MOST_ROWS = 2**40
-"""No ceiling is higher: totals are bounded by it."""
+"""The highest row ceiling; totals are bounded by it."""
 ROW_CEILING = 2**32
-"""Of a table that declares no ceiling."""
+"""The row ceiling of a table that declares none."""
 
 
 @dataclass(frozen=True)
 class Via:
-    """A row belongs to every unit that owns a row of another table with its key.
+    """A path to an id in another table: a row belongs to every unit that owns a row there with the same key.
 
-    Picking one of several owners, or passing over keys that several share, would let one person's rows decide whose
-    rows other rows are; so each owner has a copy of its own.
+    Choosing one of several owners, or skipping shared keys, would let one person's rows decide the owner of other rows;
+    so each owner gets a copy of the row.
     """
 
     via: str
-    """The table whose rows have owners already."""
+    """The table whose rows have known owners."""
     on: str
-    """The column of this table that names a row of that one."""
+    """The column of this table that refers to a row of that table."""
     key: str = ""
-    """The column of that table which it equals: of the same name if none is given."""
+    """The column of that table that it equals; by default the one of the same name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.on)
@@ -68,7 +68,7 @@ class Via:
 
 @dataclass(frozen=True)
 class Table:
-    """A table says where it lives, whose rows it holds, and what is declared about its columns.
+    """A table of a policy: its source, its id, and the declarations of its columns.
 
     >>> columns = {"age": {"type": "integer", "bounds": (0, 110)}, "ward": {"values": ["A", "B"]}}
     >>> Table("visits", "visits.parquet", columns, id="patient_id", max_rows=3).columns
@@ -77,40 +77,40 @@ class Table:
 
     name: str
     source: Any
-    """Where its rows are: a ``Source``, or the path of a file (CSV, Parquet, DuckDB with ``relation``), an address of a
+    """Where its rows are: a ``Source``, the path of a file (CSV, Parquet, DuckDB with ``relation``), the address of a
     server (postgresql://host/database, sc://host:15002), or a table in memory (Arrow, pandas, polars, Spark)."""
     columns: Mapping[str, Domain] = field(default_factory=dict)
-    """The columns that may be asked about, in their order, each as a Domain or as a dict of its fields. A public table
-    may leave them out: all are known."""
+    """The columns that can be asked about, in order, each a Domain or a dict of its fields. A public table may leave
+    them out: then all of its columns can be asked about."""
     id: Any = None
-    """Whose row it is: the column that says it, "row", or a ``Via`` (or a dict of its fields) where another table does;
-    None for a public table."""
+    """The unit of a row: the column with its id, "row", or a ``Via`` (or a dict of its fields) if the id is in another
+    table; None for a public table."""
     max_rows: int | None = None
-    """Rows of one unit that count, enforced in the query."""
+    """The most rows of one unit that count, enforced in the query."""
     max_groups: int | None = None
-    """Groups that one unit may touch."""
+    """The most groups that one unit contributes to."""
     max_rows_per_group: int | None = None
-    """Rows of one unit that count in one group."""
+    """The most rows of one unit that count in one group."""
     public: bool = False
     relation: str | None = None
-    """The table inside a DuckDB database file or on a server, when the source is one."""
+    """The name of the table in a DuckDB database file or on a server."""
     row_ceiling: int = ROW_CEILING
-    """The most rows the source may have, seen when its owner opens it: what a question costs is bounded by them. Where
-    rows are found through another table, each owner's copy of a row is one."""
+    """The most rows the source may have, checked when its owner opens it: it bounds the cost of a question. If ids are
+    found through another table, each owner's copy of a row counts."""
     period: Any = None
-    """Where the unit has a period, the column that a row's is read from, if it is another than the unit's."""
+    """The column with the period of a row, if it differs from the unit's period column."""
     lists: Mapping[str, ListColumn] = field(default_factory=dict)
-    """The columns that are lists: those among ``columns`` that say how many of their items count (``most_items``)."""
+    """The list columns: those declared with ``most_items``."""
     codings: Mapping[str, Coding] = field(default_factory=dict)
-    """How columns are cut into cells: of those among ``columns`` that have ``bins``, ``levels`` or ``spikes``."""
+    """The codings of columns declared with ``bins``, ``levels`` or ``spikes``."""
     impossible: tuple[str, ...] = ()
-    """Conditions that no row meets, over coded columns: public knowledge, compared with no row."""
+    """Conditions over coded columns that no row meets: public knowledge, never checked against rows."""
     implies: Mapping[str, str] = field(default_factory=dict)
-    """Of a column, the column that its value decides, such as the region of a city."""
+    """For a column, the column that its value determines, such as the region of a city."""
     path: InitVar[str | None] = None
     format: InitVar[str | None] = None
     version: InitVar[str | None] = None
-    """Of rows on a server: where files are, in which format, and which version of them; kept in the source."""
+    """For rows on a server: the path, format and version of files; stored in the source."""
 
     def __repr__(self) -> str:
         kind = "public" if self.public else f"private, {self.max_rows or 'all'} rows of one unit count"
@@ -119,19 +119,21 @@ class Table:
     def __post_init__(self, path: str | None, format: str | None, version: str | None) -> None:  # noqa: A002 - a key
         place = f"tables.{self.name}"
         check_name(self.name, "a table", place)
-        object.__setattr__(self, "codings", _codings(self.columns, self.codings, f"{place}.columns"))
-        declared = _columns(self.columns, f"{place}.columns") | _columns(self.lists, f"{place}.lists")
-        lists = {name: each for name, each in declared.items() if isinstance(each, ListColumn)}
-        object.__setattr__(self, "columns", {name: each for name, each in declared.items() if name not in lists})
+        object.__setattr__(self, "codings", _parse_codings(self.columns, self.codings, f"{place}.columns"))
+        declarations = _parse_columns(self.columns, f"{place}.columns") | _parse_columns(self.lists, f"{place}.lists")
+        lists = {name: declaration for name, declaration in declarations.items() if isinstance(declaration, ListColumn)}
+        object.__setattr__(
+            self, "columns", {name: declaration for name, declaration in declarations.items() if name not in lists}
+        )
         object.__setattr__(self, "lists", lists)
         self._check_source(place, path, format, version)
         if not isinstance(self.public, bool):
             raise InvalidPolicy("public is true or false", place=f"{place}.public", fix="write public = true")
         if type(self.row_ceiling) is not int or not 1 <= self.row_ceiling <= MOST_ROWS:
             raise InvalidPolicy(
-                "a ceiling of rows is a whole number between 1 and 2^40",
+                "row_ceiling is a whole number between 1 and 2^40",
                 place=f"{place}.row_ceiling",
-                fix="give it as, say, 10000000",
+                fix="write row_ceiling = 10000000",
             )
         if self.public:
             self._check_public(place)
@@ -140,54 +142,54 @@ class Table:
         self._check_cells(place)
 
     def _check_cells(self, place: str) -> None:
-        """Check what is said of coded columns; conditions are read where questions are (``plan.declared_cells``)."""
+        """Check codings, conditions and implications; conditions are parsed later (``plan.declared_cells``)."""
         for name in self.codings:
             if name not in self.columns:
                 raise InvalidPolicy(
-                    "cells are of a declared column", place=f"{place}.codings.{name}", fix="declare the column"
+                    "a coding needs a declared column", place=f"{place}.codings.{name}", fix="declare the column"
                 )
-        object.__setattr__(self, "impossible", _conditions(self.impossible, f"{place}.impossible"))
+        object.__setattr__(self, "impossible", _parse_conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
             raise InvalidPolicy(
-                "columns are listed by name, each with the one it decides",
+                "implies maps a column to the column that it determines",
                 place=f"{place}.implies",
                 fix='write { city = "region" }',
             )
         object.__setattr__(self, "implies", dict(self.implies))
-        for name, decided in self.implies.items():
-            at = f"{place}.implies.{name}"
-            if name == decided:
-                raise InvalidPolicy("a column decides another one", place=at, fix="name another column, or remove it")
-            for each in (name, decided):
-                self._check_coded(each, at)
+        for name, implied_name in self.implies.items():
+            path = f"{place}.implies.{name}"
+            if name == implied_name:
+                raise InvalidPolicy("a column cannot imply itself", place=path, fix="name another column, or remove it")
+            for column in (name, implied_name):
+                self._check_coded(column, path)
 
     def _check_coded(self, name: object, place: str) -> None:
         if not isinstance(name, str) or name not in self.columns:
-            known = ", ".join(each for each in self.columns if self.coded(each)) or "none yet"
+            coded_names = ", ".join(column for column in self.columns if self.coded(column)) or "none yet"
             raise InvalidPolicy(
-                f"{self.name} declares no column {str(name)[:60]}", place=place, fix=f"name one of: {known}"
+                f"{self.name} declares no column {str(name)[:60]}", place=place, fix=f"name one of: {coded_names}"
             )
         if not self.coded(name):
             raise InvalidPolicy(
-                f"{name} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins",
+                f"{name} has no cells: it needs listed values or bins, or the type boolean",
                 place=place,
                 fix=f"add values or bins to {self.name}.{name}",
             )
 
     def coded(self, name: str) -> bool:
-        """Tell whether a column has finitely many cells."""
+        """Return whether a column has finitely many cells."""
         return is_coded(self.columns[name], self.codings.get(name))
 
     def _check_source(self, place: str, path: str | None, form: str | None, version: str | None) -> None:
         if self.source is None or isinstance(self.source, (bool, int, float)):
             raise InvalidPolicy(
-                "a table has a source",
+                "a table needs a source",
                 place=f"{place}.source",
                 fix="name a CSV, Parquet or DuckDB file, or give a table in memory",
             )
         if self.relation is not None and (not isinstance(self.relation, str) or not self.relation.strip()):
             raise InvalidPolicy(
-                "relation names a table inside a DuckDB database or on a server",
+                "relation is the name of a table in a DuckDB database or on a server",
                 place=f"{place}.relation",
                 fix=f'write relation = "{self.name}"',
             )
@@ -195,9 +197,9 @@ class Table:
         if isinstance(source, DatabaseTable | OnServer):
             if self.relation not in (None, source.relation):
                 raise InvalidPolicy(
-                    "a table in a database is named once",
+                    "a table in a database is named only once",
                     place=f"{place}.relation",
-                    fix="leave relation out where the source names it",
+                    fix="remove relation: the source names the table",
                 )
             object.__setattr__(self, "relation", source.relation)
         object.__setattr__(self, "source", source)
@@ -212,50 +214,50 @@ class Table:
                 )
         for name in ("codings", "impossible", "implies"):
             if getattr(self, name):
-                what = "bins, levels and spikes" if name == "codings" else name
+                removed_keys = "bins, levels and spikes" if name == "codings" else name
                 raise InvalidPolicy(
-                    "a public table is published already: its columns need no cells",
+                    "a public table needs no cells: it is public already",
                     place=f"{place}.{'columns' if name == 'codings' else name}",
-                    fix=f"remove {what}",
+                    fix=f"remove {removed_keys}",
                 )
         for name in self.lists:
             raise InvalidPolicy(
-                "the lists of a public table are not read",
+                "list columns of a public table are not supported",
                 place=f"{place}.columns.{name}.most_items",
-                fix="store a row for each item, and leave most_items out",
+                fix="store one row per item, and remove most_items",
             )
 
     def _check_private(self, place: str) -> None:
-        object.__setattr__(self, "id", _whose(self.id, f"{place}.id"))
-        object.__setattr__(self, "period", _period_column(self.period, f"{place}.period"))
+        object.__setattr__(self, "id", _parse_id(self.id, f"{place}.id"))
+        object.__setattr__(self, "period", _parse_period_column(self.period, f"{place}.period"))
         if self.id is None:
             raise InvalidPolicy(
-                "every private table says whose rows it holds",
+                "a private table needs an id",
                 place=f"{place}.id",
-                fix='add id = "<the column naming the unit>", or id = "row" when every row is a unit, or public = true',
+                fix='add id = "<the unit\'s id column>", or id = "row" if every row is a unit, or public = true',
             )
         if not self.declares:
             raise InvalidPolicy(
-                "a private table declares the columns that may be asked about",
+                "a private table declares the columns that can be asked about",
                 place=f"{place}.columns",
                 fix="declare each column with its type",
             )
         for name in ("max_rows", "max_groups", "max_rows_per_group"):
             limit = getattr(self, name)
             if limit is not None:
-                object.__setattr__(self, name, _limit(limit, f"{place}.{name}"))
+                object.__setattr__(self, name, _check_limit(limit, f"{place}.{name}"))
         if self.every_row:
             for name in ("max_rows", "max_groups", "max_rows_per_group"):
                 if getattr(self, name) not in (None, 1):
                     raise InvalidPolicy(
-                        "a unit has one row where every row is one", place=f"{place}.{name}", fix=f"remove {name}"
+                        "where every row is a unit, a unit has one row", place=f"{place}.{name}", fix=f"remove {name}"
                     )
                 object.__setattr__(self, name, 1)
         elif self.max_rows is None:
             raise InvalidPolicy(
-                "a unit with several rows needs a limit on how many of them count",
+                "a unit can have several rows here, so the table needs a limit on how many count",
                 place=f"{place}.max_rows",
-                fix="add max_rows = <rows of one unit that count>",
+                fix="add max_rows = <the most rows of one unit that count>",
             )
 
     @property
@@ -264,31 +266,31 @@ class Table:
 
     @property
     def declares(self) -> bool:
-        """Tell whether it says which columns may be asked about."""
+        """Whether the table declares columns."""
         return bool(self.columns or self.lists)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy is one population with its budget for life, its tables and its analysts."""
+    """One population with its lifetime budget, its tables and its analysts."""
 
     unit: PrivacyUnit
     budget: Budget
     tables: Mapping[str, Table]
     size: int | None = None
-    """The declared number of units: public, and used to forecast errors only (under replace it is exact)."""
+    """The public number of units, used to forecast errors only (under replace neighbours it is exact)."""
     analysts: Mapping[str, Fraction] = field(default_factory=dict)
     """Each analyst's share of every allowance."""
     path: Path | None = None
-    """The file it was read from: names the account and places the ledger."""
+    """The policy file, which determines the name of the account and the place of the ledger."""
     id_type: Any = None
-    """What every id is read as, "integer" or "text"; None where the sources store all of them in one type."""
+    """The type that ids are cast to, "integer" or "text"; None if all sources store them in one type."""
     per: Any = None
-    """The period of which each has an account of its own with this budget; None where there is one account for life."""
+    """The period of each account, which has this budget; None for one account for life."""
     account: str | None = None
-    """The name of its account; without one it is that of its file, or else of its unit."""
+    """The name of its account; by default that of its file, or else of its unit."""
     ledger: Any = None
-    """The database that keeps its ledger, postgresql://host/db; None where it is a file, beside the policy's own."""
+    """The database of its ledger, postgresql://host/db; None for a file beside the policy."""
 
     def __repr__(self) -> str:
         return f"<Policy protecting {self.unit}, {self.budget.promise}; tables {', '.join(self.tables)}>"
@@ -298,62 +300,65 @@ class Policy:
             if not isinstance(getattr(self, name), kind):
                 raise InvalidPolicy(f"{name} is a {kind.__name__}", place=name, fix=f"give {name} as a {kind.__name__}")
         object.__setattr__(self, "tables", dict(self.tables))
-        object.__setattr__(self, "analysts", _shares(self.analysts))
+        object.__setattr__(self, "analysts", _parse_shares(self.analysts))
         if self.size is not None:
             object.__setattr__(self, "size", placed("unit", lambda: whole(self.size or 0, "size", at_least=1)))
         if self.neighbours is Neighbours.REPLACE and self.size is None:
             raise InvalidPolicy(
-                "replace neighbours make the number of units public",
+                "replace neighbours need the public number of units",
                 place="unit.size",
-                fix="add size = <how many units there are>",
+                fix="add size = <the number of units>",
             )
         if not any(not table.public for table in self.tables.values()):
-            raise InvalidPolicy("a policy has a private table", place="tables", fix="declare one with [tables.<name>]")
-        object.__setattr__(self, "id_type", _id_type(self.id_type))
+            raise InvalidPolicy(
+                "a policy needs a private table", place="tables", fix="declare one with [tables.<name>]"
+            )
+        object.__setattr__(self, "id_type", _parse_id_type(self.id_type))
         check_ledger(self.ledger)
         distinct(self.tables, "tables")
         for name, table in self.tables.items():
             if name != table.name:
                 raise InvalidPolicy(
-                    "a table is listed under its own name", place=f"tables.{name}", fix=f"list it as {table.name}"
+                    "a table is listed under its name", place=f"tables.{name}", fix=f"list it as {table.name}"
                 )
             if not table.public and table.every_row != self.unit.every_row:
                 raise InvalidPolicy(
-                    "all private tables of one population protect the same unit",
+                    "all private tables of a policy protect the same unit",
                     place=f"tables.{name}.id",
                     fix='give every private table id = "row", or none',
                 )
-        check_one_engine([(name, each.source) for name, each in self.tables.items() if not each.public])
+        check_one_engine([(name, table.source) for name, table in self.tables.items() if not table.public])
         _check_paths(self.tables)
         _check_periods(self.unit, self.tables)
         if self.per is not None:
             _check_accounts(self)
-            self.account_budget  # noqa: B018 - refused now, not when it is opened
+            self.account_budget  # noqa: B018 - an invalid budget is refused now, not when the account is opened
 
     @property
     def account_budget(self) -> Budget:
-        """Give the budget that an account is opened with: half of the policy's where a replaced unit may lie in the
-        period of another account, so that both together keep what is promised (``ledger.period_accounts``).
+        """The budget of each account. With accounts per period under replace neighbours it is half of the policy's
+        budget: a replaced unit may move to another account's period, and both accounts together must keep the
+        guarantee (``ledger.period_accounts``).
         """
-        whole = self.budget
+        declared = self.budget
         if self.per is None or self.neighbours is not Neighbours.REPLACE:
-            return whole
-        usual = Budget(whole.epsilon, whole.delta, reserve=whole.reserve, neighbours=whole.neighbours)
-        order = None if usual.order == whole.order else whole.order
+            return declared
+        default = Budget(declared.epsilon, declared.delta, reserve=declared.reserve, neighbours=declared.neighbours)
+        order = None if default.order == declared.order else declared.order
         half = Fraction(1, 2)
         return placed(
             "unit.budget",
             lambda: Budget(
-                whole.epsilon * half,
-                whole.delta * half,
-                reserve=whole.reserve * half,
+                declared.epsilon * half,
+                declared.delta * half,
+                reserve=declared.reserve * half,
                 order=order,
-                neighbours=whole.neighbours,
+                neighbours=declared.neighbours,
             ),
         )
 
     def period_column(self, table: str) -> str | None:
-        """Name the column that says in which period a row of a private table lies, where the unit has one."""
+        """Return the period column of a table; None if it is public or the unit has no period."""
         declared = self.tables[table]
         return None if self.unit.period is None or declared.public else declared.period or self.unit.period_column
 
@@ -363,13 +368,13 @@ class Policy:
 
     @property
     def account_name(self) -> str:
-        """Give the name of its account: its own, or that of its file, or of its unit when it has none."""
+        """The name of the account: declared, or that of the file, or of the unit."""
         if self.account is not None:
             return self.account
         return self.path.stem if self.path is not None else self.unit.name
 
     def public_face(self, analyst: str | None = None) -> PublicFace:
-        """Say what whoever may ask is told of it: with the share of the analyst who reads it, and of no other."""
+        """Return the policy as an analyst may read it, with their own share and no other."""
         if analyst is not None and analyst not in self.analysts:
             raise InvalidParameter("analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to it")
         return PublicFace(
@@ -377,7 +382,7 @@ class Policy:
             self.unit,
             self.neighbours,
             unspent(self.budget),
-            tuple(table_face(each, self.period_column(name)) for name, each in self.tables.items()),
+            tuple(table_face(table, self.period_column(name)) for name, table in self.tables.items()),
             self.size,
             self.per or "",
             analyst or "",
@@ -385,85 +390,85 @@ class Policy:
         )
 
     def dummy(self, rows: int = 1_000) -> dict[str, Any]:
-        """Invent an Arrow table for each table, to write code against: of this policy alone, the same every time."""
+        """Invent an Arrow table for each table, from the policy alone and always the same, to develop code against."""
         return dummies(self.tables, rows, self.id_type)
 
 
 def placed(place: str, make: Callable[[], T]) -> T:
-    """Give what ``make`` gives; a parameter it refuses is named by its path in the policy."""
+    """Return ``make()``; turn an InvalidParameter into an InvalidPolicy with the path in the policy."""
     try:
         return make()
-    except InvalidParameter as refused:
-        rule, at, fix = refused.rule, f"{place}.{refused.parameter}", refused.fix
-    raise InvalidPolicy(rule, place=at, fix=fix)
+    except InvalidParameter as refusal:
+        rule, path, fix = refusal.rule, f"{place}.{refusal.parameter}", refusal.fix
+    raise InvalidPolicy(rule, place=path, fix=fix)
 
 
-def _whose(written: object, place: str) -> str | Via | None:
-    """Read a table's id, in each form that it may be written in."""
-    if isinstance(written, (list, tuple)):
+def _parse_id(declared: object, place: str) -> str | Via | None:
+    """Parse a table's id in any notation."""
+    if isinstance(declared, (list, tuple)):
         raise InvalidPolicy(
-            "a row with two owners has no unit: to take one of them away would take rows from the other",
+            "a row has one owner: removing one of two owners would remove rows of the other",
             place=place,
-            fix='write id = "row": the row, say an edge between two people, is then the unit; or name one owner',
+            fix='write id = "row" to protect each row, such as an edge between two people; or name one owner column',
         )
-    if isinstance(written, Mapping):
-        check_keys(written, ("via", "on", "key"), place)
+    if isinstance(declared, Mapping):
+        check_keys(declared, ("via", "on", "key"), place)
         for name in ("via", "on"):
-            if name not in written:
+            if name not in declared:
                 raise InvalidPolicy(
-                    "an id in another table says through which table and by which column it is found",
+                    "an id in another table needs that table (via) and the column that refers to it (on)",
                     place=f"{place}.{name}",
                     fix='write id = { via = "visits", on = "visit_id" }',
                 )
-        written = Via(**written)
-    if isinstance(written, Via):
+        declared = Via(**declared)
+    if isinstance(declared, Via):
         for name in ("via", "on", "key"):
-            check_name(getattr(written, name), "a table" if name == "via" else "a column", f"{place}.{name}")
-    elif written is not None:
-        check_name(written, "a column", place)
-    return written  # type: ignore[return-value]
+            check_name(getattr(declared, name), "a table" if name == "via" else "a column", f"{place}.{name}")
+    elif declared is not None:
+        check_name(declared, "a column", place)
+    return declared  # type: ignore[return-value]
 
 
 def _check_paths(tables: Mapping[str, Table]) -> None:
-    """Every path leads through private tables of the policy to one whose rows carry ids."""
+    """Check that every path leads through private tables to a table with an id column."""
     for name, table in tables.items():
-        seen = [name]
-        for step in _steps(table, tables):
-            place, parent = f"tables.{seen[-1]}.id.via", tables.get(step.via)
+        visited = [name]
+        for step in _path_steps(table, tables):
+            place, parent = f"tables.{visited[-1]}.id.via", tables.get(step.via)
             if parent is None:
-                others = [each for each, known in tables.items() if each not in seen and not known.public]
+                candidates = [key for key, candidate in tables.items() if key not in visited and not candidate.public]
                 raise InvalidPolicy(
                     f"there is no table {step.via}",
                     place=place,
-                    fix=f"name one of {', '.join(others)}"
-                    if others
-                    else f'declare [tables."{step.via}"], or write id = "<the column naming the unit>"',
+                    fix=f"name one of {', '.join(candidates)}"
+                    if candidates
+                    else f'declare [tables."{step.via}"], or write id = "<the unit\'s id column>"',
                 )
             if parent.public:
                 raise InvalidPolicy(
-                    f"{step.via} is public, so its rows are nobody's",
+                    f"{step.via} is public, so its rows have no owner",
                     place=place,
-                    fix="go through a private table, or declare the table public if it is about nobody",
+                    fix="use a private table, or declare this table public if it is about nobody",
                 )
-            if step.via in seen:
+            if step.via in visited:
                 raise InvalidPolicy(
-                    "a path to an id does not come back: " + " → ".join([*seen, step.via]),
+                    "a path to an id cannot be circular: " + " → ".join([*visited, step.via]),
                     place=place,
                     fix=f'store the id in one of them and name its column: id = "<column>" in [tables.{step.via}]',
                 )
-            seen.append(step.via)
+            visited.append(step.via)
 
 
-def _steps(table: Table, tables: Mapping[str, Table]) -> Iterator[Via]:
-    """List the hops from a table to the one that has ids, nearest first."""
-    at: Table | None = table
-    while at is not None and isinstance(at.id, Via):
-        yield at.id
-        at = tables.get(at.id.via)
+def _path_steps(table: Table, tables: Mapping[str, Table]) -> Iterator[Via]:
+    """Yield the steps of the path from a table to the one with ids, nearest first."""
+    current: Table | None = table
+    while current is not None and isinstance(current.id, Via):
+        yield current.id
+        current = tables.get(current.id.via)
 
 
 def _check_periods(unit: PrivacyUnit, tables: Mapping[str, Table]) -> None:
-    """Either every private table has a column that says in which period a row lies, or none names one."""
+    """Check that every private table has a period column if the unit has a period, and none otherwise."""
     if unit.period is not None and unit.period not in PERIODS:
         raise InvalidPolicy(
             "a period is a day, a week or a month", place="unit.period.every", fix='write every = "day"'
@@ -472,7 +477,7 @@ def _check_periods(unit: PrivacyUnit, tables: Mapping[str, Table]) -> None:
         place = f"tables.{name}.period"
         if table.period is not None and (table.public or unit.period is None):
             raise InvalidPolicy(
-                "a period is part of the unit, which is declared once",
+                "a period belongs to the unit, and is declared there",
                 place=place,
                 fix="remove period: the table is public"
                 if table.public
@@ -483,33 +488,39 @@ def _check_periods(unit: PrivacyUnit, tables: Mapping[str, Table]) -> None:
 
 
 def _check_accounts(policy: Policy) -> None:
-    """An account is kept for a period that is made up of whole periods of the unit, which every row tells."""
-    unit, per, place = policy.unit.period, policy.per, "unit.budget.per"
-    known = ACCOUNT_PERIODS["day"]
-    if not isinstance(per, str) or per not in known:
-        listed = f"{', '.join(known[:-1])} or {known[-1]}"
-        raise InvalidPolicy(f"an account is kept for each {listed}", place=place, fix='write per = "month"')
-    if unit is None:
+    """Check that account periods consist of whole periods of the unit, which every row has."""
+    unit_period, account_period, place = policy.unit.period, policy.per, "unit.budget.per"
+    periods = ACCOUNT_PERIODS["day"]
+    if not isinstance(account_period, str) or account_period not in periods:
+        period_list = f"{', '.join(periods[:-1])} or {periods[-1]}"
         raise InvalidPolicy(
-            "accounts of periods are for units that lie in one period each",
-            place=place,
-            fix=f'add period = {{ column = "day", every = "{per if per in PERIODS else "month"}" }} to [unit], or '
-            "remove per",
+            f"per is one of {period_list}: each has its own account", place=place, fix='write per = "month"'
         )
-    allowed = ACCOUNT_PERIODS[unit]
-    if per not in allowed:
-        finer = known.index(per) < known.index(unit)
-        why = f"a {unit} lies in several {per}s" if finer else f"a {unit} may lie in two {per}s, which then overlap"
+    if unit_period is None:
+        every = account_period if account_period in PERIODS else "month"
         raise InvalidPolicy(
-            f"each unit, one {policy.unit.name}-{unit}, lies in one account: {why}",
+            "accounts per period need a unit with a period",
             place=place,
-            fix="write " + " or ".join(f'per = "{each}"' for each in allowed),
+            fix=f'add period = {{ column = "day", every = "{every}" }} to [unit], or remove per',
+        )
+    allowed = ACCOUNT_PERIODS[unit_period]
+    if account_period not in allowed:
+        finer = periods.index(account_period) < periods.index(unit_period)
+        reason = (
+            f"a {unit_period} lies in several {account_period}s"
+            if finer
+            else f"a {unit_period} can lie in two {account_period}s"
+        )
+        raise InvalidPolicy(
+            f"each unit, one {policy.unit.name}-{unit_period}, must lie in one account: {reason}",
+            place=place,
+            fix="write " + " or ".join(f'per = "{name}"' for name in allowed),
         )
     for name, table in policy.tables.items():
         column = policy.period_column(name)
         if column is not None and table.columns[column].values is not None:
             raise InvalidPolicy(
-                "a list of values would move rows to another period, and this column says which account they are of",
+                "a list of values could move rows to another period, and this column determines their account",
                 place=f"tables.{name}.columns.{column}.values",
                 fix="declare bounds instead of values",
             )
@@ -519,131 +530,140 @@ def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: st
     domain = None if column is None else table.columns.get(column)
     if domain is not None and domain.type in (Type.DATE, Type.TIMESTAMP):
         return
-    rule = f"the unit is one {unit.name}-{unit.period}, so every private table declares a date or a time that says when"
-    missing = f"{table.name} declares no {column or 'such column'}"
-    found = missing if domain is None else f"{column} is {domain.type.value}"
+    rule = f"the unit is one {unit.name}-{unit.period}, so every private table needs a date or timestamp column"
+    missing_words = f"{table.name} declares no {column or 'such column'}"
+    problem = missing_words if domain is None else f"{column} is {domain.type.value}"
     raise InvalidPolicy(
-        f"{rule}: {found}",
+        f"{rule}: {problem}",
         place=place,
-        fix=f'declare "{column or "day"}" = {{ type = "date" }} in [tables.{table.name}.columns], or name the column '
-        f'that says it with period = {{ column = "<date>" }} in [tables.{table.name}]',
+        fix=f'declare "{column or "day"}" = {{ type = "date" }} in [tables.{table.name}.columns], or name another '
+        f'column with period = {{ column = "<date>" }} in [tables.{table.name}]',
     )
 
 
-def _period_column(written: object, place: str) -> str | None:
-    """Name the column that a table names as its own."""
-    if isinstance(written, Mapping):
-        if "every" in written:
+def _parse_period_column(declared: object, place: str) -> str | None:
+    """Parse the period column that a table declares for itself."""
+    if isinstance(declared, Mapping):
+        if "every" in declared:
             raise InvalidPolicy(
-                "the length of a period is declared once for all tables",
+                "the length of a period is declared once, in [unit]",
                 place=f"{place}.every",
                 fix='write period = { column = "day", every = "day" } in [unit], and here { column = "<date>" }',
             )
-        check_keys(written, ("column",), place)
-        written = written.get("column", "")
-    if written is not None:
-        check_name(written, "a column", f"{place}.column")
-    return written  # type: ignore[return-value]
+        check_keys(declared, ("column",), place)
+        declared = declared.get("column", "")
+    if declared is not None:
+        check_name(declared, "a column", f"{place}.column")
+    return declared  # type: ignore[return-value]
 
 
-def _id_type(written: Any) -> Type | None:
-    """Name the type that ids are declared as."""
-    if written is None or written in ID_TYPES:
-        return written
-    if written not in [each.value for each in ID_TYPES]:
+def _parse_id_type(declared: Any) -> Type | None:
+    """Parse the declared type of ids."""
+    if declared is None or declared in ID_TYPES:
+        return declared
+    if declared not in [kind.value for kind in ID_TYPES]:
         raise InvalidPolicy("ids are whole numbers or texts", place="unit.id_type", fix='write id_type = "integer"')
-    return Type(written)
+    return Type(declared)
 
 
-def _columns(columns: object, place: str) -> dict[str, Domain | ListColumn]:
+def _parse_columns(columns: object, place: str) -> dict[str, Domain | ListColumn]:
     if not isinstance(columns, Mapping):
         raise InvalidPolicy(
-            "columns are listed by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
+            "columns are declared by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
         )
     for column in columns:
         check_name(column, "a column", f"{place}.{column}")
     distinct(columns, place)
-    return {name: _domain(value, f"{place}.{name}") for name, value in columns.items()}
+    return {name: _parse_domain(value, f"{place}.{name}") for name, value in columns.items()}
 
 
-def _domain(value: object, place: str) -> Domain | ListColumn:
+def _parse_domain(value: object, place: str) -> Domain | ListColumn:
     if isinstance(value, (Domain, ListColumn)):
         return value
     if not isinstance(value, Mapping):
-        raise InvalidPolicy("a column is declared by its type", place=place, fix='write { type = "text" }')
-    check_keys(value, _COLUMN, place)
-    declared = _with_leaves(value)
-    most = declared.pop("most_items", None)
-    if most is not None and any(name in value for name in _CELLS):
+        raise InvalidPolicy("a column needs a type", place=place, fix='write { type = "text" }')
+    check_keys(value, _COLUMN_KEYS, place)
+    domain_keys = _domain_keys(value)
+    most_items = domain_keys.pop("most_items", None)
+    if most_items is not None and any(name in value for name in _CODING_KEYS):
         raise InvalidPolicy(
             "a list column has no cells", place=f"{place}.most_items", fix="remove bins, levels and spikes"
         )
-    kind = declared.pop("type", None) or implied(declared.get("values"))
+    kind = domain_keys.pop("type", None) or implied(domain_keys.get("values"))
     if kind is None:
         raise InvalidPolicy(
-            "a column has a type, or lists values of one type",
+            "a column needs a type, or listed values of one type",
             place=f"{place}.type",
             fix='add type = "integer", or "real", "text", "boolean", "date", "timestamp"',
         )
-    domain = placed(place, lambda: Domain(kind, **declared))
-    return domain if most is None else placed(place, lambda: ListColumn(domain, most))
+    domain = placed(place, lambda: Domain(kind, **domain_keys))
+    return domain if most_items is None else placed(place, lambda: ListColumn(domain, most_items))
 
 
-def _with_leaves(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what is declared of a column without its bins and levels; levels may list its values."""
-    declared = {name: each for name, each in written.items() if name not in _CELLS}
-    levels = written.get("levels")
-    if "values" not in declared and "bounds" not in declared and "bins" not in written and _lists_values(levels):
-        declared["values"] = leaves(levels)
-    return declared
+def _domain_keys(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the declaration of a column without its coding keys; nested levels also list its values."""
+    domain_keys = {name: value for name, value in declaration.items() if name not in _CODING_KEYS}
+    levels = declaration.get("levels")
+    if (
+        "values" not in domain_keys
+        and "bounds" not in domain_keys
+        and "bins" not in declaration
+        and _is_nested_values(levels)
+    ):
+        domain_keys["values"] = leaves(levels)
+    return domain_keys
 
 
-def _lists_values(levels: object) -> bool:
-    """Tell whether levels are values within lists, and not edges or periods."""
+def _is_nested_values(levels: object) -> bool:
+    """Return whether levels are nested values, not edges or periods."""
     return isinstance(levels, Mapping) or (
-        isinstance(levels, (list, tuple)) and bool(levels) and all(isinstance(each, (list, tuple)) for each in levels)
+        isinstance(levels, (list, tuple)) and bool(levels) and all(isinstance(item, (list, tuple)) for item in levels)
     )
 
 
-def _codings(columns: object, given: object, place: str) -> dict[str, Coding]:
-    """Read the bins and levels of all columns that have some, beside those that are given as codings."""
-    found = dict(given) if isinstance(given, Mapping) else {}
-    for name, written in columns.items() if isinstance(columns, Mapping) else ():
-        if isinstance(written, Mapping) and any(each in written for each in _CELLS):
-            domain = _domain(written, f"{place}.{name}")
+def _parse_codings(columns: object, declared: object, place: str) -> dict[str, Coding]:
+    """Parse the codings of columns declared with bins, levels or spikes, and add those given as ``Coding``."""
+    codings = dict(declared) if isinstance(declared, Mapping) else {}
+    for name, declaration in columns.items() if isinstance(columns, Mapping) else ():
+        if isinstance(declaration, Mapping) and any(key in declaration for key in _CODING_KEYS):
+            domain = _parse_domain(declaration, f"{place}.{name}")
             assert isinstance(domain, Domain)
-            cells = [written.get(each) for each in _CELLS]
-            found[name] = placed(f"{place}.{name}", lambda d=domain, c=cells: coding_of(d, *c))  # type: ignore[misc]
-    return found
+            cells = [declaration.get(key) for key in _CODING_KEYS]
+            codings[name] = placed(f"{place}.{name}", lambda d=domain, c=cells: coding_of(d, *c))  # type: ignore[misc]
+    return codings
 
 
-def _conditions(written: object, place: str) -> tuple[str, ...]:
-    if not isinstance(written, (list, tuple)) or len(written) > MOST_IMPOSSIBLE:
+def _parse_conditions(declared: object, place: str) -> tuple[str, ...]:
+    if not isinstance(declared, (list, tuple)) or len(declared) > MOST_IMPOSSIBLE:
         raise InvalidPolicy(
             f"impossible is a list of at most {MOST_IMPOSSIBLE:,} conditions",
             place=place,
             fix='write ["age < 15 AND married"]',
         )
-    for index, each in enumerate(written):
-        if not isinstance(each, str) or not each.strip():
+    for index, condition in enumerate(declared):
+        if not isinstance(condition, str) or not condition.strip():
             raise InvalidPolicy(
                 "a condition is SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
             )
-    return tuple(written)
+    return tuple(declared)
 
 
-def _shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Read the shares, which may overlap: each is a limit of its own, and the account is the limit of all."""
+def _parse_shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Parse the shares. Their sum may exceed 1: each limits one analyst, and the account limits all."""
     for name in analysts:
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
-            raise InvalidPolicy("an analyst has a name", place="analysts", fix="write [analysts.ana]")
+            raise InvalidPolicy(
+                "an analyst has a name of 1 to 100 visible characters", place="analysts", fix="write [analysts.ana]"
+            )
     return {
-        name: placed(f"analysts.{name}", lambda share=share: exact(share, "share", _SHARE))  # type: ignore[misc]
+        name: placed(f"analysts.{name}", lambda share=share: exact(share, "share", _SHARE_RANGE))  # type: ignore[misc]
         for name, share in analysts.items()
     }
 
 
-def _limit(value: Any, place: str) -> int:
+def _check_limit(value: Any, place: str) -> int:
     if type(value) is int and 1 <= value <= 10**6:
         return value
-    raise InvalidPolicy("a limit is a whole number between 1 and 1,000,000", place=place, fix="give it as, say, 10")
+    raise InvalidPolicy(
+        "a limit is a whole number between 1 and 1,000,000", place=place, fix="write a number such as 10"
+    )

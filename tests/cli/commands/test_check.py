@@ -145,7 +145,7 @@ def test_the_owner_alone_is_told_which_line_is_not_one_record(tmp_path: Path) ->
     text = POLICY.replace(str(DATA / "visits" / "visits.csv"), str(tmp_path / "visits.csv"))
     told, public = check(tmp_path, text), check(tmp_path, text, "--public")
     assert told.exit_code == public.exit_code == 1
-    assert "visits.csv: line 3 is not one record" in told.output
+    assert "visits.csv: line 3 is not exactly one record" in told.output
     assert "line 3" not in public.output
     assert "one line of a CSV file is one record" in public.output
 

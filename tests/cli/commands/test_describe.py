@@ -57,4 +57,4 @@ def test_mistakes(tmp_path: Path) -> None:
     assert "did you mean flights?" in said
     assert run("describe")[0] == 2
     assert run("describe", str(tmp_path / "none.toml"))[0] == 1
-    assert "no data and no ledger" in run("describe", "--help")[1]
+    assert "no data, no ledger" in run("describe", "--help")[1]

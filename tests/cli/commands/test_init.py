@@ -140,7 +140,7 @@ def test_every_question_is_explained_with_what_it_costs(people: Path) -> None:
     done = draft(people.parent, told, data=people)
     assert done.exit_code == 0, done.output
     for words in (
-        "private reading",
+        "exact, without noise",
         "with every answer",
         "SELECT COUNT(*)",
         "TABLE.COLUMN",
@@ -148,7 +148,7 @@ def test_every_question_is_explained_with_what_it_costs(people: Path) -> None:
         "e^ε",
     ):
         assert words in " ".join(done.output.split()), words
-    for words in ("leaves the column out", "List what people could have answered", "is itself a disclosure"):
+    for words in ("leaves the column out", "List the possible values", "is itself a disclosure"):
         assert words in " ".join(done.output.split()), words
     assert done.output.count("In a script: --") == 11
 
@@ -194,10 +194,10 @@ def test_the_draft_is_commented(people: Path) -> None:
     script(people.parent, "--epsilon", "1", data=people)
     text = people.with_name("policy.toml").read_text()
     for words in (
-        "# Whom we protect",
+        "# The unit we protect",
         "# What all answers together",
-        "# Whose row it is",
-        "# How many rows of one unit",
+        "# The unit of a row",
+        "# The most rows of one unit",
     ):
         assert words in text
 
@@ -310,8 +310,8 @@ def test_an_interview_goes_on_where_it_was(people: Path) -> None:
     assert not any(cell in kept.read_text() for cell in SECRETS)
     done = draft(people.parent, ["3", "*"], data=people)
     assert done.exit_code == 0, done.output
-    assert "Going on where the last interview stopped" in done.output
-    assert "citizen (as you answered before)" in done.output
+    assert "Continuing where the last interview stopped" in done.output
+    assert "citizen (your earlier answer)" in done.output
     policy = read(people.with_name("policy.toml"))
     assert (policy.unit.name, policy.tables["people"].max_rows) == ("citizen", 4)
     assert not kept.exists()
@@ -437,11 +437,11 @@ def test_smartnoise_metadata_answer_the_questions(tmp_path: Path) -> None:
     table = read(tmp_path / "policy.toml").tables["PUMS"]
     assert (table.id, table.max_rows) == ("pid", 4)
     assert dict(table.columns) == {"age": Domain("integer", bounds=(0, 100)), "educ": Domain("text")}
-    assert f"Left out of PUMS, since {tmp_path / 'pums.yaml'} does not name them: secret." in done.output
-    assert "and not in PUMS" not in done.output
+    assert f"Left out of PUMS, because {tmp_path / 'pums.yaml'} does not name them: secret." in done.output
+    assert "but not in PUMS" not in done.output
     (tmp_path / "pums.yaml").write_text("\n".join([*lines, "      income:", "        type: string"]))
     (tmp_path / "policy.toml").unlink()
-    assert "and not in PUMS: income." in script(tmp_path, *flags, data=tmp_path / "PUMS.csv").output
+    assert "but not in PUMS: income." in script(tmp_path, *flags, data=tmp_path / "PUMS.csv").output
 
 
 def test_an_interview_at_a_terminal(people: Path) -> None:
@@ -463,7 +463,7 @@ def test_an_interview_at_a_terminal(people: Path) -> None:
     running.join(120)
     assert running.exitcode == 0, shown.decode()
     os.close(main_end)
-    assert "private reading" in shown.decode()
+    assert "exact, without noise" in shown.decode()
     assert read(people.with_name("policy.toml")).unit.name == "citizen"
 
 
@@ -509,12 +509,12 @@ def test_a_run_of_values_is_written_short(people: Path) -> None:
         done = script(
             people.parent, "--epsilon", "1", "--column", f"age=integer values {wrong}", "-o", "x", data=people
         )
-        assert "a run of values goes up, and has at most 10,000 of them" in done.output
+        assert "a run such as 1..16 rises, and has at most 10,000 values" in done.output
 
 
 def test_columns_without_bounds_are_told(people: Path) -> None:
     done = script(people.parent, "--epsilon", "1", data=people)
-    assert "Without bounds: income, born. They can be counted, and not added up" in done.output
+    assert "Without bounds: income, born. These columns can be counted, but not summed" in done.output
 
 
 def test_a_column_that_is_misspelled_is_named(people: Path) -> None:
@@ -528,11 +528,11 @@ def test_all_that_yes_leaves_open_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("whose,age\na,1\n")
     done = script(tmp_path, data=tmp_path)
     assert done.exit_code == 1
-    assert "these questions have none that is safe to take unseen" in done.output
+    assert "these questions have no safe default" in done.output
     for flag in ("--id a=COLUMN", "--id b=COLUMN", "--epsilon NUMBER"):
         assert flag in done.output
     one = script(tmp_path, "--id", "a=who", "--id", "b=whose", data=tmp_path)
-    assert "this question has none that is safe to take unseen" in one.output
+    assert "this question has no safe default" in one.output
     assert "--id" not in one.output
     assert script(tmp_path, "--id", "a=who", "--id", "b=whose", "--epsilon", "1", data=tmp_path).exit_code == 0
 
@@ -613,19 +613,19 @@ def test_a_draft_says_by_which_name_rows_were_given_to_units(tmp_path: Path) -> 
     done = script(tmp_path, "--unit", "patient", "--epsilon", "1", data=tmp_path)
     assert done.exit_code == 0, done.output
     assert read(tmp_path / "policy.toml").tables["visits"].id == "Patient N°"
-    assert "Rows of visits with the same Patient N° are one patient" in done.output
-    assert "Rows of drugs with the same visit_id, by the table visits, are one patient" in done.output
+    assert "rows of visits with the same Patient N° belong to one patient" in done.output
+    assert "rows of drugs with the same visit_id, through the table visits, belong to one patient" in done.output
     (tmp_path / "policy.toml").unlink()
     told = script(tmp_path, "--unit", "patient", "--epsilon", "1", "--id", "visits=Patient N°", data=tmp_path)
-    assert "Rows of visits with" not in told.output  # whoever gave the flag knows it
-    assert "Rows of drugs with" in told.output
+    assert "rows of visits with" not in told.output  # whoever gave the flag knows it
+    assert "rows of drugs with" in told.output
 
 
 def test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("patient_id,Prénom,Doctor ID,ward,age,mail\n1,Ada,3,x,5,a\n")
     done = script(tmp_path, "--epsilon", "1", "--column", "mail=-", data=tmp_path / "t.csv")
     assert done.exit_code == 0, done.output
-    assert "Left out of t: Prénom, Doctor ID. They are called as" in done.output
+    assert "Left out of t: Prénom, Doctor ID. Their names suggest a person's name or a key" in done.output
     line = re.search(r"a line such as (.+?) below \[tables\.t\.columns\] in policy\.toml", done.output)
     flag = re.search(r"draft again with (--column .+?)\.\n", done.output)
     assert line
@@ -640,14 +640,16 @@ def test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it(
     assert "Left out of t: Doctor ID, mail." in again.output
 
 
-@pytest.mark.parametrize(("delta", "said"), [((), "has no δ for that"), (("--delta", "1e-6"), "shows large groups")])
+@pytest.mark.parametrize(
+    ("delta", "said"), [((), "has no δ for that"), (("--delta", "1e-6"), "shows only large groups")]
+)
 def test_texts_without_values_are_told_with_what_a_group_by_them_needs(
     tmp_path: Path, delta: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "t.csv").write_text("patient_id,ward,city,age\n1,x,y,5\n")
     columns = ("--column", "city=text Rome,Oslo")
     done = script(tmp_path, "--epsilon", "1", *delta, *columns, data=tmp_path / "t.csv")
-    assert re.search(rf"Without values: ward\. .*{said}.*: write values = \[\.\.\.\] into policy\.toml", done.output)
+    assert re.search(rf"Without values: ward\. .*{said}\. Write values = \[\.\.\.\] into policy\.toml", done.output)
     (tmp_path / "policy.toml").unlink()
     listed = script(tmp_path, "--epsilon", "1", *columns, "--column", "ward=text x,y", data=tmp_path / "t.csv")
     assert listed.exit_code == 0, listed.output
@@ -669,7 +671,7 @@ def test_columns_that_no_question_can_name_are_told_by_name(tmp_path: Path) -> N
     parquet.write_table(pa.table(held), tmp_path / "t.parquet")
     done = script(tmp_path, "--epsilon", "1", data=tmp_path / "t.parquet")
     assert done.exit_code == 0, done.output
-    listed = f'sf_x, x, bad\\x1bname, "", {"y" * 64}. A name is of visible letters'
-    assert f"left out, since no question can name them: {listed}" in done.output
+    listed = f'sf_x, x, bad\\x1bname, "", {"y" * 64}. A name has at most 63 visible characters'
+    assert f"left out, because SQL cannot name them: {listed}" in done.output
     assert "\x1b" not in done.output
     assert list(read(tmp_path / "policy.toml").tables["t"].columns) == ["X"]

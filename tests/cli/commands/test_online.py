@@ -41,7 +41,7 @@ def test_questions_are_read_up_to_their_semicolons_and_one_charge_is_made(policy
     assert done.stdout.count("n: measured (2 rounds left)") == 3
     assert done.stdout.count("n: hypothesis") + done.stdout.count("n: bought now") == 1
     assert "2 of 2 rounds left" in done.stdout
-    assert "bought now   the gate" in done.stdout
+    assert "bought now   the private test" in done.stdout
     assert any(line.startswith("protects") for line in done.stdout.splitlines()[-5:])
     assert charged(policy) == 1
 
@@ -82,7 +82,7 @@ def test_ctrl_c_closes_the_session(policy: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(OnlineSession, "sql", stopped)
     done = run(*session(policy), given=f"{INSIDE};\n{INSIDE};")
     assert done.exit_code == 130
-    assert "is closed; what was charged stays charged" in done.stderr
+    assert "is closed; its charge stands" in done.stderr
     assert len(held) == 1
     assert held[0].left == 0
     assert charged(policy) == 1

@@ -117,7 +117,7 @@ def test_what_was_paid_for_is_free_after_the_file_could_not_be_written(
         broken.setattr(Path, "replace", full)
         lost = run(*asked)
     assert lost.exit_code == 74
-    assert "what was charged is stored, and free" in lost.stderr
+    assert "the marginals are stored, and free" in lost.stderr
     assert run(*asked).exit_code == 0
     assert charges(people) == 1
     assert sorted(each.suffix for each in people.parent.iterdir() if "people" in each.name) == [".csv", ".sfu"]

@@ -537,7 +537,7 @@ def test_a_dry_run_without_a_price_tells_the_error_at_some(policy: Path) -> None
     assert done.exit_code == 0, done.stderr
     at = [line.partition(":")[0] for line in done.stdout.splitlines()[:3]]
     assert at == ["at ε = 0.1", "at ε = 0.5", "at ε = 1"]
-    assert "Name a price to ask" in done.stdout
+    assert "To ask, name a price" in done.stdout
     assert run("query", policy, COUNTS, "--dry-run", "--json").exit_code == 2  # a program names its price
     assert spent(policy) == 0
 

@@ -75,11 +75,16 @@ def test_looking_ahead_spends_nothing(tmp_path: Path) -> None:
     own = tmp_path / "people.toml", "people", "--method", "independent"
     explained = run("synthesize", *own, "--explain", "--json", *PRICE)
     assert json.loads(explained.output)
-    done = run("synthesize", *own, *PRICE, "--dry-run")
+    done = run("synthesize", *own, *PRICE, "--preview")
     assert done.exit_code == 0, done.output
-    assert "Nothing was spent" in done.output
+    assert "nothing was spent" in done.output
     assert "no file was written" in done.output
     assert "promise    none" in done.output
+    earlier_name = run("synthesize", *own, *PRICE, "--dry-run")
+    assert earlier_name.exit_code == 0, earlier_name.output
+    assert "--dry-run is called --preview here" in earlier_name.stderr
+    assert "This was a preview with invented rows" in earlier_name.stdout
+    assert "--dry-run" not in run("synthesize", "--help").output
     forecast = run("synthesize", *own, *PRICE, "--forecast")
     assert forecast.exit_code == 0, forecast.output
     assert "MiB" in forecast.output
@@ -160,7 +165,7 @@ def test_files_that_match_a_glob_of_the_policy_are_not_written(tmp_path: Path) -
     own = tmp_path / "people.toml", "people", "--method", "independent", *PRICE
     done = run("synthesize", *own, "-o", tmp_path / "people-2.parquet")
     assert done.exit_code == 2
-    assert "is where people is read from" in done.stderr
+    assert "holds the data of people" in done.stderr
     same = tmp_path / "rows.csv"
     assert "twice" in run("synthesize", *own, "-o", same, "--model", same).stderr
     assert not same.exists()

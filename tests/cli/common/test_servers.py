@@ -77,7 +77,7 @@ def test_query_budget_and_history_ask_the_server(at: tuple[str, str], tmp_path: 
 def test_what_is_about_files_is_refused(at: tuple[str, str]) -> None:
     for more in (("--analyst", "ana"), ("--ledger", "x")):
         done = run("budget", "clinic", "--server", at[0], *more)
-        assert (done.exit_code, "the token says who asks" in done.output) == (2, True)
+        assert (done.exit_code, "the token identifies the analyst" in done.output) == (2, True)
     assert run("budget", "clinic", "--server", "http://example.org").exit_code == 2
     assert run("login", "http://example.org", given="x\n").exit_code == 2
 

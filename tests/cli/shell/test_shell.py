@@ -44,7 +44,7 @@ def test_a_conversation_at_a_terminal(policy: Path) -> None:
         terminal.expect("flights ε 3 of 3>")
         assert spent(policy) == 0
         terminal.type("this line is never asked" + CTRL_C)
-        terminal.expect("The line is cancelled")
+        terminal.expect("Line cancelled")
         terminal.expect("flights ε 3 of 3>")
         terminal.type("\\ask" + ENTER)
         terminal.expect("[y/N]")
@@ -113,7 +113,7 @@ def test_a_pasted_answer_to_the_price_is_part_of_the_text(policy: Path) -> None:
         terminal.expect("of 3>")
         terminal.type(f"\x1b[200~{COUNT};\ny\n\x1b[201~")
         terminal.type(CTRL_C)
-        terminal.expect("The line is cancelled")
+        terminal.expect("Line cancelled")
         terminal.expect("of 3>")
         terminal.type(CTRL_D)
         assert terminal.ends() == 0
@@ -159,7 +159,7 @@ def test_a_terminal_without_an_editor_is_served_too(policy: Path) -> None:
         terminal.expect("this answer")
         terminal.expect("flights ε 2.5 of 3>")
         terminal.type(CTRL_C)
-        terminal.expect("The line is cancelled")
+        terminal.expect("Line cancelled")
         terminal.expect("of 3>")
         terminal.type(CTRL_D)
         assert terminal.ends() == 0
@@ -169,7 +169,7 @@ def test_a_terminal_without_an_editor_is_served_too(policy: Path) -> None:
 def test_a_pipe_is_told_prices_and_spends_nothing(policy: Path) -> None:
     done = run("shell", policy, "--epsilon", "0.5", given=f"{COUNT};\ny\n\n")
     assert "price   ε = 0.5" in done.output
-    assert "Nothing was spent: --yes asks for the answer." in done.output
+    assert "Nothing was spent: add --yes to buy the answer." in done.output
     assert spent(policy) == 0
 
 

@@ -607,20 +607,20 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
 @pytest.mark.parametrize(
     ("source", "more", "words"),
     [
-        ("postgresql://ana:hidden@host/clinic", {"relation": "t"}, "holds no password"),
-        ("postgresql://host/clinic?password=hidden", {"relation": "t"}, "holds no password"),
-        ("postgresql://host/clinic", {}, "names its table"),
+        ("postgresql://ana:hidden@host/clinic", {"relation": "t"}, "contains no password"),
+        ("postgresql://host/clinic?password=hidden", {"relation": "t"}, "contains no password"),
+        ("postgresql://host/clinic", {}, "needs the name of its table"),
         ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "named by its relation"),
-        ("mysql://host/clinic", {"relation": "t"}, "known here"),
-        ("s3://bucket/t.parquet", {}, "known here"),
-        ("sc://host:15002", {}, "a table of a catalog, or files"),
-        ("sc://host:15002", {"relation": "t", "path": "/data"}, "a table of a catalog, or files"),
-        ("sc://host:15002", {"path": "/data"}, "have a format"),
-        ("sc://host:15002/;token=hidden", {"relation": "t"}, "holds no password"),
+        ("mysql://host/clinic", {"relation": "t"}, "on a PostgreSQL or Spark server"),
+        ("s3://bucket/t.parquet", {}, "on a PostgreSQL or Spark server"),
+        ("sc://host:15002", {}, "a catalog table (relation) or files"),
+        ("sc://host:15002", {"relation": "t", "path": "/data"}, "a catalog table (relation) or files"),
+        ("sc://host:15002", {"path": "/data"}, "need a format"),
+        ("sc://host:15002/;token=hidden", {"relation": "t"}, "contains no password"),
         ("sc://host:15002/;x_key=hidden", {"relation": "t"}, "user_id"),
         ("sc://host:15002 /", {"relation": "t"}, "sc://host:15002"),
         ("postgresql://host/clinic?options=hidden", {"relation": "t"}, "application_name"),
-        ("t.parquet", {"version": "7"}, "said of a table on a server"),
+        ("t.parquet", {"version": "7"}, "only for a table on a server"),
     ],
 )
 def test_a_source_that_is_none_is_refused(source: str, more: dict[str, Any], words: str) -> None:
@@ -635,7 +635,7 @@ def test_private_tables_live_in_one_engine(sessions: Sessions, visits: str) -> N
     other = Table("more", pa.table({"who": [1]}), {"who": {"type": "integer"}}, id="who", max_rows=1)
     elsewhere = Table("more", "postgresql://host/other", {"a": {"type": "integer"}}, id="who", max_rows=1, relation="t")
     for each in (other, elsewhere):
-        with pytest.raises(InvalidPolicy, match="live in one engine"):
+        with pytest.raises(InvalidPolicy, match="are in one engine"):
             _policy(own, each)
 
 

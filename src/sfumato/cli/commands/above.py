@@ -1,4 +1,4 @@
-"""The command ``sfumato above`` tells of many questions which are above a threshold, for one price."""
+"""``sfumato above``: compare many counts with one threshold, for one price (the sparse vector technique)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,32 @@ if TYPE_CHECKING:
     from sfumato.curator import ThresholdSession
 
 
-@click.command(short_help="Which of many counts are above a threshold.", epilog=EXIT_CODES)
+@click.command(short_help="Find which of many counts exceed a threshold.", epilog=EXIT_CODES)
 @options.policy
-@click.option("--threshold", metavar="NUMBER", required=True, help="What every question is compared with.")
-@click.option("--positives", type=int, default=1, show_default=True, help="It ends after so many above.")
+@click.option("--threshold", metavar="NUMBER", required=True, help="The threshold that every count is compared with.")
+@click.option(
+    "--positives", type=int, default=1, show_default=True, help="End after this many counts above the threshold."
+)
 @click.option("--epsilon", metavar="NUMBER", required=True, help="The price of the whole session, charged at once.")
-@click.option("--values-epsilon", metavar="NUMBER", help="The part of it that pays for the values of those above.")
-@click.option("--sensitivity", metavar="NUMBER", help="What one unit may change in any question.")
-@click.option("--table", "tables", multiple=True, metavar="NAME", help="Allow counts of rows of this table.")
-@click.option("--file", "source", type=click.File(encoding="utf-8"), help="Questions with semicolons between them.")
+@click.option(
+    "--values-epsilon", metavar="NUMBER", help="The part of --epsilon that pays for noisy values of the counts above."
+)
+@click.option(
+    "--sensitivity", metavar="NUMBER", help="The most that one unit can change any count.  [default: from the policy]"
+)
+@click.option(
+    "--table", "tables", multiple=True, metavar="NAME", help="Allow counts of rows of this table. Repeatable."
+)
+@click.option(
+    "--file",
+    "source",
+    type=click.File(encoding="utf-8"),
+    help="Read the questions from this file, separated by semicolons.",
+)
 @options.analyst
 @options.ledger
 @options.session_id
-@click.option("--explain", is_flag=True, help="Only say what would happen, step by step. Spends nothing.")
+@options.explain
 @options.as_json
 def command(
     policy: Path,
@@ -47,8 +60,9 @@ def command(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Open a session on POLICY and tell of each question whether it is above the threshold or below it, until so many
-    were above. Questions are read from a file, or one from each line of the standard input.
+    """Open a session on POLICY that answers "above" or "below" for each question, until --positives were above.
+
+    The questions come from --file, or one per line from standard input.
 
     \b
     Example:
@@ -57,38 +71,38 @@ def command(
     from sfumato.curator import Curator
 
     with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
-        asking = curator if analyst is None else curator.as_analyst(analyst)
-        proposal = asking.above(threshold, positives, sensitivity=sensitivity, tables=tables or None)
+        asker = curator if analyst is None else curator.as_analyst(analyst)
+        proposal = asker.above(threshold, positives, sensitivity=sensitivity, tables=tables or None)
         if explain:
-            said = proposal.explain(epsilon, values_epsilon=values_epsilon)
-            click.echo(said.to_json() if as_json else str(said))
+            explanation = proposal.explain(epsilon, values_epsilon=values_epsilon)
+            click.echo(explanation.to_json() if as_json else str(explanation))
             return
-        asked = _lines() if source is None else iter(proposal.written(source.read()))
-        how: dict[str, Any] = {"values_epsilon": values_epsilon, "request_id": request_id}
-        with progress.until_shown(), proposal.release(epsilon, **how) as session:
+        questions = _read_questions() if source is None else iter(proposal.written(source.read()))
+        release_options: dict[str, Any] = {"values_epsilon": values_epsilon, "request_id": request_id}
+        with progress.until_shown(), proposal.release(epsilon, **release_options) as session:
             progress("showing")
-            _answer(session, asked, strict=source is not None, as_json=as_json)
+            _answer_questions(session, questions, strict=source is not None, as_json=as_json)
 
 
-def _lines() -> Iterator[str]:
-    """Read one question from each line that is not empty."""
+def _read_questions() -> Iterator[str]:
+    """Yield one question per non-empty line of stdin."""
     for line in sys.stdin:
         question = line.strip().rstrip(";")
         if question:
             yield question
 
 
-def _answer(session: ThresholdSession, asked: Iterator[str], *, strict: bool, as_json: bool) -> None:
-    """Answer until the session ends. A line that cannot be asked is refused by itself, and costs nothing."""
-    for question in asked:
+def _answer_questions(session: ThresholdSession, questions: Iterator[str], *, strict: bool, as_json: bool) -> None:
+    """Answer until the session ends. A question that is refused costs nothing; it ends a ``strict`` session."""
+    for question in questions:
         try:
-            said = session.ask(question)
-        except SfumatoError as refused:
+            answer = session.ask(question)
+        except SfumatoError as refusal:
             if strict or not session.left:
                 raise
-            click.echo(str(refused), err=True)
+            click.echo(str(refusal), err=True)
             continue
-        click.echo(said.to_json() if as_json else f"{said}  {' '.join(question.split())}")
+        click.echo(answer.to_json() if as_json else f"{answer}  {' '.join(question.split())}")
         if not session.left:
             break
     if not as_json:

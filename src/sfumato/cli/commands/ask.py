@@ -1,4 +1,4 @@
-"""The command ``sfumato ask`` asks a published synopsis or model, for nothing."""
+"""``sfumato ask``: query a published synopsis or model; free."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import click
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES, warn
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
-@click.command(short_help="Ask a published synopsis or model in SQL: free.", epilog=EXIT_CODES)
+@click.command(short_help="Query a published synopsis or model in SQL: free.", epilog=EXIT_CODES)
 @options.synopsis
 @click.argument("sql")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every range.")
-@click.option("--together", is_flag=True, help="Let all ranges of the answer hold at once.")
+@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
+@click.option(
+    "--together", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself."
+)
 @options.as_json
 @options.as_csv
 @options.plot
-@click.option("--receipt", is_flag=True, help="Print the whole receipt below the table.")
+@options.whole_receipt
 def command(
     file: Path,
     sql: str,
@@ -32,10 +34,10 @@ def command(
     plot: Path | None,
     receipt: bool,
 ) -> None:
-    """Ask the synopsis or model in FILE one question in SQL ("-" reads it from stdin). Nothing is read or charged.
+    """Ask the synopsis or model in FILE one SQL question ("-" reads it from stdin). Free: no data are read.
 
-    A number that was measured is shown with ± its half-width. One that was not is bounded: the truth lies between the
-    two ends, and the number after them is a model's.
+    A measured number is shown with its ± error. Any other number is shown as two bounds that hold the truth, followed
+    by the model's estimate.
 
     \b
     Examples:
@@ -51,10 +53,10 @@ def command(
     from sfumato.cli.common.output import show_answer
     from sfumato.publish.published_files import synopsis
 
-    text = sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", errors="surrogateescape") if sql == "-" else sql
+    text = sys.stdin.buffer.read(_MAX_BYTES).decode("utf-8", errors="surrogateescape") if sql == "-" else sql
     answer = synopsis(file).sql(text, confidence=confidence, together=together)
-    for each in answer.warnings:
-        warn(each)
+    for warning in answer.warnings:
+        warn(warning)
     show_answer(answer, as_json=as_json, as_csv=as_csv, receipt=receipt)
     if plot is not None:
         answer.plot(str(plot))

@@ -1,4 +1,4 @@
-"""The command ``sfumato auction`` draws one private price for a file or a table of bids."""
+"""``sfumato auction``: draw one private price for a file or a table of bids."""
 
 from __future__ import annotations
 
@@ -11,16 +11,31 @@ from sfumato.cli.common.exit_codes import EXIT_CODES
 from sfumato.cli.common.output import ProgressLines
 
 
-@click.command(short_help="One private price for a file of bids.", epilog=EXIT_CODES)
+@click.command(short_help="Draw one private price for a file of bids.", epilog=EXIT_CODES)
 @click.argument("bids", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--epsilon", required=True, help="The privacy of every bid: 0.1 is strong, 1 is moderate.")
+@click.option("--epsilon", required=True, help="The privacy loss of each bid: 0.1 is strong privacy, 1 is moderate.")
 @click.option("--column", help="The column with the bids.  [default: the only one]")
-@click.option("--table", help="The table with the bids, when BIDS is a policy.  [default: the only one]")
-@click.option("--top", default="1", show_default=True, help="The highest price, decided without looking at the bids.")
-@click.option("--steps", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="How many prices.")
-@click.option("--confidence", default="0.95", show_default=True, help="Of the guarantee and of the range.")
-@click.option("--count-share", default="0.1", show_default=True, help="The share of ε for the range; 0: price only.")
-@click.option("--request-id", metavar="ID", help="When BIDS is a policy: sold once under the same id, charged once.")
+@click.option("--table", help="With a policy: the table with the bids.  [default: the only one]")
+@click.option(
+    "--top", default="1", show_default=True, help="The highest possible price, chosen without looking at the bids."
+)
+@click.option(
+    "--steps", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="The number of possible prices."
+)
+@click.option(
+    "--confidence", default="0.95", show_default=True, help="The confidence of the guarantee and of the revenue range."
+)
+@click.option(
+    "--count-share",
+    default="0.1",
+    show_default=True,
+    help="The share of ε for the revenue range; 0 for the price only.",
+)
+@click.option(
+    "--request-id",
+    metavar="ID",
+    help="With a policy: an id for this sale; repeated with the same id, it is charged only once.",
+)
 def command(
     bids: Path,
     epsilon: str,
@@ -32,11 +47,11 @@ def command(
     count_share: str,
     request_id: str | None,
 ) -> None:
-    """Sell a digital good at one price for everybody who bid in BIDS, a CSV file; or, when BIDS is a policy (.toml), in
-    one of its tables: then ε is charged to its account.
+    """Sell a digital good at one price to everybody who bid in BIDS: a CSV file, or a policy (.toml) with such a table.
 
-    The price is drawn from evenly spaced ones up to --top, with ε for every bid; a share of ε pays for the range of the
-    revenue. Both may be published; how many bids there are is taken to be public.
+    The price is drawn with privacy ε per bid from evenly spaced prices up to --top; a share of ε pays for the range of
+    the revenue. Both may be published. The number of bids is treated as public. With a policy, ε is charged to its
+    account.
 
     \b
     Example:
@@ -47,17 +62,17 @@ def command(
 
     prices = evenly_spaced_prices(top, steps)
     if bids.suffix == ".toml":
-        _sell(bids, (table, column), prices, (epsilon, count_share, confidence), request_id)
+        _sell_from_policy(bids, (table, column), prices, (epsilon, count_share, confidence), request_id)
         return
     if request_id is not None:
-        raise click.UsageError("--request-id is of an account; a file of bids has none, and each sale is a new one")
+        raise click.UsageError("leave out --request-id: a file of bids has no account, and every sale is a new one")
     proposal = digital_goods(read_bids(bids, column), epsilon, prices, counting=count_share)
-    promised = proposal.explain(confidence)
+    promise = proposal.explain(confidence)
     sale = proposal.release()
-    _show(float(sale.price), sale.revenue_range(confidence), confidence, promised)
+    _show(float(sale.price), sale.revenue_range(confidence), confidence, promise)
 
 
-def _sell(
+def _sell_from_policy(
     policy: Path,
     bids: tuple[str | None, str | None],
     prices: list[Fraction],
@@ -69,15 +84,15 @@ def _sell(
     epsilon, share, confidence = price
     with ProgressLines() as progress, Curator(policy, progress=progress) as curator:
         proposal = curator.auction(*bids, prices=prices)
-        promised = str(proposal.explain(epsilon, share, confidence))
+        promise = str(proposal.explain(epsilon, share, confidence))
         with progress.until_shown():
-            sold = proposal.release(epsilon, share, request_id=request_id)
+            sale = proposal.release(epsilon, share, request_id=request_id)
             progress("showing")
-            _show(float(sold.price), sold.revenue_range(confidence), confidence, promised)
+            _show(float(sale.price), sale.revenue_range(confidence), confidence, promise)
 
 
-def _show(price: float, revenue: tuple[float, float] | None, confidence: str, promised: str) -> None:
+def _show(price: float, revenue: tuple[float, float] | None, confidence: str, promise: str) -> None:
     click.secho(f"price    {price:g}", bold=True)
     if revenue is not None:
         click.echo(f"revenue  between {revenue[0]:.6g} and {revenue[1]:.6g}, with confidence {float(confidence):g}")
-    click.echo("\nWhat is promised:\n" + "\n".join(f"  {line}" for line in promised.splitlines()))
+    click.echo("\nGuarantee:\n" + "\n".join(f"  {line}" for line in promise.splitlines()))

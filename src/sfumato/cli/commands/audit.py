@@ -1,4 +1,4 @@
-"""The command ``sfumato audit`` tries to prove that a policy's curator breaks its promise."""
+"""``sfumato audit``: search for evidence that a policy's curator violates its privacy guarantee."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ if TYPE_CHECKING:
     from sfumato.audit.whole_policies.curator_findings import CuratorAudit
 
 
-_FOLDED = 100
-"""Columns of the table in a pipe or a file: what is told of a question is long."""
+_PIPE_WIDTH = 100
+"""The width of the table in a pipe or a file, in characters: the remarks on a question are long."""
 
 
-@click.command(short_help="Try to break a policy's promise, on invented tables.", epilog=EXIT_CODES)
+@click.command(short_help="Test a policy's privacy guarantee on invented tables.", epilog=EXIT_CODES)
 @options.policy
-@click.option("--minutes", metavar="N", default="5", show_default=True, help="The most it may take, about.")
+@click.option("--minutes", metavar="N", default="5", show_default=True, help="The approximate time limit.")
 @click.option(
-    "--questions", type=click.Path(path_type=Path), metavar="FILE", help="Your own questions, in a .sql file, first."
+    "--questions", type=click.Path(path_type=Path), metavar="FILE", help="Audit the questions of this .sql file first."
 )
-@click.option("--seed", metavar="N", type=int, help="Draw the questions of an earlier audit, which told its seed.")
+@click.option("--seed", metavar="N", type=int, help="Repeat the questions of an earlier audit, by the seed it printed.")
 @click.option(
-    "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page to keep, too."
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the result as a web page.",
 )
 @options.as_json
 def command(
     policy: Path, minutes: str, questions: Path | None, seed: int | None, html: Path | None, as_json: bool
 ) -> None:
-    """Try to prove that POLICY's answers tell more about a person than they promise.
+    """Search for evidence that POLICY's answers reveal more about a person than its guarantee allows.
 
-    Tables are invented from the policy, with a unit at every limit, one row below it and one beyond. Questions of every
-    kind, and others that are drawn from the grammar of what can be asked, are put to neighbouring tables: what is seen
-    of them, exact changes, noise and whole releases are compared. Faults are planted too, and must be caught, or the
-    audit says that it has no power. No row of yours is read, and nothing of your budget is spent. The exit code is 1 on
-    any doubt.
+    The audit invents neighbouring tables from the policy, with a unit at, below and beyond every limit. It asks them
+    questions of every kind, and random ones from the grammar of supported SQL, and compares exact changes, noise and
+    whole releases. It also plants faults, and reports a lack of power if it misses one. Your data are not read and your
+    budget is not spent. The exit code is 1 on any doubt.
 
     \b
     Examples:
@@ -54,34 +56,34 @@ def command(
     from sfumato.cli.common.output import ProgressLines, check_written
     from sfumato.curator.policy_account import read_policy
 
-    declared = read_policy(policy)
+    parsed_policy = read_policy(policy)
     if html is not None:
-        check_written(declared, None, html)
+        check_written(parsed_policy, None, html)
     with ProgressLines() as progress:
-        found = curator(declared, minutes, questions, seed=seed, progress=progress)
+        result = curator(parsed_policy, minutes, questions, seed=seed, progress=progress)
     if html is not None:
-        page(found).save(html)
+        page(result).save(html)
     if as_json:
-        click.echo(found.to_json())
+        click.echo(result.to_json())
     else:
-        _show(found)
+        _show(result)
         if html is not None:
-            click.echo(f"Written: {html}, a page that needs nothing else.")
-    if not found.holds:
+            click.echo(f"Written: {html}, a self-contained page.")
+    if not result.holds:
         sys.exit(REFUSED)
 
 
-def _show(found: CuratorAudit) -> None:
-    """Print what was tried, the faults that were planted, and every doubt."""
+def _show(result: CuratorAudit) -> None:
+    """Print the tests, the planted faults and every doubt."""
     from sfumato.audit.whole_policies.curator_findings import COLUMNS, row
     from sfumato.cli.common.output import show
 
-    show(COLUMNS, [row(each) for each in found.tried], piped=_FOLDED)
+    show(COLUMNS, [row(test) for test in result.tried], piped=_PIPE_WIDTH)
     click.echo()
-    show(("planted fault", "result"), [(each.name, "caught" if each.caught else "MISSED") for each in found.faults])
+    show(("planted fault", "result"), [(fault.name, "caught" if fault.caught else "MISSED") for fault in result.faults])
     click.echo()
-    for note in (*found.notes, *filter(None, [found.drawn_words])):
+    for note in (*result.notes, *filter(None, [result.drawn_words])):
         click.echo(note)
-    for doubt in found.doubts:
+    for doubt in result.doubts:
         click.secho(doubt, fg="red")
-    click.echo(str(found))
+    click.echo(str(result))

@@ -1,4 +1,4 @@
-"""The command ``sfumato budget`` shows what is left, and lets an owner change it."""
+"""``sfumato budget``: show what is left of a budget, or change it as the owner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Budget(click.Group):
-    """``budget POLICY`` shows; ``budget amend POLICY`` changes."""
+    """A group whose default subcommand is ``show``: ``budget POLICY`` and ``budget amend POLICY``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, *ctx.help_option_names}:
@@ -24,21 +24,23 @@ class _Budget(click.Group):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the options of ``show``, which is what a policy alone means."""
-        shown = [record for each in self.commands["show"].params if (record := each.get_help_record(ctx)) is not None]
+        """List the options of ``show``, the default subcommand."""
+        records = [
+            record for param in self.commands["show"].params if (record := param.get_help_record(ctx)) is not None
+        ]
         with formatter.section("Options"):
-            formatter.write_dl([*shown, ("-h, --help", "Show this message and exit.")])
+            formatter.write_dl([*records, ("-h, --help", "Show this message and exit.")])
         self.format_commands(ctx, formatter)
 
 
 @click.group(
     cls=_Budget,
-    short_help="What is left to spend.",
+    short_help="Show what is left to spend.",
     epilog=EXIT_CODES,
     subcommand_metavar="POLICY | amend POLICY --reason TEXT",
 )
 def command() -> None:
-    """Show what is left of POLICY's budget for ordinary answers, and for answers with Gaussian noise.
+    """Show what is left of POLICY's budget: for ordinary answers, and for answers with Gaussian noise.
 
     \b
     Examples:
@@ -55,12 +57,14 @@ def command() -> None:
 @options.analyst
 @options.ledger
 @options.server
-@click.option("--details", is_flag=True, help="Show the currencies it is counted in: pure, renyi and failure.")
+@click.option(
+    "--details", is_flag=True, help="Also print the amounts in every currency of the account: pure, renyi and failure."
+)
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw which part of it was spent over time: .svg, .png or .html.",
+    help="Draw the spending over time into a .svg, .png or .html file.",
 )
 @options.as_json
 def show(
@@ -72,35 +76,37 @@ def show(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what is left of POLICY's budget for ordinary answers, and for answers with Gaussian noise."""
+    """Show what is left of POLICY's budget: for ordinary answers, and for answers with Gaussian noise."""
     from sfumato.plots import check_picture
 
     if plot is not None:
         check_picture(plot)
-    found = _standing(policy, analyst, ledger, server)
+    standing = _read_standing(policy, analyst, ledger, server)
     if plot is not None:
-        _draw(policy, analyst, ledger, server, plot)
+        _draw_spending(policy, analyst, ledger, server, plot)
     if as_json:
-        click.echo(found.to_json())
+        click.echo(standing.to_json())
         return
-    click.echo(str(found))
+    click.echo(str(standing))
     if details:
-        show_currencies(found)
+        show_currencies(standing)
 
 
-def show_currencies(found: Standing | PeriodStandings) -> None:
-    """Print what is allowed, spent and left in every currency, and what is accepted now."""
+def show_currencies(standing: Standing | PeriodStandings) -> None:
+    """Print the allowed, spent and remaining amounts in every currency, and what is accepted now."""
     from sfumato.cli.common.output import show as show_table
     from sfumato.curator import PeriodStandings
     from sfumato.curator.standings import CURRENCIES
 
     click.echo()
-    period = ("period",) if isinstance(found, PeriodStandings) else ()
-    show_table((*period, *CURRENCIES), found.rows(), CURRENCIES[1:])
-    click.echo("\n" + "\n".join(found.details()))
+    period_column = ("period",) if isinstance(standing, PeriodStandings) else ()
+    show_table((*period_column, *CURRENCIES), standing.rows(), CURRENCIES[1:])
+    click.echo("\n" + "\n".join(standing.details()))
 
 
-def _draw(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, path: Path) -> None:
+def _draw_spending(
+    policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, path: Path
+) -> None:
     if server is None:
         from sfumato.curator.policy_account import budget_of
 
@@ -110,7 +116,7 @@ def _draw(policy: Path, analyst: str | None, ledger: Path | str | None, server: 
         curator.budget.plot(path)
 
 
-def _standing(
+def _read_standing(
     policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None
 ) -> Standing | PeriodStandings:
     if server is None:
@@ -118,20 +124,20 @@ def _standing(
 
         return standing(policy, ledger, analyst=analyst)
     with options.connected(server, policy, analyst, ledger) as curator:
-        found: Standing | PeriodStandings = curator.standing()
-        return found
+        remote_standing: Standing | PeriodStandings = curator.standing()
+        return remote_standing
 
 
 @command.command(epilog=EXIT_CODES)
 @options.policy
-@click.option("--reason", required=True, metavar="TEXT", help="Why: kept in the ledger for ever.")
+@click.option("--reason", required=True, metavar="TEXT", help="The reason, recorded permanently in the ledger.")
 @options.ledger
 @options.as_json
 def amend(policy: Path, reason: str, ledger: Path | str | None, as_json: bool) -> None:
-    """Make the budget written in POLICY the account's own. Unit and neighbours stay for life.
+    """Apply the budget written in POLICY to its account. Unit and neighbours can never change.
 
-    Edit the budget in the file first, then run this once. A budget below what is spent is refused. If you raise ε after
-    answers were seen, only the largest ε that you would ever have allowed is a guarantee.
+    Edit the budget in the file first, then run this once. A budget below what is already spent is refused. If you raise
+    ε after seeing answers, the guarantee is only as good as the largest ε that you would ever have allowed.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The command ``sfumato bundle`` writes what was answered, with its proof, signed by the owner."""
+"""``sfumato bundle``: write the answers of an account with the ledger's proof, signed by the owner."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.command(short_help="Answers, receipts and the ledger's proof, signed.", epilog=EXIT_CODES)
+@click.command(short_help="Write a signed file of answers and the ledger's proof.", epilog=EXIT_CODES)
 @options.policy
 @click.option(
     "--key",
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="The owner's signing key, which sfumato key new makes.",
+    help="The owner's signing key, made with sfumato key new.",
 )
 @click.option(
-    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("bundle.zip"), show_default=True
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("bundle.zip"),
+    show_default=True,
+    help="The file to write.",
 )
 @options.questions
 @options.title
@@ -35,11 +40,11 @@ def command(
     passphrase_file: Path | None,
     ledger: Path | str | None,
 ) -> None:
-    """Write one zip file about POLICY's account, signed with the owner's key, for anybody to verify offline.
+    """Write a zip file about POLICY's account, signed with the owner's key, that anybody can verify offline.
 
-    In it are the account's lines with their costs and hashes, the page of sfumato report, and with --questions the
-    questions and their answers with receipts: of all lines, or of those that are named. Other questions are salted
-    hashes. No row is read, and nothing is spent.
+    It contains the account's lines with their costs and hashes and the page of sfumato report; with --questions also
+    the questions and answers with their receipts, of all lines or of the lines named. Other questions appear as salted
+    hashes. No data are read, nothing is spent.
 
     \b
     Examples:
@@ -52,9 +57,9 @@ def command(
     from sfumato.reports.bundles import bundle
     from sfumato.reports.telling import chosen
 
-    declared, shown = read_policy(policy), chosen(questions)
-    check_written(declared, ledger, out, key)
+    parsed_policy, selected_lines = read_policy(policy), chosen(questions)
+    check_written(parsed_policy, ledger, out, key)
     signer = signing_key(key, passphrase_file)
-    found = bundle(declared, signer, out, ledger, questions=shown, title=title)
-    click.echo(f"{out}: {options.shown(found)}")
+    report = bundle(parsed_policy, signer, out, ledger, questions=selected_lines, title=title)
+    click.echo(f"{out}: {options.shown(report)}")
     click.echo(f"signed by {signer.public.fingerprint}")

@@ -1,4 +1,4 @@
-"""``sfumato check`` prints what the curator found in a policy and its sources."""
+"""``sfumato check``: print the findings of a check of a policy and its data."""
 
 from __future__ import annotations
 
@@ -13,114 +13,116 @@ from sfumato.curator.checking import CheckedTable, CheckReport, check
 from sfumato.untrusted import printable
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
-_SHARED = "SAFE TO SHARE: what makes the noise of typical questions, from the policy alone."
-_MOST_LIMITS = 11
-"""Limits of which one table of losses tells."""
+_SHARED = "SAFE TO SHARE: what causes the noise of typical questions, from the policy alone."
+_MAX_LIMITS = 11
+"""Limits in one table of losses."""
 
 
 def report(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None:
-    """Print every table in turn: what is public first, then what only its owner may see."""
-    found = check(path, private=private)
-    for name, line in found.misquoted:
-        click.secho(f"{_PRIVATE}\n{name}: line {line:,} is not one record", fg="red", err=True)
-    if found.refusal is not None:
-        raise found.refusal
+    """Print the public facts of every table, then, if ``private``, the figures for the owner alone."""
+    checked = check(path, private=private)
+    for name, line in checked.misquoted:
+        click.secho(f"{_PRIVATE}\n{name}: line {line:,} is not exactly one record", fg="red", err=True)
+    if checked.refusal is not None:
+        raise checked.refusal
     click.secho(f"{path}: the policy is valid", fg="green")
-    click.echo(f"  protects {found.policy.unit}, {found.policy.neighbours.value} neighbours")
-    click.echo(f"  {found.promise}")
-    for warning in found.warnings:
+    click.echo(f"  protects {checked.policy.unit}, {checked.policy.neighbours.value} neighbours")
+    click.echo(f"  {checked.promise}")
+    for warning in checked.warnings:
         click.secho(f"  {warning}", fg="yellow")
-    for table in found.tables:
-        _describe(table)
-    _advise(found)
+    for table in checked.tables:
+        _print_table(table)
+    _print_advice(checked)
     if private:
-        _show_costs(found)
-        found.require_kept(lossy)
+        _print_losses(checked)
+        checked.require_kept(lossy)
 
 
-def _describe(found: CheckedTable) -> None:
-    click.secho(f"\n{found.table.name}", bold=True, nl=False)
-    # A hash of private rows would let whoever reads it test a guess of them.
-    click.echo(f" ({found.whose_rows})" + (f", content {found.content}" if found.table.public else ""))
-    for column, words in found.declared.items():
-        click.echo(f"  {column:<20} {words}")
-    for remark in found.remarks:
+def _print_table(checked: CheckedTable) -> None:
+    click.secho(f"\n{checked.table.name}", bold=True, nl=False)
+    # A hash of private rows would let a reader test guesses about them.
+    click.echo(f" ({checked.whose_rows})" + (f", content {checked.content}" if checked.table.public else ""))
+    for column, description in checked.declared.items():
+        click.echo(f"  {column:<20} {description}")
+    for remark in checked.remarks:
         click.secho(f"  {remark}", fg="yellow")
-    for condition in found.table.impossible:
+    for condition in checked.table.impossible:
         click.echo(f"  no row has           {printable(condition)}")
-    for column, decided in found.table.implies.items():
-        click.echo(f"  {column:<20} decides {decided}")
+    for column, implied_column in checked.table.implies.items():
+        click.echo(f"  {column:<20} determines {implied_column}")
 
 
-def _advise(found: CheckReport) -> None:
-    """Print each question with what makes its error; questions that are told the same stand together."""
-    if not found.advice:
+def _print_advice(checked: CheckReport) -> None:
+    """Print what causes the error of each typical question, grouped by price."""
+    if not checked.advice:
         return
     click.secho(f"\n{_SHARED}", fg="green", bold=True)
-    for price, group in groupby(found.advice, key=lambda each: each.price):
+    for price, group in groupby(checked.advice, key=lambda advice: advice.price):
         click.echo(f"At {price}:")
-        told = list(group)
-        for each in filter(lambda asked: asked.tips, told):
-            click.echo(f"  {each.question}")
-            for tip in each.tips:
+        advices = list(group)
+        for advice in filter(lambda advice: advice.tips, advices):
+            click.echo(f"  {advice.question}")
+            for tip in advice.tips:
                 line = as_flags(str(tip))
                 click.echo(click.wrap_text(line, 116, initial_indent="    ", subsequent_indent="      "))
-        others = [each.question for each in told if not each.tips]
+        others = [advice.question for advice in advices if not advice.tips]
         if others:
-            click.echo("  No limit or bound of one unit makes most of the error of:")
+            click.echo("  For these questions, no limit or bound of one unit causes most of the error:")
         for question in others:
             click.echo(f"    {question}")
 
 
-def _show_costs(found: CheckReport) -> None:
+def _print_losses(checked: CheckReport) -> None:
     click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
-    for table in found.tables:
-        _show_cost(table, periods=found.policy.per is not None)
-    _show_times(found)
+    for table in checked.tables:
+        _print_table_losses(table, periods=checked.policy.per is not None)
+    _print_times(checked)
     click.secho(_PRIVATE, fg="red", bold=True)
 
 
-def _show_cost(found: CheckedTable, *, periods: bool) -> None:
-    costs, name = found.costs, found.table.name
+def _print_table_losses(checked: CheckedTable, *, periods: bool) -> None:
+    costs, name = checked.costs, checked.table.name
     if costs is None:
         return
-    lacking = "have no id, or no period that has an account" if periods else "have no id"
-    click.echo(f"{name}: fingerprint of its rows {found.content}")
-    if found.table.every_row and not costs.dropped:
+    dropped_reason = "have no id or lie in no period with an account" if periods else "have no id"
+    click.echo(f"{name}: fingerprint of its rows {checked.content}")
+    if checked.table.every_row and not costs.dropped:
         click.echo(f"{name}: {costs.rows:,} rows, each of them a unit")
     else:
-        whose = f"{costs.rows:,} rows of {costs.units:,} units"
-        click.echo(f"{name}: {whose}; {costs.dropped:.2%} of rows {lacking}: dropped")
-    if not found.table.every_row:
-        units = "1 unit exceeds" if costs.exceeding == 1 else f"{costs.exceeding:,} units exceed"
-        exceeding = f"{units} it, {costs.lost:.2%} of rows are beyond it"
-        click.echo(f"  max_rows = {found.table.max_rows}: {exceeding}")
-        _show_losses("max_rows", {"rows beyond it": costs.by_rows})
-        _show_losses("max_groups", {f"groups by {name}": each for name, each in costs.by_groups.items()})
+        row_counts = f"{costs.rows:,} rows of {costs.units:,} units"
+        click.echo(f"{name}: {row_counts}; {costs.dropped:.2%} of rows {dropped_reason} and are dropped")
+    if not checked.table.every_row:
+        exceeding_units = "1 unit exceeds" if costs.exceeding == 1 else f"{costs.exceeding:,} units exceed"
+        loss = f"{exceeding_units} it, {costs.lost:.2%} of rows are beyond it"
+        click.echo(f"  max_rows = {checked.table.max_rows}: {loss}")
+        _print_losses_by_limit("max_rows", {"rows beyond it": costs.by_rows})
+        _print_losses_by_limit("max_groups", {f"groups by {name}": shares for name, shares in costs.by_groups.items()})
     click.echo(f"  {'column':<20} {'below':>9} {'above':>9} {'clamped':>9} {'made NULL':>10} {'missing':>9}")
     for column, cost in costs.columns.items():
-        ends = f"{cost.low:>9.2%} {cost.high:>9.2%} {cost.clamped:>9.2%}"
-        mark = "  more than half is lost" if f"{name}.{column}" in found.emptied else ""
-        click.echo(f"  {column:<20} {ends} {cost.nulled:>10.2%} {cost.missing:>9.2%}{mark}")
+        clamped_shares = f"{cost.low:>9.2%} {cost.high:>9.2%} {cost.clamped:>9.2%}"
+        remark = "  more than half is lost" if f"{name}.{column}" in checked.emptied else ""
+        click.echo(f"  {column:<20} {clamped_shares} {cost.nulled:>10.2%} {cost.missing:>9.2%}{remark}")
 
 
-def _show_times(found: CheckReport) -> None:
-    """Print when a server should answer, and what that rests on."""
-    if found.answer_after is None:
+def _print_times(checked: CheckReport) -> None:
+    """Print the recommended ``answer_after`` of a server, and the measurement behind it."""
+    if checked.answer_after is None:
         return
-    longest = max(found.times, key=lambda each: each.seconds)
-    click.echo(f"Of {len(found.times)} typical questions, this one took longest here, {longest.seconds:.2g} s:")
-    click.echo(f"  {longest.question}")
-    click.echo("Before others ask over a network, write at least this into server.toml, for serve --settings:")
-    click.echo(f"  answer_after = {found.answer_after}")
+    slowest = max(checked.times, key=lambda timing: timing.seconds)
+    click.echo(f"The slowest of {len(checked.times)} typical questions took {slowest.seconds:.2g} s on this machine:")
+    click.echo(f"  {slowest.question}")
+    click.echo(
+        "Before you serve this policy over a network, set at least this in server.toml (sfumato serve --settings):"
+    )
+    click.echo(f"  answer_after = {checked.answer_after}")
 
 
-def _show_losses(limit: str, lost: Mapping[str, Mapping[int, float]]) -> None:
-    """Print a small table: what each limit would leave out, up to the first that leaves out nothing."""
-    if not lost:
+def _print_losses_by_limit(limit: str, losses: Mapping[str, Mapping[int, float]]) -> None:
+    """Print the share of data that each limit would discard, up to the first that discards nothing."""
+    if not losses:
         return
-    needed = max(sum(share > 0 for share in each.values()) for each in lost.values())
-    limits = list(next(iter(lost.values())))[: needed + 1][-_MOST_LIMITS:]
+    needed = max(sum(share > 0 for share in shares.values()) for shares in losses.values())
+    limits = list(next(iter(losses.values())))[: needed + 1][-_MAX_LIMITS:]
     click.echo(f"  {limit:<20} " + " ".join(f"{each:>7,}" for each in limits))
-    for name, shares in lost.items():
+    for name, shares in losses.items():
         click.echo(f"  {name:<20} " + " ".join(f"{shares[each]:>7.1%}" for each in limits))

@@ -1,4 +1,4 @@
-"""The command ``sfumato demo`` is a guided tour: what is shown is what is run."""
+"""``sfumato demo``: a guided tour that runs the code it shows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import click
 from sfumato.errors import SfumatoError
 
 WIDTH = 92
-"""Of every line that is shown."""
+"""Characters per line."""
 
 
 @dataclass(frozen=True)
 class TourStep:
-    """A part is one step of the tour: what it is about, and the lines it runs."""
+    """A step of the tour: its title, an explanation, and the code it runs."""
 
     title: str
     words: str
@@ -37,7 +37,7 @@ PARTS = (
         """
         The table: every flight that left New York in the summer of 2013 (real, public: see ORIGIN.md). The policy says
         whom to protect: a plane, with all its flights. Read "plane" as "patient" and "flight" as "visit".
-        Nothing below reads a row or costs anything yet.
+        Nothing in this step reads a row or costs anything.
         """,
         '''
 flights = sf.open(policy)
@@ -54,7 +54,7 @@ round(ask.price({"flights": 1000}), 3)      # the ε that would give ±1000
         "The answer",
         """
         Only release spends. The charge is on disk before the first row is read; then noise is added, and every number
-        comes with the range that holds the exact one 95 times in 100.
+        comes with a range that contains the exact value with 95 % confidence.
         """,
         """
 answer = ask.release(epsilon=1)
@@ -65,7 +65,8 @@ print(answer.receipt.short())
     TourStep(
         "Asked again: the same answer, free",
         """
-        A second draw of noise would tell more about the planes, so it would cost; the stored answer tells nothing new.
+        A second draw of noise would reveal more about the planes, so it would cost; the stored answer reveals nothing
+        new.
         """,
         """
 ask.release(epsilon=1).rows == answer.rows
@@ -74,8 +75,8 @@ ask.release(epsilon=1).rows == answer.rows
     TourStep(
         "A budget that holds",
         """
-        The policy allows ε = 3 for life: for everybody together, across restarts. What does not fit is refused before
-        anything is read, and the refusal says what would fit.
+        The policy allows ε = 3 for life: for all analysts together, across restarts. A question that does not fit is
+        refused before anything is read, and the refusal says what would fit.
         """,
         """
 ask.release(epsilon=2.5, fresh=True)
@@ -84,8 +85,8 @@ ask.release(epsilon=2.5, fresh=True)
     TourStep(
         "An attack on exact answers",
         """
-        On 28 August one flight only was SkyWest's. Whoever gets exact totals, with it and without it, subtracts.
-        THESE TWO NUMBERS ARE EXACT: no curator gave them. They are shown because this table is public.
+        On 28 August SkyWest had a single flight. Anybody who gets exact totals with it and without it can subtract.
+        THESE TWO NUMBERS ARE EXACT: they do not come from the curator. They are shown because this table is public.
         """,
         """
 import pyarrow.compute as pc, pyarrow.parquet as parquet
@@ -100,7 +101,7 @@ print(f"{everyone:,} - {without:,} = {everyone - without} minutes: its delay")
     TourStep(
         "The same attack here",
         """
-        The same two questions, to the curator (with a tighter limit, five flights of a plane, which means less noise).
+        The same two questions, asked of the curator (limited to five flights per plane, for less noise).
         """,
         """
 total = "SELECT SUM(delay) AS minutes FROM flights WHERE day = DATE '2013-08-28'"
@@ -108,22 +109,22 @@ asks = [flights.sql(total), flights.sql(total + " AND carrier <> 'OO'")]
 everyone, without = (ask.limit(rows=5).release(epsilon=0.5) for ask in asks)
 for each in (everyone, without): print(each.cells()[0][0])
 difference = everyone.rows[0][0] - without.rows[0][0]
-print(f"{difference:,} minutes: nothing about one flight, for noise hides a plane")
+print(f"{difference:,} minutes: noise that hides a plane also hides one flight")
 """,
     ),
 )
 
 
-@click.command(short_help="A guided tour in a few seconds, no set-up.")
-@click.option("--pause", is_flag=True, help="Wait for a key between the parts.")
+@click.command(short_help="Take a guided tour: a few seconds, no set-up.")
+@click.option("--pause", is_flag=True, help="Wait for a key between the steps.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Keep the example's policy, tables and ledger in this new folder, to go on with.",
+    help="Keep the example's policy, tables and ledger in this new folder.",
 )
 def command(pause: bool, keep: Path | None) -> None:
-    """Take a guided tour on a bundled real table: a question, its error before, the answer, the budget, an attack.
+    """Take a guided tour on a bundled real table: a question, its expected error, its answer, the budget, an attack.
 
     \b
     Examples:
@@ -139,18 +140,18 @@ def command(pause: bool, keep: Path | None) -> None:
 
 
 def tour(policy: Path, *, pause: bool) -> None:
-    """Run every part in turn, in one namespace, like a session at the keyboard."""
+    """Run all steps in one namespace, like an interactive session."""
     import datetime
 
     import sfumato
 
     scope: dict[str, Any] = {"sf": sfumato, "policy": policy, "datetime": datetime}
     try:
-        for number, part in enumerate(PARTS, start=1):
-            click.secho(f"\n{number}. {part.title}", bold=True)
-            click.echo(_indented(textwrap.fill(" ".join(part.words.split()), WIDTH - 3)) + "\n")
-            _run(part.code.strip(), scope)
-            _left(scope["flights"].budget)
+        for number, step in enumerate(PARTS, start=1):
+            click.secho(f"\n{number}. {step.title}", bold=True)
+            click.echo(_indented(textwrap.fill(" ".join(step.words.split()), WIDTH - 3)) + "\n")
+            _run_step(step.code.strip(), scope)
+            _print_remaining_budget(scope["flights"].budget)
             if pause and number < len(PARTS):
                 click.pause("\n   … press any key")
     finally:
@@ -158,23 +159,23 @@ def tour(policy: Path, *, pause: bool) -> None:
             scope["flights"].close()
 
 
-def _run(code: str, scope: dict[str, Any]) -> None:
-    """Show each statement as it is written, then what it prints; a refusal is shown as the caller would see it."""
+def _run_step(code: str, scope: dict[str, Any]) -> None:
+    """Print each statement and then its output; a refusal is printed as its caller would see it."""
     for statement in ast.parse(code).body:
         lines = code.splitlines()[statement.lineno - 1 : statement.end_lineno]
         click.secho("\n".join(f"   {'...' if index else '>>>'} {line}" for index, line in enumerate(lines)), fg="cyan")
         try:
-            value = _value(statement, scope)
+            value = _evaluate(statement, scope)
         except SfumatoError as refusal:
-            said = f"{type(refusal).__name__}: {refusal}".splitlines()
-            folded = (textwrap.fill(line, WIDTH - 3, subsequent_indent="  ") for line in said)
+            message_lines = f"{type(refusal).__name__}: {refusal}".splitlines()
+            folded = (textwrap.fill(line, WIDTH - 3, subsequent_indent="  ") for line in message_lines)
             click.secho(_indented("\n".join(folded)), fg="yellow")
         else:
             if value is not None:
                 click.echo(_indented(repr(value)))
 
 
-def _value(statement: ast.stmt, scope: dict[str, Any]) -> object:
+def _evaluate(statement: ast.stmt, scope: dict[str, Any]) -> object:
     scope["print"] = lambda text: click.echo(_indented(text))
     if isinstance(statement, ast.Expr):
         return eval(compile(ast.Expression(statement.value), "<demo>", "eval"), scope)
@@ -186,10 +187,10 @@ def _indented(text: str) -> str:
     return "\n".join(f"   {line}".rstrip() for line in text.splitlines())
 
 
-def _left(budget: Any) -> None:
-    """Draw what remains of the budget as a bar."""
-    left = float(budget.remaining["pure"] / budget.epsilon)
-    filled = round(30 * left)
+def _print_remaining_budget(budget: Any) -> None:
+    """Print a bar of the remaining budget."""
+    remaining_share = float(budget.remaining["pure"] / budget.epsilon)
+    filled = round(30 * remaining_share)
     bar = "█" * filled + "░" * (30 - filled)
     click.secho(
         f"\n   budget left  {bar}  ε = {float(budget.remaining['pure']):g} of {float(budget.epsilon):g}", fg="green"
@@ -207,20 +208,20 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 def _next(kept: Path | None) -> None:
     click.secho("\nWhere to go next", bold=True)
-    name = kept or Path("flights/flights.toml")
-    lines = [] if kept else ["sfumato demo --keep flights             the same, with the files kept in flights/"]
+    policy_path = kept or Path("flights/flights.toml")
+    lines = [] if kept else ["sfumato demo --keep flights             the same tour, with its files kept in flights/"]
     lines += [
-        f'sfumato query {name} "SELECT COUNT(*) AS n FROM flights" --within 900',
-        f"sfumato budget {name}",
+        f'sfumato query {policy_path} "SELECT COUNT(*) AS n FROM flights" --within 900',
+        f"sfumato budget {policy_path}",
         "sfumato query --help",
         "docs/tutorials/getting-started.md       the same in Python, step by step",
-        "docs/explanation/threat-model.md        what is promised, and what is not",
+        "docs/explanation/threat-model.md        what is guaranteed, and what is not",
     ]
-    click.echo("\n".join(f"   {line}" for line in [*_found(), *lines]))
+    click.echo("\n".join(f"   {line}" for line in [*_activation_lines(), *lines]))
 
 
-def _found() -> list[str]:
-    """Give the line to type so that a shell finds the command; nothing where it does already."""
+def _activation_lines() -> list[str]:
+    """Return what to type so that the shell finds the command; nothing if it already does."""
     activate = Path(sys.prefix) / "bin" / "activate"
     if shutil.which("sfumato") is not None or not activate.exists():
         return []

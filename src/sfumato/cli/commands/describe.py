@@ -1,4 +1,4 @@
-"""The command ``sfumato describe`` says what there is to ask, from the policy alone."""
+"""``sfumato describe``: describe the tables and columns of a policy, without reading data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.command(short_help="What there is to ask, in words.", epilog=EXIT_CODES)
+@click.command(short_help="Describe what can be asked.", epilog=EXIT_CODES)
 @options.policy
 @click.argument("table", required=False)
 def command(policy: Path, table: str | None) -> None:
-    """Say in words whom POLICY protects, which tables and columns there are, and what they may hold; or this of one
-    TABLE. Below stand questions to copy, each with its error. The policy alone is read: no data and no ledger.
+    """Describe whom POLICY protects and what its tables and columns, or those of one TABLE, may contain.
+
+    Example questions follow, each with its expected error. Only the policy is read: no data, no ledger.
 
     \b
     Examples:
@@ -27,8 +28,8 @@ def command(policy: Path, table: str | None) -> None:
 
     tables = describe_policy(policy)
     click.echo(str(tables if table is None else tables.named(table)))
-    shown = tables.values() if table is None else [tables.named(table)]
-    asked = [each for one in shown for each in one.questions]
-    if asked:
-        line = f"sfumato query {shlex.quote(str(policy))} {shlex.quote(asked[0].sql)} --epsilon 1 --dry-run"
-        click.echo(f"\nAsk one (without --dry-run it is charged):\n  {line}")
+    described = tables.values() if table is None else [tables.named(table)]
+    examples = [question for description in described for question in description.questions]
+    if examples:
+        line = f"sfumato query {shlex.quote(str(policy))} {shlex.quote(examples[0].sql)} --epsilon 1 --dry-run"
+        click.echo(f"\nTry one (without --dry-run it is charged):\n  {line}")

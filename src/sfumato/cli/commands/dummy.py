@@ -1,4 +1,4 @@
-"""The command ``sfumato dummy`` writes invented tables from a policy alone."""
+"""``sfumato dummy``: write invented tables, made from a policy alone."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from sfumato.cli.common.exit_codes import EXIT_CODES
 if TYPE_CHECKING:
     from sfumato.policy import Policy
 
-_FILES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".duckdb", ".db")
+_FILE_SUFFIXES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".duckdb", ".db")
 
 
-@click.command(short_help="Write invented tables to try code on: free.", epilog=EXIT_CODES)
+@click.command(short_help="Write invented tables to test code on: free.", epilog=EXIT_CODES)
 @options.policy
-@click.option("--rows", metavar="N", default="1000", show_default=True, help="How many of each private table.")
+@click.option(
+    "--rows", metavar="N", default="1000", show_default=True, help="The number of rows of each private table."
+)
 @click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("dummy"),
     show_default=True,
-    help="A new folder, in which the policy is found again with tables that are nobody's.",
+    help="A new folder for the invented tables and a copy of the policy.",
 )
 def command(policy: Path, rows: str, output: Path) -> None:
-    """Invent a table for each of POLICY's, to write code against: from the policy alone.
+    """Invent rows for each table of POLICY, to develop code against. No data are read, nothing is charged.
 
-    No data are opened and nothing is charged. Types, values, bounds and limits are those of the policy; the rows are
-    the same every time, and no statistic of them means anything. Ask the policy in the new folder.
+    Types, values, bounds and limits are those of the policy. The rows are the same every time, and their statistics
+    mean nothing. Ask your questions of the policy in the new folder.
 
     \b
     Example:
@@ -41,54 +43,58 @@ def command(policy: Path, rows: str, output: Path) -> None:
     from sfumato.errors import InvalidPolicy
     from sfumato.policy import read
 
-    if output.suffix.lower() in _FILES:
-        raise click.UsageError(f"-o names a new folder for all tables, not a file: -o {output.with_suffix('')}")
-    declared = read(policy)
-    tables = declared.dummy(options.rows(rows) or 1)
+    if output.suffix.lower() in _FILE_SUFFIXES:
+        raise click.UsageError(f"-o names a new folder for all tables, not a file: write -o {output.with_suffix('')}")
+    parsed_policy = read(policy)
+    tables = parsed_policy.dummy(options.rows(rows) or 1)
     try:
         output.mkdir(parents=True)
     except OSError:
-        raise InvalidPolicy("the folder for dummies is a new one", place=str(output), fix="name another") from None
-    verbatim = _relative(declared, policy.parent)
+        raise InvalidPolicy(
+            "invented tables are written to a new folder, and this one exists or cannot be made",
+            place=str(output),
+            fix="name another with -o",
+        ) from None
+    relative_paths = _relative_sources(parsed_policy, policy.parent)
     for name, table in tables.items():
-        place = output / verbatim[name] if verbatim else output / f"{_plain(name)}.parquet"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _write(table, place, declared.tables[name].relation if verbatim else None)
-        click.echo(f"Written: {place}, {table.num_rows:,} invented rows.")
-    for name in declared.tables:
+        target = output / relative_paths[name] if relative_paths else output / f"{_file_stem(name)}.parquet"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_table(table, target, parsed_policy.tables[name].relation if relative_paths else None)
+        click.echo(f"Written: {target}, {table.num_rows:,} invented rows.")
+    for name in parsed_policy.tables:
         if name not in tables:
-            click.echo(f"Left out: {name}, which is public and declares no columns; copy it from its source.")
-    if verbatim:
+            click.echo(f"Left out: {name}, a public table without declared columns; copy it from its source.")
+    if relative_paths:
         (output / policy.name).write_bytes(policy.read_bytes())
-        click.echo(f"Written: {output / policy.name}, the same policy over them, with an account of its own.")
+        click.echo(f"Written: {output / policy.name}, the same policy for these tables, with its own account.")
 
 
-def _relative(policy: Policy, folder: Path) -> dict[str, Path]:
-    """Find where each source lies beside its policy; nothing unless all are files beside it or below."""
-    found = {}
+def _relative_sources(policy: Policy, folder: Path) -> dict[str, Path]:
+    """Return each source's path relative to the policy; empty unless all are plain files in its folder."""
+    relative_paths = {}
     for name, table in policy.tables.items():
         path = Path(str(getattr(table.source, "path", "")))
         if any(letter in path.name for letter in "*?[") or ".." in path.parts:
             return {}
         try:
-            found[name] = path.relative_to(folder)
+            relative_paths[name] = path.relative_to(folder)
         except ValueError:
             return {}
-    return found
+    return relative_paths
 
 
-def _write(table: Any, place: Path, relation: str | None) -> None:
+def _write_table(table: Any, target: Path, relation: str | None) -> None:
     from pyarrow import csv, parquet
 
     if relation is not None:
         from sfumato.engine.opening import write_table
 
-        write_table(table, place, relation)
-    elif place.suffix.lower() == ".csv":
-        csv.write_csv(table, place)
+        write_table(table, target, relation)
+    elif target.suffix.lower() == ".csv":
+        csv.write_csv(table, target)
     else:
-        parquet.write_table(table, place)
+        parquet.write_table(table, target)
 
 
-def _plain(name: str) -> str:
+def _file_stem(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in " _-" else "_" for letter in name)

@@ -1,4 +1,4 @@
-"""The command ``sfumato history`` prints what was asked, by whom, and at what cost."""
+"""``sfumato history``: list the lines of an account."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from sfumato.ledger import Line
 
 
-@click.command(short_help="What was asked, by whom, at what cost.", epilog=EXIT_CODES)
+@click.command(short_help="List what was asked, by whom, at what cost.", epilog=EXIT_CODES)
 @options.policy
 @options.analyst
 @options.ledger
 @options.server
-@click.option("--details", is_flag=True, help="Show the cost in every currency: pure, renyi and failure.")
+@click.option("--details", is_flag=True, help="Print the cost in every currency: pure, renyi and failure.")
 @options.as_json
 def command(
     policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, details: bool, as_json: bool
@@ -35,7 +35,7 @@ def command(
     from sfumato.cli.common.output import show
     from sfumato.ledger.entries import LINE_COLUMNS
 
-    lines = _lines(policy, analyst, ledger, server)
+    lines = _read_lines(policy, analyst, ledger, server)
     if as_json:
         click.echo(json.dumps([line.summary() for line in lines], ensure_ascii=False))
         return
@@ -46,7 +46,7 @@ def command(
         click.echo("Nothing has been asked yet.")
 
 
-def _lines(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None) -> list[Line]:
+def _read_lines(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None) -> list[Line]:
     if server is None:
         from sfumato.curator import history
 

@@ -1,4 +1,4 @@
-"""The command ``sfumato init`` makes a policy file of the owner's answers, each checked as it is given."""
+"""``sfumato init``: draft a policy file by interviewing the owner; each answer is validated as it is given."""
 
 from __future__ import annotations
 
@@ -45,57 +45,72 @@ from sfumato.release.prices import Price
 from sfumato.untrusted import printable
 
 T = TypeVar("T")
-_SHOWN = 40
-"""Columns that are listed of a table before it is asked about."""
+_MAX_LISTED = 40
+"""Columns of a table that are listed in a message."""
 
 
 @click.command(short_help="Draft a policy by answering questions.", epilog=EXIT_CODES)
 @click.argument("data", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("policy.toml"), show_default=True)
-@click.option("--unit", metavar="WORD", help="Whom you protect: patient, customer, household …")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("policy.toml"),
+    show_default=True,
+    help="The policy file to write.",
+)
+@click.option("--unit", metavar="WORD", help="The unit you protect: patient, customer, household …")
 @click.option(
     "--id",
     "ids",
-    help="The column that says whose row it is, or row; or TABLE.COLUMN.",
+    help="The column with the unit's id; row if every row is a unit; or TABLE.COLUMN to find it through a table.",
     multiple=True,
     metavar="[TABLE=]…",
 )
-@click.option("--max-rows", "max_rows", help="Rows of one unit that may count.", multiple=True, metavar="[TABLE=]…")
-@click.option("--name", "names", multiple=True, metavar="TABLE=NAME", help="A name for a table.")
-@click.option("--public", multiple=True, metavar="TABLE", help="A table that is about nobody.")
-@click.option("--skip", multiple=True, metavar="TABLE", help="A table that is left out.")
-@click.option("--epsilon", metavar="NUMBER", help="The budget for life.")
-@click.option("--delta", metavar="NUMBER", help="The δ of the budget, if any.")
+@click.option(
+    "--max-rows", "max_rows", help="The most rows of one unit that count.", multiple=True, metavar="[TABLE=]…"
+)
+@click.option("--name", "names", multiple=True, metavar="TABLE=NAME", help="Rename a table.")
+@click.option(
+    "--public", multiple=True, metavar="TABLE", help="Declare a table public: it is about nobody. Repeatable."
+)
+@click.option("--skip", multiple=True, metavar="TABLE", help="Leave a table out. Repeatable.")
+@click.option("--epsilon", metavar="NUMBER", help="The ε of the lifetime budget.")
+@click.option("--delta", metavar="NUMBER", help="The δ of the lifetime budget, if any.")
 @click.option(
     "--column",
     "columns",
     multiple=True,
     metavar="[TABLE.]COLUMN=…",
-    help="What a column is: 'integer 0 110', 'integer 0 110 bins 11', 'integer values 0,1', 'text north,south', date, "
-    "or - to leave it out.",
+    help="Declare a column: 'integer 0 110', 'integer 0 110 bins 11', 'integer values 0,1', 'text north,south', date, "
+    "or - to leave it out. Repeatable.",
 )
-@click.option("--relation", multiple=True, help="Only this table inside DATA, when it is a database.")
+@click.option("--relation", multiple=True, help="Use only this table of a database file. Repeatable.")
 @click.option(
-    "--read-rows/--no-read-rows", default=None, help="Whether rows may be read to find types: private reading."
+    "--read-rows/--no-read-rows",
+    default=None,
+    help="Whether rows may be read to detect column types; this is exact, for your eyes only.",
 )
-@click.option("--copy/--no-copy", default=None, help="Whether files that the engine cannot read are copied as Parquet.")
-@click.option("--delimiter", metavar="LETTER", help="What parts the cells of text files.  [default: found out]")
-@click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1.  [default: found out]")
-@click.option("--quote", metavar="LETTER", help="What stands around the cells of text files.  [default: found out]")
-@click.option("--decimal", type=click.Choice([".", ","]), default=".", help="The decimal point of text files.")
+@click.option("--copy/--no-copy", default=None, help="Whether files that the engine cannot read are copied to Parquet.")
+@click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
+@click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1.  [default: detected]")
+@click.option("--quote", metavar="LETTER", help="The quote character of text files.  [default: detected]")
+@click.option("--decimal", type=click.Choice([".", ","]), default=".", help="The decimal separator of text files.")
 @click.option(
     "--from-smartnoise",
     "smartnoise",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Take answers from this YAML.",
+    help="Take answers from this SmartNoise metadata file (YAML).",
 )
 @click.option(
     "--bounds-epsilon",
     metavar="NUMBER",
-    help="Once the account is open, find the bounds of each column that has none, privately, at this ε each.",
+    help="Buy private bounds for every column without bounds, at this ε each, from the new account.",
 )
-@click.option("--yes", "take_defaults", is_flag=True, help="Take every default, also that rows are read for types.")
+@click.option(
+    "--yes", "take_defaults", is_flag=True, help="Accept every default, including that rows are read to detect types."
+)
 def command(
     data: tuple[Path, ...],
     output: Path,
@@ -108,13 +123,13 @@ def command(
     take_defaults: bool,
     **flags: Any,
 ) -> None:
-    """Draft a policy for the tables in DATA, files or folders, by asking you about them.
+    """Draft a policy for the tables in DATA (files or folders) by asking you about them.
 
-    DATA are .csv, .tsv, .csv.gz, .parquet, .duckdb or .sqlite files, or folders of them. The names and stored types of
-    columns are shown; no row is read unless you say that it may. Bounds and categories are yours to type: taken from
-    the data they would tell of the people in it. At every question ? explains it. An interview that was interrupted
-    goes on where it was. An existing file is never overwritten. Bounds that you do not know can be bought from the new
-    account: they are then found with noise, and the policy says so.
+    DATA are .csv, .tsv, .csv.gz, .parquet, .duckdb or .sqlite files, or folders of them. Column names and stored types
+    are shown; no row is read unless you allow it. You type bounds and categories from what you know: taken from the
+    data they would reveal the people in them. Type ? at any question for an explanation. An interrupted interview
+    continues where it stopped. An existing file is never overwritten. Bounds that you do not know can be bought with
+    noise from the new account; the policy then says so.
 
     \b
     Examples:
@@ -126,295 +141,308 @@ def command(
     """
     refuse_if_written(output)
     price = None if bounds_epsilon is None else Price(bounds_epsilon)
-    how = HowWritten("\t" if delimiter in ("\\t", "tab") else delimiter, encoding, quote, decimal)
-    kept = KeptAnswers(output, data)
-    if kept.resumed and not take_defaults:
-        click.echo(f"Going on where the last interview stopped. To begin anew, delete {kept.path.name}.\n")
+    text_format = HowWritten("\t" if delimiter in ("\\t", "tab") else delimiter, encoding, quote, decimal)
+    kept_answers = KeptAnswers(output, data)
+    if kept_answers.resumed and not take_defaults:
+        click.echo(f"Continuing where the last interview stopped. To start over, delete {kept_answers.path.name}.\n")
     try:
-        drafting = _Drafting(Interview(kept, {}, take_defaults), how)
-        drafted = drafting.policy(data, relation, flags)
-    except click.Abort as ending:  # a Ctrl-C, or answers that end before the questions do
+        drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format)
+        policy = drafting.policy(data, relation, flags)
+    except click.Abort as ending:  # a Ctrl-C, or an input that ends before the last question
         end_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
-    write_draft(drafted, output)
-    kept.forget()
+    write_draft(policy, output)
+    kept_answers.forget()
     click.echo(f"\nWritten: {output}.")
-    for each in drafting.assumed:
-        click.echo(f"\n{each}")
+    for assumption in drafting.assumed:
+        click.echo(f"\n{assumption}")
     for table, columns in drafting.left_out.items():
         click.echo(f"\n{declare_words(table, columns, output)}")
-    if told := without_values_words(drafted, output):
-        click.echo(f"\n{told}")
-    missing = columns_without_bounds(drafted)
+    if text_note := without_values_words(policy, output):
+        click.echo(f"\n{text_note}")
+    missing = columns_without_bounds(policy)
     if missing:
         if price is None:
-            click.echo(f"\n{_without_bounds(missing, output)}")
-        price = price or (None if take_defaults else _offered(drafted.budget))
+            click.echo(f"\n{_without_bounds_words(missing, output)}")
+        price = price or (None if take_defaults else _ask_bounds_price(policy.budget))
         if price is not None:
-            _buy(drafted, output, missing, price)
+            _buy_bounds(policy, output, missing, price)
     click.echo(f"Next: sfumato check {output}")
 
 
 @dataclass
 class _Drafting:
-    """A draft is made of answers, table by table."""
+    """The interview of one draft, with what it assumed without asking."""
 
     interview: Interview
     how: HowWritten
     unit: str = ""
     left_out: dict[str, dict[str, Type | None]] = field(default_factory=dict)
-    """Columns, by the name of their table, that nobody chose to leave out: their names did."""
+    """Columns by table that were left out by default, because of their names."""
     assumed: list[str] = field(default_factory=list)
-    """For each table whose rows a name alone gives to units, that it does."""
+    """A sentence for each table whose id column was chosen by its name alone."""
 
     def policy(self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]) -> Policy:
-        """Ask everything, in order: which rows may be read, which tables, whom they are about, the budget, columns."""
-        tables = self._tables(data, relations, flags)
-        guess = suggested_unit([each.columns for each in tables.values()])
+        """Ask in order for reading consent, tables, unit, ids, limits, budget and columns; return the policy."""
+        tables = self._read_tables(data, relations, flags)
+        guess = suggested_unit([table.columns for table in tables.values()])
         self.unit = self.interview.ask(interview.unit(guess), PrivacyUnit).name
-        roles = {label: self._role(label, alone=len(tables) == 1) for label in tables}
-        tables = {label: each for label, each in tables.items() if roles[label] != SKIP}
-        named = {label: self._name(label) for label in tables}
-        private = {named[label]: each.columns for label, each in tables.items() if roles[label] == "private"}
+        roles = {label: self._ask_role(label, alone=len(tables) == 1) for label in tables}
+        tables = {label: table for label, table in tables.items() if roles[label] != SKIP}
+        names = {label: self._ask_name(label) for label in tables}
+        private = {names[label]: table.columns for label, table in tables.items() if roles[label] == "private"}
         take_defaults = self.interview.take_defaults
-        whose = {label: self._whose(label, named[label], private) for label in tables if roles[label] == "private"}
-        life = interview.budget(take_defaults)
-        self.interview.require([*whose.values(), life])
+        id_questions = {
+            label: self._id_question(label, names[label], private) for label in tables if roles[label] == "private"
+        }
+        budget_question = interview.budget(take_defaults)
+        self.interview.require([*id_questions.values(), budget_question])
         owners = {
-            label: self.interview.ask(asked, _owner_reader(named[label], private)) for label, asked in whose.items()
+            label: self.interview.ask(question, _owner_parser(names[label], private))
+            for label, question in id_questions.items()
         }
         self.assumed = [
-            assumed_words(named[label], owner, self.unit)
+            assumed_words(names[label], owner, self.unit)
             for label, owner in owners.items()
-            if take_defaults and self.interview.answered(whose[label]) is None
+            if take_defaults and self.interview.answered(id_questions[label]) is None
         ]
-        limits = {label: self._limit(label) for label, owner in owners.items() if owner != ROW}
-        budget = self.interview.ask(life, lambda answer: Budget(*answer.split()[:2]))
-        made = {}
+        limits = {label: self._ask_limit(label) for label, owner in owners.items() if owner != ROW}
+        budget = self.interview.ask(budget_question, lambda answer: Budget(*answer.split()[:2]))
+        drafted_tables = {}
         for label, table in tables.items():
             if roles[label] == "public":
-                made[named[label]] = Table(named[label], table.file.absolute(), relation=table.relation, public=True)
+                drafted_tables[names[label]] = Table(
+                    names[label], table.file.absolute(), relation=table.relation, public=True
+                )
                 continue
-            columns = self._columns(label, table, owners[label])
-            self._note_left_out(label, named[label], table, {*columns, *_keys(owners[label])})
-            made[named[label]] = Table(
-                named[label],
+            columns = self._ask_columns(label, table, owners[label])
+            self._note_left_out(label, names[label], table, {*columns, *_owner_columns(owners[label])})
+            drafted_tables[names[label]] = Table(
+                names[label],
                 table.file.absolute(),
                 columns,
                 id=owners[label],
                 max_rows=limits.get(label),
                 relation=table.relation,
             )
-        return Policy(PrivacyUnit(self.unit, every_row=ROW in owners.values()), budget, made)
+        return Policy(PrivacyUnit(self.unit, every_row=ROW in owners.values()), budget, drafted_tables)
 
-    def _tables(
+    def _read_tables(
         self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]
     ) -> dict[str, FoundTable]:
-        """Find the tables by the names that are proposed for them, copied where they must be, with their types."""
+        """Return the readable tables by their proposed names, copied where needed, with column types."""
         files = data_files(data)
         self.interview.given = (
             {} if flags["read_rows"] is None else {"read rows": "yes" if flags["read_rows"] else "no"}
         )
-        texts = rows_to_read(files)
-        listed = ", ".join(printable(each.name) for each in texts[:3]) + (" …" if len(texts) > 3 else "")
-        rows = bool(texts) and self.interview.ask(interview.read_rows(listed), yes)
-        found = [each for file in files for each in found_tables(file, self.how, rows=rows)]
-        found = [each for each in found if not relations or each.relation in relations]
-        if not found:
-            raise InvalidPolicy("no table is called so", place=", ".join(relations), fix="leave --relation out")
-        labels = own_names([each.plain_name for each in found])
-        wanted = dict(zip(labels, found, strict=True))
-        wanted = {label: each for label, each in wanted.items() if label not in flags["skip"]}
-        ready = {label: self._ready(each, rows, flags["copy"]) for label, each in wanted.items()}
-        known = {label: each for label, each in ready.items() if each is not None}
-        if not known:
+        text_files = rows_to_read(files)
+        file_names = ", ".join(printable(file.name) for file in text_files[:3]) + (" …" if len(text_files) > 3 else "")
+        rows = bool(text_files) and self.interview.ask(interview.read_rows(file_names), yes)
+        candidates = [table for file in files for table in found_tables(file, self.how, rows=rows)]
+        candidates = [table for table in candidates if not relations or table.relation in relations]
+        if not candidates:
+            raise InvalidPolicy(
+                "DATA has no table of this name", place=", ".join(relations), fix="leave --relation out"
+            )
+        labels = own_names([table.plain_name for table in candidates])
+        selected = dict(zip(labels, candidates, strict=True))
+        selected = {label: table for label, table in selected.items() if label not in flags["skip"]}
+        prepared = {label: self._make_readable(table, rows, flags["copy"]) for label, table in selected.items()}
+        tables = {label: table for label, table in prepared.items() if table is not None}
+        if not tables:
             raise InvalidPolicy(
                 "no table is left to draft a policy for",
                 place=", ".join(map(str, data)),
-                fix="let the files be copied (--copy), or export them as Parquet",
+                fix="allow the files to be copied (--copy), or export them to Parquet",
             )
-        self.interview.given = given_answers(flags, known, self.interview.given)
-        for label, each in known.items():
-            _show(label, each)
-        return known
+        self.interview.given = given_answers(flags, tables, self.interview.given)
+        for label, table in tables.items():
+            _print_columns(label, table)
+        return tables
 
-    def _ready(self, table: FoundTable, rows: bool, copy: bool | None) -> FoundTable | None:
-        """Make a table one that the engine reads, if its owner lets it be copied. Rows are read for types only of the
-        files that the owner was asked about.
+    def _make_readable(self, table: FoundTable, rows: bool, copy: bool | None) -> FoundTable | None:
+        """Return the table, copied to Parquet if the engine cannot read it; None if its owner refuses the copy.
+
+        Rows are read to detect types only in files that the owner was asked about.
         """
-        looked_at = rows and bool(table.reasons or table.spelling)
+        may_read_types = rows and bool(table.reasons or table.spelling)
         if table.reasons:
             target = f"{table.file.stem}.parquet" if table.spelling else f"{table.file.stem}.{table.relation}.parquet"
-            asked = interview.copy(printable(table.label), printable(target), table.reasons)
-            if not (self.interview.ask(asked, yes) if copy is None else copy):
-                click.echo(f"{printable(table.label)} is left out: the engine cannot read it as it is.")
+            question = interview.copy(printable(table.label), printable(target), table.reasons)
+            if not (self.interview.ask(question, yes) if copy is None else copy):
+                click.echo(f"{printable(table.label)} is left out: the engine cannot read it without a copy.")
                 return None
-            table, lost = copied(table, self.how)
-            if lost:
+            table, lost_records = copied(table, self.how)
+            if lost_records:
                 click.echo(
-                    f"PRIVATE, for you alone: {lost:,} records with too few or too many cells are not in the copy."
+                    f"PRIVATE, for you alone: {lost_records:,} records with too few or too many cells were not copied."
                 )
-        return with_types(table) if looked_at else table
+        return with_types(table) if may_read_types else table
 
-    def _say(self, words: str) -> None:
-        """Say what is of use to somebody who types."""
+    def _print_interactive(self, note: str) -> None:
+        """Print a note, unless --yes answers for the owner."""
         if not self.interview.take_defaults:
-            click.echo(words)
+            click.echo(note)
 
-    def _role(self, label: str, *, alone: bool) -> str:
+    def _ask_role(self, label: str, *, alone: bool) -> str:
         if alone:
             return "private"
-        return self.interview.ask(interview.role(label, "private"), _among({"private", "public", SKIP}))
+        return self.interview.ask(interview.role(label, "private"), _choice_parser({"private", "public", SKIP}))
 
-    def _name(self, label: str) -> str:
+    def _ask_name(self, label: str) -> str:
         def read(answer: str) -> str:
-            Table(answer, label, public=True)  # refuses what is no name
+            Table(answer, label, public=True)  # refuses an invalid name
             return answer
 
         return self.interview.ask(interview.name(label), read)
 
-    def _whose(self, label: str, name: str, private: Mapping[str, Mapping[str, Any]]) -> InterviewQuestion:
-        """Make the question whose a table's rows are, with what names suggest."""
+    def _id_question(self, label: str, name: str, private: Mapping[str, Mapping[str, Any]]) -> InterviewQuestion:
+        """Return the question for the id of a table, with a default guessed from column names."""
         guess: str | Via | None = suggested_id(private[name], self.unit) or suggested_path(name, self.unit, private)
         default = f"{guess.via}.{guess.on}" if isinstance(guess, Via) else guess
-        if default is None and not self.interview.take_defaults:  # what is not sure is not taken unseen
+        if default is None and not self.interview.take_defaults:  # --yes takes no uncertain default
             default = only_key(private[name]) or ROW
         return interview.owner(label, self.unit, default)
 
-    def _limit(self, label: str) -> int:
-        return self.interview.ask(interview.max_rows(label, self.unit), _limit)
+    def _ask_limit(self, label: str) -> int:
+        return self.interview.ask(interview.max_rows(label, self.unit), _parse_limit)
 
-    def _columns(self, label: str, table: FoundTable, owner: str | Via) -> dict[str, Any]:
-        """Ask what the owner declares of each column of a table."""
-        self._say(
-            f"\nFor each column of {label}: its type, {SKIP} to leave it out, {ALL} to take what is proposed from here"
-            " on. Bounds and values come from you, not from the data."
+    def _ask_columns(self, label: str, table: FoundTable, owner: str | Via) -> dict[str, Any]:
+        """Ask for the declaration of each column of a table."""
+        self._print_interactive(
+            f"\nFor each column of {label}: its type, {SKIP} to leave it out, or {ALL} to accept all defaults from here"
+            " on. Take bounds and values from what you know, not from the data."
         )
-        keys = _keys(owner)
-        found = {each: self._column(label, each, kind, each in keys) for each, kind in table.columns.items()}
-        columns = {each: domain for each, domain in found.items() if domain is not None}
+        keys = _owner_columns(owner)
+        answers = {name: self._ask_column(label, name, kind, name in keys) for name, kind in table.columns.items()}
+        columns = {name: domain for name, domain in answers.items() if domain is not None}
         if not columns:
             raise InvalidPolicy(
-                "a policy declares at least one column", place=f"columns of {label}", fix="give one of them a type"
+                "a policy declares at least one column", place=f"columns of {label}", fix="give one column a type"
             )
         return columns
 
-    def _note_left_out(self, label: str, name: str, table: FoundTable, known: Collection[str]) -> None:
-        """Keep in mind which columns a default left out: whoever typed that, or gave a flag, knows it."""
-        kinds = {each: interview.kind(label, each, SKIP) for each in table.columns if each not in known}
-        chosen = {each for each, asked in kinds.items() if self.interview.answered(asked) == SKIP}
-        if left := {each: table.columns[each] for each in kinds if each not in chosen}:
-            self.left_out[name] = left
+    def _note_left_out(self, label: str, name: str, table: FoundTable, declared: Collection[str]) -> None:
+        """Record the columns that a default left out, not those the owner left out by an answer or a flag."""
+        questions = {column: interview.kind(label, column, SKIP) for column in table.columns if column not in declared}
+        chosen = {column for column, question in questions.items() if self.interview.answered(question) == SKIP}
+        if omitted := {column: table.columns[column] for column in questions if column not in chosen}:
+            self.left_out[name] = omitted
 
-    def _column(self, label: str, name: str, kind: Type | None, key: bool) -> Declared | None:
-        """Ask what the owner declares of one column; None leaves it out, as is usual for an id."""
+    def _ask_column(self, label: str, name: str, kind: Type | None, key: bool) -> Declared | None:
+        """Ask for the declaration of one column; None leaves it out, the default for ids."""
         part = f"{label}.columns"
-        proposed = SKIP if key or names_people(name) else (kind or Type.TEXT).value
-        choice = self._in_part(interview.kind(label, name, proposed), _kind, part)
+        default_type = SKIP if key or names_people(name) else (kind or Type.TEXT).value
+        choice = self._ask_in_part(interview.kind(label, name, default_type), _parse_type, part)
         if choice is None or choice is Type.BOOLEAN:
             return None if choice is None else Domain(choice)
         if choice is Type.TEXT:
-            return self._in_part(interview.values(label, name), init_columns.texts, part)
-        ends = interview.bounds(label, name, suggested_bounds(name, choice))
-        return self._in_part(ends, lambda answer: init_columns.numbers(choice, answer), part)
+            return self._ask_in_part(interview.values(label, name), init_columns.texts, part)
+        question = interview.bounds(label, name, suggested_bounds(name, choice))
+        return self._ask_in_part(question, lambda answer: init_columns.numbers(choice, answer), part)
 
-    def _in_part(self, asked: InterviewQuestion, read: Callable[[str], T], part: str) -> T:
-        """Ask one of many questions of a kind: one answer takes the defaults of all that follow."""
+    def _ask_in_part(self, question: InterviewQuestion, read: Callable[[str], T], part: str) -> T:
+        """Ask a question of a part, in which the answer * accepts the defaults of all further questions."""
 
-        def accepting(answer: str) -> T:
+        def read_or_accept(answer: str) -> T:
             if answer == ALL:
                 self.interview.accepted.add(part)
-            return read(asked.default or "" if answer == ALL else answer)
+            return read(question.default or "" if answer == ALL else answer)
 
-        return self.interview.ask(asked, accepting, part)
+        return self.interview.ask(question, read_or_accept, part)
 
 
-def _show(label: str, table: FoundTable) -> None:
-    """List the columns of a table, with types and no cell."""
-    known = "types were read from rows" if table.rows_read else "no row was read"
-    click.secho(f"The columns of {label} ({known}):", bold=True)
-    for name, kind in list(table.columns.items())[:_SHOWN]:
+def _print_columns(label: str, table: FoundTable) -> None:
+    """Print the names and types of a table's columns, and no cell."""
+    reading_note = "types detected from rows" if table.rows_read else "no row was read"
+    click.secho(f"The columns of {label} ({reading_note}):", bold=True)
+    for name, kind in list(table.columns.items())[:_MAX_LISTED]:
         click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}")
-    if len(table.columns) > _SHOWN:
-        click.echo(f"  … and {len(table.columns) - _SHOWN:,} more")
+    if len(table.columns) > _MAX_LISTED:
+        click.echo(f"  … and {len(table.columns) - _MAX_LISTED:,} more")
     if table.left_out:
         click.echo(f"  {unnamed_words(table.left_out)}")
     click.echo()
 
 
-def _without_bounds(missing: list[tuple[str, str]], output: Path) -> str:
-    named = ", ".join(column for _, column in missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
+def _without_bounds_words(missing: list[tuple[str, str]], output: Path) -> str:
+    names = ", ".join(column for _, column in missing[:_MAX_LISTED]) + (" …" if len(missing) > _MAX_LISTED else "")
     return (
-        f"Without bounds: {named}. They can be counted, and not added up or averaged until they have some: "
-        f"write bounds = [low, high] into {output.name}, or let sfumato bounds find them privately."
+        f"Without bounds: {names}. These columns can be counted, but not summed or averaged. "
+        f"Write bounds = [low, high] into {output.name}, or let sfumato bounds find them privately."
     )
 
 
-def _offered(budget: Budget) -> Price | None:
-    """Ask what the owner would pay for each column without bounds; no answer is no."""
-    asked = f"Find bounds privately, at which ε each of {text(budget.epsilon)} for life (empty: not now)"
+def _ask_bounds_price(budget: Budget) -> Price | None:
+    """Ask for the price of private bounds per column; None if the owner gives none."""
+    prompt = f"Find bounds privately: the ε for each column, of {text(budget.epsilon)} for life (empty: not now)"
     while True:
         try:
-            answer = str(click.prompt(asked, default="", value_proc=str, show_default=False)).strip()
-        except click.Abort:  # the policy is written: whoever goes away now has answered everything
+            answer = str(click.prompt(prompt, default="", value_proc=str, show_default=False)).strip()
+        except click.Abort:  # the policy is already written, so nothing is lost
             click.echo()
             return None
         try:
             return Price(answer) if answer else None
-        except ValueError as refused:
-            click.echo(f"Error: {refused}")
+        except ValueError as refusal:
+            click.echo(f"Error: {refusal}")
 
 
-def _buy(drafted: Policy, output: Path, missing: list[tuple[str, str]], price: Price) -> None:
-    """Open the account, buy the bounds one by one, and write down what was found, whatever happens in between."""
-    found: dict[tuple[str, str], Bounds] = {}
-    whole = text(Fraction(price.epsilon or 0) * len(missing))
-    listed = f"{len(missing)} searches at {price} each" if len(missing) > 1 else f"1 search at {price}"
-    click.echo(f"\n{listed}, ε = {whole} in all of the {text(drafted.budget.epsilon)} for life of {output.name}:")
+def _buy_bounds(policy: Policy, output: Path, missing: list[tuple[str, str]], price: Price) -> None:
+    """Open the account, buy bounds column by column, and save those found even if the purchase stops early."""
+    bounds: dict[tuple[str, str], Bounds] = {}
+    total = text(Fraction(price.epsilon or 0) * len(missing))
+    searches = f"{len(missing)} searches at {price} each" if len(missing) > 1 else f"1 search at {price}"
+    click.echo(f"\n{searches}, ε = {total} in all of the {text(policy.budget.epsilon)} for life of {output.name}:")
     try:
         with ProgressLines() as progress, Curator(output, progress=progress) as curator:
             for table, column in missing:
-                found[table, column] = curator.bounds(table, column).release(price.epsilon or 0)
+                bounds[table, column] = curator.bounds(table, column).release(price.epsilon or 0)
                 progress("showing")
-                click.echo(f"  {found[table, column].words()}")
+                click.echo(f"  {bounds[table, column].words()}")
     finally:
-        write_bounds(drafted, output, found)
+        write_bounds(policy, output, bounds)
 
 
-def _keys(owner: str | Via) -> set[str]:
-    """Give the column of a table by which it is known whose a row is."""
+def _owner_columns(owner: str | Via) -> set[str]:
+    """Return the column that identifies the owner of a row."""
     return {owner} if isinstance(owner, str) else {owner.on}
 
 
-def _kind(answer: str) -> Type | None:
+def _parse_type(answer: str) -> Type | None:
     return None if answer == SKIP else Type.of(answer)
 
 
-def _limit(answer: str) -> int:
+def _parse_limit(answer: str) -> int:
     if not answer.isdecimal() or not 1 <= int(answer) <= 10**6:
         raise click.UsageError("a limit is a whole number between 1 and 1,000,000")
     return int(answer)
 
 
-def _among(names: set[str]) -> Callable[[str], str]:
+def _choice_parser(names: set[str]) -> Callable[[str], str]:
     def check(answer: str) -> str:
         if answer not in names:
-            raise click.UsageError(f"the answer is one of {', '.join(sorted(names))}")
+            raise click.UsageError(f"answer one of {', '.join(sorted(names))}")
         return answer
 
     return check
 
 
-def _owner_reader(table: str, private: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str | Via]:
-    """Read a column of the table, row, or OTHER.COLUMN (and =KEY where it is called otherwise there)."""
+def _owner_parser(table: str, private: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str | Via]:
+    """Return a parser of ids: a column of the table, row, or OTHER.COLUMN (with =KEY if its name differs there)."""
 
     def read(answer: str) -> str | Via:
         if answer == ROW or answer in private[table]:
             return answer
-        for other, known in private.items():
+        for other, other_columns in private.items():
             on, _, key = answer.removeprefix(f"{other}.").partition("=")
-            if other != table and answer.startswith(f"{other}.") and on in private[table] and (key or on) in known:
+            if (
+                other != table
+                and answer.startswith(f"{other}.")
+                and on in private[table]
+                and (key or on) in other_columns
+            ):
                 return Via(other, on, key)
-        listed = ", ".join([ROW, *private[table]][:_SHOWN])
-        raise click.UsageError(f"the answer is one of {listed}, or TABLE.COLUMN with a column that both tables have")
+        choices = ", ".join([ROW, *private[table]][:_MAX_LISTED])
+        raise click.UsageError(f"answer one of {choices}, or TABLE.COLUMN with a column that both tables have")
 
     return read

@@ -1,4 +1,4 @@
-"""The command ``sfumato key`` makes the key that an owner signs bundles with."""
+"""``sfumato key``: make the key with which an owner signs bundles."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def command() -> None:
 
 @command.command(epilog=EXIT_CODES)
 @_file
-@click.option("--passphrase", is_flag=True, help="Ask for a passphrase, under which the key is kept.")
+@click.option("--passphrase", is_flag=True, help="Prompt for a passphrase that encrypts the key.")
 @options.passphrase_file
 def new(file: Path, passphrase: bool, passphrase_file: Path | None) -> None:
-    """Make a new key in FILE, which only you can read, and the public key in FILE.pub.
+    """Write a new private key to FILE, readable by you alone, and its public key to FILE.pub.
 
-    Publish FILE.pub where others find it and nobody else can change it. Never show FILE to anybody.
+    Publish FILE.pub where others can find it and only you can change it. Keep FILE secret.
 
     \b
     Example:
@@ -40,10 +40,11 @@ def new(file: Path, passphrase: bool, passphrase_file: Path | None) -> None:
     from sfumato.cli.common.options import chosen_passphrase
     from sfumato.reports.signing_keys import SigningKey
 
-    secret = chosen_passphrase(passphrase_file) if passphrase or passphrase_file else None
+    passphrase_text = chosen_passphrase(passphrase_file) if passphrase or passphrase_file else None
     key = SigningKey.new()
-    public = key.save(file, secret)
-    click.echo(f"{file}: the key, which only you can read{' and need the passphrase for' if secret else ''}")
+    public = key.save(file, passphrase_text)
+    protection = "readable by you alone" + (" and encrypted with the passphrase" if passphrase_text else "")
+    click.echo(f"{file}: the private key, {protection}")
     click.echo(f"{public}: the public key, to publish\nfingerprint: {key.public.fingerprint}")
 
 

@@ -1,4 +1,4 @@
-"""The command ``sfumato login`` keeps the token by which a server knows you."""
+"""``sfumato login``: save the token that identifies you to a server."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import click
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.command(short_help="Keep the token for a server.", epilog=EXIT_CODES)
+@click.command(short_help="Save your token for a server.", epilog=EXIT_CODES)
 @click.argument("url")
-@click.option("--forget", is_flag=True, help="Keep no token for this server any more.")
+@click.option("--forget", is_flag=True, help="Delete the saved token of this server.")
 @click.option(
     "--certificate",
     metavar="FILE",
-    help="Certificates by which the server is known, kept beside the token.  [default: the system's]",
+    help="Certificates to verify the server with, saved with the token.  [default: the system's]",
 )
 def command(url: str, forget: bool, certificate: str | None) -> None:
-    """Ask for your token for the server at URL, try it, and keep it in a file that you alone can read (0600).
+    """Prompt for your token for the server at URL, test it, and save it in a file that only you can read (0600).
 
-    The token is typed unseen, or read from stdin where that is no terminal. Whoever has it can spend your share: the
-    owner ends it with sfumato token revoke. The environment variable SFUMATO_TOKEN is taken before the file.
+    The token is not echoed; it is read from stdin if that is not a terminal. Anybody who has it can spend your share:
+    the owner ends it with sfumato token revoke. The environment variable SFUMATO_TOKEN takes precedence over the file.
 
     \b
     Examples:
@@ -35,15 +35,15 @@ def command(url: str, forget: bool, certificate: str | None) -> None:
 
     address = Address.of(url)
     if forget:
-        click.echo(f"kept no more: {keep_token(address, None)}")
+        click.echo(f"token deleted from {keep_token(address, None)}")
         return
-    token = _token()
+    token = _read_token()
     names = policies_at(address, token, certificate=certificate)
-    click.echo(f"kept in {keep_token(address, token, certificate)}")
-    click.echo(f"policies there: {', '.join(names) or 'none names you yet'}")
+    click.echo(f"token saved in {keep_token(address, token, certificate)}")
+    click.echo(f"policies there: {', '.join(names) or 'none that names you yet'}")
 
 
-def _token() -> str:
+def _read_token() -> str:
     if sys.stdin.isatty():
         return str(click.prompt("Token", hide_input=True)).strip()
     return sys.stdin.readline().strip()

@@ -1,4 +1,4 @@
-"""The command ``sfumato online`` opens a session, and then answers questions from a prompt or from the input."""
+"""``sfumato online``: open a session and answer questions from a prompt or from stdin."""
 
 from __future__ import annotations
 
@@ -20,43 +20,56 @@ from sfumato.plan.words import many
 if TYPE_CHECKING:
     from sfumato.curator import OnlineSession
 
-_PROMPT, _MORE = "sfumato> ", "     ... "
-_LONGEST = 1 << 20
-_HELP = r"""Write a question in SQL, over several lines if you like, and end it with ";". It costs nothing more.
+_PROMPT, _CONTINUATION = "sfumato> ", "     ... "
+_MAX_LETTERS = 1 << 20
+_HELP = r"""Write a question in SQL, on one or several lines, and end it with ";". It costs nothing more.
 
-  measured     all its columns are together in what was measured when the session opened
-  hypothesis   a guess of the whole table, which a gate compared with the rows and found close
-  bought now   the gate found the guess far off, and this number was bought: one round less
-  unverified   all rounds are spent: a guess, between bounds from what was measured
-  bounded      between bounds from what was measured
+  measured     computed from a marginal that was measured when the session opened
+  hypothesis   estimated by the model, and found close to the data by a private test
+  bought now   the private test found the model too far off, so this number was measured: one round less
+  unverified   all rounds are spent: the model's estimate, within bounds from the measured marginals
+  bounded      within bounds from the measured marginals
 
-  \left        rounds that are left, and what was promised
-  \?           this help
-  \q           the end (or Ctrl-D); what was charged stays charged"""
+  \left        show the remaining rounds and the guarantee
+  \?           show this help
+  \q           quit (or Ctrl-D); the charge stands"""
 
 
-@click.command(short_help="Ask many questions in SQL, for one price.", epilog=EXIT_CODES)
+@click.command(short_help="Ask many SQL questions for one price.", epilog=EXIT_CODES)
 @options.policy
 @click.argument("table")
-@click.option("--columns", metavar="A,B", required=True, help="The columns that questions may name.")
-@click.option("--ways", type=int, default=3, show_default=True, metavar="K", help="Measure all sets of K columns.")
-@click.option("--rounds", type=int, default=20, show_default=True, help="Buy at most so many answers later.")
-@click.option("--where", metavar="SQL", help="Only rows that meet this condition.")
+@click.option("--columns", metavar="A,B", required=True, help="The columns that questions may use.")
 @click.option(
-    "--rows", type=int, metavar="N", help="At most so many rows of one unit count: fewer than the policy says."
+    "--ways",
+    type=int,
+    default=3,
+    show_default=True,
+    metavar="K",
+    help="Measure the marginals of all sets of K columns.",
 )
+@click.option(
+    "--rounds",
+    type=int,
+    default=20,
+    show_default=True,
+    help="The most answers that can be measured later in the session.",
+)
+@click.option("--where", metavar="SQL", help="Count only rows that meet this condition.")
+@click.option("--rows", type=int, metavar="N", help="Count at most N rows per unit, fewer than the policy allows.")
 @click.option("--epsilon", metavar="NUMBER", help="The price of the whole session, charged when it opens.")
-@click.option("--delta", metavar="NUMBER", default="0", help="With --epsilon or --within: such as 1e-9.")
-@click.option("--rho", metavar="NUMBER", help="The price in zero-concentrated terms, instead of --epsilon.")
-@click.option("--within", metavar="NUMBER", help="Find the least ε at which a guess found close is within this.")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every range.")
-@click.option("--strict", is_flag=True, help="Refuse what would be unverified.")
+@click.option(
+    "--delta", metavar="NUMBER", default="0", help="With --epsilon or --within: the δ of the price, such as 1e-9."
+)
+@click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon.")
+@click.option("--within", metavar="NUMBER", help="Pay the smallest ε at which a verified estimate is within ± NUMBER.")
+@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
+@click.option("--strict", is_flag=True, help="Refuse questions whose answer would be unverified.")
 @options.analyst
 @options.ledger
 @options.session_id
-@click.option("--explain", is_flag=True, help="Only say what would happen, step by step. Spends nothing.")
+@options.explain
 @click.option(
-    "--textbook", is_flag=True, help="For study: measure the number of rows alone, and start from a flat guess."
+    "--textbook", is_flag=True, help="For teaching: measure only the number of rows, and start from a uniform model."
 )
 @options.as_json
 def command(
@@ -74,128 +87,128 @@ def command(
     within: str | None,
     confidence: str,
     strict: bool,
-    **asked: Any,
+    **session_options: Any,
 ) -> None:
-    """Open a session on one TABLE of POLICY and answer questions about its COLUMNS, as many as you like, for one price.
+    """Open a session that answers any number of questions about the --columns of one TABLE of POLICY, for one price.
 
-    Questions end with ";" and are read from the terminal, or from the standard input. Every number says what it rests
-    on; type \\? for what that means.
+    Questions end with ";" and are read from the terminal or from standard input. Every number says what it is based
+    on; type \\? for the meaning.
 
     \b
     Examples:
       sfumato online clinic.toml people --columns sex,age,ward --epsilon 1 --delta 1e-9
       sfumato online clinic.toml people --columns sex,age,ward --epsilon 1 --delta 1e-9 --json < questions.sql
     """
-    if sum(each is not None for each in (epsilon, rho, within)) != 1:
+    if sum(price is not None for price in (epsilon, rho, within)) != 1:
         raise click.UsageError("name one price: --epsilon 1, --rho 0.01 or --within 50; there is no default")
     from sfumato.curator import Curator
 
     with ExitStack() as opened:
         with ProgressLines() as progress:
             curator = opened.enter_context(Curator(policy, ledger, progress=progress))
-            asking = curator if analyst is None else curator.as_analyst(analyst)
-            proposal = asking.online(table, [each.strip() for each in columns.split(",")], **asked)
+            asker = curator if analyst is None else curator.as_analyst(analyst)
+            proposal = asker.online(table, [name.strip() for name in columns.split(",")], **session_options)
             if within is not None:
                 epsilon = str(proposal.price(within, delta=delta, confidence=confidence))
             price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho}
             if explain:
-                said = proposal.explain(**price, confidence=confidence)
-                click.echo(said.to_json() if as_json else str(said))
+                explanation = proposal.explain(**price, confidence=confidence)
+                click.echo(explanation.to_json() if as_json else str(explanation))
                 return
             session = opened.enter_context(proposal.release(**price, request_id=request_id))
-        _Shell(session, as_json=as_json, confidence=confidence, strict=strict).run()
+        _OnlineShell(session, as_json=as_json, confidence=confidence, strict=strict).run()
 
 
-class _Shell:
-    """This reads questions until the input ends, and answers each."""
+class _OnlineShell:
+    """The prompt of a session: reads questions until the input ends and answers each."""
 
     def __init__(self, session: OnlineSession, *, as_json: bool, confidence: str, strict: bool) -> None:
         self.session, self.as_json = session, as_json
-        self.asked: dict[str, Any] = {"confidence": confidence, "strict": strict}
-        self.typed = sys.stdin.isatty()
-        self.begun = ""
-        """The lines of a question that has not ended."""
+        self.answer_options: dict[str, Any] = {"confidence": confidence, "strict": strict}
+        self.is_terminal = sys.stdin.isatty()
+        self.unfinished = ""
+        """The lines of a question that has no semicolon yet."""
 
     def run(self) -> None:
-        """Answer until the end. Ctrl-C ends it too: the session is closed, and what was answered stands above."""
-        if self.typed and not self.as_json:
+        """Answer until the input ends. A Ctrl-C closes the session too."""
+        if self.is_terminal and not self.as_json:
             click.echo(f'{self.session!r}. Questions end with ";"; \\? for help, \\q to end.')
         try:
             for question in self._questions():
-                self._do(question)
+                self._handle(question)
         except KeyboardInterrupt:
-            _say("\nthe session was interrupted and is closed; what was charged stays charged")
+            _print_error("\nthe session was interrupted and is closed; its charge stands")
             sys.exit(INTERRUPTED)
         finally:
             self.session.close()
             if not self.as_json:
                 click.secho(f"\n{self.session.receipt.short()}", dim=True)
 
-    def _do(self, question: str) -> None:
+    def _handle(self, question: str) -> None:
         if question == r"\?":
             click.echo(_HELP)
         elif question == r"\left":
             click.echo(f"{self.session!r}\n{self.session.receipt.short()}")
         elif question.startswith("\\"):
-            _say(f"there is no command {question[:40]}; \\? lists them")
+            _print_error(f"there is no command {question[:40]}; \\? lists them")
         else:
             self._answer(question)
 
     def _answer(self, question: str) -> None:
-        """Answer a question; one that cannot be asked is refused by itself, and the session goes on."""
+        """Answer a question; if it is refused, print why, and the session continues."""
         try:
-            found = self.session.sql(question, **self.asked)
-        except SfumatoError as refused:
-            _say(str(refused))
+            answer = self.session.sql(question, **self.answer_options)
+        except SfumatoError as refusal:
+            _print_error(str(refusal))
             return
-        for each in found.warnings:
-            warn(each)
+        for warning in answer.warnings:
+            warn(warning)
         if self.as_json:
-            click.echo(found.to_json())
+            click.echo(answer.to_json())
             return
-        show_table(found.columns, found.cells(), found.intervals)
-        rests = (f"{name}: {' and '.join(dict.fromkeys(words))}" for name, words in (found.basis or {}).items())
-        click.secho(f"{'; '.join(rests)} ({many(self.session.left, 'round')} left)\n", dim=True)
+        show_table(answer.columns, answer.cells(), answer.intervals)
+        bases = (f"{name}: {' and '.join(dict.fromkeys(basis))}" for name, basis in (answer.basis or {}).items())
+        click.secho(f"{'; '.join(bases)} ({many(self.session.left, 'round')} left)\n", dim=True)
 
     def _questions(self) -> Iterator[str]:
-        """Read commands, each a line, and questions up to their semicolons; the last may have none."""
+        """Yield commands of one line, and questions up to their semicolon; the last question may lack it."""
         for line in self._lines():
             word = line.strip()
-            if not self.begun and word.startswith("\\"):
+            if not self.unfinished and word.startswith("\\"):
                 if word == r"\q":
                     return
                 yield word
                 continue
-            self.begun = f"{self.begun}{line}\n" if word or self.begun else ""
-            if word.endswith(";") or len(self.begun) > _LONGEST:
-                yield from self._ended()
-        yield from self._ended()
+            self.unfinished = f"{self.unfinished}{line}\n" if word or self.unfinished else ""
+            if word.endswith(";") or len(self.unfinished) > _MAX_LETTERS:
+                yield from self._take_unfinished()
+        yield from self._take_unfinished()
 
-    def _ended(self) -> tuple[str, ...]:
-        text, self.begun = self.begun, ""
-        return _split(text)
+    def _take_unfinished(self) -> tuple[str, ...]:
+        text, self.unfinished = self.unfinished, ""
+        return _split_questions(text)
 
     def _lines(self) -> Iterator[str]:
-        if not self.typed:
+        if not self.is_terminal:
             yield from sys.stdin
             return
         with suppress(ImportError):
-            import readline  # noqa: F401 - lines can then be edited and found again
+            import readline  # noqa: F401 - gives input() line editing and history
         with suppress(EOFError):
             while True:
-                yield input("" if self.as_json else _MORE if self.begun else _PROMPT)
+                yield input("" if self.as_json else _CONTINUATION if self.unfinished else _PROMPT)
 
 
-def _split(text: str) -> tuple[str, ...]:
-    """Split what was typed into its questions; what is no SQL at all is refused."""
+def _split_questions(text: str) -> tuple[str, ...]:
+    """Split the text into questions; print an error and return none if it is not SQL."""
     if not text.strip().strip(";").strip():
         return ()
     try:
-        return tuple(each.text for each in questions(text))
-    except SfumatoError as refused:
-        _say(str(refused))
+        return tuple(question.text for question in questions(text))
+    except SfumatoError as refusal:
+        _print_error(str(refusal))
         return ()
 
 
-def _say(words: str) -> None:
-    click.secho(words, fg="red", err=True)
+def _print_error(message: str) -> None:
+    click.secho(message, fg="red", err=True)

@@ -1,4 +1,4 @@
-"""The command ``sfumato quality`` compares a synthetic table with the real one, for the owner of the real one."""
+"""``sfumato quality``: compare a synthetic table with the real one, for the owner of the real one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.command(short_help="Compare a synthetic table with the real one, for its owner.", epilog=EXIT_CODES)
+@click.command(short_help="Compare a synthetic table with the real one (for the owner).", epilog=EXIT_CODES)
 @click.argument("real", type=click.Path(path_type=Path))
 @click.argument("synthetic", type=click.Path(path_type=Path))
-@click.option("--policy", type=click.Path(path_type=Path), metavar="FILE", help="Take the cells of this policy.")
-@click.option("--table", metavar="NAME", help="With --policy: its table.  [default: the only private one]")
-@click.option("--columns", metavar="A,B", help="These columns alone.  [default: all that both tables have]")
-@click.option("--bins", type=int, default=20, show_default=True, help="Without --policy: quantiles of a number.")
-@click.option("--target", metavar="COLUMN", help="Learn to predict it from each table (needs scikit-learn).")
+@click.option(
+    "--policy", type=click.Path(path_type=Path), metavar="FILE", help="Use the values and bins declared in this policy."
+)
+@click.option("--table", metavar="NAME", help="With --policy: the table.  [default: the only private one]")
+@click.option("--columns", metavar="A,B", help="Compare only these columns.  [default: all that both tables have]")
+@click.option(
+    "--bins",
+    type=int,
+    default=20,
+    show_default=True,
+    help="Without --policy: the number of quantile bins of a numeric column.",
+)
+@click.option(
+    "--target", metavar="COLUMN", help="Also train a model on each table to predict this column (needs scikit-learn)."
+)
 @click.option(
     "--private-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write a page with pictures instead, such as out.html, which only you can read.",
+    help="Write a page with plots instead, such as out.html, readable by you alone.",
 )
 @options.as_json
 def command(
@@ -38,8 +48,8 @@ def command(
 ) -> None:
     """Compare the table in SYNTHETIC with the one in REAL (.csv, .parquet or .duckdb), exactly.
 
-    The figures are for the owner of REAL alone: they are protected by no noise. Never log, share or publish them. What
-    may be published is bought with curator.score.
+    The figures are exact, without noise, and only for the owner of REAL: never log, share or publish them. To publish a
+    comparison, buy a private one with curator.score.
 
     \b
     Examples:
@@ -55,13 +65,13 @@ def command(
     from sfumato.quality import compare
     from sfumato.quality.page import HEADING
 
-    chosen = None if columns is None else [each.strip() for each in columns.split(",")]
-    found = compare(real, synthetic, policy=policy, table=table, columns=chosen, bins=bins, target=target)
+    column_names = None if columns is None else [name.strip() for name in columns.split(",")]
+    comparison = compare(real, synthetic, policy=policy, table=table, columns=column_names, bins=bins, target=target)
     if private_file is not None:
-        found.save(private_file)
+        comparison.save(private_file)
         click.secho(HEADING, fg="red", bold=True)
-        click.echo(f"{private_file}: the page is written, and only you can read it")
+        click.echo(f"{private_file}: the page, readable by you alone")
     elif as_json:
-        click.echo(found.to_json())
+        click.echo(comparison.to_json())
     else:
-        click.echo(str(found))
+        click.echo(str(comparison))

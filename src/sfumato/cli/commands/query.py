@@ -1,7 +1,4 @@
-"""The command ``sfumato query`` asks one question, or all questions of a file together.
-
-Questions of a file are asked together: this prints what ``sfumato query --file`` says of them.
-"""
+"""``sfumato query``: ask one SQL question, or all questions of a file as one release."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 def ask_all(
     curator: Curator,
     file: Path,
-    asked: dict[str, Any],
+    terms: dict[str, Any],
     progress: ProgressLines,
     *,
     explain: bool,
@@ -38,45 +35,45 @@ def ask_all(
     as_json: bool,
     receipt: bool,
 ) -> None:
-    """Explain, forecast or ask all questions of a file."""
+    """Explain, forecast or release all questions of a file."""
     proposal = curator.workload(file)
     if explain:
-        said = proposal.explain(**asked)
-        click.echo(said.to_json() if as_json else as_flags(str(said)))
+        explanation = proposal.explain(**terms)
+        click.echo(explanation.to_json() if as_json else as_flags(str(explanation)))
     elif dry_run:
-        _show_workload_forecast(proposal.error(**asked, fresh=fresh), as_json)
+        _show_workload_forecast(proposal.error(**terms, fresh=fresh), as_json)
     else:
         with progress.until_shown():
-            answers = proposal.release(**asked, fresh=fresh, request_id=request_id)
-            for each in dict.fromkeys(said for answer in answers for said in answer.warnings):
-                warn(each)
+            answers = proposal.release(**terms, fresh=fresh, request_id=request_id)
+            for warning in dict.fromkeys(warning for answer in answers for warning in answer.warnings):
+                warn(warning)
             progress("showing")
             _show_workload(answers, as_json, receipt)
 
 
 def by_question(given: Any) -> Any:
-    """Read q1=50 as what is wanted of a question, and q1.visits=50 of one of its columns."""
+    """Group accuracies by question: q1=50 is for all columns of a question, q1.visits=50 for one of them."""
     if not isinstance(given, dict):
         return given
-    found: dict[str, Any] = {}
+    widths: dict[str, Any] = {}
     for name, width in given.items():
         question, dot, column = name.partition(".")
-        if dot and isinstance(found.get(question, {}), dict):
-            found.setdefault(question, {})[column] = width
-        elif dot or question in found:
+        if dot and isinstance(widths.get(question, {}), dict):
+            widths.setdefault(question, {})[column] = width
+        elif dot or question in widths:
             raise click.UsageError(f"give --within {question}=NUMBER, or one for each of its columns, not both")
         else:
-            found[question] = width
-    return found
+            widths[question] = width
+    return widths
 
 
-def _show_workload_forecast(found: WorkloadForecast, as_json: bool) -> None:
+def _show_workload_forecast(workload: WorkloadForecast, as_json: bool) -> None:
     if as_json:
-        click.echo(found.to_json())
+        click.echo(workload.to_json())
         return
-    click.echo(as_flags(str(found)))
-    for each in dict.fromkeys(one.counted for one in found.forecasts if one.counted):
-        click.echo(f"counted: {each}")
+    click.echo(as_flags(str(workload)))
+    for counted in dict.fromkeys(forecast.counted for forecast in workload.forecasts if forecast.counted):
+        click.echo(f"counted: {counted}")
     click.echo("Nothing was spent, and no row was read.")
 
 
@@ -87,27 +84,27 @@ def _show_workload(answers: Answers, as_json: bool, receipt: bool) -> None:
     for name, answer in answers.items():
         click.secho(f"{name}  {' '.join(answer.receipt.question.split())}", bold=True)
         show(answer.columns, answer.cells(), answer.intervals)
-        for each in answer.ranked():
-            click.echo(each)
+        for ranking in answer.ranked():
+            click.echo(ranking)
         click.echo("")
     if answers.receipt is None:
-        click.secho("all of it was bought before: nothing was spent", dim=True)
+        click.secho("all of these answers were bought before: nothing was spent", dim=True)
     else:
         click.secho(str(answers.receipt if receipt else answers.receipt.short()), dim=True)
 
 
-_MOST_BYTES = 1 << 20
-"""Read from stdin: more than any question has; longer ones are refused by their length."""
+_MAX_BYTES = 1 << 20
+"""The most bytes read from stdin: longer than any question that is accepted."""
 
 
-_asked = options.several(
+_question_options = options.several(
     options.policy,
     click.argument("sql", required=False),
     click.option(
         "--file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Ask all questions of a .sql file together, at one price; --within then takes q1=NUMBER or "
+        help="Ask all questions of a .sql file as one release, at one price; --within then takes q1=NUMBER or "
         "q1.COLUMN=NUMBER.",
     ),
     click.option(
@@ -115,7 +112,7 @@ _asked = options.several(
         "params",
         metavar="NAME=VALUE",
         multiple=True,
-        help="The value of $NAME, :NAME or, by number, of $1 and ?: a number, true, false, null, else text. "
+        help="The value of parameter $NAME or :NAME, or by number of $1 or ?: a number, true, false, null, or text. "
         "Repeatable.",
     ),
     click.option(
@@ -123,64 +120,70 @@ _asked = options.several(
         "limits",
         metavar="NAME=NUMBER",
         multiple=True,
-        help="Count less of one unit, for less noise: rows=…, groups=… or rows_per_group=…, as .limit(rows=…) in "
-        "Python. --explain says what it would gain. Repeatable.",
+        help="A tighter limit per unit for less noise: rows=…, groups=… or rows_per_group=…; --explain shows the gain. "
+        "Repeatable.",
     ),
 )
-_priced = options.several(
-    click.option("--epsilon", metavar="NUMBER", help="The price: by itself the release is ε-private."),
+_price_options = options.several(
+    click.option("--epsilon", metavar="NUMBER", help="The price of the answer: its privacy loss ε."),
     click.option(
-        "--delta", metavar="NUMBER", default="0", help="With --epsilon: (ε, δ)-private, Gaussian noise allowed."
+        "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
     ),
-    click.option("--rho", metavar="NUMBER", help="The price in zero-concentrated terms, instead of --epsilon."),
+    click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon."),
     click.option(
         "--within",
         metavar="[COLUMN=]NUMBER",
         multiple=True,
-        help="Accuracy first: pay the least ε that keeps every number, or this column, within ± NUMBER. Repeatable.",
+        help="Accuracy instead of price: pay the smallest ε that keeps every number, or this column, within ± NUMBER. "
+        "Repeatable.",
     ),
     click.option(
         "--weight",
         "weights",
         metavar="COLUMN=NUMBER",
         multiple=True,
-        help="How much the error of a column counts when the price is split; 1 for the others. Repeatable.",
-    ),
-    click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every ± range."),
-    click.option(
-        "--mechanism", type=click.Choice(["laplace", "gaussian"]), help="The noise, instead of the best for the price."
+        help="The weight of a column's error when the price is split over columns. Repeatable.  [default: 1]",
     ),
     click.option(
-        "--range", type=click.Choice(["value"]), help="Buy ranges of the values of quantiles, for half their price."
+        "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each ± range."
+    ),
+    click.option(
+        "--mechanism",
+        type=click.Choice(["laplace", "gaussian"]),
+        help="The noise distribution.  [default: the more accurate one at this price]",
+    ),
+    click.option(
+        "--range",
+        type=click.Choice(["value"]),
+        help="Also buy ranges for the values of quantiles, with half of their price.",
     ),
 )
-_released = options.several(
-    click.option(
-        "--fresh", is_flag=True, help="Buy a new draw even if this question has a stored answer, which is free."
-    ),
+_release_options = options.several(
+    click.option("--fresh", is_flag=True, help="Buy new noise even if the answer is stored, which is free."),
     click.option(
         "--free",
         is_flag=True,
-        help="Take what a synopsis that was bought says, for nothing; with --within only if it is as close.",
+        help="Answer from a synopsis bought earlier, for free; with --within only if it is that accurate.",
     ),
     click.option(
         "--sample-of",
         metavar="NUMBER",
-        help="The rows are a sample: of this share of a population (0.1), or of one of so many units where the policy "
-        "declares the size. Sampling error then stands beside noise.",
+        help="The data are a sample of this share of a population, such as 0.1; or, if the policy declares a size, "
+        "of a population of this many units. Sampling error is then shown beside the noise.",
     ),
     options.request_id,
 )
-_shown = options.several(
-    click.option("--explain", is_flag=True, help="Only say what would happen, operator by operator. Spends nothing."),
-    click.option("--dry-run", is_flag=True, help="Only say what it costs and how wrong it will be. Spends nothing."),
+_output_options = options.several(
+    options.explain,
+    options.dry_run,
     options.as_json,
     options.as_csv,
     click.option(
         "--plot",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Draw the answer with its ranges: .svg, .png or .html. With --dry-run or --explain: its error against ε.",
+        help="Draw the answer with its ranges into a .svg, .png or .html file; with --dry-run or --explain, the "
+        "expected error by ε.",
     ),
     click.option(
         "-o",
@@ -192,23 +195,22 @@ _shown = options.several(
     click.option(
         "--excel",
         type=click.Choice([",", ";"]),
-        help="With -o FILE.csv: so that spreadsheets read it; with ; where they expect decimal commas.",
+        help="With -o FILE.csv: the separator for spreadsheets; use ; where they expect decimal commas.",
     ),
     click.option(
         "--flag-above",
         metavar="PART",
-        help="Mark with * every number whose range reaches further than this part of it, such as 0.5: too noisy to "
-        "print.",
+        help="Mark with * each number whose ± range exceeds this fraction of it, such as 0.5: too noisy to publish.",
     ),
-    click.option("--receipt", is_flag=True, help="Print the whole receipt below the table."),
+    options.whole_receipt,
     options.details,
 )
 
 
-@click.command(short_help="Ask a question in SQL, or a file of them.", epilog=EXIT_CODES)
-@_asked
-@_priced
-@_released
+@click.command(short_help="Ask a question in SQL, or a file of questions.", epilog=EXIT_CODES)
+@_question_options
+@_price_options
+@_release_options
 @options.analyst
 @options.ledger
 @options.server
@@ -217,9 +219,9 @@ _shown = options.several(
     metavar="SECONDS",
     default="600",
     show_default=True,
-    help="Stop checking, and reading, after this long; a charge stands.",
+    help="Stop after this many seconds; a charge that was made stands.",
 )
-@_shown
+@_output_options
 def command(
     policy: Path,
     file: Path | None,
@@ -227,9 +229,9 @@ def command(
     ledger: Path | str | None,
     server: str | None,
     time_limit: str,
-    **given: Any,
+    **values: Any,
 ) -> None:
-    """Ask POLICY's tables one question in SQL ("-" reads it from stdin). The price is charged before a row is read.
+    """Ask POLICY's tables one question in SQL ("-" reads it from stdin). The price is charged before any row is read.
 
     \b
     Examples:
@@ -244,36 +246,36 @@ def command(
       sfumato query clinic.toml --file questions.sql --epsilon 1
       sfumato query clinic "SELECT COUNT(*) FROM visits" --epsilon 1 --server https://data.example.org
     """
-    _check_together(file, given)
-    _check_shown(given)
-    text = "" if file is not None else _text(given["sql"])
-    asked = _price(given)
-    with ProgressLines() as progress, ExitStack() as opened:
+    _check_options(file, values)
+    _check_outputs(values)
+    sql_text = "" if file is not None else _read_sql(values["sql"])
+    terms = _parse_price(values)
+    with ProgressLines() as progress, ExitStack() as resources:
         if server is not None:
-            asking = opened.enter_context(options.connected(server, policy, analyst, ledger, progress))
+            curator = resources.enter_context(options.connected(server, policy, analyst, ledger, progress))
         else:
-            asking = opened.enter_context(_curator(policy, analyst, ledger, time_limit, progress))
+            curator = resources.enter_context(_open_curator(policy, analyst, ledger, time_limit, progress))
         if file is not None:
-            _ask_file(asking, file, asked, given, progress)
+            _ask_file(curator, file, terms, values, progress)
         else:
-            question = _limited(asking.sql(text, _parameters(given["params"])), given["limits"])
-            _ask(question, asked, given, progress)
-        if given["details"] and not given["as_json"] and not given["as_csv"]:
-            show_currencies(asking.standing())
+            question = _apply_limits(curator.sql(sql_text, _parse_parameters(values["params"])), values["limits"])
+            _ask_question(question, terms, values, progress)
+        if values["details"] and not values["as_json"] and not values["as_csv"]:
+            show_currencies(curator.standing())
 
 
 @contextmanager
-def _curator(
+def _open_curator(
     policy: Path, analyst: str | None, ledger: Path | str | None, time_limit: str, progress: ProgressLines
 ) -> Iterator[Curator]:
-    """Open the policy's files, as an analyst where one is named."""
+    """Open the curator of a local policy, as an analyst if one is named."""
     from sfumato.curator import Curator
 
     with Curator(policy, ledger, seconds=time_limit, progress=progress) as curator:
         yield curator if analyst is None else curator.as_analyst(analyst)
 
 
-_ALONE = {
+_SINGLE_QUESTION_FLAGS = {
     "params": "--param",
     "limits": "--limit",
     "plot": "--plot",
@@ -284,229 +286,231 @@ _ALONE = {
     "output": "-o",
     "as_csv": "--csv",
 }
-"""What says something about one question, and not about a file of them."""
+"""Options of a single question that a --file of questions does not take."""
 
 
-def _check_together(file: Path | None, given: Mapping[str, Any]) -> None:
-    """Refuse what does not go together."""
-    if (given["sql"] is None) is (file is None):
+def _check_options(file: Path | None, values: Mapping[str, Any]) -> None:
+    """Refuse options that cannot be combined."""
+    if (values["sql"] is None) is (file is None):
         raise click.UsageError("give one question in SQL, or a --file of questions")
-    if file is not None and any(given[name] for name in _ALONE):
-        *others, last = _ALONE.values()
-        raise click.UsageError(f"leave out {', '.join(others)} and {last} with a --file of questions")
-    if given["as_json"] and given["as_csv"]:
+    if file is not None and any(values[name] for name in _SINGLE_QUESTION_FLAGS):
+        *other_flags, last_flag = _SINGLE_QUESTION_FLAGS.values()
+        raise click.UsageError(f"leave out {', '.join(other_flags)} and {last_flag} with a --file of questions")
+    if values["as_json"] and values["as_csv"]:
         raise click.UsageError("give --json or --csv, not both")
-    if given["excel"] is not None and given["output"] is None:
+    if values["excel"] is not None and values["output"] is None:
         raise click.UsageError("give --excel together with -o FILE.csv")
 
 
-def _check_shown(given: Mapping[str, Any]) -> None:
-    """Refuse files, and marks, that cannot be made before anything is spent."""
-    if given["plot"] is not None:
+def _check_outputs(values: Mapping[str, Any]) -> None:
+    """Refuse, before anything is spent, output files and marks that cannot be made."""
+    if values["plot"] is not None:
         from sfumato.plots import check_picture
 
-        check_picture(given["plot"])
-    if given["output"] is not None:
+        check_picture(values["plot"])
+    if values["output"] is not None:
         from sfumato.release.answers.answer_pages import check_file
 
-        check_file(given["output"], excel=given["excel"] is not None)
-    if given["flag_above"] is not None:
+        check_file(values["output"], excel=values["excel"] is not None)
+    if values["flag_above"] is not None:
         from sfumato.release.answers.answer_pictures import threshold
 
-        threshold(given["flag_above"])
+        threshold(values["flag_above"])
 
 
 def _ask_file(
-    curator: Curator, file: Path, asked: dict[str, Any], given: Mapping[str, Any], progress: ProgressLines
+    curator: Curator, file: Path, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressLines
 ) -> None:
-    """Ask all questions of a file together."""
-    if not (given["explain"] or any(asked[name] for name in _PRICES)):
+    """Ask all questions of a file as one release."""
+    if not (values["explain"] or any(terms[name] for name in _PRICES)):
         raise click.UsageError(_ONE_PRICE)
-    how = {name: given[name] for name in ("explain", "dry_run", "fresh", "request_id", "as_json", "receipt")}
-    ask_all(curator, file, {**asked, "within": by_question(asked["within"])}, progress, **how)
+    workload_options = {
+        name: values[name] for name in ("explain", "dry_run", "fresh", "request_id", "as_json", "receipt")
+    }
+    ask_all(curator, file, {**terms, "within": by_question(terms["within"])}, progress, **workload_options)
 
 
-def _ask(
-    question: Question | Listing, asked: dict[str, Any], given: Mapping[str, Any], progress: ProgressLines
+def _ask_question(
+    question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressLines
 ) -> None:
-    """Explain, forecast or ask one question."""
-    if question.free and given["output"] is not None and not hasattr(question, "limit"):
-        raise click.UsageError("leave out -o: what is listed from the policy is no answer")
-    asked |= {} if given["range"] is None else {"range": given["range"]}
-    if not (given["explain"] or given["free"] or question.free or any(asked[name] for name in _PRICES)):
-        if not given["dry_run"] or given["as_json"]:
+    """Explain, forecast or release one question."""
+    if question.free and values["output"] is not None and not hasattr(question, "limit"):
+        raise click.UsageError("leave out -o: a list of tables or columns is not an answer")
+    terms |= {} if values["range"] is None else {"range": values["range"]}
+    if not (values["explain"] or values["free"] or question.free or any(terms[name] for name in _PRICES)):
+        if not values["dry_run"] or values["as_json"]:
             raise click.UsageError(_ONE_PRICE)
-        _show_prices(cast("Question", question), asked)
-        _draw_error(question, asked, given["plot"])
-    elif given["explain"] or given["dry_run"]:
-        _foretell(question, asked, given)
+        _show_prices(cast("Question", question), terms)
+        _draw_error(question, terms, values["plot"])
+    elif values["explain"] or values["dry_run"]:
+        _explain_or_forecast(question, terms, values)
     else:
-        _release(question, asked, given, progress)
+        _release_question(question, terms, values, progress)
 
 
-def _foretell(question: Question | Listing, asked: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Explain or forecast one question, and draw its error against ε: nothing is spent."""
-    if given["explain"]:
-        _say(question.explain(**asked), given["as_json"])
+def _explain_or_forecast(question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Explain or forecast one question, and plot its expected error by ε; spends nothing."""
+    if values["explain"]:
+        _print_explanation(question.explain(**terms), values["as_json"])
     else:
-        _forecast(question, {**asked, "fresh": given["fresh"]}, given["as_json"])
-    _draw_error(question, asked, given["plot"])
+        _print_forecast(question, {**terms, "fresh": values["fresh"]}, values["as_json"])
+    _draw_error(question, terms, values["plot"])
 
 
-def _draw_error(question: Question | Listing, asked: dict[str, Any], path: Path | None) -> None:
+def _draw_error(question: Question | Listing, terms: dict[str, Any], path: Path | None) -> None:
     if path is None:
         return
     if question.free:
-        raise click.UsageError("leave out --plot: what is listed from the policy has no error to draw")
-    cast("Question", question).plot(path, delta=asked["delta"], confidence=asked["confidence"])
+        raise click.UsageError("leave out --plot: a list of tables or columns has no error to draw")
+    cast("Question", question).plot(path, delta=terms["delta"], confidence=terms["confidence"])
 
 
-def _release(
-    question: Question | Listing, asked: dict[str, Any], given: Mapping[str, Any], progress: ProgressLines
+def _release_question(
+    question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressLines
 ) -> None:
-    """Ask one question, and show its answer in every way that is wanted."""
-    for each in question.warnings:
-        warn(each)
-    how = {name: given[name] for name in ("fresh", "free", "request_id", "sample_of")}
+    """Release one question; print, save and plot its answer."""
+    for warning in question.warnings:
+        warn(warning)
+    release_options = {name: values[name] for name in ("fresh", "free", "request_id", "sample_of")}
     with progress.until_shown():
-        answer = question.release(**asked, **how)
-        for each in answer.warnings:
-            if each not in question.warnings:
-                warn(each)
-        if given["flag_above"] is not None and _is_answer(answer):
-            answer = answer.flagged(given["flag_above"])
+        answer = question.release(**terms, **release_options)
+        for warning in answer.warnings:
+            if warning not in question.warnings:
+                warn(warning)
+        if values["flag_above"] is not None and _is_answer(answer):
+            answer = answer.flagged(values["flag_above"])
         progress("showing")
-        _show(answer, given["as_json"], given["as_csv"], given["receipt"] or given["details"])
-        if given["output"] is not None:
-            excel = given["excel"]
-            cast("Answer", answer).save(given["output"], excel=excel is not None, separator=excel or ",")
-        if given["plot"] is not None:
-            _plot(answer, given["plot"])
+        _print_answer(answer, values["as_json"], values["as_csv"], values["receipt"] or values["details"])
+        if values["output"] is not None:
+            excel = values["excel"]
+            cast("Answer", answer).save(values["output"], excel=excel is not None, separator=excel or ",")
+        if values["plot"] is not None:
+            _plot_answer(answer, values["plot"])
 
 
-def _limited(question: Question | Listing, given: tuple[str, ...]) -> Question | Listing:
-    """Make the same question with tighter limits; what is listed has none."""
-    pairs = [each.partition("=") for each in given]
+def _apply_limits(question: Question | Listing, texts: tuple[str, ...]) -> Question | Listing:
+    """Return the question with the limits of --limit applied."""
+    pairs = [text.partition("=") for text in texts]
     names = [name for name, _, _ in pairs]
-    known = ("rows", "groups", "rows_per_group")
-    if not all(name in known and number.isdecimal() for name, _, number in pairs) or len(set(names)) < len(names):
+    limit_names = ("rows", "groups", "rows_per_group")
+    if not all(name in limit_names and number.isdecimal() for name, _, number in pairs) or len(set(names)) < len(names):
         raise click.UsageError("give --limit rows=NUMBER, groups=NUMBER or rows_per_group=NUMBER, each once")
     if not pairs:
         return question
     if question.free:
-        raise click.UsageError("leave out --limit: what is listed from the policy has no limits")
-    given_limits: dict[str, Any] = {name: int(number) for name, _, number in pairs}
-    return cast("Question", question).limit(**given_limits)
+        raise click.UsageError("leave out --limit: a list of tables or columns has no limits")
+    limits: dict[str, Any] = {name: int(number) for name, _, number in pairs}
+    return cast("Question", question).limit(**limits)
 
 
-def _parameters(given: tuple[str, ...]) -> dict[str, Any] | None:
-    """Values by name, each of the type it is written in; quotes make it text."""
-    pairs = [each.partition("=") for each in given]
+def _parse_parameters(texts: tuple[str, ...]) -> dict[str, Any] | None:
+    """Parse parameters by name, typed by how they are written; single quotes make a text."""
+    pairs = [text.partition("=") for text in texts]
     names = [name for name, _, _ in pairs]
     if not all(name and equals for name, equals, _ in pairs) or len(set(names)) < len(names):
         raise click.UsageError("give --param NAME=VALUE, once for each parameter of the question")
-    return {name: _value(value) for name, _, value in pairs} or None
+    return {name: _parse_value(value) for name, _, value in pairs} or None
 
 
 _NUMBER = re.compile(r"-?([0-9]+|[0-9]*[.][0-9]+|[0-9]+[.])([eE][+-]?[0-9]+)?")
 
 
-def _value(written: str) -> Any:
-    if len(written) > 1 and written[0] == written[-1] == "'":
-        return written[1:-1]
-    known = {"true": True, "false": False, "null": None}
-    if written.lower() in known:
-        return known[written.lower()]
-    if not _NUMBER.fullmatch(written) or len(written) > _LONGEST_NUMBER:
-        return written
-    return int(written) if written.lstrip("-").isdecimal() else Decimal(written)
+def _parse_value(text: str) -> Any:
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        return text[1:-1]
+    constants = {"true": True, "false": False, "null": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
+    if not _NUMBER.fullmatch(text) or len(text) > _MAX_NUMBER_LENGTH:
+        return text
+    return int(text) if text.lstrip("-").isdecimal() else Decimal(text)
 
 
-_LONGEST_NUMBER = 100
+_MAX_NUMBER_LENGTH = 100
 
 
 _PRICES = ("epsilon", "rho", "within")
 _ONE_PRICE = "name one price: --epsilon 0.5, --rho 0.01 or --within 50; there is no default"
 
 
-def _price(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the price as the library takes it."""
-    if len([name for name in _PRICES if given[name]]) > 1:
+def _parse_price(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the price as keyword arguments of the library."""
+    if len([name for name in _PRICES if values[name]]) > 1:
         raise click.UsageError(_ONE_PRICE)
-    plain = {name: given[name] for name in ("epsilon", "delta", "rho", "confidence", "mechanism")}
-    return {**plain, "within": _within(given["within"]), "weights": _weights(given["weights"])}
+    terms = {name: values[name] for name in ("epsilon", "delta", "rho", "confidence", "mechanism")}
+    return {**terms, "within": _parse_within(values["within"]), "weights": _parse_weights(values["weights"])}
 
 
-def _weights(given: tuple[str, ...]) -> dict[str, str] | None:
-    pairs = [each.rpartition("=") for each in given]
+def _parse_weights(texts: tuple[str, ...]) -> dict[str, str] | None:
+    pairs = [text.rpartition("=") for text in texts]
     names = [name for name, _, _ in pairs]
     if not all(names) or len(set(names)) < len(names):
         raise click.UsageError("give --weight COLUMN=NUMBER, each column once")
     return {name: weight for name, _, weight in pairs} or None
 
 
-def _within(given: tuple[str, ...]) -> str | dict[str, str] | None:
-    if len(given) == 1 and "=" not in given[0]:
-        return given[0]
-    pairs = [each.rpartition("=") for each in given]
+def _parse_within(texts: tuple[str, ...]) -> str | dict[str, str] | None:
+    if len(texts) == 1 and "=" not in texts[0]:
+        return texts[0]
+    pairs = [text.rpartition("=") for text in texts]
     if not all(name for name, _, _ in pairs):
         raise click.UsageError("give --within one number for all columns, or COLUMN=NUMBER for each")
     return {name: width for name, _, width in pairs} or None
 
 
-def _text(sql: str) -> str:
+def _read_sql(sql: str) -> str:
     if sql != "-":
         return sql
-    read = sys.stdin.buffer.read(_MOST_BYTES)
-    return read.decode("utf-8", errors="surrogateescape")  # what is no text is refused as such
+    stdin_bytes = sys.stdin.buffer.read(_MAX_BYTES)
+    return stdin_bytes.decode("utf-8", errors="surrogateescape")  # invalid UTF-8 is refused by the parser
 
 
-def _say(made: Any, as_json: bool) -> None:
-    click.echo(made.to_json() if as_json else as_flags(str(made)))
+def _print_explanation(explanation: Any, as_json: bool) -> None:
+    click.echo(explanation.to_json() if as_json else as_flags(str(explanation)))
 
 
-def _forecast(question: Question | Listing, asked: dict[str, Any], as_json: bool) -> None:
-    found = question.error(**asked)
+def _print_forecast(question: Question | Listing, terms: dict[str, Any], as_json: bool) -> None:
+    forecast = question.error(**terms)
     if as_json:
-        click.echo(found.to_json())
+        click.echo(forecast.to_json())
         return
-    if found.stored:
+    if forecast.stored:
         verdict = "an answer as good was bought before: it is free"
     else:
-        refused = "would REFUSE it now: sfumato budget says what is left"
-        verdict = f"the account {'would accept it now' if found.accepted else refused}"
-    click.echo(f"price   {found.price}; {verdict}")
-    for index, part in enumerate(found.parts()):
+        refused_words = "would REFUSE it now: sfumato budget says what is left"
+        verdict = f"the account {'would accept it now' if forecast.accepted else refused_words}"
+    click.echo(f"price   {forecast.price}; {verdict}")
+    for index, part in enumerate(forecast.parts()):
         click.echo(f"{'' if index else 'error':<6}  {part}")
-    if found.counted:
-        click.echo(f"counted {found.counted}")
-    if found.free:
-        click.echo(f"free    {as_flags(found.free)}")
-    for each in found.warnings:
-        click.echo(f"warning: {as_flags(each)}")
+    if forecast.counted:
+        click.echo(f"counted {forecast.counted}")
+    if forecast.free:
+        click.echo(f"free    {as_flags(forecast.free)}")
+    for warning in forecast.warnings:
+        click.echo(f"warning: {as_flags(warning)}")
     click.echo("Nothing was spent, and no row was read.")
 
 
-def _show_prices(question: Question, asked: dict[str, Any]) -> None:
-    """Say how wrong an answer would be at some prices, for whoever has named none."""
-    tried = [question.error(**{**asked, "epsilon": epsilon}) for epsilon in _TRIED]
-    common = [each for each in tried[0].warnings if all(each in found.warnings for found in tried)]
-    for found in tried:
-        click.echo(f"at {found.price}: {'; '.join(found.parts())}")
-        for each in found.warnings:
-            if each not in common:
-                click.echo(f"  {as_flags(each)}")
-    for each in common:
-        click.echo(f"warning: {as_flags(each)}")
-    click.echo("Name a price to ask, such as --epsilon 0.5, or an accuracy, such as --within 50.")
+def _show_prices(question: Question, terms: dict[str, Any]) -> None:
+    """Print the expected error at some sample prices, when no price is named."""
+    forecasts = [question.error(**{**terms, "epsilon": epsilon}) for epsilon in _SAMPLE_PRICES]
+    common = [warning for warning in forecasts[0].warnings if all(warning in each.warnings for each in forecasts)]
+    for forecast in forecasts:
+        click.echo(f"at {forecast.price}: {'; '.join(forecast.parts())}")
+        for warning in forecast.warnings:
+            if warning not in common:
+                click.echo(f"  {as_flags(warning)}")
+    for warning in common:
+        click.echo(f"warning: {as_flags(warning)}")
+    click.echo("To ask, name a price, such as --epsilon 0.5, or an accuracy, such as --within 50.")
     click.echo("Nothing was spent, and no row was read.")
 
 
-_TRIED = ("0.1", "0.5", "1")
-"""Prices that errors are told for when none is named."""
+_SAMPLE_PRICES = ("0.1", "0.5", "1")
+"""The ε for which errors are forecast when no price is named."""
 
 
-def _show(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt: bool) -> None:
+def _print_answer(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt: bool) -> None:
     if as_json:
         click.echo(answer.to_json())
     elif as_csv:
@@ -516,14 +520,14 @@ def _show(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt: bool) 
 
         if _is_answer(answer):
             show(answer.columns, answer.cells(), answer.intervals)
-            for each in answer.ranked():
-                click.echo(each)
+            for ranking in answer.ranked():
+                click.echo(ranking)
             click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
         else:
             show(answer.columns, answer.cells())
 
 
-def _plot(answer: Answer | Listing, path: Path) -> None:
+def _plot_answer(answer: Answer | Listing, path: Path) -> None:
     if _is_answer(answer):
         answer.plot(str(path))
     else:
@@ -531,7 +535,7 @@ def _plot(answer: Answer | Listing, path: Path) -> None:
 
 
 def _is_answer(answer: Answer | Listing) -> TypeGuard[Answer]:
-    """Tell whether it has numbers: a list of tables or columns has none."""
+    """Return whether this is an answer with numbers, not a list of tables or columns."""
     from sfumato.curator import Listing
 
     return not isinstance(answer, Listing)

@@ -1,4 +1,4 @@
-"""The command ``sfumato read`` says what a promise means for one person, beside what real deployments promise."""
+"""``sfumato read``: explain what a guarantee means for one person, next to real deployments."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ if TYPE_CHECKING:
     from sfumato.privacy.precedents import Precedents
 
 
-@click.command(short_help="What an ε means for one person, in context.", epilog=EXIT_CODES)
+@click.command(short_help="Explain what an ε means for one person, in context.", epilog=EXIT_CODES)
 @click.argument("policy", type=click.Path(path_type=Path), required=False)
-@click.option("--epsilon", metavar="NUMBER", help="The ε to read; without it, that of POLICY.")
-@click.option("--delta", metavar="NUMBER", help="The δ beside it. [default: 0]")
-@click.option("--prior", metavar="SHARE", default="0.01", show_default=True, help="What was believed before.")
+@click.option("--epsilon", metavar="NUMBER", help="The ε to explain, instead of that of POLICY.")
+@click.option("--delta", metavar="NUMBER", help="With --epsilon: the δ.  [default: 0]")
+@click.option(
+    "--prior",
+    metavar="SHARE",
+    default="0.01",
+    show_default=True,
+    help="The attacker's belief about a person before any answer.",
+)
 @click.option(
     "--neighbours",
     type=click.Choice(["add-remove", "replace"]),
-    help="Which two tables must look alike. [default: add-remove, or as in POLICY]",
+    help="The neighbouring relation of the guarantee.  [default: add-remove, or that of POLICY]",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw where it stands among them: .svg, .html, or .png with the plot extra.",
+    help="Draw it among the deployments into a .svg, .png or .html file.",
 )
 @options.ledger
 @options.as_json
@@ -42,9 +48,9 @@ def command(
     ledger: Path | str | None,
     as_json: bool,
 ) -> None:
-    """Say what a promise means for one person, and what 41 real deployments promised. No data is read.
+    """Explain what a guarantee means for one person, next to the guarantees of 41 real deployments. No data are read.
 
-    With POLICY it is the promise of its account, and the picture shows what of it is spent.
+    With POLICY this is the guarantee of its account, and the plot also shows how much of it is spent.
 
     \b
     Examples:
@@ -53,9 +59,9 @@ def command(
       sfumato read clinic.toml --plot context.html
     """
     if (policy is None) is (epsilon is None):
-        raise click.UsageError("give an --epsilon, or a POLICY whose promise is to be read")
+        raise click.UsageError("give an --epsilon, or a POLICY whose guarantee is explained")
     if policy is not None and (delta is not None or neighbours is not None):
-        raise click.UsageError("leave out --delta and --neighbours with a POLICY: it says both")
+        raise click.UsageError("leave out --delta and --neighbours with a POLICY: it declares both")
     from sfumato.privacy import Guarantee
     from sfumato.privacy.precedents import precedents
 
@@ -64,28 +70,28 @@ def command(
 
         check_picture(plot)
     if policy is not None:
-        found = _of_policy(policy, ledger, prior)
+        reading = _read_policy_guarantee(policy, ledger, prior)
     else:
-        found = precedents(Guarantee(epsilon or 0, delta or 0), prior, neighbours=neighbours)
+        reading = precedents(Guarantee(epsilon or 0, delta or 0), prior, neighbours=neighbours)
     if plot is not None:
-        found.plot(plot)
+        reading.plot(plot)
     if as_json:
-        click.echo(found.to_json())
+        click.echo(reading.to_json())
         return
-    _show(found)
+    _show(reading)
 
 
-def _of_policy(policy: Path, ledger: Path | str | None, prior: str) -> Precedents:
-    """Read what the account of a policy promises, and mark what is spent of it."""
+def _read_policy_guarantee(policy: Path, ledger: Path | str | None, prior: str) -> Precedents:
+    """Return the guarantee of a policy's account, with what is spent of it."""
     from sfumato.curator import precedents_of
 
     return precedents_of(policy, ledger, prior)
 
 
-def _show(found: Precedents) -> None:
+def _show(reading: Precedents) -> None:
     from sfumato.cli.common.output import show
     from sfumato.privacy.precedents import COLUMNS
 
-    click.echo(f"{found}\n")
-    show(COLUMNS, found.rows(), ("ε", "δ", "belief"))
-    click.echo(f"\n{found.caption}\nSource: OpenDP deployments registry (MIT licence).")
+    click.echo(f"{reading}\n")
+    show(COLUMNS, reading.rows(), ("ε", "δ", "belief"))
+    click.echo(f"\n{reading.caption}\nSource: OpenDP deployments registry (MIT licence).")

@@ -1,4 +1,4 @@
-"""The command ``sfumato report`` writes the page that an owner publishes of an account."""
+"""``sfumato report``: write the page that an owner publishes about an account."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.command(short_help="A web page to publish: what was asked, and what it could reveal.", epilog=EXIT_CODES)
+@click.command(short_help="Write a web page about an account, to publish.", epilog=EXIT_CODES)
 @options.policy
 @click.option(
-    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("report.html"), show_default=True
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="The page to write.",
 )
 @options.questions
 @options.title
 @options.ledger
 def command(policy: Path, out: Path, questions: str | None, title: str | None, ledger: Path | str | None) -> None:
-    """Write one page about POLICY's account that needs nothing else, for its owner to publish.
+    """Write a self-contained web page about POLICY's account, for its owner to publish.
 
-    It says who is protected, what was asked, the answers with pictures and ranges, what they cost, what an attacker
-    could gain at most, and how to verify it. No row is read, and nothing is spent. Without --questions, which may name
-    people, every question is a salted hash and its answer is left out. The names of analysts and files are never told.
+    It shows who is protected, what was asked, the answers with plots and ranges, their cost, the most an attacker could
+    learn, and how to verify it. No data are read, nothing is spent. Without --questions, every question appears as a
+    salted hash without its answer, since a question may name people. Names of analysts and files never appear.
 
     \b
     Examples:
@@ -35,8 +40,8 @@ def command(policy: Path, out: Path, questions: str | None, title: str | None, l
     from sfumato.curator.policy_account import read_policy
     from sfumato.reports.telling import chosen, page, told
 
-    declared = read_policy(policy)
-    check_written(declared, ledger, out)
-    found = told(declared, ledger, questions=chosen(questions))
-    page(found, title).save(out)
-    click.echo(f"{out}: {options.shown(found)}")
+    parsed_policy = read_policy(policy)
+    check_written(parsed_policy, ledger, out)
+    account_report = told(parsed_policy, ledger, questions=chosen(questions))
+    page(account_report, title).save(out)
+    click.echo(f"{out}: {options.shown(account_report)}")

@@ -1,4 +1,4 @@
-"""The command ``sfumato running`` asks for running totals over days, weeks, months or whole numbers."""
+"""``sfumato running``: ask for running totals over days, weeks, months or whole numbers."""
 
 from __future__ import annotations
 
@@ -16,26 +16,33 @@ if TYPE_CHECKING:
     from sfumato.release.running_totals import RunningAnswer
 
 
-@click.command(short_help="Running totals over days, at one price.", epilog=EXIT_CODES)
+@click.command(short_help="Ask for running totals over days, at one price.", epilog=EXIT_CODES)
 @options.policy
 @click.argument("sql")
-@click.option("--epsilon", metavar="NUMBER", help="The price of all days together: the release is ε-private.")
-@click.option("--delta", metavar="NUMBER", default="0", help="With --epsilon: (ε, δ)-private, Gaussian noise allowed.")
-@click.option("--rho", metavar="NUMBER", help="The price in zero-concentrated terms, instead of --epsilon.")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every ± range.")
-@click.option("--joint", is_flag=True, help="All ranges hold together with this confidence, not each by itself.")
-@click.option("--fresh", is_flag=True, help="Buy a new draw even if the same totals are stored, which are free.")
+@click.option("--epsilon", metavar="NUMBER", help="The price of all totals together: their privacy loss ε.")
+@click.option(
+    "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
+)
+@click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon.")
+@click.option(
+    "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each ± range."
+)
+@click.option("--joint", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself.")
+@click.option("--fresh", is_flag=True, help="Buy new noise even if the same totals are stored, which are free.")
 @options.request_id
 @options.analyst
 @options.ledger
-@click.option("--explain", is_flag=True, help="Only say what would happen, operator by operator. Spends nothing.")
-@click.option("--dry-run", is_flag=True, help="Only say what it costs and how wrong it will be. Spends nothing.")
+@options.explain
+@options.dry_run
 @options.as_json
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with two columns more for the range of each number.")
+@options.as_csv
 @click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a line with a band: .svg, .png or .html."
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the totals as a line with a band into a .svg, .png or .html file.",
 )
-@click.option("--receipt", is_flag=True, help="Print the whole receipt below the table.")
+@options.whole_receipt
 def command(
     policy: Path,
     sql: str,
@@ -51,8 +58,9 @@ def command(
     request_id: str | None,
     **price: Any,
 ) -> None:
-    """Count, or add up, what POLICY's tables have up to each day. The question groups by a declared date, week, month
-    or whole number; one price pays for all of them.
+    """Release running totals of a count or sum over POLICY's tables, up to each day.
+
+    The question groups by a declared date, week, month or whole number; one price pays for all totals.
 
     \b
     Example:
@@ -69,37 +77,39 @@ def command(
     from sfumato.curator import Curator
 
     with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
-        asking = curator if analyst is None else curator.as_analyst(analyst)
-        proposal = asking.running(sql)
+        asker = curator if analyst is None else curator.as_analyst(analyst)
+        proposal = asker.running(sql)
         if explain:
-            said = proposal.explain(**price)
-            click.echo(said.to_json() if as_json else str(said))
+            explanation = proposal.explain(**price)
+            click.echo(explanation.to_json() if as_json else str(explanation))
         elif dry_run:
-            _forecast(proposal, {**price, "fresh": fresh}, as_json)
+            _print_forecast(proposal, {**price, "fresh": fresh}, as_json)
         else:
-            for each in proposal.question.warnings:
-                warn(each)
+            for warning in proposal.question.warnings:
+                warn(warning)
             with progress.until_shown():
                 answer = proposal.release(**price, fresh=fresh, request_id=request_id)
                 progress("showing")
-                _show(answer, as_json, as_csv, receipt)
+                _print_answer(answer, as_json, as_csv, receipt)
                 if plot is not None:
                     answer.plot(str(plot))
 
 
-def _forecast(proposal: RunningTotals, asked: dict[str, Any], as_json: bool) -> None:
-    found = proposal.error(**asked)
+def _print_forecast(proposal: RunningTotals, terms: dict[str, Any], as_json: bool) -> None:
+    forecast = proposal.error(**terms)
     if as_json:
-        click.echo(found.to_json())
+        click.echo(forecast.to_json())
         return
-    verdict = f"the account {'would accept it now' if found.accepted else 'would REFUSE it now'}"
-    if found.stored:
+    verdict = f"the account {'would accept it now' if forecast.accepted else 'would REFUSE it now'}"
+    if forecast.stored:
         verdict = "totals as good were bought before: they are free"
-    counted = f"counted {found.counted}\n" if found.counted else ""
-    click.echo(f"price   {found.price}; {verdict}\nerror   {found}\n{counted}Nothing was spent, and no row was read.")
+    counted = f"counted {forecast.counted}\n" if forecast.counted else ""
+    click.echo(
+        f"price   {forecast.price}; {verdict}\nerror   {forecast}\n{counted}Nothing was spent, and no row was read."
+    )
 
 
-def _show(answer: RunningAnswer, as_json: bool, as_csv: bool, receipt: bool) -> None:
+def _print_answer(answer: RunningAnswer, as_json: bool, as_csv: bool, receipt: bool) -> None:
     if as_json:
         click.echo(answer.to_json())
     elif as_csv:

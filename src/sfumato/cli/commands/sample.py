@@ -1,4 +1,4 @@
-"""The command ``sfumato sample`` draws rows from a model's file, for nothing."""
+"""``sfumato sample``: draw synthetic rows from a model file; free."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from sfumato.cli.common.output import ProgressLines
 
 @click.command(short_help="Draw synthetic rows from a model: free.", epilog=EXIT_CODES)
 @options.synopsis
-@click.option("--rows", metavar="N", help="How many, such as 1e6.  [default: the noisy number of rows]")
+@click.option("--rows", metavar="N", help="The number of rows, such as 1e6.  [default: the noisy number of real rows]")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     required=True,
-    help="Where they go: .parquet or .csv, written part by part.",
+    help="The file to write: .parquet or .csv.",
 )
 def command(file: Path, rows: str | None, output: Path) -> None:
-    """Draw rows from the model in FILE, any number of them. No row of anybody is read, and nothing is charged.
+    """Draw any number of synthetic rows from the model in FILE. No data are read, nothing is charged.
 
     \b
     Example:
       sfumato sample people.sfu --rows 1e6 -o people.parquet
     """
-    wanted = options.rows(rows)
+    row_count = options.rows(rows)
     from sfumato.errors import InvalidParameter
     from sfumato.publish.published_files import synopsis
     from sfumato.publish.synthetic import Synthetic, check_rows_file
 
     check_rows_file(output)
-    found = synopsis(file)
-    if not isinstance(found, Synthetic):
+    model = synopsis(file)
+    if not isinstance(model, Synthetic):
         fix = f'ask it: sfumato ask {file} "SELECT …"; or buy a model with sfumato synthesize'
-        raise InvalidParameter("file", str(file), "a model: a synopsis has marginals, and no rows", fix=fix)
+        raise InvalidParameter("file", str(file), "a model: a synopsis has marginals and no rows", fix=fix)
     with ProgressLines() as progress:
-        found.write(output, wanted, progress)
-    drawn = round(max(1.0, found.total)) if wanted is None else wanted
-    click.echo(f"{output}: {drawn:,} rows of {len(found.columns)} columns, drawn from {file}; nothing was charged")
+        model.write(output, row_count, progress)
+    rows_drawn = round(max(1.0, model.total)) if row_count is None else row_count
+    click.echo(f"{output}: {rows_drawn:,} rows of {len(model.columns)} columns, drawn from {file}; nothing was charged")

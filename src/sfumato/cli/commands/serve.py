@@ -1,4 +1,4 @@
-"""The command ``sfumato serve`` answers over HTTP until it is told to stop."""
+"""``sfumato serve``: serve policies over HTTP until stopped."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from sfumato.cli.common.exit_codes import EXIT_CODES
 from sfumato.errors import SfumatoError, installing
 
 
-@click.command(short_help="Share policies over HTTP: REST and a page.", epilog=EXIT_CODES)
+@click.command(short_help="Serve policies over HTTP: REST and web pages.", epilog=EXIT_CODES)
 @click.argument("policies", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--settings", type=click.Path(path_type=Path), metavar="FILE", help="Such as server.toml.")
-@click.option("--listen", metavar="ADDRESS", help="Such as 127.0.0.1:8765 or unix:/run/sfumato.sock.")
-@click.option("--processes", type=click.IntRange(1), metavar="N", help="So many processes answer.  [default: 1]")
+@click.option(
+    "--settings", type=click.Path(path_type=Path), metavar="FILE", help="The settings file, such as server.toml."
+)
+@click.option(
+    "--listen", metavar="ADDRESS", help="The address to listen on, such as 127.0.0.1:8765 or unix:/run/sfumato.sock."
+)
+@click.option("--processes", type=click.IntRange(1), metavar="N", help="The number of server processes.  [default: 1]")
 @options.ledger
 def command(
     policies: tuple[Path, ...],
@@ -26,21 +30,23 @@ def command(
     processes: int | None,
     ledger: Path | str | None,
 ) -> None:
-    """Serve POLICIES, which share one ledger, until Ctrl-C or SIGTERM: then charged work ends, and nothing new begins.
+    """Serve POLICIES, which share one ledger, until Ctrl-C or SIGTERM; charged work is then finished first.
 
-    Prints a link that lets the owner in once. Only this machine reaches it, unless the settings say otherwise.
+    Prints a one-time login link for the owner. By default the server is reachable from this machine only.
     """
     try:
         from sfumato.server.serving import ProcessSettings, serve
         from sfumato.server.settings import ServerSettings, read_settings
     except ImportError:
         raise SfumatoError("the server is not installed", place="sfumato serve", fix=installing("server")) from None
-    found = ServerSettings() if settings is None else read_settings(settings)
-    asked = replace(found, listen=listen or found.listen, processes=processes or found.processes)
-    sys.exit(serve(ProcessSettings(policies, ledger, asked), _say))
+    file_settings = ServerSettings() if settings is None else read_settings(settings)
+    effective_settings = replace(
+        file_settings, listen=listen or file_settings.listen, processes=processes or file_settings.processes
+    )
+    sys.exit(serve(ProcessSettings(policies, ledger, effective_settings), _print_link))
 
 
-def _say(link: str) -> None:
-    click.echo(f"Open this once, as the owner: {link}")
-    click.echo("Stop with Ctrl-C: what was charged is answered first.")
+def _print_link(link: str) -> None:
+    click.echo(f"Owner login, valid once: {link}")
+    click.echo("Stop with Ctrl-C: charged questions are answered first.")
     sys.stdout.flush()

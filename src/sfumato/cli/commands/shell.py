@@ -1,4 +1,4 @@
-"""The command ``sfumato shell`` asks question after question: price and error are shown before anything is spent."""
+"""``sfumato shell``: an interactive prompt that shows price and expected error before it spends."""
 
 from __future__ import annotations
 
@@ -19,24 +19,32 @@ from sfumato.errors import SfumatoError, installing
 if TYPE_CHECKING:
     from sfumato.curator import Curator
 
-_WELCOME = "A question ends with ; and shows its price and its error before it spends. \\help lists the commands."
+_WELCOME = "End a question with ; to see its price and expected error before it spends. \\help lists the commands."
 
 
-@click.command(short_help="Ask question after question, at a prompt.", epilog=EXIT_CODES)
+@click.command(short_help="Ask questions at a prompt.", epilog=EXIT_CODES)
 @options.policy
 @click.option("--epsilon", metavar="NUMBER", help="The price of each question, until \\epsilon sets another.")
-@click.option("--delta", metavar="NUMBER", default="0", help="With --epsilon: (ε, δ)-private, Gaussian noise allowed.")
-@click.option("--yes", is_flag=True, help="Ask without a yes to each price: what a script needs to spend at all.")
+@click.option(
+    "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
+)
+@click.option("--yes", is_flag=True, help="Spend without asking for confirmation; a script needs it to spend at all.")
 @options.analyst
 @options.ledger
 @click.option(
     "--history",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where typed lines are kept, for you alone.  [default: sfumato/shell-history in ~/.local/state]",
+    help="The file that saves typed lines, readable by you alone.  [default: sfumato/shell-history in ~/.local/state]",
 )
-@click.option("--no-history", is_flag=True, help="Keep no typed lines.")
-@click.option("--time-limit", metavar="SECONDS", default="600", show_default=True, help="What one question may take.")
+@click.option("--no-history", is_flag=True, help="Do not save typed lines.")
+@click.option(
+    "--time-limit",
+    metavar="SECONDS",
+    default="600",
+    show_default=True,
+    help="The most seconds that one question may take.",
+)
 def command(
     policy: Path,
     epsilon: str | None,
@@ -48,10 +56,10 @@ def command(
     no_history: bool,
     time_limit: str,
 ) -> None:
-    """Ask POLICY's tables questions in SQL, each ended by a semicolon, with the budget in the prompt.
+    """Ask POLICY's tables questions in SQL, each ended by a semicolon, at a prompt that shows the remaining budget.
 
-    The price and the error of a question are shown first; it is charged after a yes. Lines that come from a pipe are
-    asked only with --yes, and the first refusal ends them.
+    The price and the expected error of a question are shown first; it is charged after you confirm. Questions from a
+    pipe are charged only with --yes, and the first refusal ends the session.
 
     \b
     Examples:
@@ -66,58 +74,58 @@ def command(
     from sfumato.curator import Curator
 
     with Curator(policy, ledger, seconds=time_limit) as curator:
-        asking = curator if analyst is None else curator.as_analyst(analyst)
+        asker = curator if analyst is None else curator.as_analyst(analyst)
         interactive = sys.stdin.isatty()
-        typed = TypedHistory(history or usual_path()) if interactive and not no_history else None
-        lines = _lines(asking, typed, lambda: f" {session.settings}   Tab completes, ; ends, \\help ")
-        session = ShellSession(asking, lines, ledger, yes, interactive, settings)
+        typed_history = TypedHistory(history or usual_path()) if interactive and not no_history else None
+        lines = _open_lines(asker, typed_history, lambda: f" {session.settings}   Tab completes, ; ends, \\help ")
+        session = ShellSession(asker, lines, ledger, yes, interactive, settings)
         if interactive:
             click.echo(_WELCOME)
-        _converse(session)
+        _run_session(session)
 
 
-def _lines(curator: Curator, typed: TypedHistory | None, below: Callable[[], str]) -> Lines:
-    """Read from the editor where that can be, and say how to get it where it is missing."""
+def _open_lines(curator: Curator, typed_history: TypedHistory | None, toolbar: Callable[[], str]) -> Lines:
+    """Return the editor on a terminal, or plain lines; say how to install the editor if it is missing."""
     if not sys.stdin.isatty():
         return PlainLines(prompts=False)
     if not can_edit():
         click.echo(f"Completion and history need an editor: {installing('shell')}", err=True)
         return PlainLines(prompts=True)
-    columns = {name: tuple(each.columns) for name, each in curator.tables.items()}
-    return EditedLines(Completion(columns, tuple(COMMANDS)), typed, below)
+    columns = {name: tuple(table.columns) for name, table in curator.tables.items()}
+    return EditedLines(Completion(columns, tuple(COMMANDS)), typed_history, toolbar)
 
 
-def _converse(session: ShellSession) -> None:
-    """Read and obey until there are no more lines; a Ctrl-C ends a line, or what is being done."""
+def _run_session(session: ShellSession) -> None:
+    """Read and run lines until the input ends; a Ctrl-C cancels the line or the running question."""
     while True:
         try:
             text = session.lines.read(session.prompt)
         except KeyboardInterrupt:
-            click.echo("The line is cancelled; Ctrl-D leaves.")
+            click.echo("Line cancelled; Ctrl-D quits.")
             continue
         except EOFError:
             return
         try:
-            _obey(session, text)
+            _run_pieces(session, text)
         except Leave:
             return
         except KeyboardInterrupt:
             click.echo()
 
 
-def _obey(session: ShellSession, text: str) -> None:
-    found, rest = pieces(text)
-    for piece in [*found, *([rest] if rest else [])]:
+def _run_pieces(session: ShellSession, text: str) -> None:
+    complete_pieces, last_piece = pieces(text)
+    for piece in [*complete_pieces, *([last_piece] if last_piece else [])]:
         try:
             session.obey(piece)
-        except (SfumatoError, click.UsageError) as refused:
+        except (SfumatoError, click.UsageError) as refusal:
             if not session.interactive:
                 raise
-            say(_words(refused))
-            return  # what follows on the line may have meant its answer
+            say(_refusal_text(refusal))
+            return  # the rest of the line may depend on the refused question
 
 
-def _words(refused: SfumatoError | click.UsageError) -> str:
-    if isinstance(refused, click.UsageError):
-        return refused.message
-    return in_shell(refusal_words(refused, COMMANDS, "\\"))
+def _refusal_text(refusal: SfumatoError | click.UsageError) -> str:
+    if isinstance(refusal, click.UsageError):
+        return refusal.message
+    return in_shell(refusal_words(refusal, COMMANDS, "\\"))

@@ -1,4 +1,4 @@
-"""The command ``sfumato survey`` makes forms that respondents randomise themselves, answers them and counts reports."""
+"""``sfumato survey``: make forms under local differential privacy, answer them, and estimate counts from reports."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sfumato.cli.common.exit_codes import EXIT_CODES, warn
 if TYPE_CHECKING:
     from sfumato.publish.marginals.attributes import Attribute
 
-_form = click.argument("form", type=click.Path(path_type=Path))
+_form_argument = click.argument("form", type=click.Path(path_type=Path))
 
 
-@click.group(short_help="Ask people who trust nobody: forms, reports, counts.", epilog=EXIT_CODES)
+@click.group(short_help="Run a survey in which respondents randomise their answers.", epilog=EXIT_CODES)
 def command() -> None:
-    """Make a form, answer it where the person is, and count the reports. There is no curator, and no ledger.
+    """Make a form, answer it on the respondent's device, and count the reports. There is no curator and no ledger.
 
     \b
     Examples:
@@ -34,58 +34,79 @@ def command() -> None:
 
 
 @command.command(epilog=EXIT_CODES)
-@_form
-@click.option("--answers", multiple=True, metavar="NAME=A,B", help="A question with these answers; may be given again.")
-@click.option("--bins", multiple=True, metavar="NAME=0,18,65", help="A question for a number or a date, by its bins.")
-@click.option("--epsilon", metavar="NUMBER", required=True, help="What one report may tell of its sender.")
-@click.option("--split/--sampled", default=None, help="Everybody answers all, or each one.  [default: what errs less]")
-@click.option("--respondents", type=int, default=1000, show_default=True, help="For the errors that are shown.")
+@_form_argument
+@click.option(
+    "--answers", multiple=True, metavar="NAME=A,B", help="A question with these possible answers. Repeatable."
+)
+@click.option(
+    "--bins",
+    multiple=True,
+    metavar="NAME=0,18,65",
+    help="A question for a number or a date, with these bin edges. Repeatable.",
+)
+@click.option("--epsilon", metavar="NUMBER", required=True, help="The privacy loss ε of one report.")
+@click.option(
+    "--split/--sampled",
+    default=None,
+    help="Each respondent answers all questions, or one at random.  [default: the more accurate]",
+)
+@click.option(
+    "--respondents",
+    type=int,
+    default=1000,
+    show_default=True,
+    help="The number of respondents assumed for the expected errors.",
+)
 def new(
     form: Path, answers: Sequence[str], bins: Sequence[str], epsilon: str, split: bool | None, respondents: int
 ) -> None:
-    """Write a new FORM, and say how it is randomised and how wrong counts will be."""
+    """Write a new FORM, and print how it is randomised and the expected error of its counts."""
     from sfumato.surveys import collect
 
     questions: dict[str, Any] = {}
-    for given in answers:
-        name, values = _named(given)
+    for question_text in answers:
+        name, values = _parse_question(question_text)
         questions[name] = values
-    for given in bins:
-        name, values = _named(given)
-        questions[name] = {"bins": [_edge(each) for each in values]}
+    for question_text in bins:
+        name, values = _parse_question(question_text)
+        questions[name] = {"bins": [_parse_edge(edge) for edge in values]}
     if len(questions) != len(answers) + len(bins):
-        raise click.UsageError("every question has a name of its own")
-    made = collect(questions, epsilon, split=split)
-    said = made.explain(respondents)
-    made.save(form)
-    click.echo(said)
+        raise click.UsageError("every question needs a different name")
+    survey_form = collect(questions, epsilon, split=split)
+    explanation = survey_form.explain(respondents)
+    survey_form.save(form)
+    click.echo(explanation)
 
 
 @command.command(epilog=EXIT_CODES)
-@_form
+@_form_argument
 @click.argument("answers", nargs=-1, metavar="[NAME=ANSWER]…")
 def answer(form: Path, answers: Sequence[str]) -> None:
-    """Randomise one person's answers to FORM, and print the report that may be sent. Without ANSWERS, ask for them.
+    """Randomise one person's answers to FORM and print the report to send. Without ANSWERS, prompt for them.
 
-    Run this where the person is, and once: each further report of the same person costs as much again.
+    Run this once, on the respondent's device: each further report of the same person costs the same ε again.
     """
     from sfumato.surveys import form as read
 
-    found = read(form)
-    given = dict(_pair(each) for each in answers)
+    survey_form = read(form)
+    answer_texts = dict(_parse_pair(text) for text in answers)
     if not answers:
-        given = {each.name: _asked(each) for each in found.questions}
-    known = {each.name: each for each in found.questions}
-    typed = {name: _typed(known[name], text) if name in known else text for name, text in given.items()}
-    click.echo(found.answer(typed).to_json())
+        answer_texts = {question.name: _prompt_answer(question) for question in survey_form.questions}
+    questions = {question.name: question for question in survey_form.questions}
+    parsed_answers = {
+        name: _parse_answer(questions[name], text) if name in questions else text for name, text in answer_texts.items()
+    }
+    click.echo(survey_form.answer(parsed_answers).to_json())
 
 
 @command.command(epilog=EXIT_CODES)
-@_form
+@_form_argument
 @click.argument("reports", type=click.File(encoding="utf-8"))
-@click.option("--pair", "pairs", multiple=True, metavar="A,B", help="Count two questions together; may be given again.")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every range.")
-@click.option("--together", is_flag=True, help="Let all ranges hold at once.")
+@click.option("--pair", "pairs", multiple=True, metavar="A,B", help="Cross-tabulate two questions. Repeatable.")
+@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
+@click.option(
+    "--together", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself."
+)
 @options.as_json
 @options.plot
 def estimate(
@@ -97,7 +118,7 @@ def estimate(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Count the answers to FORM from REPORTS, one in each line ("-" reads them from stdin)."""
+    """Estimate the counts of answers to FORM from REPORTS, one per line ("-" reads them from stdin)."""
     if plot is not None:
         from sfumato.plots import check_picture
 
@@ -105,47 +126,49 @@ def estimate(
     from sfumato.surveys import form as read
 
     lines = (line.strip() for line in reports)
-    wanted: Any = [tuple(name.strip() for name in each.split(",")) for each in pairs]
-    found = read(form).estimate(filter(None, lines), confidence=confidence, together=together, pairs=wanted)
-    if found.refused:
-        warn(f"{len(found.refused):,} lines were refused, the first: {found.refused[0].reason}")
-    click.echo(found.to_json() if as_json else str(found))
+    question_pairs: Any = [tuple(name.strip() for name in pair.split(",")) for pair in pairs]
+    estimates = read(form).estimate(filter(None, lines), confidence=confidence, together=together, pairs=question_pairs)
+    if estimates.refused:
+        warn(f"{len(estimates.refused):,} lines were refused, the first: {estimates.refused[0].reason}")
+    click.echo(estimates.to_json() if as_json else str(estimates))
     if plot is not None:
-        found.plot(str(plot))
+        estimates.plot(str(plot))
 
 
-def _pair(given: str) -> tuple[str, str]:
-    name, sign, text = given.partition("=")
-    if not sign or not name.strip():
-        raise click.UsageError(f"write NAME=…, not {given}")
-    return name.strip(), text.strip()
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise click.UsageError(f"write NAME=…, not {text}")
+    return name.strip(), value.strip()
 
 
-def _named(given: str) -> tuple[str, list[str]]:
-    name, text = _pair(given)
-    return name, [each.strip() for each in text.split(",")]
+def _parse_question(text: str) -> tuple[str, list[str]]:
+    name, values = _parse_pair(text)
+    return name, [value.strip() for value in values.split(",")]
 
 
-def _edge(text: str) -> Any:
-    """Read an edge of bins: a number, a date or a time."""
+def _parse_edge(text: str) -> Any:
+    """Parse a bin edge: a number, a date or a time."""
     for read in (int, Decimal, date.fromisoformat, datetime.fromisoformat):
         with suppress(ValueError, InvalidOperation):
             return read(text)
     return text
 
 
-def _asked(question: Attribute) -> str:
-    """Ask for one answer; nothing is an answer too."""
+def _prompt_answer(question: Attribute) -> str:
+    """Prompt for one answer, which may be empty."""
     from sfumato.surveys.forms import label
 
-    listed = ", ".join(label(each) for each in question.cells[:-1][:20])
-    return str(click.prompt(f"{question.name} ({listed})", default="", show_default=False, err=not sys.stdout.isatty()))
+    choices = ", ".join(label(cell) for cell in question.cells[:-1][:20])
+    return str(
+        click.prompt(f"{question.name} ({choices})", default="", show_default=False, err=not sys.stdout.isatty())
+    )
 
 
-def _typed(question: Attribute, text: str) -> object:
-    """Read an answer as its question has it; what is none of its answers counts as another."""
+def _parse_answer(question: Attribute, text: str) -> object:
+    """Parse an answer by the type of its question; an answer that is not listed counts as other."""
     from sfumato.policy import Type
 
     if question.type is Type.BOOLEAN:
         return {"true": True, "false": False}.get(text.lower())
-    return text if question.type is Type.TEXT else _edge(text)
+    return text if question.type is Type.TEXT else _parse_edge(text)

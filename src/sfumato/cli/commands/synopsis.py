@@ -1,4 +1,4 @@
-"""The command ``sfumato synopsis`` shows and checks what was published: a synopsis, or a model."""
+"""``sfumato synopsis``: show, verify or tabulate a published synopsis or model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES, REFUSED
 
 @click.group(short_help="Show, verify or tabulate a published synopsis.", epilog=EXIT_CODES)
 def command() -> None:
-    """Look into a published file, without data, curator or ledger. Nothing is charged.
+    """Inspect a published file, without data, curator or ledger. Nothing is charged.
 
     \b
     Examples:
@@ -27,12 +27,12 @@ def command() -> None:
 @command.command(epilog=EXIT_CODES)
 @options.synopsis
 def show(file: Path) -> None:
-    """Say what FILE has: columns and their cells, marginals, the promise and the receipt."""
+    """Print the columns, cells, marginals, guarantee and receipt of FILE."""
     from sfumato.publish.published_files import synopsis
     from sfumato.untrusted import printable
 
-    found = synopsis(file)
-    for line in f"{found!r}\n\n{found.receipt}".splitlines():
+    published = synopsis(file)
+    for line in f"{published!r}\n\n{published.receipt}".splitlines():
         click.echo(printable(line))
 
 
@@ -42,10 +42,10 @@ def show(file: Path) -> None:
     "--ledger",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="An export of the ledger (JSON), or an anchor of it: the line must be there.",
+    help="A JSON export or an anchor of the ledger, which must contain the line of FILE.",
 )
 def verify(file: Path, ledger: Path | None) -> None:
-    """Check FILE: every byte, the charge computed again from its plan, and the promise that follows."""
+    """Check every byte of FILE, recompute its charge from its plan, and check its guarantee."""
     from sfumato.errors import InvalidParameter
     from sfumato.publish.marginals.verifying import Check
     from sfumato.publish.published_files import FittedModel, synopsis
@@ -53,21 +53,25 @@ def verify(file: Path, ledger: Path | None) -> None:
     published = synopsis(file)
     if isinstance(published, FittedModel):
         raise InvalidParameter(
-            "file", str(file), "a synopsis or a synthetic table: what MWEM fitted is not verified yet"
+            "file", str(file), "a synopsis or a synthetic table: a model fitted by MWEM cannot be verified yet"
         )
-    found = published.verify(ledger)
-    found = replace(found, checks=(Check("file", True, "format 1; every byte is as its hashes say"), *found.checks))
-    click.secho(str(found), fg="green" if found.holds else "red", err=not found.holds)
-    if not found.holds:
+    verification = published.verify(ledger)
+    verification = replace(
+        verification, checks=(Check("file", True, "format 1; every byte matches its hash"), *verification.checks)
+    )
+    click.secho(str(verification), fg="green" if verification.holds else "red", err=not verification.holds)
+    if not verification.holds:
         sys.exit(REFUSED)
 
 
 @command.command(epilog=EXIT_CODES)
 @options.synopsis
 @click.argument("columns", nargs=-1, required=True)
-@click.option("--raw", is_flag=True, help="Leave out the counts that a table could have: only unbiased ones.")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every range.")
-@click.option("--together", is_flag=True, help="Let all ranges hold at once.")
+@click.option("--raw", is_flag=True, help="Print only the unbiased counts, without the consistent ones.")
+@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
+@click.option(
+    "--together", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself."
+)
 @options.as_json
 @options.as_csv
 def marginal(
@@ -79,7 +83,7 @@ def marginal(
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Print the counts of all cells of some COLUMNS of FILE."""
+    """Print the counts of all cells of a marginal over COLUMNS of FILE."""
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     from sfumato.cli.common.output import show_answer
@@ -90,6 +94,6 @@ def marginal(
     published = synopsis(file)
     if not isinstance(published, Synopsis):
         fix = f'ask it: sfumato ask {file} "SELECT …"'
-        raise InvalidParameter("file", str(file), "a synopsis: a model has no measured counts of every cell", fix=fix)
-    found = published.marginal(list(columns), consistent=not raw, confidence=confidence, together=together)
-    show_answer(found, as_json=as_json, as_csv=as_csv)
+        raise InvalidParameter("file", str(file), "a synopsis: a model has no measured count for every cell", fix=fix)
+    answer = published.marginal(list(columns), consistent=not raw, confidence=confidence, together=together)
+    show_answer(answer, as_json=as_json, as_csv=as_csv)

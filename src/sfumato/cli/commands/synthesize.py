@@ -1,4 +1,4 @@
-"""The command ``sfumato synthesize`` buys a model of a table once, and draws a synthetic table from it."""
+"""``sfumato synthesize``: buy a model of a table once, and draw a synthetic table from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES, warn
 from sfumato.cli.common.output import ProgressLines, check_written
 
 if TYPE_CHECKING:
@@ -18,144 +18,178 @@ if TYPE_CHECKING:
     from sfumato.publish.synthetic import Synthetic
 
 
-_asked = options.several(
+_model_options = options.several(
     options.policy,
     click.argument("table"),
     click.option(
-        "--method", type=click.Choice(["aim", "mst", "mwem", "independent"]), default="aim", show_default=True
+        "--method",
+        type=click.Choice(["aim", "mst", "mwem", "independent"]),
+        default="aim",
+        show_default=True,
+        help="The algorithm that selects and fits the marginals.",
     ),
-    click.option("--ways", type=int, metavar="K", help="All sets of K columns are to be right.  [default: 3]"),
-    click.option("--of", "sets", multiple=True, metavar="A,B", help="This set of columns instead; may be given again."),
-    click.option("--columns", metavar="A,B", help="These columns alone.  [default: all, and each must have cells]"),
+    click.option("--ways", type=int, metavar="K", help="Aim for accuracy on all sets of K columns.  [default: 3]"),
     click.option(
-        "--weight", "weights", multiple=True, metavar="A=N", help="Column A counts N times; may be given again."
+        "--of",
+        "sets",
+        multiple=True,
+        metavar="A,B",
+        help="Aim for accuracy on this set of columns, instead of --ways. Repeatable.",
     ),
-    click.option("--where", metavar="SQL", help="Only rows that meet this condition."),
-    click.option("--rows", type=int, metavar="N", help="At most so many rows of one unit count."),
+    click.option("--columns", metavar="A,B", help="Use only these columns, each with values or bins.  [default: all]"),
     click.option(
-        "--order", metavar="COLUMN", help='One row of each unit counts: the first by this, or by "COLUMN DESC".'
+        "--weight",
+        "weights",
+        multiple=True,
+        metavar="A=N",
+        help="The weight N of column A in the accuracy. Repeatable.",
     ),
-    click.option("--memory", metavar="SIZE", default="1 GiB", show_default=True, help="What the model may take."),
+    click.option("--where", metavar="SQL", help="Use only rows that meet this condition."),
+    click.option("--rows", type=int, metavar="N", help="Use at most N rows per unit."),
+    click.option(
+        "--order", metavar="COLUMN", help='Use one row per unit: the first by this column, or by "COLUMN DESC".'
+    ),
+    click.option(
+        "--memory", metavar="SIZE", default="1 GiB", show_default=True, help="The most memory that the model may use."
+    ),
 )
-_priced = options.several(
-    click.option("--epsilon", metavar="NUMBER", help="The price of all steps together."),
-    click.option("--delta", metavar="NUMBER", default="0", help="With --epsilon: (ε, δ)-private, Gaussian noise."),
-    click.option("--rho", metavar="NUMBER", help="The price in zero-concentrated terms, instead of --epsilon."),
-    click.option("--seconds", metavar="NUMBER", help="End after so long with the model so far; nothing is given back."),
+_price_options = options.several(
+    click.option(
+        "--epsilon", metavar="NUMBER", help="The price of the model: the privacy loss ε of all steps together."
+    ),
+    click.option(
+        "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
+    ),
+    click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon."),
+    click.option(
+        "--seconds",
+        metavar="NUMBER",
+        help="Stop after this many seconds with the model so far; the whole price is charged.",
+    ),
     options.request_id,
 )
-_written = options.several(
+_file_options = options.several(
     click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-                 help="Where the rows go: .parquet or .csv."),
+                 help="The file for the synthetic rows: .parquet or .csv."),
     click.option("--model", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-                 help="Where the model goes, such as people.sfu: ask it, or draw from it again, for nothing."),
-    click.option("--draw", metavar="N", help="How many rows are drawn.  [default: the noisy number of rows]"),
+                 help="The file for the model, such as people.sfu: query it, or draw more rows, for free."),
+    click.option("--draw", metavar="N", help="The number of synthetic rows.  [default: the noisy number of real rows]"),
 )  # fmt: skip
 
 
 @click.command(short_help="Buy a model of a table, and draw synthetic rows.", epilog=EXIT_CODES)
-@_asked
-@_priced
+@_model_options
+@_price_options
 @options.analyst
 @options.ledger
-@_written
-@click.option("--explain", is_flag=True, help="Only say what would be done, step by step. Spends nothing.")
-@click.option("--forecast", is_flag=True, help="Only say how long it takes, and how much memory. Spends nothing.")
-@click.option("--dry-run", is_flag=True, help="Run all of it on invented rows: nothing is read, spent or written.")
+@_file_options
+@options.explain
+@click.option("--forecast", is_flag=True, help="Only print the expected time and memory. Spends nothing.")
+@click.option("--preview", is_flag=True, help="Run everything on invented rows: nothing is read, spent or written.")
+@click.option("--dry-run", is_flag=True, hidden=True)  # the earlier name of --preview, accepted for one release
 @options.as_json
-@click.option("--receipt", is_flag=True, help="Print the whole receipt.")
-def command(policy: Path, analyst: str | None, ledger: Path | str | None, **given: Any) -> None:
-    """Measure a model of one TABLE of POLICY, step by step, and draw a synthetic table from it.
+@options.whole_receipt
+def command(policy: Path, analyst: str | None, ledger: Path | str | None, **values: Any) -> None:
+    """Fit a private model of one TABLE of POLICY and draw a synthetic table from it.
 
     \b
     Examples:
       sfumato synthesize clinic.toml people --epsilon 1 --delta 1e-9 -o people.parquet --model people.sfu
-      sfumato synthesize clinic.toml people --epsilon 1 --delta 1e-9 --dry-run
+      sfumato synthesize clinic.toml people --epsilon 1 --delta 1e-9 --preview
     """
-    _check_together(given)
-    output, model, wanted = given["output"], given["model"], options.rows(given["draw"])
+    if values["dry_run"]:
+        warn("--dry-run is called --preview here; elsewhere it prints the price and the expected error")
+        values["preview"] = True
+    _check_options(values)
+    rows_file, model_file, row_count = values["output"], values["model"], options.rows(values["draw"])
     from sfumato.curator import Curator
 
     with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
-        check_written(curator.policy, ledger, output, model)
-        proposal = _proposed(curator if analyst is None else curator.as_analyst(analyst), given)
-        price = {name: given[name] for name in ("epsilon", "delta", "rho")}
-        if given["explain"]:
-            said = proposal.explain(**price)
-            click.echo(said.to_json() if given["as_json"] else str(said))
-        elif given["forecast"]:
+        check_written(curator.policy, ledger, rows_file, model_file)
+        proposal = _propose_model(curator if analyst is None else curator.as_analyst(analyst), values)
+        price = {name: values[name] for name in ("epsilon", "delta", "rho")}
+        if values["explain"]:
+            explanation = proposal.explain(**price)
+            click.echo(explanation.to_json() if values["as_json"] else str(explanation))
+        elif values["forecast"]:
             click.echo(f"{proposal.forecast(**price)}")
-        elif given["dry_run"]:
-            made = proposal.rehearse(**price, progress=progress)
-            click.echo(f"{made!r}\n\n{_REHEARSED}")
+        elif values["preview"]:
+            model = proposal.rehearse(**price, progress=progress)
+            click.echo(f"{model!r}\n\n{_PREVIEW_NOTE}")
         else:
             with progress.until_shown():
-                how = {"seconds": given["seconds"], "request_id": given["request_id"]}
-                made = proposal.release(**price, **how, progress=progress)
-                _write(made, output, model, wanted, progress)
-                _say(made, output, model, given["as_json"], given["receipt"])
+                release_options = {"seconds": values["seconds"], "request_id": values["request_id"]}
+                model = proposal.release(**price, **release_options, progress=progress)
+                _write_files(model, rows_file, model_file, row_count, progress)
+                _print_model(model, rows_file, model_file, values["as_json"], values["receipt"])
 
 
-def _check_together(given: Mapping[str, Any]) -> None:
-    """Refuse what does not go together, and files that cannot be written."""
-    if given["ways"] is not None and given["sets"]:
+def _check_options(values: Mapping[str, Any]) -> None:
+    """Refuse options that cannot be combined, and files that cannot be written."""
+    if values["ways"] is not None and values["sets"]:
         raise click.UsageError("give --ways or --of, not both")
-    if not given["explain"] and (given["epsilon"] is None) == (given["rho"] is None):
+    if not values["explain"] and (values["epsilon"] is None) == (values["rho"] is None):
         raise click.UsageError("name one price: --epsilon 1 or --rho 0.01; there is no default")
-    if not (given["explain"] or given["forecast"] or given["dry_run"]):
-        _check_files(given["output"], given["model"])
+    if not (values["explain"] or values["forecast"] or values["preview"]):
+        _check_files(values["output"], values["model"])
 
 
-def _proposed(curator: Curator, given: Mapping[str, Any]) -> SynthesisProposal:
-    """Propose the model that is named."""
-    asked = {name: given[name] for name in ("method", "where", "rows", "memory")}
-    asked["columns"] = None if given["columns"] is None else _names(given["columns"])
-    asked["weights"] = dict(map(_weight, given["weights"]))
-    asked |= {} if given["order"] is None else {"one_row_per": "unit", "order": given["order"]}
+def _propose_model(curator: Curator, values: Mapping[str, Any]) -> SynthesisProposal:
+    """Return the proposal for the model that the options describe."""
+    model_options = {name: values[name] for name in ("method", "where", "rows", "memory")}
+    model_options["columns"] = None if values["columns"] is None else _split_names(values["columns"])
+    model_options["weights"] = dict(map(_parse_weight, values["weights"]))
+    model_options |= {} if values["order"] is None else {"one_row_per": "unit", "order": values["order"]}
     return curator.synthesize(
-        given["table"], ways=[_names(each) for each in given["sets"]] or given["ways"] or 3, **asked
+        values["table"], ways=[_split_names(names) for names in values["sets"]] or values["ways"] or 3, **model_options
     )
 
 
-_REHEARSED = "This was a model of invented rows. Nothing was spent, no row was read, and no file was written."
+_PREVIEW_NOTE = "This was a preview with invented rows: nothing was spent, no data were read, and no file was written."
 
 
-def _write(made: Synthetic, output: Path | None, model: Path | None, rows: int | None, progress: Any) -> None:
-    """Write the model first: rows can be drawn from it again."""
-    if model is not None:
+def _write_files(
+    model: Synthetic, rows_file: Path | None, model_file: Path | None, row_count: int | None, progress: Any
+) -> None:
+    """Write the model, then the rows: rows can be drawn again from a saved model."""
+    if model_file is not None:
         progress("writing the model")
-        made.save(model)
-    if output is not None:
-        made.write(output, rows, progress)
+        model.save(model_file)
+    if rows_file is not None:
+        model.write(rows_file, row_count, progress)
 
 
-def _say(made: Synthetic, output: Path | None, model: Path | None, as_json: bool, receipt: bool) -> None:
+def _print_model(
+    model: Synthetic, rows_file: Path | None, model_file: Path | None, as_json: bool, receipt: bool
+) -> None:
     if as_json:
-        click.echo(made.receipt.to_json())
+        click.echo(model.receipt.to_json())
         return
-    click.echo(f"{' and '.join(str(each) for each in (output, model) if each)}:\n{made!r}\n\n{made.quality()}")
-    click.secho(f"\n{made.receipt if receipt else made.receipt.short()}", dim=True)
+    click.echo(
+        f"{' and '.join(str(file) for file in (rows_file, model_file) if file)}:\n{model!r}\n\n{model.quality()}"
+    )
+    click.secho(f"\n{model.receipt if receipt else model.receipt.short()}", dim=True)
 
 
-def _names(written: str) -> list[str]:
-    return [each.strip() for each in written.split(",")]
+def _split_names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
-def _weight(written: str) -> tuple[str, str]:
-    name, sign, weight = written.rpartition("=")
-    if not sign or not name:
-        raise click.UsageError(f"write a weight as income=3, not {written}")
+def _parse_weight(text: str) -> tuple[str, str]:
+    name, equals, weight = text.rpartition("=")
+    if not equals or not name:
+        raise click.UsageError(f"write a weight as --weight income=3, not {text}")
     return name.strip(), weight.strip()
 
 
-def _check_files(output: Path | None, model: Path | None) -> None:
-    """Refuse files that cannot be written before anything is spent."""
-    if output is None and model is None:
+def _check_files(rows_file: Path | None, model_file: Path | None) -> None:
+    """Refuse, before anything is spent, files that cannot be written."""
+    if rows_file is None and model_file is None:
         raise click.UsageError("name what to write: -o people.parquet for rows, --model people.sfu, or both")
-    if output is not None:
+    if rows_file is not None:
         from sfumato.publish.synthetic import check_rows_file
 
-        check_rows_file(output)
-    for each in (output, model):
-        if each is not None and not each.parent.is_dir():
-            raise click.UsageError(f"there is no folder {each.parent}: make it, or name another")
+        check_rows_file(rows_file)
+    for file in (rows_file, model_file):
+        if file is not None and not file.parent.is_dir():
+            raise click.UsageError(f"there is no folder {file.parent}: make it, or name another")

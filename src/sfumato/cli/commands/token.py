@@ -1,4 +1,4 @@
-"""The command ``sfumato token`` makes, lists and ends the tokens by which programs call a server."""
+"""``sfumato token``: create, list and revoke the tokens with which programs call a server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import click
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
-_SPAN = re.compile(r"([1-9][0-9]{0,4})([hdw])")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_SPAN_FORMAT = re.compile(r"([1-9][0-9]{0,4})([hdw])")
+_SPAN_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
-@click.group(short_help="What programs call a server with.", epilog=EXIT_CODES)
+@click.group(short_help="Create, list or revoke the tokens of a server's users.", epilog=EXIT_CODES)
 def command() -> None:
-    """Make, list and revoke tokens of the users of a server.
+    """Create, list and revoke the tokens of a server's users.
 
     \b
     Examples:
@@ -28,47 +28,50 @@ def command() -> None:
     """
 
 
-def _span(_ctx: click.Context, _parameter: click.Parameter, written: str | None) -> timedelta | None:
-    if written is None:
+def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> timedelta | None:
+    if text is None:
         return None
-    found = _SPAN.fullmatch(written)
-    if found is None:
-        raise click.BadParameter("write a number and h, d or w, such as 90d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    match = _SPAN_FORMAT.fullmatch(text)
+    if match is None:
+        raise click.BadParameter("write a number and h (hours), d (days) or w (weeks), such as 90d")
+    return timedelta(**{_SPAN_UNITS[match[2]]: int(match[1])})
 
 
 @command.command(epilog=EXIT_CODES)
 @click.argument("user")
 @click.option(
-    "--expires", callback=_span, metavar="SPAN", help="How long it is good for: 12h, 90d, 8w.  [default: ever]"
+    "--expires",
+    callback=_parse_span,
+    metavar="SPAN",
+    help="How long the token is valid: 12h, 90d, 8w.  [default: without end]",
 )
 @click.option(
     "--most",
     metavar="EPSILON",
-    help="All that it may ever spend: the sum of ε over all its releases.  [default: all its user may]",
+    help="The most ε that the token may ever spend, over all its releases.  [default: what its user may]",
 )
-@click.option("--label", default="", metavar="TEXT", help="What it is for, to tell it from others.")
+@click.option("--label", default="", metavar="TEXT", help="A note on what the token is for.")
 @options.ledger_here
 def new(user: str, expires: timedelta | None, most: str | None, label: str, ledger: Path | str | None) -> None:
-    """Make a token for USER and print it. It is shown this once, and nowhere kept: only its hash is.
+    """Create a token for USER and print it, this once: only its hash is stored.
 
-    What a release will spend is reserved of --most before the account is charged. A process that is killed in between
-    leaves it spent.
+    A release reserves its ε from --most before the account is charged. If the process is killed in between, the
+    reservation stays spent.
     """
     from sfumato.server.people.people_file import people_of, who_runs_this
 
     with people_of(ledger) as people:
         token, text = people.new_token(user, label=label, expires=expires, most=most, by=who_runs_this())
     click.echo(text)
-    click.echo(f"token {token.number} of {user}: keep it now, it is not shown again", err=True)
+    click.echo(f"token {token.number} of {user}: save it now, it is not shown again", err=True)
 
 
 @command.command("list", epilog=EXIT_CODES)
-@click.option("--user", metavar="NAME", help="Those of one user.")
+@click.option("--user", metavar="NAME", help="List only the tokens of this user.")
 @options.ledger_here
 @options.as_json
 def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> None:
-    """List every token: number, user, label, until when, the most it may spend, and what it has spent."""
+    """List every token: number, user, label, expiry, the most ε it may spend, and what it has spent."""
     from sfumato.cli.common.output import show
     from sfumato.errors import at_most
     from sfumato.privacy.numbers import text
@@ -77,34 +80,34 @@ def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> N
     with people_of(ledger) as people:
         tokens = people.tokens(user)
     if as_json:
-        said = [
+        records = [
             {
-                "number": each.number,
-                "user": each.user,
-                "label": each.label,
-                "made": each.made.isoformat(),
-                "expires": None if each.expires is None else each.expires.isoformat(),
-                "most": None if each.most is None else text(each.most),
-                "spent": text(each.spent),
-                "revoked": each.revoked,
+                "number": token.number,
+                "user": token.user,
+                "label": token.label,
+                "made": token.made.isoformat(),
+                "expires": None if token.expires is None else token.expires.isoformat(),
+                "most": None if token.most is None else text(token.most),
+                "spent": text(token.spent),
+                "revoked": token.revoked,
             }
-            for each in tokens
+            for token in tokens
         ]
-        click.echo(json.dumps(said, ensure_ascii=False))
+        click.echo(json.dumps(records, ensure_ascii=False))
         return
     if not tokens:
-        click.echo("No token has been made yet.")
+        click.echo("There are no tokens yet.")
         return
     rows = [
         (
-            str(each.number),
-            each.user,
-            each.label,
-            "revoked" if each.revoked else "ever" if each.expires is None else f"{each.expires:%Y-%m-%d %H:%M}",
-            "" if each.most is None else at_most(each.most),
-            at_most(each.spent),
+            str(token.number),
+            token.user,
+            token.label,
+            "revoked" if token.revoked else "ever" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M}",
+            "" if token.most is None else at_most(token.most),
+            at_most(token.spent),
         )
-        for each in tokens
+        for token in tokens
     ]
     show(("number", "user", "label", "until (UTC)", "most ε", "spent ε"), rows, ("number", "most ε", "spent ε"))
 
@@ -113,7 +116,7 @@ def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> N
 @click.argument("number", type=int)
 @options.ledger_here
 def revoke(number: int, ledger: Path | str | None) -> None:
-    """End token NUMBER, at once and for ever."""
+    """Revoke token NUMBER, immediately and permanently."""
     from sfumato.server.people.people_file import people_of, who_runs_this
 
     with people_of(ledger) as people:

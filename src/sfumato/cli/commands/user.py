@@ -1,4 +1,4 @@
-"""The command ``sfumato user`` says who may call a server, and as what."""
+"""``sfumato user``: add, disable and list the users of a server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.group(short_help="Who may call a server.", epilog=EXIT_CODES)
+@click.group(short_help="Add, disable or list the users of a server.", epilog=EXIT_CODES)
 def command() -> None:
-    """Add, disable and list the users of a server: of all policies that share the ledger in this folder.
+    """Add, disable and list the users of a server, for all policies that share the ledger in this folder.
 
-    They are kept beside the ledger, in a file that only you can read. What you do is written there, too, for ever.
+    Users are stored beside the ledger, in a file that only you can read. Every change is recorded there permanently.
 
     \b
     Examples:
@@ -33,11 +33,11 @@ def command() -> None:
     type=click.Choice(["owner", "analyst", "auditor"]),
     default="analyst",
     show_default=True,
-    help="An owner decides, an analyst asks within a share, an auditor reads all that was done.",
+    help="An owner administers, an analyst asks within a share, an auditor reads everything that was done.",
 )
 @options.ledger_here
 def add(name: str, role: str, ledger: Path | str | None) -> None:
-    """Add NAME. An analyst may ask the policies whose [analysts] name them, and sees no others."""
+    """Add the user NAME. An analyst sees only the policies that name them under [analysts]."""
     from sfumato.server.people.people_file import people_of, who_runs_this
 
     with people_of(ledger) as people:
@@ -47,10 +47,10 @@ def add(name: str, role: str, ledger: Path | str | None) -> None:
 
 @command.command(epilog=EXIT_CODES)
 @click.argument("name")
-@click.option("--again", is_flag=True, help="Let them in again instead.")
+@click.option("--again", is_flag=True, help="Enable the user again.")
 @options.ledger_here
 def disable(name: str, again: bool, ledger: Path | str | None) -> None:
-    """Let NAME in no more, with all tokens and sessions, at once. Their history stays."""
+    """Lock the user NAME out immediately, with all tokens and sessions. Their history stays."""
     from sfumato.server.people.people_file import people_of, who_runs_this
 
     with people_of(ledger) as people:
@@ -62,21 +62,21 @@ def disable(name: str, again: bool, ledger: Path | str | None) -> None:
 @options.ledger_here
 @options.as_json
 def list_users(ledger: Path | str | None, as_json: bool) -> None:
-    """List every user: name, role, since when, and whether they are let in."""
+    """List every user: name, role, date added and state."""
     from sfumato.cli.common.output import show
     from sfumato.server.people.people_file import people_of
 
     with people_of(ledger) as people:
         users = people.users()
     if as_json:
-        said = [
-            {"name": each.name, "role": each.role.value, "made": each.made.isoformat(), "disabled": each.disabled}
-            for each in users
+        records = [
+            {"name": user.name, "role": user.role.value, "made": user.made.isoformat(), "disabled": user.disabled}
+            for user in users
         ]
-        click.echo(json.dumps(said, ensure_ascii=False))
+        click.echo(json.dumps(records, ensure_ascii=False))
     elif users:
-        state = {True: "disabled", False: "let in"}
-        rows = [(each.name, each.role.value, f"{each.made:%Y-%m-%d}", state[each.disabled]) for each in users]
+        state = {True: "disabled", False: "enabled"}
+        rows = [(user.name, user.role.value, f"{user.made:%Y-%m-%d}", state[user.disabled]) for user in users]
         show(("name", "role", "since", "state"), rows)
     else:
-        click.echo("Nobody has been added yet.")
+        click.echo("There are no users yet.")

@@ -1,4 +1,4 @@
-"""The command ``sfumato verify`` checks a signed bundle offline, and says what that proves and what it does not."""
+"""``sfumato verify``: check a signed bundle offline, and state what that proves and what it does not."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 
-@click.command(short_help="Check a signed bundle, offline.", epilog=EXIT_CODES)
+@click.command(short_help="Verify a signed bundle, offline.", epilog=EXIT_CODES)
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--key", metavar="FILE", help="The owner's public key, from elsewhere: its file, or the line itself.")
+@click.option("--key", metavar="FILE", help="The owner's public key from another source: its file, or the line itself.")
 @click.option(
     "--earlier",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="An earlier bundle of the account: nothing of it may be missing.",
+    help="An earlier bundle of the account, which this one must contain.",
 )
 @click.option(
     "--policy",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="For an auditor: compare it with the ledger of this policy, too.",
+    help="For an auditor: also compare it with the ledger of this policy.",
 )
 @options.ledger
 @options.as_json
 def command(
     bundle: Path, key: str | None, earlier: Path | None, policy: Path | None, ledger: Path | str | None, as_json: bool
 ) -> None:
-    """Check that every byte of BUNDLE is as it was signed and that it adds up, without a network.
+    """Check, without a network, that every byte of BUNDLE matches its signature and that its totals add up.
 
-    It says what is proved and what is not. A bundle that was changed, or does not add up, is refused.
+    Prints what is proved and what is not. A bundle that was changed or is inconsistent is refused.
 
     \b
     Examples:
@@ -42,12 +42,16 @@ def command(
       sfumato verify bundle.zip --policy clinic.toml
     """
     if ledger is not None and policy is None:
-        raise click.UsageError("give --policy with --ledger: it says whose account it is")
+        raise click.UsageError("give --policy with --ledger: it names the account")
     from sfumato.reports.verifying_bundles import verify_bundle
 
-    found = verify_bundle(bundle, key, policy=policy, ledger=ledger, earlier=earlier)
+    verification = verify_bundle(bundle, key, policy=policy, ledger=ledger, earlier=earlier)
     if as_json:
-        facts = {"key": found.bundle.key.line, "proved": found.proved, "not_proved": found.unproved}
+        facts = {
+            "key": verification.bundle.key.line,
+            "proved": verification.proved,
+            "not_proved": verification.unproved,
+        }
         click.echo(json.dumps(facts, ensure_ascii=False))
     else:
-        click.echo(str(found))
+        click.echo(str(verification))

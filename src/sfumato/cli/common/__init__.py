@@ -1,1 +1,1 @@
-"""Commands share their flags, how they show progress and tables, and how they end."""
+"""Shared parts of commands: options, output, progress, error messages and exit codes."""

@@ -1,8 +1,8 @@
-"""Arguments and options stand here when several commands share them.
+"""Arguments and options that several commands share.
 
-A passphrase is typed where nobody sees it, or read from a file: others can read a command line.
+A passphrase is prompted for without echo, or read from a file: other users can read a command line.
 
-Some commands ask a server in place of files: POLICY is then the name of a policy there.
+With --server a command asks a server instead of opening files, and POLICY is the name of a policy there.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def several(*each: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
-    """Put options and arguments before a command, in this order, as one."""
+def several(*decorators: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Combine option and argument decorators into one that keeps their order."""
 
-    def added(command: _Command) -> _Command:
-        for one in reversed(each):
-            command = one(command)
+    def decorate(command: _Command) -> _Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
         return command
 
-    return added
+    return decorate
 
 
 class LedgerAddress(click.Path):
-    """A ledger is named by the path of a file, or by the address of a database."""
+    """A parameter type for ledgers: the path of a file or the address of a database."""
 
     name = "ledger"
 
@@ -63,28 +63,32 @@ ledger_here = click.option(
     help="The ledger file.  [default: sfumato.ledger in this folder]",
 )
 request_id = click.option(
-    "--request-id", metavar="ID", help="Ask again with the same id after a crash: answered once, charged once."
+    "--request-id", metavar="ID", help="An id for this request: repeated with the same id, it is charged only once."
 )
 session_id = click.option(
-    "--request-id", metavar="ID", help="Opens one session: under the same id nobody is charged, or let in, again."
+    "--request-id",
+    metavar="ID",
+    help="An id for this session: it can be opened, and is charged, only once under the same id.",
 )
 analyst = click.option(
-    "--analyst", metavar="NAME", help="An analyst of the policy: their share, their name in the ledger."
+    "--analyst",
+    metavar="NAME",
+    help="Ask as this analyst of the policy: within their share, under their name in the ledger.",
 )
 synopsis = click.argument("file", type=click.Path(path_type=Path))
 as_csv = click.option(
-    "--csv", "as_csv", is_flag=True, help="Print CSV, with two columns more for the range of each number."
+    "--csv", "as_csv", is_flag=True, help="Print CSV, with two extra columns for the range of each number."
 )
 plot = click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the answer with its ranges: .svg, .png or .html.",
+    help="Draw the answer with its ranges into a .svg, .png or .html file.",
 )
 
 
 def _keep_details(context: click.Context, _: click.Parameter, details: bool) -> bool:
-    """Remember that details are wanted: a refusal, which ends the command, then has its own."""
+    """Store the flag in the context, so that a refusal that ends the command can read it."""
     context.meta[DETAILS] = details
     return details
 
@@ -94,76 +98,82 @@ details = click.option(
     "--details",
     is_flag=True,
     callback=_keep_details,
-    help="Below the receipt, or a refusal of the price, show the currencies it is counted in: pure, renyi and failure.",
+    help="Also print the cost in every currency of the account: pure, renyi and failure.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+explain = click.option("--explain", is_flag=True, help="Only print the plan, step by step. Spends nothing.")
+dry_run = click.option("--dry-run", is_flag=True, help="Only print the price and the expected error. Spends nothing.")
+whole_receipt = click.option("--receipt", is_flag=True, help="Print the whole receipt below the answer.")
 
 questions = click.option(
     "--questions",
     is_flag=False,
     flag_value="all",
     metavar="[LINES]",
-    help="Show questions and answers: all, or those of these lines, such as 4,7.",
+    help="Show questions and answers: of all lines, or of the lines named, such as 4,7.",
 )
-title = click.option("--title", metavar="TEXT", help="What the page is called.")
+title = click.option("--title", metavar="TEXT", help="The title of the page.")
 passphrase_file = click.option(
-    "--passphrase-file", type=click.Path(path_type=Path), metavar="FILE", help="Its first line is the passphrase."
+    "--passphrase-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the passphrase from the first line of this file.",
 )
 
 
-def shown(found: AccountReport) -> str:
-    """Say how many questions are shown, and how others are."""
-    every, visible = len(found.asked), sum(each.question is not None for each in found.asked)
-    lost = sum(each.is_lost for each in found.asked)
-    few = f"{lost:,} answer{'s' if lost > 1 else ''}"
-    but = f", but for {few} that only the policy as it was then can show" if lost else ""
-    if visible == every:
-        return f"all {every:,} questions are shown, with their answers{but}"
-    how = "sfumato history lists the lines, and --questions shows them" if not visible else "others are salted hashes"
-    return f"{visible:,} of {every:,} questions are shown{but}; {how}"
+def shown(report: AccountReport) -> str:
+    """Return a sentence on how many questions of a report are shown, and how the others appear."""
+    total, visible = len(report.asked), sum(entry.question is not None for entry in report.asked)
+    lost = sum(entry.is_lost for entry in report.asked)
+    lost_answers = f"{lost:,} answer{'s' if lost > 1 else ''}"
+    exception = f", except {lost_answers} that only the policy of that time can show" if lost else ""
+    if visible == total:
+        return f"all {total:,} questions are shown, with their answers{exception}"
+    hint = "sfumato history lists the lines, and --questions shows them" if not visible else "others are salted hashes"
+    return f"{visible:,} of {total:,} questions are shown{exception}; {hint}"
 
 
-def rows(written: str | None) -> int | None:
-    """Read a number of rows, which may be written as 1e6."""
-    if written is None:
+def rows(text: str | None) -> int | None:
+    """Parse a number of rows, which may be written as 1e6."""
+    if text is None:
         return None
     from sfumato.privacy.numbers import whole
 
-    return whole(written, "rows", at_least=1)
+    return whole(text, "rows", at_least=1)
 
 
 def signing_key(path: Path, file: Path | None) -> SigningKey:
-    """Read a signing key, and ask for its passphrase where it has one."""
+    """Read a signing key; prompt for its passphrase if it has one and no file holds it."""
     from sfumato.reports.signing_keys import SigningKey, is_locked
 
     if not is_locked(path):
         return SigningKey.read(path)
-    secret = _first_line(file) if file is not None else click.prompt("passphrase", hide_input=True, err=True)
-    return SigningKey.read(path, secret)
+    passphrase = _first_line(file) if file is not None else click.prompt("passphrase", hide_input=True, err=True)
+    return SigningKey.read(path, passphrase)
 
 
 def chosen_passphrase(file: Path | None) -> str:
-    """Take a new passphrase, typed twice."""
+    """Read a new passphrase from a file, or prompt for it twice."""
     if file is not None:
         return _first_line(file)
-    found: str = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True)
-    return found
+    passphrase: str = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True)
+    return passphrase
 
 
 def _first_line(file: Path) -> str:
     try:
-        found = file.read_text(encoding="utf-8").split("\n", 1)[0].rstrip("\r")
+        first_line = file.read_text(encoding="utf-8").split("\n", 1)[0].rstrip("\r")
     except (OSError, UnicodeDecodeError):
-        raise click.UsageError(f"{file} cannot be read as text") from None
-    if not found:
+        raise click.UsageError(f"{file} cannot be read as UTF-8 text") from None
+    if not first_line:
         raise click.UsageError(f"the first line of {file} is empty: write the passphrase there")
-    return found
+    return first_line
 
 
 server = click.option(
     "--server",
     metavar="URL",
-    help="Ask the server at this address (https://…, unix:/path), with the token that sfumato login keeps; POLICY is "
+    help="Ask the server at this address (https://… or unix:/path) with the token saved by sfumato login; POLICY is "
     "then the name of a policy there.",
 )
 
@@ -172,9 +182,9 @@ server = click.option(
 def connected(
     url: str, policy: Path, analyst: str | None, ledger: Path | str | None, progress: ProgressLines | None = None
 ) -> Iterator[Any]:
-    """Open a policy at a server; what says something about files here is refused."""
+    """Connect to a policy on a server; refuse options that only make sense with local files."""
     if analyst is not None or ledger is not None:
-        raise click.UsageError("leave out --analyst and --ledger with --server: the token says who asks")
+        raise click.UsageError("leave out --analyst and --ledger with --server: the token identifies the analyst")
     from sfumato.client import connect
 
     with connect(url, str(policy), progress=progress) as curator:

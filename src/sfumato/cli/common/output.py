@@ -1,10 +1,8 @@
-"""Tables are printed in the terminal, in aligned columns.
+"""Output of commands: aligned tables, answers as table, JSON or CSV, and progress lines.
 
-No command writes over what it reads: the policy, its tables, or the ledger of what was spent.
+No command overwrites what it reads: the policy, its data or the ledger.
 
-Answers from a synopsis are printed as a table, as JSON or as CSV.
-
-Progress says what a slow command is doing: the phase, never a count or a share, which could tell of the data.
+Progress names the phase of a slow command, never a count or a percentage, which could reveal something of the data.
 """
 
 from __future__ import annotations
@@ -27,15 +25,16 @@ if TYPE_CHECKING:
     from sfumato.release.answers.answer import Answer
 
 
-_WIDE = 10_000
-"""Columns of a pipe or a file: nothing is folded there."""
+_PIPE_WIDTH = 10_000
+"""The width of a pipe or a file, in characters: wide enough that nothing is folded."""
 
 
 def show(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[str] = (), piped: int = _WIDE
+    columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[str] = (), piped: int = _PIPE_WIDTH
 ) -> None:
-    """Print aligned columns with a rule under their names; cells are plain text, whatever they hold. In a pipe or a
-    file, lines are folded at ``piped`` columns.
+    """Print a table with aligned columns; cells are shown as plain text, with control characters escaped.
+
+    In a pipe or a file, lines are folded at ``piped`` characters.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -47,43 +46,43 @@ def show(
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=piped)
-    right = set(numeric)
+    right_aligned = set(numeric)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
-        table.add_column(Text(printable(name)), justify="right" if name in right else "left", overflow="fold")
+        table.add_column(Text(printable(name)), justify="right" if name in right_aligned else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    with console.capture() as made:
+    with console.capture() as rendered:
         console.print(table)
-    click.echo("\n".join(line.rstrip() for line in made.get().splitlines()))
+    click.echo("\n".join(line.rstrip() for line in rendered.get().splitlines()))
 
 
 def check_written(policy: Policy, ledger: Path | str | None, *files: Path | None) -> None:
-    """Refuse files that cannot or must not be written, before anything is spent."""
+    """Refuse, before anything is spent, to write over the policy, its data or its ledger."""
     from sfumato.curator.policy_account import ledger_address
 
-    named = [each for each in files if each is not None]
-    for each in named:
-        target = os.path.realpath(each)
-        if target == _real(policy.path):
-            raise click.UsageError(f"{each} is the policy: write to another file")
-        kept = ledger_address(policy, ledger)
-        if isinstance(kept, Path) and target.startswith(os.path.realpath(kept)):
-            raise click.UsageError(f"{each} belongs to the ledger: write to another file")
+    targets = [file for file in files if file is not None]
+    for file in targets:
+        target = os.path.realpath(file)
+        if target == _real_path(policy.path):
+            raise click.UsageError(f"{file} is the policy: write to another file")
+        ledger_place = ledger_address(policy, ledger)
+        if isinstance(ledger_place, Path) and target.startswith(os.path.realpath(ledger_place)):
+            raise click.UsageError(f"{file} belongs to the ledger: write to another file")
         for table in policy.tables.values():
-            source = _real(getattr(table.source, "path", None))
+            source = _real_path(getattr(table.source, "path", None))
             if source is not None and (target == source or fnmatch(target, source)):
-                raise click.UsageError(f"{each} is where {table.name} is read from: write to another file")
-    if len({os.path.realpath(each) for each in named}) < len(named):
-        raise click.UsageError(f"{named[0]} is named twice: give each a file of its own")
+                raise click.UsageError(f"{file} holds the data of {table.name}: write to another file")
+    if len({os.path.realpath(file) for file in targets}) < len(targets):
+        raise click.UsageError(f"{targets[0]} is named twice: give each output its own file")
 
 
-def _real(path: Path | None) -> str | None:
+def _real_path(path: Path | None) -> str | None:
     return None if path is None else os.path.realpath(path)
 
 
 def show_answer(answer: Answer, *, as_json: bool, as_csv: bool, receipt: bool = False) -> None:
-    """Print an answer, with the lines of its receipt that everybody should read, or all of them."""
+    """Print an answer with its short receipt, or with the whole one."""
     if as_json:
         click.echo(answer.to_json())
     elif as_csv:
@@ -94,45 +93,43 @@ def show_answer(answer: Answer, *, as_json: bool, as_csv: bool, receipt: bool = 
 
 
 PATIENCE = 2.0
-"""Seconds before anything is said."""
+"""Seconds before progress is shown."""
 _STORED = ("writing down", "showing")
-"""Phases in which an interruption, if it is not refused as a release that was charged and stopped, finds the answer
-stored.
-"""
+"""Phases in which an interrupted release has stored its answer, unless it is refused as charged but not answered."""
 
 
 class ProgressLines:
-    """Progress lines tell a terminal each phase once the command has taken a while, and tell anything else nothing."""
+    """A progress callback that prints each phase of a slow command on a terminal, and nothing elsewhere."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._phase = "starting"
-        self._late = False
-        self._timer = threading.Timer(patience, self._begin)
+        self._is_slow = False
+        self._timer = threading.Timer(patience, self._start_printing)
         self._timer.daemon = True
 
     def __call__(self, phase: str) -> None:
         self._phase = phase
-        if self._late:
-            self._say()
+        if self._is_slow:
+            self._print_phase()
 
     @property
     def stored(self) -> bool:
-        """Tell whether an interruption now finds the answer stored."""
+        """Whether the answer is already stored in the current phase."""
         return self._phase in _STORED
 
     @contextmanager
     def until_shown(self) -> Iterator[None]:
-        """Tell on a Ctrl-C, around a release and the printing of its answer, whether the answer is stored."""
+        """Wrap a release and the printing of its answer: a Ctrl-C exits and says whether the answer is stored."""
         try:
             yield
         except KeyboardInterrupt:
             end_interrupted(stored=self.stored)
 
-    def _begin(self) -> None:
-        self._late = True
-        self._say()
+    def _start_printing(self) -> None:
+        self._is_slow = True
+        self._print_phase()
 
-    def _say(self) -> None:
+    def _print_phase(self) -> None:
         click.secho(f"… {self._phase}", dim=True, err=True)
 
     def __enter__(self) -> Self:

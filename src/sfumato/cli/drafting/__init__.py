@@ -1,1 +1,1 @@
-"""The questions of ``sfumato init`` make a draft of a policy, from answers or flags."""
+"""The interview of ``sfumato init``: its questions, their parsers, and answers from flags."""

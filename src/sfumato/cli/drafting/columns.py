@@ -1,7 +1,6 @@
-"""Answers about a column of numbers or dates are read here: bounds, a list of values, and bins.
+"""Parsers of column declarations (bounds, values, bins), and notes on what a draft decided by default.
 
-A draft tells its owner what it decided unasked, and what to write where that is wrong: whose the rows are, and which
-columns were left out.
+The notes tell the owner which id column was assumed and which columns were left out, and how to correct that.
 """
 
 from __future__ import annotations
@@ -23,124 +22,122 @@ from sfumato.policy.drafting import toml_key
 from sfumato.untrusted import printable
 
 VALUES, BINS = "values", "bins"
-_RUN = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})")
-_LONGEST_RUN = 10_000
-"""Values that a run may stand for."""
+_RUN_FORMAT = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})")
+_MAX_RUN = 10_000
+"""The most values of a run such as 1..16."""
 
 Declared = Domain | Mapping[str, Any]
-"""A column as a table takes it: with bins it is written as a policy file has it."""
+"""A column declaration as ``Table`` takes it; one with bins is a mapping, as in a policy file."""
 
 
 def texts(answer: str) -> Domain:
-    """Read the values of a column of texts, separated by commas."""
+    """Parse the values of a text column, separated by commas."""
     return Domain(Type.TEXT, values=_split_values(answer))
 
 
 def numbers(kind: Type, answer: str) -> Declared:
-    """Read ``0 110``, ``0 110 bins 11``, ``bins 0,18,65``, ``values 0,1``, ``values 1..16``, or nothing."""
+    """Parse ``0 110``, ``0 110 bins 11``, ``bins 0,18,65``, ``values 0,1``, ``values 1..16``, or an empty answer."""
     first, _, rest = answer.strip().partition(" ")
     if first == VALUES:
-        return Domain(kind, values=_numbered(rest))
-    ends, found, bins = f" {answer.strip()} ".partition(f" {BINS} ")
-    domain = Domain(kind, bounds=_ends(kind, ends.strip()))
-    if not found:
+        return Domain(kind, values=_parse_values(rest))
+    bounds_text, separator, bins_text = f" {answer.strip()} ".partition(f" {BINS} ")
+    domain = Domain(kind, bounds=_parse_bounds(kind, bounds_text.strip()))
+    if not separator:
         return domain
-    cells = _bins(bins.strip())
-    coding_of(domain, cells, None)  # refuses what are no bins of this column, while its owner can answer again
-    written = {"type": kind.value, "bounds": domain.bounds, "bins": cells}
-    return {name: each for name, each in written.items() if each is not None}
+    cells = _parse_bins(bins_text.strip())
+    coding_of(domain, cells, None)  # refuses invalid bins now, while the owner can answer again
+    declaration = {"type": kind.value, "bounds": domain.bounds, "bins": cells}
+    return {name: value for name, value in declaration.items() if value is not None}
 
 
 def _split_values(answer: str) -> tuple[str, ...] | None:
     return None if answer.strip() in ("", SKIP) else tuple(part.strip() for part in answer.split(","))
 
 
-def _numbered(answer: str) -> tuple[str, ...] | None:
-    """Read a list of numbers, in which 1..16 stands for all whole numbers from 1 to 16."""
-    listed = _split_values(answer)
-    return None if listed is None else tuple(each for part in listed for each in _expanded(part))
+def _parse_values(answer: str) -> tuple[str, ...] | None:
+    """Parse a list of numbers, in which 1..16 stands for all whole numbers from 1 to 16."""
+    parts = _split_values(answer)
+    return None if parts is None else tuple(value for part in parts for value in _expand_run(part))
 
 
-def _expanded(part: str) -> tuple[str, ...]:
-    ends = _RUN.fullmatch(part)
-    if ends is None:
+def _expand_run(part: str) -> tuple[str, ...]:
+    run = _RUN_FORMAT.fullmatch(part)
+    if run is None:
         return (part,)
-    low, high = int(ends[1]), int(ends[2])
-    if not low <= high < low + _LONGEST_RUN:
-        raise click.UsageError(f"a run of values goes up, and has at most {_LONGEST_RUN:,} of them")
+    low, high = int(run[1]), int(run[2])
+    if not low <= high < low + _MAX_RUN:
+        raise click.UsageError(f"a run such as 1..16 rises, and has at most {_MAX_RUN:,} values")
     return tuple(map(str, range(low, high + 1)))
 
 
-def _bins(written: str) -> int | str | tuple[str, ...]:
-    """Read a number of equal bins, their edges separated by commas, or a part of the calendar such as month."""
-    if "," in written:
-        return tuple(part.strip() for part in written.split(","))
-    return int(written) if written.isdecimal() else written
+def _parse_bins(text: str) -> int | str | tuple[str, ...]:
+    """Parse a number of equal bins, bin edges separated by commas, or a calendar period such as month."""
+    if "," in text:
+        return tuple(part.strip() for part in text.split(","))
+    return int(text) if text.isdecimal() else text
 
 
-def _ends(kind: Type, answer: str) -> Any:
-    """Read two bounds; of numbers a comma may as well mean a list, and the wrong one would lose most of a column."""
+def _parse_bounds(kind: Type, answer: str) -> Any:
+    """Parse two bounds; refuse a comma between numbers, which could also mean a list of values."""
     if answer in ("", SKIP):
         return None
     if "," in answer and kind.numeric:
         parts = answer.replace(",", " ").split()
-        listed = f"a list of values as {VALUES} {','.join(parts)}"
-        bounds = f"write bounds as {' '.join(parts)}, and " if len(parts) == 2 else "write "
-        raise click.UsageError(bounds + listed)
-    found = tuple(part.strip() for part in answer.split("," if "," in answer else None))
-    if len(found) != 2:
-        raise click.UsageError("a column has two bounds, low and high, such as 0 110")
-    return found
+        as_values = f"a list of values as {VALUES} {','.join(parts)}"
+        as_bounds = f"write bounds as {' '.join(parts)}, and " if len(parts) == 2 else "write "
+        raise click.UsageError(as_bounds + as_values)
+    bounds = tuple(part.strip() for part in answer.split("," if "," in answer else None))
+    if len(bounds) != 2:
+        raise click.UsageError("write two bounds, low and high, such as 0 110")
+    return bounds
 
 
-_LISTED = 40
-"""Columns that are named; of more it is said that there are."""
+_MAX_LISTED = 40
+"""The most columns that a note names."""
 
 
 def assumed_words(table: str, owner: str | Via, unit: str) -> str:
-    """Say by which column the rows of a table were given to units, when its name alone decided that."""
-    told = f"the same {owner}" if isinstance(owner, str) else f"the same {owner.on}, by the table {owner.via},"
-    fix = f"if that is not so, draft again with --id {quote(table)}=COLUMN"
-    return f"Rows of {table} with {told} are one {unit}, since the column is called so: {fix}."
+    """Return a note on the id column of a table that was chosen by its name alone."""
+    key = f"the same {owner}" if isinstance(owner, str) else f"the same {owner.on}, through the table {owner.via},"
+    fix = f"If that is wrong, draft again with --id {quote(table)}=COLUMN"
+    return f"Assumed from the column's name: rows of {table} with {key} belong to one {unit}. {fix}."
 
 
 def declare_words(table: str, columns: Mapping[str, Type | None], output: Path) -> str:
-    """Say which columns of a table were left out because of their names, and how to declare one of them."""
+    """Return a note on columns that were left out because of their names, and how to declare one of them."""
     name, kind = next((name, (kind or Type.TEXT).value) for name, kind in columns.items())
-    written = f'{toml_key(name)} = {{ type = "{kind}" }}'
+    line = f'{toml_key(name)} = {{ type = "{kind}" }}'
     flag = f"--column {quote(name)}={kind}"
-    they, them, one = ("They are", "them", "one") if len(columns) > 1 else ("It is", "it", "it")
+    names, them, one = ("Their names suggest", "them", "one") if len(columns) > 1 else ("Its name suggests", "it", "it")
     return (
-        f"Left out of {table}: {_name_list(columns)}. {they} called as what names a person is, or as a key, and nobody "
-        f"can ask about {them}. To declare {one}, write a line such as {written} below "
-        f"[tables.{toml_key(table)}.columns] in {output.name}, or draft again with {flag}."
+        f"Left out of {table}: {_name_list(columns)}. {names} a person's name or a key, so nobody can ask about "
+        f"{them}. To declare {one}, write a line such as {line} below [tables.{toml_key(table)}.columns] in "
+        f"{output.name}, or draft again with {flag}."
     )
 
 
 def without_values_words(policy: Policy, output: Path) -> str:
-    """Say which columns of texts list no values, and what a group by one needs then; nothing where all of them do."""
-    declared = (each for table in policy.tables.values() if not table.public for each in table.columns.items())
-    missing = [name for name, domain in declared if domain.type is Type.TEXT and domain.values is None]
-    if not missing:
+    """Return a note on text columns without values, and what grouping by them needs; empty if there are none."""
+    columns = (column for table in policy.tables.values() if not table.public for column in table.columns.items())
+    without_values = [name for name, domain in columns if domain.type is Type.TEXT and domain.values is None]
+    if not without_values:
         return ""
-    needs = (
-        "which takes a δ and shows large groups alone" if policy.budget.delta else "and this budget has no δ for that"
-    )
+    need = "which needs a δ and shows only large groups" if policy.budget.delta else "and this budget has no δ for that"
     return (
-        f"Without values: {_name_list(missing)}. Groups by these would have to be found in the data, {needs}: write "
-        f"values = [...] into {output.name}, from what you know of the field."
+        f"Without values: {_name_list(without_values)}. GROUP BY one of these has to find its groups in the data, "
+        f"{need}. Write values = [...] into {output.name}, from what you know of the field."
     )
 
 
 def unnamed_words(columns: Collection[str]) -> str:
-    """Say which columns of a file no question can name, and how they must be called for that."""
+    """Return a note on columns whose names cannot be used in questions, and what a name must be like."""
     return (
-        f"left out, since no question can name them: {_name_list(columns)}. A name is of visible letters, at most "
-        f"{LONGEST_NAME}, does not begin with sf_, and is no other column's but for capital letters: rename them first"
+        f"left out, because SQL cannot name them: {_name_list(columns)}. A name has at most {LONGEST_NAME} visible "
+        "characters, does not begin with sf_, and differs from other names in more than capitals: rename them first"
     )
 
 
 def _name_list(names: Iterable[str]) -> str:
-    """Write names one after the other, as a terminal shows and does not obey them; of very many the first."""
-    shown = [printable(each) or '""' for each in islice(names, _LISTED + 1)]
-    return ", ".join(shown[:_LISTED]) + (" …" if len(shown) > _LISTED else "")
+    """Join names with control characters escaped, at most ``_MAX_LISTED`` of them."""
+    printable_names = [printable(name) or '""' for name in islice(names, _MAX_LISTED + 1)]
+    return ", ".join(printable_names[:_MAX_LISTED]) + (" …" if len(printable_names) > _MAX_LISTED else "")

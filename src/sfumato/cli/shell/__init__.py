@@ -1,1 +1,1 @@
-"""The shell reads statements at a prompt, keeps what was set, and completes what is typed."""
+"""The interactive shell: line input, completion, settings and commands."""

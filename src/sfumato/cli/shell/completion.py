@@ -1,6 +1,6 @@
-"""Names are completed in the shell: commands, tables, columns and functions, from what the policy declares.
+"""Tab completion of commands, tables, columns and functions, and splitting of input into statements and commands.
 
-Texts are cut into pieces: statements that a semicolon ends, and commands of one line.
+All completed names come from the policy, which is public.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.plan.written_names import quoted
 
 COMMAND = "\\"
-_BARE = {"help": "\\help", "quit": "\\quit", "exit": "\\quit"}
-"""Words that people type by themselves when they look for the way out, and the commands they mean."""
+_BARE_WORDS = {"help": "\\help", "quit": "\\quit", "exit": "\\quit"}
+"""Words that work without a backslash, and their commands."""
 
 
 def pieces(text: str) -> tuple[list[str], str]:
-    r"""Cut a text into whole pieces and the rest, in which a statement has begun and not ended.
+    r"""Split a text into complete statements and commands, and an unfinished rest.
 
     >>> pieces("SELECT 1; \\epsilon 0.5\nSELECT")
     (['SELECT 1', '\\epsilon 0.5'], 'SELECT')
     """
-    found = []
+    complete = []
     while text := text.lstrip():
         line, _, below = text.partition("\n")
         line = line.strip().rstrip("; ")
-        if line.startswith(COMMAND) or line.lower() in _BARE:
-            found.append(_BARE.get(line.lower(), line))
+        if line.startswith(COMMAND) or line.lower() in _BARE_WORDS:
+            complete.append(_BARE_WORDS.get(line.lower(), line))
             text = below
             continue
-        cut = first_statement(text)
-        if cut is None:
-            return found, "" if is_blank(text) else text
-        statement, text = cut
-        found += [statement.strip()] if statement.strip() else []
-    return found, ""
+        first_split = first_statement(text)
+        if first_split is None:
+            return complete, "" if is_blank(text) else text
+        statement, text = first_split
+        complete += [statement.strip()] if statement.strip() else []
+    return complete, ""
 
 
 def is_whole(text: str) -> bool:
-    """Tell whether nothing in a text waits for its end."""
+    """Return whether the text has no unfinished statement."""
     return not pieces(text)[1]
 
 
@@ -77,81 +77,83 @@ _LITERAL = re.compile(r"'(?:[^']|'')*'|--[^\n]*")
 
 
 class Candidate(NamedTuple):
-    """A candidate is what may stand for the last letters before the cursor."""
+    """A completion for the last letters before the cursor."""
 
     text: str
     letters: int
-    """How many letters before the cursor it stands for."""
+    """The number of letters before the cursor that it replaces."""
     kind: str
 
 
 @dataclass(frozen=True)
 class Completion:
-    """A completion knows the names of one policy, all of which are public."""
+    """The completer of one policy: its public table and column names, and the shell's commands."""
 
     columns: Mapping[str, tuple[str, ...]]
-    """The columns of every table."""
+    """Column names by table."""
     commands: tuple[str, ...]
     about_tables: tuple[str, ...] = field(default=("describe",))
-    """Commands that a table's name follows."""
+    """Commands that take the name of a table."""
 
     def candidates(self, before: str, after: str = "") -> list[Candidate]:
-        """List what may stand at a cursor with this text before and after it: names that fit there come first."""
-        begun = _WORD.search(before)
-        word = begun.group() if begun else ""
-        rest = before[: len(before) - len(word)]
+        """Return the completions at a cursor with this text before and after it, best matches first."""
+        word_match = _WORD.search(before)
+        word = word_match.group() if word_match else ""
+        preceding = before[: len(before) - len(word)]
         line = before[before.rfind("\n") + 1 :].lstrip()
         if line.startswith(COMMAND):
-            name, _, given = line[len(COMMAND) :].partition(" ")
-            return list(self._of_command(name, given, word))
-        if "'" in _LITERAL.sub("", before):  # within a text that is open
+            name, _, argument = line[len(COMMAND) :].partition(" ")
+            return list(self._complete_command(name, argument, word))
+        if "'" in _LITERAL.sub("", before):  # inside an unclosed string literal
             return []
-        return list(self._of_statement(rest, word, before + after))
+        return list(self._complete_statement(preceding, word, before + after))
 
-    def _of_command(self, name: str, given: str, word: str) -> Iterator[Candidate]:
-        if not given and word == name:
+    def _complete_command(self, name: str, argument: str, word: str) -> Iterator[Candidate]:
+        if not argument and word == name:
             yield from _matching(self.commands, word, "command")
         elif name in self.about_tables:
             yield from _matching(map(quoted, self.columns), word, "table")
         elif name == "limit":
             yield from _matching(_LIMITS, word, "limit")
         elif name == "explain":
-            yield from self._of_statement(given[: len(given) - len(word)], word, given)
+            yield from self._complete_statement(argument[: len(argument) - len(word)], word, argument)
 
-    def _of_statement(self, rest: str, word: str, whole: str) -> Iterator[Candidate]:
-        if _TABLE_NEXT.search(rest):
+    def _complete_statement(self, preceding: str, word: str, statement: str) -> Iterator[Candidate]:
+        if _TABLE_NEXT.search(preceding):
             yield from _matching(map(quoted, self.columns), word, "table")
             return
-        yield from _matching(map(quoted, self._columns(whole)), word, "column")
-        if rest.endswith(".") or not word:  # a table's own column; or all there is, which helps nobody
+        yield from _matching(map(quoted, self._columns_in_scope(statement)), word, "column")
+        if (
+            preceding.endswith(".") or not word
+        ):  # after a table's dot only columns fit; without a letter everything would match
             return
         yield from _matching(map(quoted, self.columns), word, "table")
         functions = (f"{name}(" for name in (*AGGREGATES, *FUNCTIONS) if name[0].isalpha())
         yield from _matching(functions, word, "function")
         yield from _matching(KEYWORDS, word, "word")
 
-    def _columns(self, whole: str) -> list[str]:
-        """List the columns of the tables that a text names, or of all where it names none yet."""
-        words = {each.lower() for each in re.findall(r'"[^"]*"|\w+', whole)}
-        named = [name for name in self.columns if {name.lower(), quoted(name).lower()} & words]
-        return list(dict.fromkeys(column for name in named or self.columns for column in self.columns[name]))
+    def _columns_in_scope(self, statement: str) -> list[str]:
+        """Return the columns of the tables that a statement names, or of all tables if it names none yet."""
+        words = {word.lower() for word in re.findall(r'"[^"]*"|\w+', statement)}
+        named_tables = [name for name in self.columns if {name.lower(), quoted(name).lower()} & words]
+        return list(dict.fromkeys(column for name in named_tables or self.columns for column in self.columns[name]))
 
 
 def common(candidates: list[Candidate]) -> tuple[int, str]:
-    """Give what all candidates begin with, and how many letters it stands for; no text where that adds nothing."""
-    shared = os.path.commonprefix([each.text for each in candidates])  # noqa: RUF071 (of letters, as is meant)
+    """Return the number of letters to replace and the common prefix of all candidates, empty if it adds nothing."""
+    prefix = os.path.commonprefix([candidate.text for candidate in candidates])  # noqa: RUF071 (of characters, as intended)
     letters = candidates[0].letters if candidates else 0
-    return letters, shared if len(shared) > letters or len(candidates) == 1 else ""
+    return letters, prefix if len(prefix) > letters or len(candidates) == 1 else ""
 
 
 def _matching(names: Iterable[str], word: str, kind: str) -> Iterator[Candidate]:
-    """Keep the names that begin as the word does, with or without quotes, in whatever letters."""
-    bare = word.lstrip('"').lower()
+    """Yield the names that start with the word, ignoring case and quotes."""
+    unquoted = word.lstrip('"').lower()
     for name in dict.fromkeys(names):
-        if name.lstrip('"').lower().startswith(bare) and name != word:
-            yield Candidate(_cased(name, word, kind), len(word), kind)
+        if name.lstrip('"').lower().startswith(unquoted) and name != word:
+            yield Candidate(_match_case(name, word, kind), len(word), kind)
 
 
-def _cased(name: str, word: str, kind: str) -> str:
-    """Write functions and words of SQL in small letters where they were begun so."""
+def _match_case(name: str, word: str, kind: str) -> str:
+    """Return SQL functions and keywords in lower case if the word is in lower case."""
     return name.lower() if kind in ("function", "word") and word.islower() else name

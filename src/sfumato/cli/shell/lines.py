@@ -1,9 +1,9 @@
-"""Lines come to the shell from an editor at a terminal, or from anything else, one by one.
+"""Line input of the shell: from an editor on a terminal, or plain lines from anywhere else.
 
-The editor is prompt_toolkit (the extra ``shell``): the readline of the standard library edits no text of several lines,
-and is another library on each system. Without it the terminal's own lines are read, and nothing is completed.
+The editor is prompt_toolkit (the extra ``shell``): the readline module cannot edit multi-line text, and is a different
+library on each system. Without prompt_toolkit, plain terminal lines are read, without completion.
 
-Typed lines are kept in a file that its owner alone can read: a question may name a person.
+Typed lines are saved in a file that only its owner can read: a question may name a person.
 """
 
 from __future__ import annotations
@@ -26,62 +26,62 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 
-_MOST_BYTES = 4 << 20
-"""Read from the end of the file: more than anybody looks back."""
+_MAX_BYTES = 4 << 20
+"""The most bytes read from the end of the history file."""
 
 
 def usual_path() -> Path:
-    """Say where the file is unless it is named: where the user keeps the state of programs."""
-    state = os.environ.get("XDG_STATE_HOME")
-    folder = Path(state) if state else Path(os.path.expanduser("~"), ".local", "state")
+    """Return the default path of the history file, in the user's state folder (XDG)."""
+    state_home = os.environ.get("XDG_STATE_HOME")
+    folder = Path(state_home) if state_home else Path(os.path.expanduser("~"), ".local", "state")
     return folder / "sfumato" / "shell-history"
 
 
 class TypedHistory:
-    """These are the texts that were typed, oldest first, one line of JSON for each."""
+    """The texts that were typed, oldest first, stored as one JSON string per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with self._opened(os.O_RDONLY) as opened:
-                size = os.fstat(opened.fileno()).st_size
-                opened.seek(max(0, size - _MOST_BYTES))
-                self.texts = list(_texts(opened.read()))
+            with self._open_file(os.O_RDONLY) as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - _MAX_BYTES))
+                self.texts = list(_parse_texts(file.read()))
         except OSError:
             raise SfumatoError(
-                "typed lines are kept in a file that only you can read, and this one cannot be opened",
+                "typed lines are saved in a file that only you can read, and this one cannot be opened",
                 place=str(path),
-                fix="name another with --history FILE, or keep nothing with --no-history",
+                fix="name another with --history FILE, or save nothing with --no-history",
             ) from None
 
     def keep(self, text: str) -> None:
-        """Add a text, unless it is the last one again. What cannot be written now is only remembered."""
+        """Append a text unless it repeats the last one; if the file cannot be written, keep it in memory only."""
         if not text.strip() or self.texts[-1:] == [text]:
             return
         self.texts.append(text)
         try:
-            with self._opened(os.O_WRONLY | os.O_APPEND) as opened:
-                opened.write(json.dumps(text).encode() + b"\n")
+            with self._open_file(os.O_WRONLY | os.O_APPEND) as file:
+                file.write(json.dumps(text).encode() + b"\n")
         except OSError:
             return
 
-    def _opened(self, flags: int) -> BinaryIO:
-        """Open the file, made if it is missing, with no rights for others; a link or a device is none of ours."""
-        number = os.open(self.path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    def _open_file(self, flags: int) -> BinaryIO:
+        """Open or create the file with mode 0600; refuse a symbolic link or a device."""
+        descriptor = os.open(self.path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise OSError(f"{self.path} is no file")
-            os.fchmod(number, 0o600)
-            return os.fdopen(number, "rb" if flags == os.O_RDONLY else "ab")
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(f"{self.path} is not a regular file")
+            os.fchmod(descriptor, 0o600)
+            return os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "ab")
         except OSError:
-            os.close(number)
+            os.close(descriptor)
             raise
 
 
-def _texts(kept: bytes) -> Iterator[str]:
-    """Read what can be read: a line that was cut or damaged counts for nothing."""
-    for line in kept.splitlines():
+def _parse_texts(content: bytes) -> Iterator[str]:
+    """Yield the texts of all intact lines; skip truncated or damaged ones."""
+    for line in content.splitlines():
         try:
             text = json.loads(line)
         except ValueError:
@@ -91,38 +91,38 @@ def _texts(kept: bytes) -> Iterator[str]:
 
 
 MORE = "   ...> "
-_YES = ("y", "yes")
+_YES_WORDS = ("y", "yes")
 
 
 class Lines(Protocol):
-    """Lines are read until EOFError says that there are no more; KeyboardInterrupt is a Ctrl-C that ends one."""
+    """A source of input. EOFError ends it; KeyboardInterrupt is a Ctrl-C that cancels the current text."""
 
     def read(self, prompt: str) -> str:
-        """Read a text in which nothing waits for its end, or the last one, in which something may."""
+        """Read a text of complete statements; only the last text of an input may be unfinished."""
 
     def confirm(self, words: str) -> bool:
-        """Ask whether to go on: only a yes that was typed is one."""
+        """Ask for confirmation; return True only for a typed yes."""
 
 
 class PlainLines:
-    """These lines come from a pipe, a file, or a terminal without an editor; prompts are for terminals alone."""
+    """Input from a pipe, a file, or a terminal without an editor; prompts are shown on terminals only."""
 
     def __init__(self, *, prompts: bool) -> None:
         self._prompts = prompts
 
     def read(self, prompt: str) -> str:
-        text = self._line(prompt)
+        text = self._read_line(prompt)
         while not is_whole(text):
             try:
-                text += self._line(MORE)
+                text += self._read_line(MORE)
             except EOFError:
                 return text
         return text
 
     def confirm(self, words: str) -> bool:
-        return self._prompts and self._line(words).strip().lower() in _YES
+        return self._prompts and self._read_line(words).strip().lower() in _YES_WORDS
 
-    def _line(self, prompt: str) -> str:
+    def _read_line(self, prompt: str) -> str:
         if self._prompts:
             click.echo(prompt, nl=False, err=True)
         line = sys.stdin.readline()
@@ -132,11 +132,11 @@ class PlainLines:
 
 
 class EditedLines:
-    """These lines are typed into an editor: Enter ends a text that is whole, and begins a new line in any other."""
+    """Input from an editor: Enter submits a complete text, and starts a new line in an unfinished one."""
 
-    def __init__(self, completion: Completion, history: TypedHistory | None, below: Callable[[], str]) -> None:
+    def __init__(self, completion: Completion, history: TypedHistory | None, toolbar: Callable[[], str]) -> None:
         self._history = history
-        self._session = _session(completion, history.texts if history else (), below)
+        self._session = _prompt_session(completion, history.texts if history else (), toolbar)
 
     def read(self, prompt: str) -> str:
         text = self._session.prompt(prompt)
@@ -147,11 +147,11 @@ class EditedLines:
     def confirm(self, words: str) -> bool:
         from prompt_toolkit import prompt
 
-        return prompt(words).strip().lower() in _YES
+        return prompt(words).strip().lower() in _YES_WORDS
 
 
 def can_edit() -> bool:
-    """Tell whether there is a terminal to edit on, and the editor."""
+    """Return whether stdin and stdout are a terminal and prompt_toolkit is installed."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         return False
     try:
@@ -161,56 +161,58 @@ def can_edit() -> bool:
     return True
 
 
-def _session(completion: Completion, typed: Iterable[str], below: Callable[[], str]) -> PromptSession[str]:
+def _prompt_session(
+    completion: Completion, history_texts: Iterable[str], toolbar: Callable[[], str]
+) -> PromptSession[str]:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import CompleteEvent, Completer, Completion as Shown
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion as PromptCompletion
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import InMemoryHistory
 
-    class Names(Completer):
-        def get_completions(self, document: Document, _event: CompleteEvent) -> Iterable[Shown]:
-            for each in completion.candidates(document.text_before_cursor, document.text_after_cursor):
-                yield Shown(each.text, -each.letters, display_meta=each.kind)
+    class PolicyCompleter(Completer):
+        def get_completions(self, document: Document, _event: CompleteEvent) -> Iterable[PromptCompletion]:
+            for candidate in completion.candidates(document.text_before_cursor, document.text_after_cursor):
+                yield PromptCompletion(candidate.text, -candidate.letters, display_meta=candidate.kind)
 
     return PromptSession(
         multiline=True,
-        completer=Names(),
+        completer=PolicyCompleter(),
         complete_while_typing=False,
-        key_bindings=_keys(completion),
-        history=InMemoryHistory(list(typed)),
+        key_bindings=_key_bindings(completion),
+        history=InMemoryHistory(list(history_texts)),
         enable_history_search=True,
         prompt_continuation=lambda width, *_: MORE.rjust(width),
-        bottom_toolbar=below,
+        bottom_toolbar=toolbar,
     )
 
 
-def _keys(completion: Completion) -> KeyBindings:
+def _key_bindings(completion: Completion) -> KeyBindings:
     from prompt_toolkit.key_binding import KeyBindings
 
-    keys = KeyBindings()
+    bindings = KeyBindings()
 
-    @keys.add("enter")
+    @bindings.add("enter")
     def _enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-            buffer.complete_state = None  # the first Enter takes what was chosen from the menu
+            buffer.complete_state = None  # the first Enter accepts the selected completion
         elif is_whole(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.newline()
 
-    @keys.add("tab")
+    @bindings.add("tab")
     def _tab(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None:
             buffer.complete_next()
             return
-        typed = buffer.document
-        letters, text = common(completion.candidates(typed.text_before_cursor, typed.text_after_cursor))
+        document = buffer.document
+        letters, text = common(completion.candidates(document.text_before_cursor, document.text_after_cursor))
         if text:
             buffer.delete_before_cursor(letters)
             buffer.insert_text(text)
         else:
             buffer.start_completion()
 
-    return keys
+    return bindings

@@ -1,7 +1,4 @@
-"""A session of the shell asks questions, each after its price and its error were shown, and obeys commands.
-
-The settings of the shell say what a question may cost and what of one unit counts, until they are set again.
-"""
+"""The session of the shell: its settings, its commands, and questions that show price and error before they spend."""
 
 from __future__ import annotations
 
@@ -28,12 +25,12 @@ if TYPE_CHECKING:
 
 
 OFF = "off"
-_LIMITS = ("rows", "groups", "rows_per_group")
+_LIMIT_NAMES = ("rows", "groups", "rows_per_group")
 
 
 @dataclass(frozen=True)
 class ShellSettings:
-    """These are a price or an accuracy, and limits; at first none is set, since no price is safe to assume."""
+    """The price or accuracy and the limits of the next questions. There is no default price."""
 
     epsilon: str | None = None
     delta: str = "0"
@@ -42,16 +39,15 @@ class ShellSettings:
 
     @property
     def price(self) -> dict[str, Any]:
-        """Give the price as a question takes it."""
+        """The price as keyword arguments of a question."""
         return {"epsilon": self.epsilon, "delta": self.delta, "within": self.within}
 
     @property
     def priced(self) -> bool:
-        """Tell whether there is a price."""
         return self.epsilon is not None or self.within is not None
 
     def __str__(self) -> str:
-        return "; ".join([self._price(), *([f"limit {_pairs(self.limits)}"] if self.limits else [])])
+        return "; ".join([self._price(), *([f"limit {_format_pairs(self.limits)}"] if self.limits else [])])
 
     def _price(self) -> str:
         if not self.priced:
@@ -59,11 +55,11 @@ class ShellSettings:
         if self.within is None:
             price = f"ε = {self.epsilon}"
         else:
-            price = f"within ±{self.within}" if isinstance(self.within, str) else f"within {_pairs(self.within)}"
+            price = f"within ±{self.within}" if isinstance(self.within, str) else f"within {_format_pairs(self.within)}"
         return price + (f", δ = {self.delta}" if exact(self.delta, "delta") else "")
 
     def with_epsilon(self, given: str) -> ShellSettings:
-        """Set the price of each question, and a δ with it if there is one: ``0.5`` or ``0.5 1e-6``."""
+        """Set the price of each question, with an optional δ: ``0.5`` or ``0.5 1e-6``."""
         epsilon, *rest = given.split() or [""]
         exact(epsilon, "epsilon", POSITIVE)
         if len(rest) > 1:
@@ -71,27 +67,27 @@ class ShellSettings:
         return replace(self.with_delta(rest[0]) if rest else self, epsilon=epsilon, within=None)
 
     def with_delta(self, given: str) -> ShellSettings:
-        """Set the δ of each question: 0 is none."""
-        return replace(self, delta=_checked(given, "delta", NONNEGATIVE))
+        """Set the δ of each question; 0 for none."""
+        return replace(self, delta=_check_number(given, "delta", NONNEGATIVE))
 
     def with_within(self, given: str) -> ShellSettings:
-        """Set how wrong an answer may be: one number for every column, or ``COLUMN=NUMBER`` for each."""
+        """Set the accuracy of answers: one number for every column, or ``COLUMN=NUMBER`` for each."""
         words = given.split()
         if len(words) == 1 and "=" not in words[0]:
-            return replace(self, within=_checked(words[0], "within", POSITIVE), epsilon=None)
-        pairs = [each.rpartition("=") for each in words]
+            return replace(self, within=_check_number(words[0], "within", POSITIVE), epsilon=None)
+        pairs = [word.rpartition("=") for word in words]
         if not pairs or not all(name for name, _, _ in pairs):
             fix = "write \\within 50, or \\within visits=50 cost=1000"
             raise InvalidParameter("within", given, "one number for all columns, or COLUMN=NUMBER for each", fix=fix)
-        found = {name: _checked(width, f"within {name}", POSITIVE) for name, _, width in pairs}
-        return replace(self, within=found, epsilon=None)
+        widths = {name: _check_number(width, f"within {name}", POSITIVE) for name, _, width in pairs}
+        return replace(self, within=widths, epsilon=None)
 
     def with_limit(self, given: str) -> ShellSettings:
-        """Set what of one unit counts: ``rows=5 groups=2``, or ``off`` for what the policy says."""
+        """Set limits per unit: ``rows=5 groups=2``, or ``off`` for those of the policy."""
         if given.strip() == OFF:
             return replace(self, limits={})
-        pairs = [each.partition("=") for each in given.split()]
-        if not pairs or not all(name in _LIMITS and number.isdecimal() for name, _, number in pairs):
+        pairs = [word.partition("=") for word in given.split()]
+        if not pairs or not all(name in _LIMIT_NAMES and number.isdecimal() for name, _, number in pairs):
             fix = "write \\limit rows=5, or \\limit off"
             raise InvalidParameter("limit", given, "rows=NUMBER, groups=NUMBER, rows_per_group=NUMBER or off", fix=fix)
         return replace(self, limits=self.limits | {name: int(number) for name, _, number in pairs})
@@ -106,32 +102,32 @@ class ShellSettings:
             )
 
 
-def _checked(given: str, name: str, rule: Any) -> str:
-    exact(given, name, rule)
-    return given
+def _check_number(text: str, name: str, rule: Any) -> str:
+    exact(text, name, rule)
+    return text
 
 
-def _pairs(given: Mapping[str, object]) -> str:
-    return " ".join(f"{name}={value}" for name, value in given.items())
+def _format_pairs(values: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-_RECENT = 20
-"""Lines of the account that are shown unless more are asked for."""
+_DEFAULT_HISTORY = 20
+"""Lines of the account that \\history prints by default."""
 
 
 class Leave(Exception):
-    """The session is over."""
+    """Raised to end the session."""
 
 
 @dataclass
 class ShellSession:
-    """A session knows its settings, the last question and the last answer."""
+    """A session with its settings, the last question and the last answer."""
 
     curator: Curator
     lines: Lines
     ledger: Path | str | None
     spends: bool
-    """Whether questions are asked without a yes to each: what ``--yes`` says."""
+    """Whether questions are charged without confirmation (``--yes``)."""
     interactive: bool
     settings: ShellSettings = field(default_factory=ShellSettings)
     question: Question | Listing | None = None
@@ -139,95 +135,95 @@ class ShellSession:
 
     @property
     def prompt(self) -> str:
-        """Write the account's name and what is left of its budget for ordinary answers."""
+        """The prompt: the account's name and its remaining ε for ordinary answers."""
         standing: Any = self.curator.standing()
-        of: Standing = getattr(standing, "fresh", standing)
-        each = f" each {standing.per}" if standing is not of else ""
-        whole = of.allowed.get("pure") or of.epsilon  # an analyst has a share of it
-        return f"{self.curator.name} ε {_left(of)} of {at_most(whole)}{each}> "
+        current: Standing = getattr(standing, "fresh", standing)
+        period = f" each {standing.per}" if standing is not current else ""
+        allowed = current.allowed.get("pure") or current.epsilon  # for an analyst, their share
+        return f"{self.curator.name} ε {_remaining_epsilon(current)} of {at_most(allowed)}{period}> "
 
     def obey(self, piece: str) -> None:
         """Run a command, or ask a question in SQL."""
         if not piece.startswith(COMMAND):
-            self._understand(piece)
+            self._parse_question(piece)
             self.ask()
             return
-        name, _, given = piece[len(COMMAND) :].partition(" ")
+        name, _, argument = piece[len(COMMAND) :].partition(" ")
         command = COMMANDS.get(SHORT.get(name.lower(), name.lower()))
         if command is None:
-            close = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
-            fix = f"did you mean \\{close[0]}?" if close else "\\help lists them"
-            rule = "this is not among the commands of the shell"
+            close_matches = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+            fix = f"did you mean \\{close_matches[0]}?" if close_matches else "\\help lists them"
+            rule = "the shell has no such command"
             raise SfumatoError(rule, place=f"\\{name[:40]}", fix=fix)
-        command.act(self, given.strip())
+        command.act(self, argument.strip())
 
     def ask(self) -> None:
-        """Show the price and the error of the last question, and ask it when that is agreed to."""
-        question = self._last()
+        """Print the price and expected error of the last question, and release it after confirmation."""
+        question = self._last_question()
         if question.free:
-            self._show(question.release())
+            self._print_answer(question.release())
             return
         if not self.settings.priced:
-            compared = question.error(epsilon=1, delta=self.settings.delta)
-            click.echo(f"at {compared.price} the error would be {'; '.join(compared.parts())}")
+            sample = question.error(epsilon=1, delta=self.settings.delta)
+            click.echo(f"at {sample.price} the error would be {'; '.join(sample.parts())}")
         self.settings.require_price()
         forecast = question.error(**self.settings.price)
-        self._tell(forecast)
-        if forecast.stored or self._agreed(forecast):
+        self._print_forecast(forecast)
+        if forecast.stored or self._confirm(forecast):
             self._release(question)
 
-    def _understand(self, sql: str) -> None:
+    def _parse_question(self, sql: str) -> None:
         question: Any = self.curator.sql(sql)
         if self.settings.limits and not question.free:
             question = question.limit(**self.settings.limits)
         self.question = question
 
-    def _last(self) -> Question | Listing:
+    def _last_question(self) -> Question | Listing:
         if self.question is None:
             raise SfumatoError(
                 "there is no question yet", place="the shell", fix="write one, such as SELECT COUNT(*) FROM …;"
             )
         return self.question
 
-    def _tell(self, forecast: Forecast) -> None:
-        stored = "an answer as good was bought before: it is free"
-        accepted = "the account would accept it now" if forecast.accepted else "the account would REFUSE it now"
-        click.echo(f"price   {forecast.price}; {stored if forecast.stored else accepted}")
+    def _print_forecast(self, forecast: Forecast) -> None:
+        stored_verdict = "an answer as good was bought before: it is free"
+        account_verdict = "the account would accept it now" if forecast.accepted else "the account would REFUSE it now"
+        click.echo(f"price   {forecast.price}; {stored_verdict if forecast.stored else account_verdict}")
         for index, part in enumerate(forecast.parts()):
             click.echo(f"{'' if index else 'error':<6}  {part}")
         if forecast.free:
             click.echo(f"free    {in_shell(forecast.free)}")
-        for each in forecast.warnings:
-            warn(in_shell(each))
+        for warning in forecast.warnings:
+            warn(in_shell(warning))
 
-    def _agreed(self, forecast: Forecast) -> bool:
-        """Ask whether to spend. What the account refuses is asked for only where nobody is there to see that."""
+    def _confirm(self, forecast: Forecast) -> bool:
+        """Ask for confirmation to spend. Without a terminal, --yes decides, even if the account would refuse."""
         if self.spends:
             return True
         if not self.interactive:
-            click.echo("Nothing was spent: --yes asks for the answer.")
+            click.echo("Nothing was spent: add --yes to buy the answer.")
             return False
         if not forecast.accepted:
             click.echo("Nothing was spent: set a lower price with \\epsilon, then \\ask.")
             return False
         try:
-            agreed = self.lines.confirm(f"Spend {forecast.price}? [y/N] ")
+            confirmed = self.lines.confirm(f"Spend {forecast.price}? [y/N] ")
         except (EOFError, KeyboardInterrupt):
-            agreed = False
-        if not agreed:
+            confirmed = False
+        if not confirmed:
             click.echo("Nothing was spent.")
-        return agreed
+        return confirmed
 
     def _release(self, question: Question | Listing) -> None:
         with ProgressLines() as progress:
             try:
                 answer = question.release(**self.settings.price, progress=progress)
                 progress("showing")
-                self._show(answer)
+                self._print_answer(answer)
             except KeyboardInterrupt:
                 say(interrupted_words(stored=progress.stored))
 
-    def _show(self, answer: Any) -> None:
+    def _print_answer(self, answer: Any) -> None:
         from sfumato.curator import Listing
 
         if isinstance(answer, Listing):
@@ -235,25 +231,25 @@ class ShellSession:
             return
         self.answer = answer
         show(answer.columns, answer.cells(), answer.intervals)
-        for each in answer.ranked():
-            click.echo(each)
+        for ranking in answer.ranked():
+            click.echo(ranking)
         click.secho(f"\n{answer.receipt.short()}", dim=True)
 
     def explain(self, sql: str) -> None:
-        """Say operator by operator what the last question, or this one, would do."""
+        """Print the plan of the last question, or of this one."""
         if sql:
-            self._understand(sql)
-        click.echo(in_shell(str(self._last().explain(**self.settings.price))))
+            self._parse_question(sql)
+        click.echo(in_shell(str(self._last_question().explain(**self.settings.price))))
 
     def set(self, settings: ShellSettings) -> None:
-        """Take new settings, and put the last question anew where its limits changed."""
-        changed, self.settings = settings.limits != self.settings.limits, settings
-        if changed and self.question is not None and not self.question.free:
-            self._understand(self.question.text)  # type: ignore[union-attr]
+        """Apply new settings; parse the last question again if the limits changed."""
+        limits_changed, self.settings = settings.limits != self.settings.limits, settings
+        if limits_changed and self.question is not None and not self.question.free:
+            self._parse_question(self.question.text)  # type: ignore[union-attr]
         click.echo(str(settings))
 
     def plot(self, file: str) -> None:
-        """Draw the last answer: as bars of text, or into a file."""
+        """Draw the last answer as text bars, or into a file."""
         if self.answer is None:
             raise SfumatoError("there is no answer to draw yet", place="\\plot", fix="ask a question first")
         if not file:
@@ -268,15 +264,15 @@ class ShellSession:
         click.echo(f"written: {file}")
 
     def describe(self, table: str) -> None:
-        """Say what there is to ask, in words, from the policy alone."""
+        """Print what can be asked, from the policy alone."""
         tables = self.curator.tables
         click.echo(str(tables.named(table.strip('"')) if table else tables))
 
-    def history(self, most: str) -> None:
-        """List what was asked of the account and at what cost, the last lines or so many."""
-        if most and not most.isdecimal():
-            raise InvalidParameter("history", most, "left out, or how many lines", fix="write \\history 50")
-        rows = [line.words() for line in self.curator.history()][-int(most or _RECENT) :]
+    def history(self, count: str) -> None:
+        """Print the last lines of the account, 20 or as many as asked for."""
+        if count and not count.isdecimal():
+            raise InvalidParameter("history", count, "left out, or a number of lines", fix="write \\history 50")
+        rows = [line.words() for line in self.curator.history()][-int(count or _DEFAULT_HISTORY) :]
         if not rows:
             click.echo("Nothing has been asked yet.")
             return
@@ -285,66 +281,65 @@ class ShellSession:
         show(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
 
     def budget(self) -> None:
-        """Say in words what is left of the budget."""
+        """Print what is left of the budget."""
         click.echo(str(self.curator.standing()))
 
     def leave(self) -> None:
-        """End the session."""
         raise Leave
 
 
-def _left(standing: Standing) -> str:
+def _remaining_epsilon(standing: Standing) -> str:
     return at_most(exact(standing.largest.get("Laplace", 0), "largest"))
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the shell has words for what follows it, and says what it does."""
+    """A command of the shell: its argument, its description and its action."""
 
     given: str
     does: str
     act: Callable[[ShellSession, str], None]
 
 
-def _help(_: ShellSession, __: str) -> None:
-    width = max(len(f"{name} {each.given}") for name, each in COMMANDS.items())
-    click.echo("A question in SQL ends with ; and shows its price and its error before it spends.")
-    for name, each in COMMANDS.items():
-        click.echo(f"  \\{f'{name} {each.given}':<{width}}  {each.does}")
-    click.echo("Tab completes, the arrow up brings back, Ctrl-C cancels the line, Ctrl-D leaves.")
+def _print_help(_: ShellSession, __: str) -> None:
+    width = max(len(f"{name} {command.given}") for name, command in COMMANDS.items())
+    click.echo("End a question in SQL with ; to see its price and expected error before it spends.")
+    for name, command in COMMANDS.items():
+        click.echo(f"  \\{f'{name} {command.given}':<{width}}  {command.does}")
+    click.echo("Tab completes, the up arrow recalls a line, Ctrl-C cancels the line, Ctrl-D quits.")
 
 
 COMMANDS = {
     "epsilon": Command(
         "NUMBER [DELTA]",
-        "the price of each question from here on",
+        "set the price of the next questions",
         lambda session, given: session.set(session.settings.with_epsilon(given)),
     ),
     "delta": Command(
         "NUMBER",
-        "the δ of each question, for Gaussian noise and groups that nobody declared",
+        "set the δ of the next questions, for Gaussian noise and GROUP BY without declared values",
         lambda session, given: session.set(session.settings.with_delta(given)),
     ),
     "within": Command(
         "[COLUMN=]NUMBER",
-        "accuracy first: the least ε that keeps every number, or this column, within ± NUMBER",
+        "set an accuracy: pay the smallest ε that keeps every number, or this column, within ± NUMBER",
         lambda session, given: session.set(session.settings.with_within(given)),
     ),
     "limit": Command(
         "rows=NUMBER | off",
-        "count less of one unit, for less noise; also groups= and rows_per_group=",
+        "set a tighter limit per unit, for less noise; also groups= and rows_per_group=",
         lambda session, given: session.set(session.settings.with_limit(given)),
     ),
     "explain": Command(
-        "[SQL]", "what the last question, or this one, would do, step by step; free", lambda s, sql: s.explain(sql)
+        "[SQL]", "print the plan of the last question, or of this one; free", lambda s, sql: s.explain(sql)
     ),
-    "ask": Command("", "ask the last question again, at the price that is set now", lambda s, _: s.ask()),
+    "ask": Command("", "ask the last question again, at the current price", lambda s, _: s.ask()),
     "plot": Command("[FILE]", "draw the last answer, here or into a .svg, .png or .html file", lambda s, f: s.plot(f)),
-    "describe": Command("[TABLE]", "what there is to ask, with questions to copy; free", lambda s, t: s.describe(t)),
-    "history": Command("[NUMBER]", "what was asked of the account, and at what cost", lambda s, n: s.history(n)),
-    "budget": Command("", "what is left of the budget, in words", lambda session, _: session.budget()),
-    "help": Command("", "this list", _help),
-    "quit": Command("", "leave", lambda session, _: session.leave()),
+    "describe": Command("[TABLE]", "print what can be asked, with example questions; free", lambda s, t: s.describe(t)),
+    "history": Command("[NUMBER]", "print what was asked of the account, and at what cost", lambda s, n: s.history(n)),
+    "budget": Command("", "print what is left of the budget", lambda session, _: session.budget()),
+    "help": Command("", "print this list", _print_help),
+    "quit": Command("", "quit", lambda session, _: session.leave()),
 }
 SHORT = {"?": "help", "h": "help", "q": "quit", "exit": "quit", "d": "describe"}
-"""What whoever knows the shells of other databases types."""
+"""Short names, as in the shells of other databases."""
