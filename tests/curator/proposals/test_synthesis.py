@@ -291,7 +291,7 @@ def test_a_step_that_the_clock_refuses_leaves_the_model_so_far(
             raise sf.Unsupported("slow-check", "a question is planned within half of its time limit", fix="")
         return engine.check(*readings)
 
-    monkeypatch.setattr("sfumato.release.releasing._checked", checked)
+    monkeypatch.setattr("sfumato.release.releasing._bind", checked)
     with curator(tmp_path, people(1, 40)) as clinic:
         proposal, account = clinic.synthesize("people", "independent"), clinic._context.account
         if not step:

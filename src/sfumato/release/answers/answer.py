@@ -520,8 +520,8 @@ def _cell_values(column: Numbers | TruthColumn | Keys, shown_rows: NDArray[np.in
         return [None if value is None else float(value) for value in values] if column_type is Type.REAL else values
     if isinstance(column, TruthColumn):
         return [
-            bool(true) if known else None
-            for true, known in zip(column.true[shown_rows], column.known[shown_rows], strict=True)
+            bool(is_true) if is_known else None
+            for is_true, is_known in zip(column.true[shown_rows], column.known[shown_rows], strict=True)
         ]
     numbers = column.value[shown_rows]
     is_null = np.isnan(numbers)

@@ -122,7 +122,7 @@ def _keep_numbers_together(text: str) -> str:
 def listed(texts: Iterable[str], ordered: bool = False) -> str:
     """Render a list of plain texts."""
     tag = "ol" if ordered else "ul"
-    return f"<{tag}>{''.join(f'<li>{escaped(each)}</li>' for each in texts)}</{tag}>"
+    return f"<{tag}>{''.join(f'<li>{escaped(text)}</li>' for text in texts)}</{tag}>"
 
 
 def block(text: str) -> str:

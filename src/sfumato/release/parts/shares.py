@@ -119,9 +119,9 @@ class PriceSplit:
 
     shares: tuple[tuple[Fraction, ...], ...]
     times: tuple[float, ...] = ()
-    """For everything that is asked, how many times as wrong it is as it would be alone at the whole price,"""
+    """For each result, its error relative to that of the result alone at the whole price."""
     evenly: tuple[float, ...] = ()
-    """and how many times it would be if all shares were equal."""
+    """The same ratios if all shares were equal."""
 
     @property
     def even(self) -> bool:
@@ -138,14 +138,14 @@ def shared_out(parts: Sequence[QuestionPart], asked: WeightedRequest | None, fam
     assert isinstance(totals, NoisyTotals)
     sizes = [float(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in totals.bounded.noised]
     sizes += [1.0] * (sum(counts) - len(sizes))  # choices err in inverse proportion to their share
-    wanted = [_wanted_result(result, weight, parts) for result, weight in zip(asked.made, asked.weights, strict=True)]
-    shares = split(sizes, [*wanted, *_selection(totals)], family.order)
+    results = [_wanted_result(result, weight, parts) for result, weight in zip(asked.made, asked.weights, strict=True)]
+    shares = split(sizes, [*results, *_selection(totals)], family.order)
     even_shares = even(len(sizes))
-    times, evenly = (
-        tuple(times_alone(sizes, result, candidate_shares, family.order) for result in wanted)
+    error_ratios, even_ratios = (
+        tuple(times_alone(sizes, result, candidate_shares, family.order) for result in results)
         for candidate_shares in (shares, even_shares)
     )
-    return PriceSplit(_by_part(shares, counts), times, evenly)
+    return PriceSplit(_by_part(shares, counts), error_ratios, even_ratios)
 
 
 def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[Fraction, ...], ...]:
