@@ -63,15 +63,19 @@ class Aggregation:
         if self.name not in _SQL:
             raise InvalidParameter("name", self.name, f"one of {', '.join(_SQL)}")
         if self.of is None and self.name != "count":
-            raise InvalidParameter("of", self.of, f'what to ask it of: sf.{self.name}("cost")')
+            raise InvalidParameter("of", self.of, f'a column or an expression: sf.{self.name}("cost")')
         if (self.k is not None) != (self.name == "top_k"):
-            raise InvalidParameter("k", self.k, 'how many of the most frequent values to give: sf.top_k("drug", k=3)')
+            raise InvalidParameter("k", self.k, 'the number of most frequent values: sf.top_k("drug", k=3)')
         if self.k is not None and whole(self.k, "k", at_least=1) > MOST_FREQUENT:
             raise InvalidParameter("k", self.k, f"at most {MOST_FREQUENT}")
         if (self.at is None) is (self.name == "quantile"):
-            raise InvalidParameter("at", self.at, "a share, for a quantile and nothing else")
+            raise InvalidParameter("at", self.at, "a share such as 0.9, given for quantiles only")
         if (self.beside is None) == (self.name in _PAIR_AGGREGATES):
-            rule = "the other of two values" if self.beside is None else "left out: it is asked of one value"
+            rule = (
+                "given: this aggregate takes two expressions"
+                if self.beside is None
+                else "left out: this aggregate takes one expression"
+            )
             raise InvalidParameter("beside", self.beside, rule)
 
     def tree(self, names: Names) -> Tree:
@@ -186,7 +190,7 @@ def quantile(of: str, share: Number, *, where: str | None = None) -> Aggregation
 def quantiles(of: str, shares: Sequence[Number], *, where: str | None = None) -> Aggregation:
     """Ask for several quantiles at once, for less than each on its own: a column for each, named by its share."""
     if isinstance(shares, str) or not isinstance(shares, Sequence) or not shares:
-        raise InvalidParameter("shares", shares, "a list of shares, such as [0.25, 0.5, 0.75]")
+        raise InvalidParameter("shares", shares, "a non-empty list of shares, such as [0.25, 0.5, 0.75]")
     return Aggregation("quantile", of, where, at=f"[{', '.join(map(_probability_text, shares))}]")
 
 
@@ -203,5 +207,5 @@ def maximum(of: str, *, where: str | None = None) -> Aggregation:
 def _probability_text(share: Number) -> str:
     probability = exact(share, "share", INSIDE_UNIT)
     if not 0 < round(probability * MOST_DECIMALS) < MOST_DECIMALS:
-        raise InvalidParameter("share", share, "between 0 and 1, and not at an end, to six decimals")
+        raise InvalidParameter("share", share, "strictly between 0 and 1 after rounding to six decimals")
     return f"{Decimal(round(probability * MOST_DECIMALS)) / MOST_DECIMALS:f}"
