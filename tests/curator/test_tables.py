@@ -144,7 +144,8 @@ def test_refusals_name_the_step(flights: sf.Curator) -> None:
     with pytest.raises(sf.Unsupported) as refusal:
         flights.table("flights").where("dely > 5")
     assert str(refusal.value) == (
-        "the policy declares no column named dely [unknown-column]\n  place: where dely > 5\n  fix:   did you mean delay?"
+        "the policy declares no column named dely [unknown-column]\n"
+        "  place: where dely > 5\n  fix:   did you mean delay?"
     )
 
 

@@ -110,7 +110,11 @@ QUESTIONS = [
     ("SELECT MAX(ward) FROM visits", "CASE", "SELECT MAX(CASE WHEN ward = 'a' THEN 1 ELSE 0 END) FROM visits"),
     ("SELECT MAX(ward) FROM visits", "DATE_DIFF", "SELECT MAX(DATE_DIFF('day', DATE '2024-01-01', day)) FROM visits"),
     ("SELECT MAX(ward) FROM visits", "EXTRACT", "SELECT MAX(EXTRACT(month FROM day)) FROM visits"),
-    ("SELECT QUANTILE_CONT(age, 1) FROM visits", "a fraction such as 0.5", "SELECT QUANTILE_CONT(age, 0.5) FROM visits"),
+    (
+        "SELECT QUANTILE_CONT(age, 1) FROM visits",
+        "a fraction such as 0.5",
+        "SELECT QUANTILE_CONT(age, 0.5) FROM visits",
+    ),
     ("SELECT QUANTILE_CONT(age, 1) FROM visits", "MIN(x) and MAX(x)", "SELECT MIN(age), MAX(age) FROM visits"),
     (
         "SELECT QUANTILE_CONT(age, 50 / 100) FROM visits",

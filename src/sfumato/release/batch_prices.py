@@ -164,7 +164,7 @@ def _split_epsilon(offers: Sequence[Offer], price: Price) -> PricedBatch:
 
 def _split_rho(offers: Sequence[Offer], price: Price) -> PricedBatch:
     """Assign each question its share of the largest ρ whose composition satisfies the price."""
-    reason = "Gaussian noise, calibrated to what all questions leak together"
+    reason = "Gaussian noise, calibrated to the composition of all questions"
 
     def prepare_all(rho: Fraction) -> PricedBatch:
         return PricedBatch(

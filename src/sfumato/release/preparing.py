@@ -232,7 +232,9 @@ def _least_noise_release(
     rejected = [bounded.strategy.value for bounded in compatible if bounded is not chosen] if chosen.noised else []
     described = chosen if chosen.noised or not others else others[0].bounded  # without totals, only the others count
     reason = f"{described.strategy.value}, " + (
-        f"for the least noise: {' and '.join(rejected)} would need as much or more" if rejected else "the only way"
+        f"for the least noise: {' and '.join(rejected)} would need as much or more"
+        if rejected
+        else "the only strategy that applies"
     )
     totals = NoisyTotals(chosen)
     split = shared_out((totals, *others), asked, family)

@@ -38,7 +38,7 @@ class DistinctValues:
     reads: ClassVar[Reads] = Reads.DIFFERENT
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
-    name: ClassVar[str] = "different values"
+    name: ClassVar[str] = "distinct values"
 
     @property
     def together(self) -> Hashable:

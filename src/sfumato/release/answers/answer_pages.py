@@ -125,9 +125,9 @@ def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
     receipt = visible_answer.receipt
     header = facts(
         [
-            (receipt.unit, "is protected"),
-            (receipt.guarantee or "nothing", "is what this answer cost"),
-            (receipt.account, "is allowed for everything together"),
+            (receipt.unit, "protected"),
+            (receipt.guarantee or "nothing", "cost of this answer"),
+            (receipt.account, "budget for all answers together"),
         ]
     )
     question = block(cleandoc(receipt.question)) if questions else paragraph(NOT_SHOWN, "quiet")
@@ -166,8 +166,8 @@ def answer_parts(answer: PageAnswer) -> Iterator[str]:
     if receipt.confidence:
         claim = "All ranges together hold" if receipt.joint else "Each range holds the exact number"
         yield paragraph(
-            f"{claim} with {percent(receipt.confidence)} confidence. They are for the noise alone: what is beyond the "
-            f"limits of one unit ({receipt.limits}) or was clamped is left out of the exact number as well.",
+            f"{claim} with {percent(receipt.confidence)} confidence. They cover the noise only: rows beyond the "
+            f"limits of one unit ({receipt.limits}) and the clamped part of values are not in the exact number either.",
             "quiet",
         )
     yield "".join(paragraph(note, "quiet") for note in (*answer.ranked(), *answer.warnings))
@@ -181,11 +181,11 @@ def protected(unit: str, neighbours: str) -> str:
         change = "had never been in the data"
     return paragraph(
         f"This protects {unit}. Whatever is published here would have come out almost the same if {unit} {change}. "
-        "“Almost” is measured by ε (epsilon), and by δ (delta), the chance that is set aside for the promise to fail: "
+        "“Almost” is measured by ε (epsilon), and by δ (delta), the probability with which this guarantee may fail: "
         "the smaller both are, the less anybody can learn about one of them."
     ) + paragraph(
         "What is true of the population as a whole is not protected: it can be learned whether or not one of them is "
-        "in the data, and may then be believed of each.",
+        "in the data, and may then be assumed of each.",
     )
 
 
@@ -214,7 +214,7 @@ def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
             "their belief can grow to at most this:"
         )
         + table(head, rows, [True] * len(head))
-        + figure(_plot_beliefs(promise, neighbours, beliefs), "Dotted would be no change at all.")
+        + figure(_plot_beliefs(promise, neighbours, beliefs), "The dotted line is no change at all.")
         + paragraph(
             f"{this} holds whatever they know and however they compute. A test for whether one of them is there, which "
             f"is wrong {percent(str(read.false_positive_rate))} of the time when they are not, finds them at most "
@@ -263,10 +263,10 @@ def limits_of_it() -> str:
     """Describe what a report does not promise, whoever reads it."""
     return listed(
         [
-            "What people tell others, or what other data about them tell, is outside of this promise.",
-            "The owner of the data sees them as they are. The promise is about what left their hands through this "
-            "account, and holds if they declared truthfully whose each row is and opened no second account.",
-            "Ranges are for the noise that was added. Errors in the data themselves are not in them.",
+            "This guarantee does not cover what people tell others, or what other data reveal about them.",
+            "The data owner sees the data as they are. The guarantee covers what was released through this account; it "
+            "holds if the owner declared truthfully to whom each row belongs, and opened no second account.",
+            "Ranges cover the noise that was added, not errors in the data themselves.",
         ]
     )
 

@@ -174,8 +174,8 @@ def _evaluate_on_keys(part: Expression, groups: Sequence[GroupKey], evaluate: Ev
     if not affordable(world):
         raise Unsupported(
             "keys-too-costly",
-            "functions of keys are evaluated on at most 200,000 combinations of their values",
-            fix="apply them to one key at a time, or group by what they make",
+            "functions of group keys can be evaluated for at most 200,000 combinations of key values",
+            fix="apply them to one key at a time, or write the function in GROUP BY",
         )
     value_of_key = {tuple(map(told, row[:-1])): row[-1] for row in evaluate(world)}
     return [value_of_key[tuple(told(key[key_index]) for key_index in key_indices)] for key in groups]

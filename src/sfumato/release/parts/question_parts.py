@@ -205,8 +205,8 @@ def noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
     family = strength.family
     size = family.norm(change) * strength.size(share)
     if size > MOST_STEPS:
-        rule = "one whose noise can be drawn exactly: this asks for too much of it"
-        fix = "give more, ask for fewer columns, or declare narrower bounds"
+        rule = "one whose noise can be drawn exactly: at this price it would be too large"
+        fix = "pay more, ask for fewer columns, or declare narrower bounds"
         raise InvalidParameter("price", float(size), rule, fix=fix)
     keeps_exact_size = family.pure and strength.price is not None
     return family.of_size(max(size if keeps_exact_size else rounded_up(size), LEAST_STEPS))

@@ -239,7 +239,7 @@ class ChosenScale:
     def words(self) -> str:
         if self.ends is None:
             return self.mechanism.words()
-        return f"{self.mechanism.words()}, and two numbers around each, ε {shown(float(2 * self.ends.epsilon), 6)}"
+        return f"{self.mechanism.words()}, and an interval around each, ε {shown(float(2 * self.ends.epsilon), 6)}"
 
 
 @dataclass(frozen=True)
