@@ -72,7 +72,7 @@ def check(plan: Aggregate) -> None:
 def _matches(node: Relation) -> int:
     """Return the most rows that one row becomes at a node, or is compared with there.
 
-    That is done at every node, since what is grouped or tested for further up costs what it cost.
+    Every node counts, since rows that are aggregated or filtered later have already cost their time.
     """
     if isinstance(node, SemiJoin) and node.condition is not None:
         return multiplicity(node.input) * max(1, node.other.most_rows or 1)

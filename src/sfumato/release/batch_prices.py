@@ -44,7 +44,7 @@ class Offer:
 
     prepare: Callable[[Price, Family], Prepared]
     share: Fraction
-    """Of the price of all questions."""
+    """The share of the price of all questions."""
     finds: bool = False
 
 

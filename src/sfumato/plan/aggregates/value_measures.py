@@ -25,7 +25,7 @@ from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 
 MOST_FREQUENT = 100
-"""The most frequent values that may be requested together."""
+"""The largest k of APPROX_TOP_K."""
 
 
 @codec.value("distinct-values")

@@ -118,7 +118,7 @@ def orders(ordered: list[exp.Expr], read: Read) -> tuple[Order, ...]:
 
 
 def check_key(made: Expression, node: exp.Expr, clause: str) -> None:
-    """Refuse grouping by noisy values: which rows belong together is then certain."""
+    """Refuse grouping by noisy values, so that the groups are certain."""
     if noises(made):
         description = "a noisy number" if made.domain.type.numeric else "computed from noisy numbers"
         rule = f"{clause} over aggregated rows needs group keys; {shown(node)} is {description}"
@@ -150,7 +150,7 @@ def _aggregate_domain(function: str, argument: Expression | None) -> Domain:
 MOST_COLUMNS = 100
 MOST_OUTER = 8
 MOST_DEEP = 40
-"""The most SELECTs upon one that aggregates: each is lowered by itself, so their number bounds the cost of lowering."""
+"""The most SELECTs around one that aggregates: each is lowered separately, so this bounds the cost of lowering."""
 _TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
 
 

@@ -53,7 +53,7 @@ from sfumato.policy import Domain, Type
 
 MOST_JOINS = 16
 MOST_LEVELS = 40
-"""The most joins and conditions upon one another: the relation is walked by recursion."""
+"""The most nested joins and conditions: the relation is walked by recursion."""
 
 _ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
 _GROUPED = _ROW_WISE | {"group", "having", "qualify"}
@@ -632,7 +632,7 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Named) -> RowSource | 
 
 
 def _unknown_table_rule(node: exp.Table, name: str) -> str:
-    """Write that no table has this name; in a join, also why a table of another policy cannot be meant."""
+    """Return the refusal of an unknown table; in a join, also why a table of another policy is not possible."""
     is_joined = isinstance(node.parent, exp.Join)
     explanation = "; tables of another policy describe another population and cannot be joined" if is_joined else ""
     return f"the policy declares no table named {name[:60]}{explanation}"

@@ -131,7 +131,7 @@ class Answer:
 
     @property
     def rehearsed(self) -> bool:
-        """Return whether the numbers are invented from the policy alone: nothing was read, charged or stored."""
+        """Whether the numbers are invented from the policy alone: nothing was read, charged or stored."""
         return self.receipt.rehearsed
 
     def _parse_sampling(self) -> dict[str, tuple[float | None, ...]] | None:

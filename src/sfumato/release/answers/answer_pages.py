@@ -30,7 +30,7 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.answers.web_pages import HtmlPage, block, escaped, facts, figure, listed, paragraph, table
 
 _FEW_ROWS, _MAX_ROWS = 12, 1000
-"""Rows that are seen at once, and rows that are on a page at most."""
+"""The most rows shown without a fold, and the most rows of a page."""
 _PRIORS = ("0.001", "0.01", "0.1", "0.5")
 _RARE = "1e-9"
 _PLOTTED_PRIORS = tuple(Fraction(each, 1000) for each in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998))
@@ -224,10 +224,10 @@ def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
 
 
 def _log_odds_gains(read: Reading) -> dict[str, float]:
-    """Find by how much the log-odds of a guess can rise, for each kind of guess.
+    """Return the largest rise of the log-odds of a guess, for each kind of guess.
 
-    They are the same for every belief before. Found from a guess that is hardly believed, they are known to many
-    digits, and since a reading is rounded up they are, too.
+    It is the same for every prior. It is computed from a tiny prior, which keeps many digits, and it is rounded up as
+    readings are.
     """
     odds = read.attribute / (1 - read.attribute) if read.attribute < 1 else math.inf
     rise = math.log(odds) - math.log(float(read.prior) / (1 - float(read.prior)))
@@ -236,18 +236,18 @@ def _log_odds_gains(read: Reading) -> dict[str, float]:
 
 
 def _posterior(prior: Number, odds: float) -> float:
-    """Compute the belief afterwards, rounded up far beyond what rounding loses."""
+    """Return the posterior belief, rounded up by more than floating-point errors."""
     before = float(exact(prior, "prior"))
     return min(1.0, (1 + 1e-9) / (1 + (1 - before) / before * math.exp(-odds)))
 
 
 def _percent_rounded_up(share: float) -> str:
-    """Write a share in per cent, rounded up."""
+    """Format a fraction in per cent, rounded up."""
     return f"{min(100.0, math.ceil(share * 1000) / 10):.1f} %"
 
 
 def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, float]) -> Picture:
-    """Draw the belief afterwards against the belief before."""
+    """Draw the posterior against the prior belief."""
     priors = (0.0, *(100 * float(prior) for prior in _PLOTTED_PRIORS), 100.0)
     lines = [
         PlottedLine(name, priors, (0.0, *(100 * _posterior(prior, odds) for prior in _PLOTTED_PRIORS), 100.0))
@@ -260,7 +260,7 @@ def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, flo
 
 
 def limits_of_it() -> str:
-    """Describe what a report does not promise, whoever reads it."""
+    """Render what a report does not guarantee."""
     return listed(
         [
             "This guarantee does not cover what people tell others, or what other data reveal about them.",
@@ -275,7 +275,7 @@ ENDINGS = (".csv", ".json", ".parquet")
 
 
 class Writable(Protocol):
-    """Whatever can be written in each of the forms."""
+    """An answer that can be written in each file format."""
 
     def to_arrow(self) -> Any: ...
     def to_json(self) -> str: ...

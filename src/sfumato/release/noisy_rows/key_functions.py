@@ -31,16 +31,16 @@ class AnswerRows:
     """The keys of an answer's rows, and the groups that each row sums."""
 
     keys: Sequence[GroupKey]
-    """None is NULL, and stands for a key that is summed over."""
+    """None is NULL, or a key that is summed over."""
     over: NDArray[np.bool_]
     """For each row and key, whether it is summed over."""
     rows: Places
     groups: Places
-    """Pairs: this row has this group in it."""
+    """Pairs of a row and a group that it sums."""
     sums: bool
-    """Whether a row may be a sum: else rows are the groups as they are."""
+    """Whether a row may sum several groups; otherwise rows are the groups."""
     width: int
-    """How many values a key has: there may be no row."""
+    """The number of values of a key, also where there is no row."""
 
     @property
     def terms(self) -> Places:
