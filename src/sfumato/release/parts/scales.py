@@ -209,7 +209,7 @@ class ChosenScale:
     mechanism: Quantiles
     probability: Fraction
     ends: Quantiles | None = None
-    """The mechanism that selected the lower end of an interval, if one was bought; the upper end is its mirror image."""
+    """The mechanism that selected the lower end of a bought interval; the upper end is selected as its mirror image."""
     labels: ClassVar[None] = None
 
     def __post_init__(self) -> None:
