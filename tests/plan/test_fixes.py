@@ -101,7 +101,7 @@ QUESTIONS = [
         "SELECT SUM(LEAST(GREATEST(score, 0), 9)) FROM visits",
     ),
     ("SELECT SUM(ward) FROM visits", "CASE", "SELECT SUM(CASE WHEN ward = 'a' THEN 1 ELSE 0 END) FROM visits"),
-    ("SELECT SUM(ward) FROM visits", "count it", "SELECT COUNT(ward) FROM visits"),
+    ("SELECT SUM(ward) FROM visits", "use COUNT", "SELECT COUNT(ward) FROM visits"),
     (
         "SELECT MEDIAN(score) FROM visits",
         "LEAST(GREATEST(score, low), high)",
@@ -124,7 +124,7 @@ QUESTIONS = [
     ("SELECT REGR_SLOPE(age) FROM visits", "CORR(cost, age)", "SELECT CORR(cost, age) FROM visits"),
     (
         "SELECT MODE(region, age) FROM visits",
-        "MODE(x), CORR(y, x), QUANTILE_CONT(x, 0.9)",
+        "MODE(x), CORR(y, x) or QUANTILE_CONT(x, 0.9)",
         "SELECT MODE(region), CORR(cost, age), QUANTILE_CONT(cost, 0.9) FROM visits",
     ),
     ("SELECT QUANTILE_CONT(age, []) AS q FROM visits", "QUANTILE_CONT(x, 0.9)", "SELECT MEDIAN(age) FROM visits"),

@@ -519,7 +519,7 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
             node,
             "join-kind",
             "private tables can only be joined with JOIN or LEFT JOIN",
-            "use LEFT JOIN, with the table whose rows are all kept on the left",
+            "use JOIN, or LEFT JOIN with the table whose rows are all kept on the left",
         )
     _check_join(left, right.scope, node)
     outer, right = node.side == "LEFT", _renumbered_apart(right, left)

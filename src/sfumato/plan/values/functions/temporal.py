@@ -126,7 +126,7 @@ def _add(x: Expression, amount: Expression, unit: Expression) -> Made:
     name = _unit(unit, calendar.UNITS)
     steps = int(written(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
     if not calendar.spans(steps, name):
-        raise Unsupported("interval", "an INTERVAL must be shorter than 10,000 years", fix="write a shorter INTERVAL")
+        raise Unsupported("interval", "an INTERVAL must be shorter than 10,000 years", fix="use a shorter time span")
     x = temporal(x) if name in calendar.DAYS else timestamp(x)
     date_range: Any = x.domain.range
     shifted_range: Any = date_range and tuple(calendar.shifted(end, steps, name) for end in date_range)
