@@ -98,7 +98,7 @@ def test_a_person_with_rows_in_several_months_is_said_to_lose_more(tmp_path: Pat
     with sf.open(write(tmp_path, every="day", delta="delta = 1e-6, ", neighbours="replace")) as clinic:
         said = clinic.sql(MARCH).release(epsilon="0.25").receipt
     assert "ε = 1, δ = 1e-06 for one patient-day" in said.promise or "δ = 1e-06 for one patient-day" in said.promise
-    assert "whose rows in k days may lose k times that ε, and more than k times that δ" in said.promise
+    assert "whose rows in k days may cost k times that ε and more than k times that δ" in said.promise
     assert "each month's account holds half, since a replaced unit may move to another month" in said.promise
     assert said.account.startswith("ε = 0.5, δ = 5e-07")
 
@@ -186,7 +186,7 @@ def test_amending_changes_every_month(tmp_path: Path) -> None:
     amend(write(tmp_path, epsilon=2), reason="a second year")
     with sf.open(path) as clinic:
         assert left(clinic) == {"2024-03": Fraction(5, 4)}
-        assert "its owner changed ε: 1, then 2" in clinic.sql(SPRING).release(epsilon="0.5").receipt.short()
+        assert "the owner changed ε: 1, then 2" in clinic.sql(SPRING).release(epsilon="0.5").receipt.short()
     with pytest.raises(sf.InvalidParameter, match="spent and held"):
         amend(write(tmp_path, epsilon="0.5"), reason="less")
 

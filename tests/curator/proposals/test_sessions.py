@@ -116,7 +116,7 @@ REFUSED = {
     "SELECT n + 1 FROM (SELECT COUNT(*) AS n FROM visits)": "one count or one sum",
     "SELECT SUM(cost) FROM visits": "at most 2, the sensitivity that the session was opened with; got '100'",
     "SELECT COUNT(*) FROM calls": "at most 2, the sensitivity that the session was opened with; got '7'",
-    "SELECT COUNT(* FROM visits": "not SQL",
+    "SELECT COUNT(* FROM visits": "not valid SQL",
     "SELECT COUNT(*) FROM nowhere": "nowhere",
     "SHOW TABLES": "only SELECT",
     "": "empty",

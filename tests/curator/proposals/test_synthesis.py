@@ -288,7 +288,7 @@ def test_a_step_that_the_clock_refuses_leaves_the_model_so_far(
     def checked(engine: Any, readings: Any, _: float | None) -> Any:
         checks.append(0)
         if len(checks) > step:
-            raise sf.Unsupported("slow-check", "a question is planned within half of its time limit", fix="")
+            raise sf.Unsupported("slow-check", "the question takes too long to plan", fix="")
         return engine.check(*readings)
 
     monkeypatch.setattr("sfumato.release.releasing._bind", checked)
