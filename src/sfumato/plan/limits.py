@@ -61,7 +61,7 @@ class Limits:
             if value is not None and whole(value, name, at_least=1) > maximum:
                 rule, fix = (
                     f"at most {maximum}, since a question can only lower the limits of the policy",
-                    f"set {name} to a number from 1 to {maximum}",
+                    f"give {name} a number from 1 to {maximum}",
                 )
                 raise InvalidParameter(name, value, rule, fix=fix)
         if rows is not None and rows > self.rows:
