@@ -19,8 +19,8 @@ PAGE = Path(__file__).parent / "what-can-be-asked.md"
 INTRODUCTION = f"""\
 One `SELECT` about the private tables of one policy, in the dialect of DuckDB. What is not on this page is refused
 before any data are read, with a stable code, the place in the text, the rule and the nearest thing that works. A
-question has at most {LONGEST // 1024} KB, {MOST_TOKENS:,} words and {MOST_COLUMNS} columns, and nests at most
-{DEEPEST} deep.
+question has at most {LONGEST // 1024} KB, {MOST_TOKENS:,} SQL tokens and {MOST_COLUMNS} columns, and can be nested
+at most {DEEPEST} levels deep.
 
 What it costs is decided from its text and the policy too, before anything is charged or evaluated (`too-costly`):
 on one row of the private table at most {MOST_STEPS:,} steps (of about 3 ns; a `LIKE` takes the letters of the text
@@ -29,7 +29,7 @@ times those of the pattern) and at most {MOST_BYTES // 1024} KiB of texts made. 
 {MOST_MATCHES:,}, beside rows of public tables and items of lists, of which a question joins at most {MOST_JOINS}.
 
 A real is 0 or between 2⁻⁵⁰⁰ and 2⁵⁰⁰ in size, in data, policies and questions: what is computed and larger is NULL,
-what is smaller is 0. Texts become numbers, truths and dates in `CAST` as the cells of a CSV file do
+what is smaller is 0. Texts become numbers, booleans and dates in `CAST` as the cells of a CSV file do
 ([how](../how-to/write-a-policy.md#what-happens-to-a-cell)); what is infinite is NULL. Groups in which a condition of
 `WHERE` never holds, whatever the data, are left out, and a column that nothing is declared of may be grouped by where
 `WHERE` says what it is: `WHERE n BETWEEN 1 AND 5`, `WHERE name IN ('a', 'b')`.
@@ -56,7 +56,7 @@ AGGREGATES = (
     ("COUNT(DISTINCT id)", "units; of the id alone", "SELECT COUNT(DISTINCT tailnum) FROM flights"),
     (
         "COUNT(DISTINCT x)",
-        "different values; APPROX_COUNT_DISTINCT(x) means the same",
+        "distinct values; APPROX_COUNT_DISTINCT(x) means the same",
         "SELECT COUNT(DISTINCT distance) FROM flights",
     ),
     (

@@ -64,7 +64,7 @@ def test_noise_that_is_pure_is_not_labelled_with_a_delta(policy: Path) -> None:
     assert found["mechanisms"][0].startswith("Laplace")
     assert found["guarantee"] == "ε = 0.5"
     (told,) = (line for line in done.stderr.splitlines() if "δ" in line)
-    assert told.startswith("warning: The δ = 0.001 changes nothing: Laplace noise needs no δ")
+    assert told.startswith("warning: The δ = 0.001 has no effect: Laplace noise needs no δ")
     gaussian = json.loads(run(*asked[:5], "--delta", "1e-7", "--mechanism", "gaussian", "--fresh", "--json").stdout)
     assert gaussian["receipt"]["guarantee"] == "ε = 0.5, δ = 1e-07"
 
@@ -167,7 +167,7 @@ def test_a_table_is_warned_of_once(policy: Path) -> None:
     both = "SELECT origin, carrier, COUNT(*) AS n FROM flights GROUP BY origin, carrier"
     done = run("query", policy, both, "--epsilon", "1")
     assert done.stderr.count("warning") == 1
-    assert "Rows whose origin or carrier is not among its declared values are in no group." in done.stderr
+    assert "Rows with an undeclared value of origin or carrier are in no group." in done.stderr
 
 
 def test_what_is_known_of_found_groups_once_they_are_found_is_told(policy: Path) -> None:
@@ -187,7 +187,10 @@ def test_what_is_known_of_found_groups_once_they_are_found_is_told(policy: Path)
 
 def test_an_answer_says_that_its_ranges_leave_out_rows_beyond_the_limits(policy: Path) -> None:
     done = run("query", policy, COUNTS, "--epsilon", "0.5")
-    assert "of one unit, in all groups together;\n             ranges are for the noise alone" in done.output
+    assert (
+        "of one unit, in all groups together;\n             ± covers the noise only, not what a unit has beyond"
+        in done.output
+    )
 
 
 def test_a_median_whose_rank_alone_is_known_is_drawn_without_a_range(policy: Path, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_what_cannot_be_written_down_is_refused_before_the_charge(
             "releasing.codec.dumps",
             "releasing.codec.loads",
             "releasing.entries.write_widths",
-            "measured._in_own_terms",
+            "measured._in_measure_units",
             "answers.answer.as_table",
         ):
             for fails in (refused, overflown):

@@ -75,11 +75,14 @@ def test_a_question_spends_the_months_that_it_reads(clinic: sf.Curator) -> None:
 
 
 def test_what_is_promised_is_said_with_every_answer(clinic: sf.Curator, tmp_path: Path) -> None:
-    words = "ε = 1 for one patient-month, whatever is ever asked: not for the life of one patient"
+    words = "ε = 1 for one patient-month, whatever is asked: not for the whole life of one patient"
     with clinic:
         receipt = clinic.sql(MARCH).release(epsilon="0.5").receipt
         assert words in receipt.short()
-        assert "left for ordinary answers where the least is: ε = 0.5 of 1; ε = 1 for each month" in receipt.short()
+        assert (
+            "left for ordinary answers, in the period with the least: ε = 0.5 of 1; ε = 1 for each month"
+            in receipt.short()
+        )
         assert sf.Receipt.from_json(receipt.to_json()) == receipt
         explained = str(clinic.sql(SPRING).explain(epsilon="0.5"))
         assert "the whole price in 3 accounts: 2024-03, 2024-04 and 2024-05" in explained
@@ -95,8 +98,8 @@ def test_a_person_with_rows_in_several_months_is_said_to_lose_more(tmp_path: Pat
     with sf.open(write(tmp_path, every="day", delta="delta = 1e-6, ", neighbours="replace")) as clinic:
         said = clinic.sql(MARCH).release(epsilon="0.25").receipt
     assert "ε = 1, δ = 1e-06 for one patient-day" in said.promise or "δ = 1e-06 for one patient-day" in said.promise
-    assert "whose rows in k days may lose k times that ε, and more than k times that δ" in said.promise
-    assert "each month's account holds half, since a unit that is exchanged may move to another month" in said.promise
+    assert "whose rows in k days may cost k times that ε and more than k times that δ" in said.promise
+    assert "each month's account holds half, since a replaced unit may move to another month" in said.promise
     assert said.account.startswith("ε = 0.5, δ = 5e-07")
 
 
@@ -147,7 +150,9 @@ def test_an_analysts_share_is_of_each_month(clinic: sf.Curator) -> None:
         assert found["2024-03"].left == {"pure": Fraction(1, 10)}
         assert found["2024-05"].left == {"pure": Fraction(1, 2)}
         receipt = ana.sql(MARCH).release(epsilon="0.4").receipt
-        assert "left of the share of ana for ordinary answers where the least is: ε = 0.1 of 0.5" in str(receipt)
+        assert "left of the share of ana for ordinary answers, in the period with the least: ε = 0.1 of 0.5" in str(
+            receipt
+        )
         assert {line.analyst for line in ana.history()} == {"ana"}
         with pytest.raises(sf.InvalidParameter, match="2024-04"):
             found["march"]
@@ -181,7 +186,7 @@ def test_amending_changes_every_month(tmp_path: Path) -> None:
     amend(write(tmp_path, epsilon=2), reason="a second year")
     with sf.open(path) as clinic:
         assert left(clinic) == {"2024-03": Fraction(5, 4)}
-        assert "its owner changed ε: 1, then 2" in clinic.sql(SPRING).release(epsilon="0.5").receipt.short()
+        assert "the owner changed ε: 1, then 2" in clinic.sql(SPRING).release(epsilon="0.5").receipt.short()
     with pytest.raises(sf.InvalidParameter, match="spent and held"):
         amend(write(tmp_path, epsilon="0.5"), reason="less")
 

@@ -228,7 +228,7 @@ def test_a_request_opens_one_session(kind: str, clinic: sf.Curator) -> None:
     propose, price = SESSIONS[kind]
     with propose(clinic).release(**price, request_id="r"):
         left = clinic.budget.remaining
-        with pytest.raises(sf.RequestDiffers, match="opens one session"):
+        with pytest.raises(sf.RequestDiffers, match="has already opened a session"):
             propose(clinic).release(**price, request_id="r")
     with pytest.raises((sf.RequestDiffers, sf.Unanswered)):
         propose(clinic).release(**price, request_id="r")

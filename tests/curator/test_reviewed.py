@@ -138,7 +138,7 @@ def test_a_time_limit_that_is_over_at_once_is_refused_for_free(tmp_path: Path) -
     table = sf.Table("people", rows, {"x": PEOPLE["x"]}, id="row")
     policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(10), {"people": table})
     with sf.Curator(policy, tmp_path / "a.ledger", seconds="1e-9") as made:
-        with pytest.raises(sf.Unsupported, match="planned within half"):
+        with pytest.raises(sf.Unsupported, match="takes too long to plan"):
             made.sql("SELECT COUNT(*) FROM people").release(epsilon=1)
         assert made.budget.remaining["pure"] == 10
     with sf.Curator(policy, tmp_path / "a.ledger", seconds="1e12") as made:
@@ -213,7 +213,7 @@ def test_a_choice_is_compared_with_the_same_choice(tmp_path: Path) -> None:
 
 def test_ranks_beside_ties_are_not_promised_without_a_word(tmp_path: Path) -> None:
     """Of 10,000 rows 6,000 are 0, and so is the median: the third quartile is then found 1,000 rows from its rank."""
-    said = "Where many rows have the value of one of several quantiles of x"
+    said = "If many rows share the value of one of the quantiles of x"
     with curator(tmp_path, [BOB]) as opened:
         for asked, told in (
             ("QUANTILE_CONT(x, [0.25, 0.5, 0.75]) AS q", True),

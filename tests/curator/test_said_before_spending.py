@@ -32,7 +32,7 @@ LOST = "SELECT COUNT(*) AS n FROM people WHERE state NOT IN ('CA', 'NY')"
 NEVER = "SELECT COUNT(*) AS n FROM people WHERE state = 'Italy'"
 
 
-@pytest.mark.parametrize(("question", "word"), [(LOST, "left out"), (NEVER, "'Italy' is not among the declared")])
+@pytest.mark.parametrize(("question", "word"), [(LOST, "left out"), (NEVER, "'Italy' is not a declared value")])
 def test_what_nobody_declared_is_said_in_error_explain_and_the_answer(
     people: sf.Curator, question: str, word: str
 ) -> None:
@@ -120,12 +120,17 @@ def test_a_weak_auction_is_said_to_be_one(tmp_path: Path) -> None:
     ("question", "how", "why"),
     [
         ("SELECT COUNT(*) AS n FROM people", {}, "Laplace noise needs no δ, and Gaussian noise would have"),
-        ("SELECT COUNT(*) AS n FROM people", {"mechanism": "laplace"}, "Laplace noise was named"),
-        ("SELECT MEDIAN(age) AS n FROM people", {}, "an ε alone pays for a choice"),
+        (
+            "SELECT COUNT(*) AS n FROM people",
+            {"mechanism": "laplace"},
+            "you asked for Laplace noise, which is paid for with ε alone",
+        ),
+        ("SELECT MEDIAN(age) AS n FROM people", {}, "a selection is paid for with ε alone"),
         (
             "SELECT age, COUNT(*) AS n FROM people GROUP BY age",
             {"strategy": "sample"},
-            "times the error but end what an ε alone pays for in this account, and is chosen unasked only if it halves",
+            "times the error, but later answers of this account could no longer be charged in ε alone, so it is the "
+            "default only if it halves the error",
         ),
     ],
 )
@@ -137,15 +142,15 @@ def test_a_delta_that_changes_nothing_says_why(
         ask = ask.limit(strategy=how["strategy"])  # type: ignore[union-attr]
     price = {"epsilon": 1, "delta": "1e-7", **{name: each for name, each in how.items() if name == "mechanism"}}
     for shown in (ask.error(**price), ask.explain(**price), ask.release(**price)):
-        assert [each for each in shown.warnings if each.startswith("The δ = 1e-07 changes nothing: ") and why in each]
+        assert [each for each in shown.warnings if each.startswith("The δ = 1e-07 has no effect: ") and why in each]
     assert ask.error(**price).price == "ε = 1"
-    assert not any("changes nothing" in each for each in ask.error(epsilon=1).warnings)
+    assert not any("has no effect" in each for each in ask.error(epsilon=1).warnings)
 
 
 def test_a_delta_that_buys_something_is_not_spoken_of(people: sf.Curator) -> None:
     ask = people.sql("SELECT COUNT(*) AS n FROM people")
     assert not any(
-        "changes nothing" in each for each in ask.error(epsilon=1, delta="1e-7", mechanism="gaussian").warnings
+        "has no effect" in each for each in ask.error(epsilon=1, delta="1e-7", mechanism="gaussian").warnings
     )
 
 

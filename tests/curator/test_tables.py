@@ -144,7 +144,8 @@ def test_refusals_name_the_step(flights: sf.Curator) -> None:
     with pytest.raises(sf.Unsupported) as refusal:
         flights.table("flights").where("dely > 5")
     assert str(refusal.value) == (
-        "no declared column is called dely [unknown-column]\n  place: where dely > 5\n  fix:   did you mean delay?"
+        "the policy declares no column named dely [unknown-column]\n"
+        "  place: where dely > 5\n  fix:   did you mean delay?"
     )
 
 
@@ -157,4 +158,4 @@ def test_an_analyst_builds_questions_too(flights: sf.Curator) -> None:
 def test_a_name_with_spaces_is_told_its_quotes(flights: sf.Curator) -> None:
     with pytest.raises(sf.Unsupported) as refused:
         flights.table("flights").group_by("delay minutes")
-    assert "names with spaces stand within double quotes" in refused.value.fix
+    assert "names with spaces need double quotes" in refused.value.fix

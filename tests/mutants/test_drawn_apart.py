@@ -63,8 +63,8 @@ MUTANTS = (
         "all groups of a question share their noise",
         Kind.REUSE,
         "release.measured:drawn",
-        "return np.hstack([np.zeros((len(groups), 0), np.int64), *found])",
-        "alike = [np.repeat(each[:1], len(each), 0) for each in found]\n"
+        "return np.hstack([np.zeros((len(groups), 0), np.int64), *part_numbers])",
+        "alike = [np.repeat(each[:1], len(each), 0) for each in part_numbers]\n"
         "    return np.hstack([np.zeros((len(groups), 0), np.int64), *alike])",
         (_EQUAL_MEASURES,),
     ),

@@ -10,9 +10,9 @@ MUTANTS = (
     Mutant(
         "a subtotal has the range of one group",
         Kind.SENSITIVITY,
-        "release.measured:_summed",
-        "each.scale.sum_width(int(terms), confidence, statements)",
-        "each.scale.sum_width(1, confidence, statements)",
+        "release.measured:_estimate_sums",
+        "columns.scale.sum_width(int(terms), confidence, statements)",
+        "columns.scale.sum_width(1, confidence, statements)",
         ("release/test_subtotals.py::test_ranges_of_subtotals_hold",),
     ),
     Mutant(
@@ -26,9 +26,9 @@ MUTANTS = (
     Mutant(
         "totals are rounded for themselves",
         Kind.ROUNDING,
-        "release.measured:_summed",
+        "release.measured:_estimate_sums",
         "value = rows.summed(estimator.estimate(totals, [0.0] * len(totals)).value)",
-        "value = found.value",
+        "value = estimate.value",
         ("release/test_subtotals.py::test_every_total_is_the_sum_of_what_is_shown_below_it",),
     ),
     Mutant(

@@ -109,8 +109,8 @@ MUTANTS = (
         "an answer that is too long is refused after the charge",
         Kind.CHARGE_ORDER,
         "release.releasing:rehearse",
-        "    if len(written) > entries.BODY:",
-        "    if not written:",
+        "    if len(body) > entries.BODY:",
+        "    if not body:",
         ("publish/marginals/test_measuring.py::test_what_is_too_large_to_be_written_down_is_refused_before_spending",),
     ),
     Mutant(

@@ -27,7 +27,8 @@ MUTANTS = (
         "a measurement of ranks is taken that pays for fewer rows, or for one group",
         Kind.LIMITS,
         "release.measurement:_require_every_row",
-        "if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:",
+        "if lacks_groups or mechanism.neighbours is not reading.neighbours or "
+        "mechanism.rows_per_unit < reading.in_all:",
         "if mechanism.neighbours is not reading.neighbours:",
         (_PAYS,),
     ),

@@ -39,7 +39,7 @@ MUTANTS = (
         "a rehearsal tells what is left",
         Kind.CONSENT,
         "release.proposal:receipt",
-        "'not told by a rehearsal' if here.rehearsed else remaining(statement)",
+        "'not shown in a rehearsal' if here.rehearsed else remaining(statement)",
         "remaining(statement)",
         (_POISON,),
     ),

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a unit is said to hold one key",
         Kind.KEYS,
-        "release.preparing:_selection",
+        "release.preparing:_group_selection",
         "threshold(epsilon, delta, holders.most, holders.weighted, holders.neighbours)",
         "threshold(epsilon, delta, 1, holders.weighted, holders.neighbours)",
         (_LAW,),
@@ -44,9 +44,9 @@ MUTANTS = (
         "the noise of the selection is used for the count again",
         Kind.REUSE,
         "release.found_groups:FoundGroups.draw",
-        "return self._shown(drawn(self.prepared, tuple(groups), known), groups)",
-        "again = self._shown(drawn(self.prepared, tuple(groups), known), groups)\n"
-        "    lift = max(0, self._threshold.threshold - int(found.holders.max(initial=0)))\n"
+        "return self._measured(drawn(self.prepared, tuple(groups), read_selected), groups)",
+        "again = self._measured(drawn(self.prepared, tuple(groups), read_selected), groups)\n"
+        "    lift = max(0, self._threshold.threshold - int(discovered.holders.max(initial=0)))\n"
         "    risen = tuple((tuple((abs(each) + lift for each in column)) for column in again.columns))\n"
         "    return replace(again, columns=risen)",
         ("safety/test_unknown_keys.py::test_a_count_of_units_has_noise_of_its_own",),
@@ -55,43 +55,44 @@ MUTANTS = (
         "keys are ordered by who holds them",
         Kind.KEYS,
         "release.found_groups:FoundGroups.draw",
-        "sorting(names[place])",
-        "-found.holders[kept[place]]",
+        "sorting(keys[index])",
+        "-discovered.holders[selected[index]]",
         ("safety/test_unknown_keys.py::test_as_many_keys_as_fit_are_the_first_by_value",),
     ),
     Mutant(
         "keys of one unit are left out exactly",
         Kind.KEYS,
         "release.found_groups:FoundGroups.draw",
-        "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))",
-        "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)) & (found.holders > 1))",
+        "selected = np.flatnonzero(selection.draw(selection.reading.of(discovered.holders)))",
+        "selected = np.flatnonzero(\n"
+        "        selection.draw(selection.reading.of(discovered.holders)) & (discovered.holders > 1))",
         ("safety/test_unknown_keys.py::test_a_key_is_shown_as_often_as_its_threshold_says",),
     ),
     Mutant(
         "too many keys make a release fail",
         Kind.KEYS,
         "release.found_groups:FoundGroups.draw",
-        "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))",
-        "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))\n"
-        "    assert len(kept) <= most_keys(self.reading)",
+        "selected = np.flatnonzero(selection.draw(selection.reading.of(discovered.holders)))",
+        "selected = np.flatnonzero(selection.draw(selection.reading.of(discovered.holders)))\n"
+        "    assert len(selected) <= most_keys(self.reading)",
         ("curator/previews/test_unknown_groups.py::test_as_many_keys_are_shown_as_an_answer_has",),
     ),
     Mutant(
         "only groups with rows are shown",
         Kind.KEYS,
         "release.found_groups:FoundGroups.draw",
-        "return totals[places] if isinstance(reading, GroupTotals) else read(reading)",
-        "return totals[places] if isinstance(reading, GroupTotals) else read(reading)\n"
-        "    places = places[totals[places].any(axis=1)]\n"
-        "    groups = groups[:len(places)]",
+        "return totals[group_order] if isinstance(reading, GroupTotals) else read(reading)",
+        "return totals[group_order] if isinstance(reading, GroupTotals) else read(reading)\n"
+        "    group_order = group_order[totals[group_order].any(axis=1)]\n"
+        "    groups = groups[:len(group_order)]",
         ("safety/test_unknown_keys.py::test_every_kept_key_has_all_declared_values",),
     ),
     Mutant(
         "a threshold does not pay for every key of a unit and nobody notices",
         Kind.KEYS,
         "release.measurement:_require_every_key",
-        "enough = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted",
-        "enough = True",
+        "covers_keys = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted",
+        "covers_keys = True",
         ("release/test_preparing.py::test_a_threshold_pays_for_every_key_of_a_unit",),
     ),
     Mutant(

@@ -70,8 +70,8 @@ MUTANTS = (
         "Gaussian noise on different values alone passes for pure",
         Kind.DELTA,
         "release.preparing:Prepared.pure",
-        "(each.mechanism.pure for each in self.noises)",
-        "(each.pure for each in self.mechanisms)",
+        "(scale.mechanism.pure for scale in self.noises)",
+        "(mechanism.pure for mechanism in self.mechanisms)",
         (f"{_ASKED}::test_gaussian_noise_on_different_values_is_charged_with_its_delta",),
     ),
     Mutant(

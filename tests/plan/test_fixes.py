@@ -101,7 +101,7 @@ QUESTIONS = [
         "SELECT SUM(LEAST(GREATEST(score, 0), 9)) FROM visits",
     ),
     ("SELECT SUM(ward) FROM visits", "CASE", "SELECT SUM(CASE WHEN ward = 'a' THEN 1 ELSE 0 END) FROM visits"),
-    ("SELECT SUM(ward) FROM visits", "count it", "SELECT COUNT(ward) FROM visits"),
+    ("SELECT SUM(ward) FROM visits", "use COUNT", "SELECT COUNT(ward) FROM visits"),
     (
         "SELECT MEDIAN(score) FROM visits",
         "LEAST(GREATEST(score, low), high)",
@@ -110,7 +110,11 @@ QUESTIONS = [
     ("SELECT MAX(ward) FROM visits", "CASE", "SELECT MAX(CASE WHEN ward = 'a' THEN 1 ELSE 0 END) FROM visits"),
     ("SELECT MAX(ward) FROM visits", "DATE_DIFF", "SELECT MAX(DATE_DIFF('day', DATE '2024-01-01', day)) FROM visits"),
     ("SELECT MAX(ward) FROM visits", "EXTRACT", "SELECT MAX(EXTRACT(month FROM day)) FROM visits"),
-    ("SELECT QUANTILE_CONT(age, 1) FROM visits", "a share such as 0.5", "SELECT QUANTILE_CONT(age, 0.5) FROM visits"),
+    (
+        "SELECT QUANTILE_CONT(age, 1) FROM visits",
+        "a fraction such as 0.5",
+        "SELECT QUANTILE_CONT(age, 0.5) FROM visits",
+    ),
     ("SELECT QUANTILE_CONT(age, 1) FROM visits", "MIN(x) and MAX(x)", "SELECT MIN(age), MAX(age) FROM visits"),
     (
         "SELECT QUANTILE_CONT(age, 50 / 100) FROM visits",
@@ -120,13 +124,13 @@ QUESTIONS = [
     ("SELECT REGR_SLOPE(age) FROM visits", "CORR(cost, age)", "SELECT CORR(cost, age) FROM visits"),
     (
         "SELECT MODE(region, age) FROM visits",
-        "MODE(x), CORR(y, x), QUANTILE_CONT(x, 0.9)",
+        "MODE(x), CORR(y, x) or QUANTILE_CONT(x, 0.9)",
         "SELECT MODE(region), CORR(cost, age), QUANTILE_CONT(cost, 0.9) FROM visits",
     ),
     ("SELECT QUANTILE_CONT(age, []) AS q FROM visits", "QUANTILE_CONT(x, 0.9)", "SELECT MEDIAN(age) FROM visits"),
     (
         "SELECT 2 * QUANTILE_CONT(age, [0.25, 0.5]) AS q FROM visits",
-        "ask for it on its own, and compute with its columns in an outer SELECT",
+        "select it on its own, and compute with its columns in an outer SELECT",
         "SELECT 2 * q_25 AS a FROM (SELECT QUANTILE_CONT(age, [0.25, 0.75]) AS q FROM visits) AS t",
     ),
     (
@@ -139,7 +143,7 @@ QUESTIONS = [
         "COUNT(DISTINCT patient_id)",
         "SELECT COUNT(DISTINCT patient_id) FROM visits",
     ),
-    ("SELECT MEDIAN(DISTINCT age) FROM visits", "leave DISTINCT out", "SELECT MEDIAN(age) FROM visits"),
+    ("SELECT MEDIAN(DISTINCT age) FROM visits", "leave out DISTINCT", "SELECT MEDIAN(age) FROM visits"),
     (
         "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY age, cost) FROM visits",
         "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
@@ -158,7 +162,7 @@ QUESTIONS = [
     ),
     (
         "SELECT COUNT(*) FROM visits TABLESAMPLE 10%",
-        "its name and at most an alias",
+        "its name and, if needed, an alias",
         "SELECT COUNT(*) FROM visits AS v",
     ),
     ("SELECT COUNT(*) FROM read_csv('/etc/passwd')", "visits", "SELECT COUNT(*) FROM visits"),
@@ -180,7 +184,7 @@ QUESTIONS = [
     ("SELECT COUNT(*) FROM visits WHERE agee > 5", "did you mean age?", "SELECT COUNT(*) FROM visits WHERE age > 5"),
     (
         "SELECT COUNT(*) FROM visits v JOIN hospitals h ON v.hospital = h.id WHERE w.age > 5",
-        "known here: h, v",
+        "available: h, v",
         "SELECT COUNT(*) FROM visits v JOIN hospitals h ON v.hospital = h.id WHERE v.age > 5",
     ),
     ("SELECT region FROM visits", "COUNT(region)", "SELECT COUNT(region) FROM visits"),
@@ -215,12 +219,12 @@ QUESTIONS = [
     ),
     (
         "SELECT region, GROUPING(age) AS g, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region)",
-        "GROUPING(<a column that is grouped by>)",
+        "GROUPING(<column of GROUP BY>)",
         "SELECT region, GROUPING(region) AS g, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region)",
     ),
     (
         "SELECT COUNT(*) AS n FROM visits GROUP BY CUBE (region, urgent, hospital, age, day, ward, at)",
-        "list those you need",
+        "list only those you need",
         "SELECT COUNT(*) AS n FROM visits GROUP BY GROUPING SETS ((region, urgent), (region))",
     ),
     (
@@ -276,7 +280,7 @@ QUESTIONS = [
     ),
     (
         "SELECT COUNT(*) FROM visits, UNNEST(region) AS t(x)",
-        "known here: doses, tags",
+        "available: doses, tags",
         "SELECT COUNT(*) FROM visits, UNNEST(doses) AS t(x)",
     ),
     (
@@ -395,12 +399,12 @@ QUESTIONS = [
         "COUNT(DISTINCT patient_id)",
         "SELECT COUNT(DISTINCT patient_id) FROM visits",
     ),
-    (f"SELECT x.n FROM ({BY_REGION}) AS t", "known here: t", f"SELECT t.n FROM ({BY_REGION}) AS t"),
-    (f"SELECT m FROM ({BY_REGION})", "known here: n, region", f"SELECT n, region FROM ({BY_REGION})"),
+    (f"SELECT x.n FROM ({BY_REGION}) AS t", "available: t", f"SELECT t.n FROM ({BY_REGION}) AS t"),
+    (f"SELECT m FROM ({BY_REGION})", "available: n, region", f"SELECT n, region FROM ({BY_REGION})"),
     (
         "SELECT s.double, COUNT(*) AS n FROM (SELECT age * 2 AS double FROM visits) AS s GROUP BY s.double"
         " HAVING n > 10 AND MAX_OF IS NULL",
-        "known here: double",
+        "available: double",
         "SELECT s.double, COUNT(*) AS n FROM (SELECT age * 2 AS double FROM visits) AS s GROUP BY s.double"
         " HAVING n > 10 AND double IS NULL",
     ),
@@ -463,7 +467,7 @@ FURTHER = [
 """What is proposed is refused for another reason, whose own fix is tried above."""
 WHOLE = [
     ("SUM(age)", "put it in SELECT or HAVING", "SELECT SUM(age) FROM visits HAVING SUM(age) > 5"),
-    ("age IN (SELECT 1)", "IN (…)", "SELECT COUNT(*) FROM visits WHERE age IN (1, 2)"),
+    ("age IN (SELECT 1)", "x IN (1, 2)", "SELECT COUNT(*) FROM visits WHERE age IN (1, 2)"),
     (
         "age IN (SELECT 1)",
         "join a public table in FROM",

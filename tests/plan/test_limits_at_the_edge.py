@@ -84,7 +84,7 @@ def test_most_keys_keep_every_limit_and_one_more_breaks_one(measured: str, decla
     def allowed(shown: int) -> bool:
         groups = shown * declared
         few = groups <= keys.MOST_GROUPS and groups * numbers <= found_groups.MOST_NUMBERS
-        return few and shown * letters <= found_groups._MOST_LETTERS
+        return few and shown * letters <= found_groups._MAX_KEY_LETTERS
 
     most = found_groups.most_keys(reading)
     assert allowed(most)
@@ -96,7 +96,7 @@ def test_long_keys_are_shown_in_small_number(monkeypatch: pytest.MonkeyPatch) ->
     reading = FoundTotals(found_bounding(plan, Limits(5, 3, 2)), (0,), ((),))
     letters = plan.keys[0].domain.letters
     for most in (1, 7):
-        monkeypatch.setattr(found_groups, "_MOST_LETTERS", letters * (most + 1) - 1)
+        monkeypatch.setattr(found_groups, "_MAX_KEY_LETTERS", letters * (most + 1) - 1)
         assert found_groups.most_keys(reading) == most
-    monkeypatch.setattr(found_groups, "_MOST_LETTERS", 0)
+    monkeypatch.setattr(found_groups, "_MAX_KEY_LETTERS", 0)
     assert found_groups.most_keys(reading) == 1  # there is always one

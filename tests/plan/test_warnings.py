@@ -57,9 +57,9 @@ def test_questions_that_miss_nothing_say_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("country = 'Italy'", "'Italy' is not among the declared values of country: no row equals it."),
-        ("state IN ('CA', 'TX')", "'TX' is not among the declared values of state: no row equals it."),
-        ("age = 200", "200 lies outside the declared bounds of age: no row equals it."),
+        ("country = 'Italy'", "'Italy' is not a declared value of country, so no row equals it."),
+        ("state IN ('CA', 'TX')", "'TX' is not a declared value of state, so no row equals it."),
+        ("age = 200", "200 is outside the declared bounds of age, so no row equals it."),
     ],
 )
 def test_a_literal_that_no_row_equals_is_named(where: str, said: str) -> None:
@@ -88,17 +88,17 @@ def test_a_condition_that_undeclared_values_never_meet_says_so(where: str) -> No
 
 
 def test_a_literal_that_no_group_equals_is_named_after_the_aggregate_too() -> None:
-    said = "'Italy' is not among the declared values of country: no row equals it."
+    said = "'Italy' is not a declared value of country, so no row equals it."
     grouped = "FROM visits GROUP BY country"
     assert told(f"SELECT country, COUNT(*) AS n {grouped} HAVING country = 'Italy'") == (said,)
     assert told(f"SELECT country AS c, COUNT(*) AS n {grouped} HAVING n > 3 OR c IN ('Italy', 'Spain')") == (said,)
     assert told(f"SELECT CASE WHEN country = 'Italy' THEN 1 ELSE 0 END AS c, COUNT(*) AS n {grouped}") == (said,)
     assert told(f"SELECT country, COUNT(*) AS n {grouped} ORDER BY country = 'Italy'") == (said,)
     assert told("SELECT town, COUNT(*) FROM visits GROUP BY town HAVING town <> 'Ulm'") == (
-        "Rows whose town is not among its declared values never meet (town <> 'Ulm'), and are left out.",
+        "Rows with an undeclared value of town never meet (town <> 'Ulm'), so they are left out.",
     )
     years = "SELECT EXTRACT(year FROM day) AS y, COUNT(*) FROM visits GROUP BY y HAVING y = 1980"
-    assert told(years) == ("1980 is nothing that EXTRACT('year', day) can be: no row equals it.",)
+    assert told(years) == ("EXTRACT('year', day) can never be 1980, so no row equals it.",)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_a_literal_that_no_group_equals_is_named_after_the_aggregate_too() -> No
 )
 def test_a_default_that_undeclared_values_are_taken_for_is_named(test: str, value: str) -> None:
     (said,) = told(f"SELECT COUNT(*) FROM visits WHERE {test}")
-    assert said.startswith(f"A value of state that is not declared counts as {value} in COALESCE(state, ")
+    assert said.startswith(f"Undeclared values of state count as {value} in COALESCE(state, ")
 
 
 def test_a_group_of_defaults_says_what_else_is_in_it() -> None:
     assert told("SELECT COALESCE(state, 'CA') AS s, COUNT(*) FROM visits GROUP BY s") == (
-        "A value of state that is not declared counts as 'CA' in COALESCE(state, 'CA').",
+        "Undeclared values of state count as 'CA' in COALESCE(state, 'CA').",
     )
 
 
@@ -140,20 +140,20 @@ def test_a_group_of_defaults_says_what_else_is_in_it() -> None:
     ],
 )
 def test_a_condition_beyond_the_bounds_says_that_rows_are_held_to_them(where: str, column: str, said: str) -> None:
-    expected = f"Rows whose {column} lies beyond its declared bounds count as at the bound: {said}."
+    expected = f"Rows with {column} outside its declared bounds count as the nearest bound: {said}."
     assert told(f"SELECT COUNT(*) FROM visits WHERE {where}") == (expected,)
     assert told(f"SELECT COUNT(*) FILTER (WHERE {where}) FROM visits") == (expected,)
 
 
 def test_what_is_made_of_a_bounded_column_has_bounds_too() -> None:
     assert told("SELECT COUNT(*) FROM visits WHERE EXTRACT(year FROM day) < 1999") == (
-        "By what is declared of day, no row meets (EXTRACT('year', day) < 1999).",
+        "With the declared values of day, no row can meet (EXTRACT('year', day) < 1999).",
     )
 
 
 def test_groups_without_a_place_for_undeclared_values_say_so() -> None:
     assert told("SELECT state, COUNT(*) FROM visits GROUP BY state") == (
-        "Rows whose state is not among its declared values are in no group.",
+        "Rows with an undeclared value of state are in no group.",
     )
     assert told("SELECT LOWER(state) AS s, COUNT(*) FROM visits GROUP BY s") != ()
 

@@ -141,11 +141,11 @@ def test_only_the_noise_that_suits_it_goes_with_a_bounding(flights: sf.Curator) 
     ask = flights.sql("SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin")
     length, size = ask.limit(strategy="clip-l2"), ask.limit(strategy="clip-l1")
     for call in (length.error, length.explain, length.release):
-        with pytest.raises(sf.InvalidParameter, match="clip-l2 goes with Gaussian noise alone"):
+        with pytest.raises(sf.InvalidParameter, match="clip-l2 works only with Gaussian noise"):
             call(epsilon=1)
-    with pytest.raises(sf.InvalidParameter, match="clip-l2 goes with Gaussian"):
+    with pytest.raises(sf.InvalidParameter, match="clip-l2 works only with Gaussian"):
         length.price(500)
-    with pytest.raises(sf.InvalidParameter, match="clip-l1 goes with Laplace"):
+    with pytest.raises(sf.InvalidParameter, match="clip-l1 works only with Laplace"):
         size.error(rho=1, mechanism=sf.Gaussian)
     assert "Gaussian" in str(length.explain(epsilon=1, delta="1e-9"))
     assert length.error(within=5000, delta="1e-9")["n"] <= 5000  # type: ignore[operator]

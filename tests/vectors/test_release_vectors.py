@@ -140,16 +140,16 @@ def _combined_sum_width() -> Iterator[Vector]:
 
 
 def _numbers(scale: Any, *columns: float) -> Any:
-    return measuring._Numbers(scale, tuple(np.array([each]) for each in columns))
+    return measuring._ScaledColumns(scale, tuple(np.array([each]) for each in columns))
 
 
 def _ends(estimate: Any) -> list[float]:
     return [float(estimate.value[0]), float(estimate.low[0]), float(estimate.high[0])]
 
 
-@formula("release.measured._plain")
+@formula("release.measured._estimate_groups")
 def _plain() -> Iterator[Vector]:
-    ask = lambda estimator, numbers, parts: _ends(measuring._plain(estimator, [numbers], "0.95", parts))  # noqa: E731
+    ask = lambda estimator, numbers, parts: _ends(measuring._estimate_groups(estimator, [numbers], "0.95", parts))  # noqa: E731
     yield exact([7.0, 7.25 - 60, 7.25 + 60], ask, TotalEstimate(True), _numbers(telling(), 7.25), 3)
     # a mean of two sums, both within 40: its corners
     corners = [10 * a / (a + b) for a in (960.0, 1040.0) for b in (2960.0, 3040.0)]
@@ -161,12 +161,12 @@ def _plain() -> Iterator[Vector]:
     yield exact([5000.0, 5000 - reach, 5000 + reach], ask, rounded, _numbers(telling(1, 2), 1000.0, 3000.0), 2)
 
 
-@formula("release.measured._plain.sum_width")
+@formula("release.measured._estimate_groups.sum_width")
 def _plain_sum_width() -> Iterator[Vector]:
     """Sums beside single noises fail with β(1 − β)/n each: the lemma, at its own numbers."""
 
     def wide(terms: int, parts: int, sure: str) -> float:
-        found = measuring._plain(TotalEstimate(False), [_numbers(telling(2), 1.0)], sure, parts).sum_width
+        found = measuring._estimate_groups(TotalEstimate(False), [_numbers(telling(2), 1.0)], sure, parts).sum_width
         assert found is not None
         return found(terms)
 
@@ -175,7 +175,7 @@ def _plain_sum_width() -> Iterator[Vector]:
         yield exact(2 * (1_000 * terms + float(parts / miss)), wide, terms, parts, sure)
 
 
-@formula("release.measured._summed")
+@formula("release.measured._estimate_sums")
 def _summed() -> Iterator[Vector]:
     """The rows of two groups and of both: what adds up is the sum of what is shown."""
     rows = SimpleNamespace(
@@ -183,10 +183,10 @@ def _summed() -> Iterator[Vector]:
     )
 
     def ends(estimator: Any, numbers: Any) -> list[Any]:
-        found = measuring._summed(estimator, [numbers], rows, "0.95", 3)  # type: ignore[arg-type]
+        found = measuring._estimate_sums(estimator, [numbers], rows, "0.95", 3)  # type: ignore[arg-type]
         return [found.value, found.low, found.high]
 
-    numbers = measuring._Numbers(telling(), (np.array([4.4, 5.4]),))
+    numbers = measuring._ScaledColumns(telling(), (np.array([4.4, 5.4]),))
     one, two = 1_000 + 60.0, 2_000 + 60.0
     yield exact(
         [4.4, 5.4, 9.8, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two],
@@ -196,7 +196,7 @@ def _summed() -> Iterator[Vector]:
     )
     whole = [4.0, 5.0, 9.0, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two]
     yield exact(whole, ends, TotalEstimate(True), numbers)
-    pairs = measuring._Numbers(telling(1, 2), (np.array([1000.0, 0.0]), np.array([3000.0, 0.0])))
+    pairs = measuring._ScaledColumns(telling(1, 2), (np.array([1000.0, 0.0]), np.array([3000.0, 0.0])))
     each = [1_120.0, 1_120.0, 2_120.0]
     totals = [(1000.0, 3000.0), (0.0, 0.0), (1000.0, 3000.0)]
     reach = [3 * wide + (a + b + 2 * wide) / 100 for wide, (a, b) in zip(each, totals, strict=True)]

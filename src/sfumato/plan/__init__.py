@@ -1,1 +1,1 @@
-"""A plan says what is asked, as a typed tree."""
+"""Query plans: typed trees of what a question measures."""

@@ -37,15 +37,15 @@ def spent(aggregate: Aggregate, policy: Policy) -> Runs:
     """Return the periods that rows of a plan can lie in; refuse a plan with none, or with too many."""
     periods = _readable_periods(aggregate.source, policy)
     if not periods:
-        rule = f"the conditions leave no {policy.per}: no row can meet them"
-        raise Unsupported("no-period", rule, fix="widen WHERE, or the bounds that the policy declares")
+        rule = f"the conditions exclude every {policy.per}, so no row can meet them"
+        raise Unsupported("no-period", rule, fix="widen WHERE, or the declared bounds in the policy")
     count = sum(last - first + 1 for first, last in periods)
     if count > MOST_PERIODS:
         period_columns = {policy.period_column(scan.table) for scan in _scans(aggregate.source)}
         columns = " and ".join(sorted(column for column in period_columns if column is not None))
         raise Unsupported(
             "too-many-periods",
-            f"a question spends the account of every {policy.per} that it may read, and of at most {MOST_PERIODS:,}",
+            f"a question is charged to every {policy.per} that it may read, and it can read at most {MOST_PERIODS:,}",
             place=columns,
             fix=f"add a condition such as WHERE {columns} >= DATE '2024-01-01' AND {columns} < DATE '2024-02-01', or "
             "declare its bounds in the policy",
@@ -83,7 +83,7 @@ def counted(name: str, per: str) -> int:
     except (ValueError, TypeError):
         start = None
     if start is None or _period_name(start, per) != name:
-        rule = f"a {per} as its account is named, such as {_period_name(dt.date(2024, 4, 1), per)}"
+        rule = f"the name of a {per}, such as {_period_name(dt.date(2024, 4, 1), per)}"
         raise InvalidParameter("period", name, rule)
     return calendar.count(per, start)
 

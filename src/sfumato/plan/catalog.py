@@ -66,7 +66,9 @@ def _unit_id_column(table: Table, policy: Policy) -> str:
 
 def _refuse_bands(table: str, *_: object) -> int:
     """Refuse band joins: the engine cannot count their matches."""
-    raise Unsupported("bands", f"rows of {table} are found by equal columns here", fix="join by equality")
+    raise Unsupported(
+        "bands", f"{table} can only be joined by equality here", fix="write ON private.column = public.column"
+    )
 
 
 @dataclass(frozen=True)

@@ -53,26 +53,26 @@ def check(plan: Aggregate) -> None:
     """Raise ``Unsupported`` for a query whose rows might cost too much."""
     evaluated = list(expressions(plan))
     if sum(map(size, evaluated)) > MOST_PARTS:
-        rule = f"a question has at most {MOST_PARTS:,} parts after its subqueries are put in place"
-        raise Unsupported("too-large", rule, fix="ask in several questions")
+        rule = f"a question can have at most {MOST_PARTS:,} parts once its subqueries are expanded"
+        raise Unsupported("too-large", rule, fix="split it into several questions")
     factor = max(map(_matches, relations(plan.source)))
     if factor > MOST_MATCHES:
-        rule = f"one row becomes at most {MOST_MATCHES:,} beside rows of other tables and items of lists; here it could"
-        fix = "join by columns with fewer equal rows, or ask about one list at a time"
-        raise Unsupported("join-multiplicity", f"{rule} become {factor:,}", fix=fix)
+        rule = f"joins and lists can turn one row into at most {MOST_MATCHES:,} rows; here it could be {factor:,}"
+        fix = "join on columns with fewer matching rows, or ask about one list at a time"
+        raise Unsupported("join-multiplicity", rule, fix=fix)
     lookup_overhead = sum(map(_lookup_overhead, relations(plan.source)))
     if (steps(evaluated) + lookup_overhead) * factor > MOST_STEPS:
-        rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(evaluated) * factor:,}"
+        rule = f"one row can take at most {MOST_STEPS:,} steps; this question could take {steps(evaluated) * factor:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
     if (held(evaluated) + lookup_overhead) * factor > MOST_BYTES:
-        rule = f"one row may make at most {MOST_BYTES:,} bytes; this question could make {held(evaluated) * factor:,}"
+        rule = f"one row can use at most {MOST_BYTES:,} bytes; this question could use {held(evaluated) * factor:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
 
 
 def _matches(node: Relation) -> int:
     """Return the most rows that one row becomes at a node, or is compared with there.
 
-    That is done at every node, since what is grouped or tested for further up costs what it cost.
+    Every node counts, since rows that are aggregated or filtered later have already cost their time.
     """
     if isinstance(node, SemiJoin) and node.condition is not None:
         return multiplicity(node.input) * max(1, node.other.most_rows or 1)
@@ -91,7 +91,7 @@ def _lookup_overhead(node: Relation) -> int:
     return 0
 
 
-_FIX = "declare a smaller max_length for the texts in the policy, use shorter patterns, or ask in several questions"
+_FIX = "declare a smaller max_length for text columns in the policy, use shorter patterns, or split the question"
 
 
 def expressions(plan: Aggregate) -> Iterator[Expression]:

@@ -114,7 +114,10 @@ def groups(
     if count > MOST_GROUPS:
         raise _too_many_groups()
     if not count:
-        rule, fix = "the conditions leave no group: no row can meet them", "widen WHERE, or what the policy declares"
+        rule, fix = (
+            "the conditions exclude every group, so no row can meet them",
+            "widen WHERE, or the declared values in the policy",
+        )
         raise Unsupported("no-groups", rule, fix=fix)
     if len(merged_parts) == 1 and len(parts) == 1:  # keys enumerated together are in order
         return tuple(merged_parts[0][1])
@@ -238,7 +241,7 @@ def _conditions_on(part_keys: tuple[Expression, ...], conditions: tuple[Expressi
 
 
 def _too_many_groups() -> Unsupported:
-    rule = f"an answer has at most {MOST_GROUPS:,} groups"
+    rule = f"an answer can have at most {MOST_GROUPS:,} groups"
     return Unsupported("too-many-groups", rule, fix="group by fewer columns or coarser values")
 
 
@@ -283,7 +286,7 @@ def _part_values(
     if not affordable(world):
         raise Unsupported(
             "keys-too-costly",
-            f"finding all groups may cost at most {MOST_STEPS:,} steps",
+            f"listing all groups may take at most {MOST_STEPS:,} steps, and this would take more",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
     key_values = evaluate(world)
@@ -412,7 +415,7 @@ def _declared_values(expression: Expression) -> tuple[Value | None, ...]:
     if choices is None:
         raise Unsupported(
             "unknown-keys",
-            f"the values to group by are not declared ({', '.join(map(str, columns(expression)))})",
+            f"GROUP BY needs declared values, and {', '.join(map(str, columns(expression)))} has none",
             fix=f"declare its values (or narrow bounds) in the policy, or {_grouping_advice(expression.domain)}",
         )
     return (*choices, None) if expression.domain.nullable else tuple(choices)
@@ -421,7 +424,9 @@ def _declared_values(expression: Expression) -> tuple[Value | None, ...]:
 def _grouping_advice(domain: Domain) -> str:
     """Suggest what to group by instead."""
     if domain.type is Type.TEXT:
-        return "say which ones you mean: WHERE x IN ('a', 'b'), or GROUP BY CASE WHEN x = 'a' THEN 'a' ELSE 'other' END"
+        return (
+            "list the values you want: WHERE x IN ('a', 'b'), or GROUP BY CASE WHEN x = 'a' THEN 'a' ELSE 'other' END"
+        )
     if not domain.type.temporal:
         return "GROUP BY WIDTH_BUCKET(x, 0, 100, 10), or GROUP BY FLOOR(x) with WHERE x BETWEEN 0 AND 9"
     return "GROUP BY DATE_TRUNC('day', x), with WHERE x BETWEEN '2024-01-01' AND '2024-12-31'"

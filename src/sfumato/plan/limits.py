@@ -60,7 +60,7 @@ class Limits:
             maximum = getattr(largest, name)
             if value is not None and whole(value, name, at_least=1) > maximum:
                 rule, fix = (
-                    f"at most {maximum}: limits can only be tightened",
+                    f"at most {maximum}, since a question can only lower the limits of the policy",
                     f"give {name} a number from 1 to {maximum}",
                 )
                 raise InvalidParameter(name, value, rule, fix=fix)

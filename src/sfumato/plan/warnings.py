@@ -66,10 +66,8 @@ def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
         if len({other.probability for other in inner_quantiles if other.together == quantile.together}) > 1
     ]
     operand_texts = dict.fromkeys(words(quantile.value) for quantile in shared_readings)
-    rule = "the others may lie as many rows further from their ranks"
-    return [
-        f"Where many rows have the value of one of several quantiles of {operand}, {rule}." for operand in operand_texts
-    ]
+    rule = "the others may be off by as many ranks more"
+    return [f"If many rows share the value of one of the quantiles of {operand}, {rule}." for operand in operand_texts]
 
 
 @dataclass(frozen=True)
@@ -113,16 +111,16 @@ class _Warnings:
         if column is None:
             if is_never_met:
                 read = ", ".join(map(str, columns(operand)))
-                yield f"By what is declared of {read}, no row meets {words(comparison)}."
+                yield f"With the declared values of {read}, no row can meet {words(comparison)}."
         elif (
             (is_never_met or is_outside)
             and isinstance(column.reference, Field)
             and column.reference.source not in self.public
         ):
             consequence = "no row meets" if is_never_met else "they meet" if operator != "BETWEEN" else "they may meet"
-            clamping = f"Rows whose {column.reference} lies beyond its declared bounds count as at the bound"
+            clamping = f"Rows with {column.reference} outside its declared bounds count as the nearest bound"
             if not column.reference.table:
-                clamping = f"Units whose {column.reference} lies beyond its range count as at the end of it"
+                clamping = f"Units with {column.reference} outside its range count as the nearest end"
             yield f"{clamping}: {consequence} {words(comparison)}."
 
     def conditions(self, expression: Expression, *, positive: bool) -> Iterator[str]:
@@ -146,10 +144,10 @@ class _Warnings:
             return
         for column in self._unreplaced_columns(condition):
             if condition.function == "IS NULL":
-                yield f"A value of {column} that is not declared counts as missing in {words(condition)}."
+                yield f"Undeclared values of {column} count as NULL in {words(condition)}."
             else:
                 clause = words(condition) if is_positive else f"NOT {words(condition)}"
-                yield f"Rows whose {column} is not among its declared values never meet {clause}, and are left out."
+                yield f"Rows with an undeclared value of {column} never meet {clause}, so they are left out."
 
     def taken(self, expression: Expression) -> Iterator[str]:
         """Warn about conditions that replace undeclared values by a default; equality with other values is right about
@@ -185,7 +183,7 @@ class _Warnings:
 
     def _default_warning(self, expression: Expression, default: Literal) -> str:
         column_names = ", ".join(self._columns_with_values(expression))
-        return f"A value of {column_names} that is not declared counts as {words(default)} in {words(expression)}."
+        return f"Undeclared values of {column_names} count as {words(default)} in {words(expression)}."
 
     def in_no_group(self, keys: Sequence[Expression]) -> Iterator[str]:
         """Warn, once for all keys, about rows that no group counts."""
@@ -195,16 +193,14 @@ class _Warnings:
             column_names = " or ".join(
                 [", ".join(lost_columns[:-1]), lost_columns[-1]] if len(lost_columns) > 1 else lost_columns
             )
-            yield f"Rows whose {column_names} is not among its declared values are in no group."
+            yield f"Rows with an undeclared value of {column_names} are in no group."
 
     def uncounted(self, values: Sequence[Expression | None]) -> list[str]:
         """Warn about rows that have none of the counted or selected values."""
         lost_columns = dict.fromkeys(
             column for value in values if value is not None for column in self._unreplaced_columns(value)
         )
-        return [
-            f"Rows whose {column} is not among its declared values count for none of them." for column in lost_columns
-        ]
+        return [f"Rows with an undeclared value of {column} count for none of its values." for column in lost_columns]
 
     def group(self, key: Expression) -> Iterator[str]:
         """Warn about undeclared values that a key replaces by a default."""
@@ -271,10 +267,10 @@ def _never_equals(domain: Domain, value: Any) -> bool:
 def _unmatched_literal(operand: Expression, value_literal: Literal) -> str:
     column = _compared_column(operand)
     if column is None:
-        return f"{words(value_literal)} is nothing that {words(operand)} can be: no row equals it."
+        return f"{words(operand)} can never be {words(value_literal)}, so no row equals it."
     if column.domain.values is None:
-        return f"{words(value_literal)} lies outside the declared bounds of {column.reference}: no row equals it."
-    return f"{words(value_literal)} is not among the declared values of {column.reference}: no row equals it."
+        return f"{words(value_literal)} is outside the declared bounds of {column.reference}, so no row equals it."
+    return f"{words(value_literal)} is not a declared value of {column.reference}, so no row equals it."
 
 
 def _excludes_default(condition: Call, coalesce: Call, default: Literal) -> bool:

@@ -192,7 +192,7 @@ def cutting(boundings: Iterable[BoundedPlan]) -> str:
     """
     limit_texts = dict.fromkeys(enforced(bounded) for bounded in boundings if _limits_rows(bounded))
     return (
-        f"{' and '.join(limit_texts)}; ranges are for the noise alone, and leave out what is beyond"
+        f"{' and '.join(limit_texts)}; ± covers the noise only, not what a unit has beyond these limits"
         if limit_texts
         else ""
     )

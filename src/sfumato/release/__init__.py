@@ -1,1 +1,1 @@
-"""Every release goes one way: it is prepared without data, charged, read, drawn, written down, and then shown."""
+"""Releases: priced without data, charged, read, drawn, stored, and then shown, always in this order."""

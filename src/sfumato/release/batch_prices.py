@@ -44,7 +44,7 @@ class Offer:
 
     prepare: Callable[[Price, Family], Prepared]
     share: Fraction
-    """Of the price of all questions."""
+    """The share of the price of all questions."""
     finds: bool = False
 
 
@@ -134,12 +134,12 @@ def within(
 def promised(found: PricedBatch, delta: Fraction) -> Price:
     """Return the composed price of a batch: the least ε at this δ, or their total ρ without a δ."""
     prices = [question.price for question in found.prepared]
-    if all(each.epsilon is not None for each in prices):  # ε's and δ's add up, whatever composition would prove
-        summed = Price(sum(each.epsilon or 0 for each in prices), sum(each.delta for each in prices))
+    if all(price.epsilon is not None for price in prices):  # ε's and δ's add up, whatever composition would prove
+        summed = Price(sum(price.epsilon or 0 for price in prices), sum(price.delta for price in prices))
         if not delta or summed.kept_by(found.curve):
             return summed
     if not delta:
-        return Price(rho=sum((each.rho or Fraction(0) for each in prices), Fraction(0)))
+        return Price(rho=sum((price.rho or Fraction(0) for price in prices), Fraction(0)))
     epsilon = rounded_up(Fraction(found.curve.epsilon(float(delta))))
     while not Price(epsilon, delta).kept_by(found.curve):
         epsilon = rounded_up(epsilon * (1 + Fraction(1, 10**4)))
@@ -164,7 +164,7 @@ def _split_epsilon(offers: Sequence[Offer], price: Price) -> PricedBatch:
 
 def _split_rho(offers: Sequence[Offer], price: Price) -> PricedBatch:
     """Assign each question its share of the largest ρ whose composition satisfies the price."""
-    reason = "Gaussian noise, calibrated to what all questions leak together"
+    reason = "Gaussian noise, calibrated to the composition of all questions"
 
     def prepare_all(rho: Fraction) -> PricedBatch:
         return PricedBatch(
@@ -174,7 +174,7 @@ def _split_rho(offers: Sequence[Offer], price: Price) -> PricedBatch:
     if price.rho is not None:
         return prepare_all(price.rho)
     unit = prepare_all(Fraction(1))
-    all_additive = all(isinstance(each, Additive) for each in unit.batch.mechanisms)
+    all_additive = all(isinstance(mechanism, Additive) for mechanism in unit.batch.mechanisms)
 
     def excess(factor: Fraction) -> float:
         return price.shortfall(

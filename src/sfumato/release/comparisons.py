@@ -1,15 +1,15 @@
-"""A question is compared with the noisy threshold of an open session: only "above" or "below" is released.
+"""Compare questions with the noisy threshold of an open session: only "above" or "below" is released.
 
-Theorem. What an observer sees of a session is what its mechanism says (``mechanisms.sparse``), answer by answer, with
-some answers left out. Each question is chosen from what was seen before, one unit moves it by at most what the
-mechanism was charged for (``Measurement`` refuses any other), and the mechanism answers it at most once. So the whole
-is a post-processing of the sparse vector technique with adaptive questions (Lyu, Su & Li 2017, Thm 4). ∎
+Theorem. An observer of a session sees the output of its mechanism (``mechanisms.sparse``), answer by answer, with some
+answers left out. Each question is chosen from earlier output, its sensitivity is at most what the mechanism was charged
+for (``Measurement`` refuses any other), and the mechanism answers it at most once. So the whole is a post-processing of
+the sparse vector technique with adaptive questions (Lyu, Su & Li 2017, Thm 4). ∎
 
-A question that is stopped before the mechanism is asked has used up nothing. One that is stopped after it has used up
-what its answer did, which is left out of what is seen. One that is stopped while the mechanism answers ends the
-session, so that no "above" is ever given beyond those that were counted.
+A question that is stopped before the mechanism runs uses up nothing. One that is stopped after it uses up what its
+answer did, and the answer is not shown. One that is stopped while the mechanism runs ends the session, so that there is
+never an "above" beyond those that were counted.
 
-Many kinds of release read the totals of known groups once, and make all that they show from these.
+``OneReading`` is the base of the release kinds that read the totals of known groups once.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ from sfumato.release.releasing import Read
 @codec.value("compared")
 @dataclass(frozen=True)
 class ThresholdAnswer:
-    """A question of a session was answered: it is, noisily, above the threshold, or below it.
+    """The answer to a question of a session: noisily above the threshold, or below it.
 
-    It is true where it is above. Where values are paid for, an "above" comes with the noisy value.
+    It is truthy for "above". In a session that pays for values, an "above" carries the noisy value.
     """
 
     above: bool
     value: Fraction | None = None
     noise: Laplace | None = field(default=None, repr=False)
-    """The noise on the value, in steps,"""
+    """The noise on the value, in steps."""
     step: Fraction = field(default=Fraction(1), repr=False)
-    """what one step is worth,"""
+    """The value of one step."""
     rounding: Fraction = field(default=Fraction(0), repr=False)
-    """and what rounding down to steps may have taken away."""
+    """The most that rounding down to steps may have taken away."""
     rehearsed: bool = False
     """Whether it was invented from the policy alone."""
 
     def __post_init__(self) -> None:
         for name in ("value", "step", "rounding"):
-            given = getattr(self, name)
-            object.__setattr__(self, name, None if given is None and name == "value" else exact(given, name))
+            number = getattr(self, name)
+            object.__setattr__(self, name, None if number is None and name == "value" else exact(number, name))
         codec.check_fields(self)
         if (self.value is None) is not (self.noise is None) or (self.value is not None and not self.above):
             raise InvalidParameter("value", self.value, 'given with its noise, and only with an "above"')
 
     def error(self, confidence: Number = "0.95") -> Fraction | None:
-        """The exact value is within this of the noisy one, with this confidence; None without a value."""
+        """Return the half-width of the noisy value at this confidence; None without a value."""
         return None if self.noise is None else self.noise.error(confidence) * self.step + self.rounding
 
     def to_json(self) -> str:
@@ -88,7 +88,7 @@ class ThresholdAnswer:
 
 @dataclass(frozen=True)
 class ThresholdComparison:
-    """A question of a session is released as what the open session says of it."""
+    """A release of one question of an open session."""
 
     reading: GroupTotals
     compared: SteppedTotal
@@ -108,18 +108,18 @@ class ThresholdComparison:
         return (self.reading,)
 
     def draw(self, read: Read) -> ThresholdAnswer:
-        exactly = int(self.compared.of(read(self.reading))[0, 0])
+        exact_steps = int(self.compared.of(read(self.reading))[0, 0])
         try:
-            above = self.session.ask(exactly)
-            return self._said(above, self.session.value)
-        except BaseException:  # half an answer may have been counted, or not: nothing more is said
+            above = self.session.ask(exact_steps)
+            return self._answer(above, self.session.value)
+        except BaseException:  # the answer may have been counted or not, so the session ends
             self.session.close()
             raise
 
     def rehearsal(self) -> ThresholdAnswer:
-        return self._said(True, LARGEST_INTEGER)
+        return self._answer(True, LARGEST_INTEGER)
 
-    def _said(self, above: bool, value: int | None) -> ThresholdAnswer:
+    def _answer(self, above: bool, value: int | None) -> ThresholdAnswer:
         if not above or self.mechanism.values_epsilon is None or value is None:
             return ThresholdAnswer(above)
         noise, step = Laplace(self.mechanism.scales[2]), self.compared.grid
@@ -130,16 +130,16 @@ T = TypeVar("T", covariant=True)
 
 
 class OneReading(ABC, Generic[T]):
-    """This is a release of one reading: it says what is read and what is made of the totals."""
+    """A release of one reading of totals: subclasses define the reading and the result."""
 
     @property
     @abstractmethod
     def reading(self) -> GroupTotals:
-        """Say what is read."""
+        """The totals that the engine reads."""
 
     @abstractmethod
     def made(self, totals: Integers) -> T:
-        """Draw what is written down: measurements on these totals, and nothing else."""
+        """Draw the result from measurements of these totals, and nothing else."""
 
     @property
     def readings(self) -> tuple[GroupTotals]:
@@ -149,5 +149,5 @@ class OneReading(ABC, Generic[T]):
         return self.made(read(self.reading))
 
     def rehearsal(self) -> T:
-        """Try what becomes of the largest totals there can be."""
+        """Return the result for the largest possible totals."""
         return self.made(np.full(self.reading.shape, LARGEST_INTEGER, np.int64))

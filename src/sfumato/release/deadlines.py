@@ -15,7 +15,7 @@ from threading import TIMEOUT_MAX, Lock, Thread, get_ident
 
 from sfumato.engine.seam import Reader
 
-_AGAIN = 0.02
+_INTERRUPT_INTERVAL = 0.02
 """Seconds between two interrupts: a statement may not have begun when its time was up."""
 
 
@@ -31,13 +31,13 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Compare with the clock: the waiting thread may not have woken in time."""
+        """Whether the clock is past the end; the waiting thread may not have woken yet."""
         return time.monotonic() >= self.end
 
     def enforce(self) -> None:
         """Interrupt the statement again and again until the deadline is cancelled."""
         while self._interrupt():
-            time.sleep(_AGAIN)
+            time.sleep(_INTERRUPT_INTERVAL)
 
     def _interrupt(self) -> bool:
         with self._interrupting:
@@ -46,7 +46,7 @@ class Deadline:
             return not self._cancelled
 
     def cancel(self) -> None:
-        """End nothing from now on: an interrupt under way is waited for, so none meets the thread's next statement."""
+        """Send no more interrupts; wait for one under way, so that none hits the thread's next statement."""
         with self._interrupting:
             self._cancelled = True
 
@@ -57,14 +57,14 @@ class DeadlineWatch:
     def __init__(self) -> None:
         self._pending: dict[int, Deadline] = {}
         self._wake_time = math.inf
-        """When the thread looks next. Whoever adds an earlier deadline wakes it."""
+        """When the waiting thread wakes next; adding an earlier deadline wakes it at once."""
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._waiter: Thread | None = None
 
     def add(self, deadline: Deadline) -> None:
         if self._waiter is None or not self._waiter.is_alive():
             waiter = Thread(target=self._wait, daemon=True)
-            waiter.start()  # of two threads that come first together each starts one: both look at every deadline
+            waiter.start()  # two threads racing here each start one, and both waiters serve every deadline
             self._waiter = waiter
         self._pending[id(deadline)] = deadline
         if deadline.end < self._wake_time:
@@ -76,25 +76,25 @@ class DeadlineWatch:
 
     def _wait(self) -> None:
         while True:
-            self._wake_time = math.inf  # before looking: whoever adds a deadline meanwhile wakes this thread
+            self._wake_time = math.inf  # set first: a deadline added meanwhile wakes this thread
             self._enforce_passed()
-            self._wake_time = min((each.end for each in list(self._pending.values())), default=math.inf)
-            pause = max(_AGAIN, self._wake_time - time.monotonic())
+            self._wake_time = min((deadline.end for deadline in list(self._pending.values())), default=math.inf)
+            pause = max(_INTERRUPT_INTERVAL, self._wake_time - time.monotonic())
             with suppress(Empty):
                 self._woken.get(timeout=min(pause, TIMEOUT_MAX))
 
     def _enforce_passed(self) -> None:
-        """Give each deadline that has passed a thread of its own: no engine waits for another to be interrupted."""
-        for each in list(self._pending.values()):
-            if each.passed and self._pending.pop(id(each), None) is not None:
+        """Enforce each passed deadline in its own thread, so that no engine waits for another to be interrupted."""
+        for deadline in list(self._pending.values()):
+            if deadline.passed and self._pending.pop(id(deadline), None) is not None:
                 try:
-                    Thread(target=each.enforce, daemon=True).start()
+                    Thread(target=deadline.enforce, daemon=True).start()
                 except RuntimeError:  # no thread can be started now: try again
-                    self._pending[id(each)] = each
+                    self._pending[id(deadline)] = deadline
 
 
 _watches: dict[int, DeadlineWatch] = {}
-"""By process: a forked one has no thread of its parent's."""
+"""By process id: a forked child does not inherit the waiting thread."""
 
 
 def watch() -> DeadlineWatch:

@@ -1,8 +1,8 @@
-"""Here a question is released whose groups are found in the data: which of them may be shown is drawn first.
+"""Release a question whose groups are discovered in the data: the groups to release are selected first.
 
-Theorem (what is read later). What is measured beside totals is read of the groups K that the threshold has shown. Each
-of these readings limits a unit by its own rows, with a fresh key, before it looks at K. So for every fixed K a unit
-changes what is read of K by no more than the bounding of all groups proves, whether the data hold the keys of K or not;
+Theorem (later readings). The parts beside totals are read for the groups K that passed the threshold. Each of these
+readings limits a unit by its own rows, with a fresh sampling key, before it looks at K. So for every fixed K a unit
+changes the reading of K by no more than the bounding of all groups proves, whether the data hold the keys of K or not;
 and K is known from what was released before. The release is an adaptive composition (Dwork & Roth 2014, Thm 3.16): its
 curve is that of the threshold, the noise and the choices together, under either relation of neighbours. ∎
 """
@@ -28,25 +28,25 @@ from sfumato.release.parts.question_parts import OtherPart
 from sfumato.release.preparing import Prepared
 from sfumato.release.releasing import Read
 
-_MOST_LETTERS = 10**8
-"""Of all keys that an answer shows."""
+_MAX_KEY_LETTERS = 10**8
+"""The most letters of all keys of an answer together."""
 
 
 @dataclass(frozen=True)
 class FoundGroups:
-    """Keys are selected by how many units hold them, then there is noise on the totals of these. Each draws randomness
-    of its own: a count of units that is shown tells nothing of the count by which its key was selected.
+    """A release that selects keys by how many units hold them, then adds noise to the totals of the selected keys.
 
-    As many keys are shown as an answer can have, the first by value. That is decided from what was selected alone, so
-    it costs nothing, and no number of keys in the data makes a release fail. Up to the selection there are at most as
-    many keys as rows that count.
+    The two steps draw independent randomness: a released count of units tells nothing about the noisy count by which
+    its key was selected. An answer holds the first selected keys by value, as many as fit. That truncation is
+    post-processing of the selection, so it is free, and no number of keys in the data makes a release fail. Before the
+    selection there are at most as many keys as counted rows.
     """
 
     prepared: Prepared
     made: tuple[Made, ...]
     reading: FoundTotals
     version: str
-    """The version of the data, as readers are told."""
+    """The version of the data as it is shown to readers."""
 
     @property
     def batch(self) -> Batch:
@@ -54,38 +54,40 @@ class FoundGroups:
 
     @property
     def readings(self) -> tuple[PlanReading[Any], ...]:
-        """Other parts are read of the groups that are shown; how many they are changes no statement."""
-        return (self.reading, *(each.reading(()) for each in self.prepared.others))
+        """The totals, and the other parts for no groups: the number of selected groups changes no statement."""
+        return (self.reading, *(part.reading(()) for part in self.prepared.others))
 
     @property
     def good_enough(self) -> dict[str, Number]:
-        """A stored answer is as good as this one if it shows groups that are as small too."""
+        """The accuracy of every number, and the error of the key threshold: a stored answer must release groups as
+        small.
+        """
         return {"keys": int(self._threshold.error()), **good_enough(self.prepared)}
 
     def draw(self, read: Read) -> Measured:
-        found, (choice,) = read(self.reading), self.prepared.chosen
-        kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))
-        names = found.named(kept)
-        order = sorted(range(len(names)), key=lambda place: sorting(names[place]))[: self._most]
-        totals = found.of(kept[order], len(self.reading.declared))
-        groups, places = crossed([names[place] for place in order], self.reading)
+        discovered, (selection,) = read(self.reading), self.prepared.chosen
+        selected = np.flatnonzero(selection.draw(selection.reading.of(discovered.holders)))
+        keys = discovered.named(selected)
+        order = sorted(range(len(keys)), key=lambda index: sorting(keys[index]))[: self._max_keys]
+        totals = discovered.of(selected[order], len(self.reading.declared))
+        groups, group_order = crossed([keys[index] for index in order], self.reading)
 
-        def known(reading: PlanReading[Any]) -> Any:
-            return totals[places] if isinstance(reading, GroupTotals) else read(reading)
+        def read_selected(reading: PlanReading[Any]) -> Any:
+            return totals[group_order] if isinstance(reading, GroupTotals) else read(reading)
 
-        return self._shown(drawn(self.prepared, tuple(groups), known), groups)
+        return self._measured(drawn(self.prepared, tuple(groups), read_selected), groups)
 
     def rehearsal(self) -> Measured:
-        """Try what becomes of totals at the ends of what they can be, in a group whose keys are missing."""
+        """Return the result for totals at the ends of their ranges, in a group whose keys are NULL."""
         numbers = rehearsed(self.prepared)
-        return self._shown(numbers, [(None,) * len(self.batch.bounded.plan.keys)] * len(numbers))
+        return self._measured(numbers, [(None,) * len(self.batch.bounded.plan.keys)] * len(numbers))
 
-    def _shown(self, numbers: Integers, groups: Sequence[GroupKey]) -> Measured:
-        found = with_noise(self.prepared, self.made, numbers, groups, self.version)
-        return replace(found, selection=self._threshold)
+    def _measured(self, numbers: Integers, groups: Sequence[GroupKey]) -> Measured:
+        measured = with_noise(self.prepared, self.made, numbers, groups, self.version)
+        return replace(measured, selection=self._threshold)
 
     @property
-    def _most(self) -> int:
+    def _max_keys(self) -> int:
         return most_keys(self.reading, self.prepared.others)
 
     @property
@@ -95,18 +97,18 @@ class FoundGroups:
 
 
 def most_keys(reading: FoundTotals, beside: Sequence[OtherPart] = ()) -> int:
-    """Count the most keys that an answer shows, from the policy alone: so that it can be written down, and what is
-    measured ``beside`` totals can be held.
+    """Return the most keys that an answer may have, from the policy alone: it must fit its ledger line, and the cells
+    of the parts ``beside`` totals must fit in memory.
     """
     plan, others = reading.bounded.plan, len(reading.declared)
-    numbers = max(1, len(reading.bounded.noised) + sum(each.cells for each in beside))
+    numbers = max(1, len(reading.bounded.noised) + sum(part.cells for part in beside))
     letters = max(1, sum(plan.keys[index].domain.letters for index in reading.found))
-    return max(1, min(MOST_GROUPS // others, MOST_NUMBERS // (numbers * others), _MOST_LETTERS // letters))
+    return max(1, min(MOST_GROUPS // others, MOST_NUMBERS // (numbers * others), _MAX_KEY_LETTERS // letters))
 
 
 def crossed(keys: Sequence[GroupKey], reading: FoundTotals) -> tuple[list[GroupKey], Places]:
-    """Cross every key with all declared values of the others, ordered by the columns as they are grouped by (by value,
-    or as they are declared), and give the place that each has when they are taken key by key.
+    """Cross every key with all declared values of the other columns, sorted by the columns in GROUP BY order (by value,
+    or as declared); return the groups, and for each its position in key-by-key order.
     """
     columns: dict[int, tuple[Sequence[Value | None], Places]] = {}
     for number, index in enumerate(reading.found):
@@ -117,12 +119,12 @@ def crossed(keys: Sequence[GroupKey], reading: FoundTotals) -> tuple[list[GroupK
         values = [key[number] for key in reading.declared]
         ordered = list(dict.fromkeys(values))
         columns[index] = ordered, np.tile(_codes(values, ordered), len(keys))
-    in_order = [columns[index] for index in sorted(columns)]
-    places = np.lexsort([codes for _, codes in reversed(in_order)])
-    listed = [map(ordered.__getitem__, codes[places].tolist()) for ordered, codes in in_order]
-    return list(zip(*listed, strict=True)), places
+    sorted_columns = [columns[index] for index in sorted(columns)]
+    group_order = np.lexsort([codes for _, codes in reversed(sorted_columns)])
+    column_values = [map(ordered.__getitem__, codes[group_order].tolist()) for ordered, codes in sorted_columns]
+    return list(zip(*column_values, strict=True)), group_order
 
 
 def _codes(values: Iterable[Value | None], ordered: Sequence[Value | None]) -> Places:
-    place = {value: code for code, value in enumerate(ordered)}
-    return np.array([place[value] for value in values], np.intp)
+    code_by_value = {value: code for code, value in enumerate(ordered)}
+    return np.array([code_by_value[value] for value in values], np.intp)

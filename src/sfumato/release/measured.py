@@ -1,4 +1,4 @@
-"""Noisy numbers are stored and read back with all that is needed to print an answer, now or years later."""
+"""Noisy numbers as they are stored, with everything needed to print an answer from them, now or years later."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from sfumato.release.releasing import Read
 T = TypeVar("T")
 
 MOST_NUMBERS = 1_000_000
-"""So that every answer can be written down: refused before anything is charged."""
+"""The most numbers of an answer, so that it fits its ledger line; more are refused before the charge."""
 
 
 @codec.value("derived")
 @dataclass(frozen=True)
 class Derived:
-    """This says how an asked number is made from what was drawn."""
+    """A requested result: an estimator, and the scales whose noisy numbers it reads."""
 
     estimator: Estimator
     scales: tuple[int, ...]
-    """The places of the scales whose numbers it reads."""
+    """Indices into the scales."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scales", tuple(self.scales))
@@ -48,28 +48,28 @@ class Derived:
 @codec.value("measured", 2)
 @dataclass(frozen=True)
 class Measured:
-    """This holds what was drawn for every group, how it is read, and the terms on which it was bought."""
+    """The noisy numbers of every group, their scales, and the terms on which they were bought."""
 
     scales: tuple[NoiseScale, ...]
     results: tuple[Derived, ...]
-    """For everything that is asked, in its order."""
+    """One for each requested aggregate, in order."""
     columns: tuple[tuple[int, ...], ...]
-    """For every scale its columns: a number for each group."""
+    """The columns of all scales in turn: a number for each group."""
     keys: GroupKeys = ONE_GROUP
     purchase: Purchase = NOT_BOUGHT
     selection: KeyThreshold | None = None
-    """What decided which groups are shown, where they were found in the data."""
+    """The mechanism that selected the groups, where they were discovered in the data."""
 
 
 @dataclass(frozen=True)
 class KnownGroups:
-    """A question about groups known beforehand is released as what is drawn for each of them."""
+    """A release of a question whose groups are known from the policy and the query."""
 
     prepared: Prepared
     made: tuple[Made, ...]
     groups: tuple[GroupKey, ...]
     version: str
-    """The version of the data, as readers are told."""
+    """The version of the data as it is shown to readers."""
 
     @property
     def batch(self) -> Batch:
@@ -88,84 +88,82 @@ class KnownGroups:
         return with_noise(self.prepared, self.made, drawn(self.prepared, self.groups, read), self.groups, self.version)
 
     def rehearsal(self) -> Measured:
-        """Try what becomes of totals at the ends of what they can be, with keys that are the first group's."""
+        """Return the result for totals at the ends of their ranges, under the first group's key."""
         groups = self.groups[:1] * len(ENDS)
         return with_noise(self.prepared, self.made, rehearsed(self.prepared), groups, self.version)
 
 
 def good_enough(prepared: Prepared) -> dict[str, Number]:
-    """A stored answer is as good as one at this price if no half-width is larger, no choice is weaker, and no range
-    around a choice was bought to miss more often.
+    """Return the numbers by which stored answers are compared with this release: a stored one is as good if no
+    half-width is larger, no selection is weaker, and no bought interval misses more often.
     """
-    found: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.accuracy)}
-    for index, (part, measured) in enumerate(zip(prepared.others, prepared.measured[1:], strict=True)):
-        found |= {f"{name} {index}": number for name, number in part.good_enough(measured).items()}
-    return found
+    accuracy: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.accuracy)}
+    for index, (part, measurements) in enumerate(zip(prepared.others, prepared.measured[1:], strict=True)):
+        accuracy |= {f"{name} {index}": number for name, number in part.good_enough(measurements).items()}
+    return accuracy
 
 
 def drawn(prepared: Prepared, groups: tuple[GroupKey, ...], read: Read) -> Integers:
-    """Draw the numbers of every part, a row for each group: what is not measured is not read."""
+    """Draw the noisy numbers of every part, a row for each group; a part without measurements is not read."""
     parts = zip(prepared.parts, prepared.measured, strict=True)
-    found = [part.draw(measured, read(part.reading(groups))) for part, measured in parts if measured]
-    return np.hstack([np.zeros((len(groups), 0), np.int64), *found])
+    part_numbers = [part.draw(measurements, read(part.reading(groups))) for part, measurements in parts if measurements]
+    return np.hstack([np.zeros((len(groups), 0), np.int64), *part_numbers])
 
 
 def rehearsed(prepared: Prepared) -> Integers:
-    """Draw for three groups without data, from the ends of what totals can be."""
+    """Draw noisy numbers for three groups without data, from totals at the ends of their ranges."""
     parts = zip(prepared.parts, prepared.measured, strict=True)
-    return np.hstack([part.rehearsed(measured) for part, measured in parts])
+    return np.hstack([part.rehearsed(measurements) for part, measurements in parts])
 
 
 def with_noise(
     prepared: Prepared, made: Sequence[Made], numbers: Integers, groups: Sequence[GroupKey], version: str
 ) -> Measured:
-    """Put together what was drawn for these groups with all that is needed to read it."""
-    keys = GroupKeys.of(groups, [each.domain.type for each in prepared.bounded.plan.keys])
-    terms = purchase([each.bounded for each in prepared.parts], prepared.price, version)
+    """Combine the noisy numbers of these groups with everything needed to estimate results from them."""
+    keys = GroupKeys.of(groups, [key.domain.type for key in prepared.bounded.plan.keys])
+    terms = purchase([part.bounded for part in prepared.parts], prepared.price, version)
     columns = tuple(map(tuple, numbers.T.tolist()))
     return Measured(scales(prepared), results(prepared, made), columns, keys, terms)
 
 
 def scales(prepared: Prepared) -> tuple[NoiseScale, ...]:
-    """List the scales of all parts in turn."""
+    """Return the scales of all parts in turn."""
     return tuple(chain.from_iterable(prepared.scales))
 
 
 def results(prepared: Prepared, made: Sequence[Made]) -> tuple[Derived, ...]:
-    """Say for everything that is asked how it is made from what is drawn."""
-    counts = [len(each) for each in prepared.scales]
-    found = []
-    for each in made:
-        start = sum(counts[: each.part])
-        steps = prepared.parts[each.part].steps(each.measures)
-        found.append(Derived(each.asked.estimator(*steps), tuple(start + place for place in each.measures)))
-    return tuple(found)
+    """Return for each requested aggregate its estimator and the scales that it reads."""
+    scale_counts = [len(part_scales) for part_scales in prepared.scales]
+    derived = []
+    for request in made:
+        start = sum(scale_counts[: request.part])
+        steps = prepared.parts[request.part].steps(request.measures)
+        derived.append(Derived(request.asked.estimator(*steps), tuple(start + index for index in request.measures)))
+    return tuple(derived)
 
 
 def rank_errors(measured: Measured, confidence: Number) -> tuple[float | None, ...]:
-    """Bound for everything that is asked how many rows lie between what was chosen and what it stands for; None where
-    nothing is chosen by ranks.
-    """
-    return tuple(measured.scales[each.scales[0]].rank(confidence) for each in measured.results)
+    """Bound the rank error of each result, in rows; None for results that are not quantiles."""
+    return tuple(measured.scales[derived.scales[0]].rank(confidence) for derived in measured.results)
 
 
 def promises(measured: Measured, confidence: Number) -> tuple[str | None, ...]:
-    """Say of everything that is asked and chosen among values how good the choice is; None of all else."""
-    scales = (measured.scales[each.scales[0]] for each in measured.results)
-    return tuple(each.promise(confidence) if isinstance(each, NamedScale) else None for each in scales)
+    """Describe how good each selected value is; None for results that are not selected from a list of values."""
+    scales = (measured.scales[derived.scales[0]] for derived in measured.results)
+    return tuple(scale.promise(confidence) if isinstance(scale, NamedScale) else None for scale in scales)
 
 
 def by_column(query: Query, said: Sequence[T | None]) -> dict[str, T]:
-    """Give what is said of everything that is asked by the columns that show it as it is."""
-    shown = [(each.name, each.expression) for each in query.outputs if not query.outer]
-    asked = [(name, made.reference) for name, made in shown if isinstance(made, Column)]
-    known = {name: said[each.index] for name, each in asked if type(each) is Result}
-    return {name: each for name, each in known.items() if each is not None}
+    """Map the notes on results to the answer's columns that show a result unchanged."""
+    outputs = [(output.name, output.expression) for output in query.outputs if not query.outer]
+    references = [(name, expression.reference) for name, expression in outputs if isinstance(expression, Column)]
+    notes = {name: said[reference.index] for name, reference in references if type(reference) is Result}
+    return {name: note for name, note in notes.items() if note is not None}
 
 
 @dataclass(frozen=True)
-class _Numbers:
-    """These are the columns of one scale, in its own terms."""
+class _ScaledColumns:
+    """The columns of one scale, in the units of its measure."""
 
     scale: NoiseScale
     columns: tuple[Floats, ...]
@@ -174,45 +172,49 @@ class _Numbers:
 def estimating(
     measured: Measured, confidence: Number, rows: AnswerRows | None = None
 ) -> Callable[[int], list[GroupEstimate]]:
-    """Make a function from ``parts`` to everything that is asked, with ranges that hold for so many noises at once.
+    """Return a function from ``parts`` to the estimates of all results, with intervals that hold for so many noise
+    draws at once.
 
-    With subtotals among the rows, ``parts`` are sums of noises.
+    With subtotals among the rows, ``parts`` counts sums of noise draws.
     """
     totals = np.array(measured.columns, dtype=np.float64)
-    numbers, index = [], 0
+    scaled, start = [], 0
     for scale in measured.scales:
-        own = range(index, index + scale.columns)
-        numbers.append(_Numbers(scale, tuple(_in_own_terms(totals[k], scale.unit_value) for k in own)))
-        index = own.stop
-    read = [_combined(each.estimator, [numbers[k] for k in each.scales]) for each in measured.results]
-    found: dict[int, list[GroupEstimate]] = {}
+        column_range = range(start, start + scale.columns)
+        columns = tuple(_in_measure_units(totals[index], scale.unit_value) for index in column_range)
+        scaled.append(_ScaledColumns(scale, columns))
+        start = column_range.stop
+    inputs = [_combine(derived.estimator, [scaled[index] for index in derived.scales]) for derived in measured.results]
+    estimates_by_parts: dict[int, list[GroupEstimate]] = {}
 
     def estimates(parts: int) -> list[GroupEstimate]:
-        if parts not in found:
-            found[parts] = [
-                _summed(estimator, own, rows, confidence, parts)
+        if parts not in estimates_by_parts:
+            estimates_by_parts[parts] = [
+                _estimate_sums(estimator, columns, rows, confidence, parts)
                 if rows is not None and rows.sums
-                else _plain(estimator, own, confidence, parts)
-                for estimator, own in read
+                else _estimate_groups(estimator, columns, confidence, parts)
+                for estimator, columns in inputs
             ]
-        return found[parts]
+        return estimates_by_parts[parts]
 
     return estimates
 
 
-def _combined(estimator: Estimator, numbers: list[_Numbers]) -> tuple[Estimator, list[_Numbers]]:
-    """Read two totals that are put together as one, whose noise is that of both together; but for those that say, each
-    by itself, how far rounding may have moved the number.
+def _combine(estimator: Estimator, scaled: list[_ScaledColumns]) -> tuple[Estimator, list[_ScaledColumns]]:
+    """Replace two combined totals by one total with the noise of both together; except where the estimator bounds the
+    rounding error of each separately.
     """
     if not isinstance(estimator, CombinedEstimate) or estimator.rounding:
-        return estimator, numbers
-    (only,) = numbers
+        return estimator, scaled
+    (only,) = scaled
     scale = CombinedScale(only.scale, abs(estimator.first), abs(estimator.second))
-    return TotalEstimate(estimator.whole), [_Numbers(scale, (estimator.combined(only.columns),))]
+    return TotalEstimate(estimator.whole), [_ScaledColumns(scale, (estimator.combined(only.columns),))]
 
 
-def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number, parts: int) -> GroupEstimate:
-    """Estimate the groups themselves, whose noises are independent.
+def _estimate_groups(
+    estimator: Estimator, scaled: Sequence[_ScaledColumns], confidence: Number, parts: int
+) -> GroupEstimate:
+    """Estimate the groups themselves, whose noise draws are independent.
 
     Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and n − k about
     sums of them, each of which fails with probability at most β(1 − β)/n. Together they fail with at most β, because
@@ -221,47 +223,47 @@ def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number
     miss = 1 - exact(confidence, "confidence")
 
     def sum_width(terms: int) -> float:
-        (only,) = numbers
+        (only,) = scaled
         return only.scale.sum_width(terms, 1 - miss * (1 - miss), parts)
 
-    statements = _statements(estimator, parts)
-    widths = [each.scale.width(confidence, statements) for each in numbers for _ in each.columns]
-    found = estimator.estimate([column for each in numbers for column in each.columns], widths)
-    found = replace(found, labels=numbers[0].scale.labels)
-    alone = estimator.adds_up and len(widths) == 1
-    return replace(found, sum_width=sum_width) if alone else found
+    statements = _count_statements(estimator, parts)
+    widths = [columns.scale.width(confidence, statements) for columns in scaled for _ in columns.columns]
+    estimate = estimator.estimate([column for columns in scaled for column in columns.columns], widths)
+    estimate = replace(estimate, labels=scaled[0].scale.labels)
+    is_single_total = estimator.adds_up and len(widths) == 1
+    return replace(estimate, sum_width=sum_width) if is_single_total else estimate
 
 
-def _statements(estimator: Estimator, parts: int) -> int:
-    """Count the noises that hold together: a number that is put together of two counts as one until here."""
+def _count_statements(estimator: Estimator, parts: int) -> int:
+    """Count the noise draws whose bounds must hold together: a combined number reads two, but counts as one part."""
     return 2 * parts if isinstance(estimator, CombinedEstimate) else parts
 
 
-def _summed(
-    estimator: Estimator, numbers: Sequence[_Numbers], rows: AnswerRows, confidence: Number, parts: int
+def _estimate_sums(
+    estimator: Estimator, scaled: Sequence[_ScaledColumns], rows: AnswerRows, confidence: Number, parts: int
 ) -> GroupEstimate:
-    """Estimate rows that are sums of groups. What adds up is the sum of what the groups show, so that totals agree
-    where they are rounded too.
+    """Estimate rows that are sums of groups. An additive result is the sum of the groups' displayed values, so that
+    subtotals agree with their groups after rounding.
     """
-    counts, places = np.unique(rows.terms, return_inverse=True)
-    totals = [column for each in numbers for column in each.columns]
+    term_counts, count_index = np.unique(rows.terms, return_inverse=True)
+    totals = [column for columns in scaled for column in columns.columns]
     widths: list[Width] = []
-    for each in numbers:
-        statements = _statements(estimator, parts)
-        errors = np.array([each.scale.sum_width(int(terms), confidence, statements) for terms in counts])[places]
-        widths += [errors] * len(each.columns)
-    found = estimator.estimate([rows.summed(each) for each in totals], widths)
+    for columns in scaled:
+        statements = _count_statements(estimator, parts)
+        sum_widths = [columns.scale.sum_width(int(terms), confidence, statements) for terms in term_counts]
+        widths += [np.array(sum_widths)[count_index]] * len(columns.columns)
+    estimate = estimator.estimate([rows.summed(column) for column in totals], widths)
     if not estimator.adds_up:
-        return found
+        return estimate
     value = rows.summed(estimator.estimate(totals, [0.0] * len(totals)).value)
-    return GroupEstimate(value, np.minimum(found.low, value), np.maximum(found.high, value))
+    return GroupEstimate(value, np.minimum(estimate.low, value), np.maximum(estimate.high, value))
 
 
-def _in_own_terms(totals: Floats, unit_value: Fraction) -> Floats:
-    """Express whole totals in the measure's own terms, rounded once where both are moderate, so that 5 × 0.01 is
+def _in_measure_units(totals: Floats, unit_value: Fraction) -> Floats:
+    """Convert integer totals to the units of the measure, rounded once where both are moderate, so that 5 × 0.01 is
     0.05.
     """
-    with np.errstate(over="raise"):  # found by the rehearsal, whose totals are the largest
+    with np.errstate(over="raise"):  # raised in the dry run, whose totals are the largest
         if max(unit_value.numerator, unit_value.denominator) < 2**900:
             return totals * float(unit_value.numerator) / float(unit_value.denominator)
         return totals * float(unit_value)

@@ -1,7 +1,7 @@
-"""A measurement is a reading and the mechanism that is run on it; a batch of measurements is one release.
+"""Measurements: a mechanism applied to a reading. A batch of measurements is one release.
 
-What a measurement leaks is always computed from the mechanism and from what the reading proves. It is never stated
-beside them.
+The privacy curve of a measurement is always computed from the mechanism and the sensitivity that the reading proves; it
+is never stated separately.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from sfumato.privacy.numbers import text
 
 
 class Scoring(SelectionMechanism, Protocol):
-    """A scoring is a selection by scores: it looks at nothing but their differences."""
+    """A selection mechanism that depends only on the differences between scores."""
 
     @property
     def epsilon(self) -> Fraction: ...
 
     @property
     def rate(self) -> Fraction:
-        """Say by how much the logarithm of a candidate's weight falls per point of its score."""
+        """By how much the logarithm of a candidate's weight falls per point of score."""
         ...
 
     @property
@@ -56,9 +56,7 @@ class Scoring(SelectionMechanism, Protocol):
 
 
 class Noised(Protocol):
-    """This is a view of what was read to which noise is added: numbers, with a bound of what one unit changes that
-    follows from the bounded plan.
-    """
+    """A view of a reading as integers to which noise is added, with the sensitivity that the bounded plan proves."""
 
     @property
     def bounded(self) -> BoundedPlan: ...
@@ -67,16 +65,18 @@ class Noised(Protocol):
     def sensitivity(self) -> Sensitivity: ...
 
     def of(self, exact: Any) -> Integers:
-        """Give the numbers, from what was read."""
+        """Return the integers, given the engine's exact result."""
         ...
 
 
-_CHOICES = (LinearScores, Misfits, SetMisfits, Holders, Ranks, Frequencies, SteppedTotal)
+_SELECTIONS = (LinearScores, Misfits, SetMisfits, Holders, Ranks, Frequencies, SteppedTotal)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement is a mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
+    """A mechanism applied to a reading: noise on totals, a selection by scores, or a selection of keys by their
+    holders.
+    """
 
     reading: (
         Totals
@@ -98,7 +98,7 @@ class Measurement:
     )
     mechanism: Any
     """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, ``Quantiles`` for ranks, an
-    ``AboveThreshold`` for what is compared."""
+    ``AboveThreshold`` for comparisons."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reading, (LinearScores, Misfits, SetMisfits)):
@@ -112,25 +112,24 @@ class Measurement:
 
     @property
     def sensitivity(self) -> Sensitivity | None:
-        """Bound what one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
-        return None if isinstance(self.reading, _CHOICES) else self.reading.sensitivity
+        """The sensitivity of the reading, for noise; None for a selection, whose mechanism has its own."""
+        return None if isinstance(self.reading, _SELECTIONS) else self.reading.sensitivity
 
     @property
     def curve(self) -> Curve:
-        """Say what it leaks."""
         return self.mechanism.curve() if self.sensitivity is None else self.mechanism.curve(self.sensitivity)
 
     def draw(self, exact: Integers) -> Any:
-        """Draw the noisy values, the place of the chosen candidate, or which keys are kept."""
+        """Draw the noisy values, the index of the selected candidate, or which keys are selected."""
         return self.mechanism.choose(exact) if self.sensitivity is None else noisy(self.mechanism, exact)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch is measurements that are drawn and charged together: one entry in the ledger.
+    """Measurements that are charged and drawn together: one entry in the ledger.
 
-    They may be of several bounded plans: what they leak composes whatever each of them reads, because each draws
-    randomness of its own, that of samples too.
+    They may read several bounded plans: their curves compose whatever each reads, because each draws independent
+    randomness, for sampling too.
     """
 
     measurements: tuple[Measurement, ...]
@@ -141,35 +140,34 @@ class Batch:
 
     @property
     def bounded(self) -> BoundedPlan:
-        """Give the plan that the first of them reads."""
+        """The plan of the first measurement."""
         return self.measurements[0].reading.bounded
 
     @property
     def mechanisms(self) -> tuple[Any, ...]:
-        """List what is run, in order."""
-        return tuple(each.mechanism for each in self.measurements)
+        return tuple(measurement.mechanism for measurement in self.measurements)
 
     @cached_property
     def charged(self) -> tuple[Charged, ...]:
-        """Say what is run with what sensitivity and how often, as the ledger keeps it: the plan of the batch."""
-        counted = Counter((each.mechanism, each.sensitivity) for each in self.measurements)
-        return tuple(Charged(mechanism, moved, times) for (mechanism, moved), times in counted.items())
+        """Each mechanism with its sensitivity and number of runs, as the ledger records them."""
+        run_counts = Counter((measurement.mechanism, measurement.sensitivity) for measurement in self.measurements)
+        return tuple(Charged(mechanism, sensitivity, runs) for (mechanism, sensitivity), runs in run_counts.items())
 
     @cached_property
     def curve(self) -> Curve:
-        """Say what all of them leak together."""
-        return compose(each.curve for each in self.charged)
+        """The composition of all measurements."""
+        return compose(charged.curve for charged in self.charged)
 
 
 def noisy(mechanism: Additive, exact: Integers) -> Integers:
     """Add fresh noise to every number."""
-    if exact.size == 1:  # without the cost of arrays
+    if exact.size == 1:  # avoids the overhead of arrays
         return np.full(exact.shape, mechanism.apply(int(exact.flat[0])), np.int64)
     return mechanism.apply(exact)
 
 
 def _require_covered(reading: LinearScores | Misfits | SetMisfits, mechanism: Scoring) -> None:
-    """A selection's ε must pay for the spread that the reading proves; whole scores stay whole on its grid."""
+    """Require that a selection's ε covers the spread that the reading proves, and its grid keeps integer scores."""
     if mechanism.neighbours is not reading.neighbours:
         rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
@@ -179,32 +177,32 @@ def _require_covered(reading: LinearScores | Misfits | SetMisfits, mechanism: Sc
 
 
 def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
-    """A threshold pays for as many keys as one unit can hold, for the neighbours of the policy."""
-    enough = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted
-    if not enough or mechanism.neighbours is not reading.neighbours:
+    """Require that a threshold covers as many keys as one unit can hold, under the neighbours of the policy."""
+    covers_keys = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted
+    if not covers_keys or mechanism.neighbours is not reading.neighbours:
         rule = f"one for {reading.most} keys of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
 def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
-    """A choice by ranks pays for as many rows as one unit has, for the neighbours of the policy."""
-    several = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
-    if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
+    """Require that a selection by ranks covers as many rows as one unit has, under the neighbours of the policy."""
+    lacks_groups = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
+    if lacks_groups or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
         rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
 def _require_within(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
-    """A session was charged for questions that one unit moves by so much, and all the same way where it says so."""
+    """Require that a question is within the sensitivity that the session was charged for, and monotone if it was."""
     if mechanism.neighbours is not reading.neighbours:
         rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
     if reading.most > mechanism.sensitivity:
-        moved, most = (text(steps * reading.grid) for steps in (reading.most, mechanism.sensitivity))
-        rule = f"at most {most}, for which the session was opened"
-        fix = f"tighten the question, such as .limit(rows=1), or open a session with sensitivity={moved}"
-        raise InvalidParameter("what one unit changes in this question", moved, rule, fix=fix)
+        change, allowed = (text(steps * reading.grid) for steps in (reading.most, mechanism.sensitivity))
+        rule = f"at most {allowed}, the sensitivity that the session was opened with"
+        fix = f"lower the limits, for example .limit(rows=1), or open a session with sensitivity={change}"
+        raise InvalidParameter("what one unit changes in this question", change, rule, fix=fix)
     if mechanism.monotone and not reading.rises:
-        rule = "none in this session: it was opened for questions that only grow when a unit is added"
-        fix = "add up values that are not negative, or open a session with monotone=False"
-        raise InvalidParameter("values below 0 that are added up", "declared as possible", rule, fix=fix)
+        rule = "none: this session was opened for questions that can only grow when a unit is added"
+        fix = "sum values that cannot be negative, for example GREATEST(x, 0), or open a session with monotone=False"
+        raise InvalidParameter("negative values in the sum", "declared as possible", rule, fix=fix)

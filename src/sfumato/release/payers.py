@@ -1,9 +1,9 @@
-"""A payer pays for a release: an account, or a tab that holds a part of one.
+"""Payers of releases: an account, or a tab that reserves a part of its budget.
 
-Both are asked in the same way. What is asked is charged when it begins, unless an answer is known; whoever paid answers
-or says that no answer will come.
+Both have one interface: a release is charged when it begins, unless a stored answer is found; it ends with an answer,
+or with a notice that none will come.
 
-A stored answer says this of itself, so that it can be shown years later with a receipt.
+A ``Purchase`` holds the terms of a stored answer, so that it can be shown with a receipt years later.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 class Paying(Protocol):
-    """This is one release on its way through the ledger."""
+    """One release on its way through the ledger."""
 
     @property
     def line(self) -> Line:
-        """Give the charge, once ``begin`` has returned without an answer."""
+        """The line of the charge, once ``begin`` has returned None."""
         ...
 
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = ...) -> StoredAnswer | None:
-        """Give the answer if it is known, or None once the release has been charged, durably."""
+        """Return the stored answer, or None once the release has been charged durably."""
         ...
 
     def stands(self) -> bool:
-        """Tell whether it was charged, whatever was interrupted."""
+        """Return whether it was charged, whatever was interrupted."""
         ...
 
     def stop(self) -> None:
-        """Say that no answer will come."""
+        """Record that no answer will come."""
         ...
 
 
 class Payer(Protocol):
-    """A payer is what a release is charged to, and where its answer is written down."""
+    """What a release is charged to, and where its answer is stored."""
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying: ...
 
@@ -55,9 +55,9 @@ class Payer(Protocol):
 
 @dataclass(frozen=True)
 class OnTab:
-    """A tab is a payer: each release is a step, charged to what the tab holds.
+    """A tab as a payer: each release is a step, charged to the reserved budget.
 
-    Nothing is looked up and nobody is joined: what a series does next is its own business.
+    No stored answers are looked up and no equal question is waited for: each step of a series is new.
     """
 
     account: Account
@@ -71,7 +71,7 @@ class OnTab:
 
 
 class _Step:
-    """This is one step of a tab."""
+    """One step of a tab, charged when it begins."""
 
     def __init__(self, tab: Tab, entry: Entry) -> None:
         self._tab = tab
@@ -91,16 +91,16 @@ class _Step:
         return self._paid is not None
 
     def stop(self) -> None:
-        """End the whole series and give nothing back: why a step failed may depend on rows."""
+        """End the whole series without a refund: why a step failed may depend on private rows."""
         self._tab.forfeit()
 
 
 @dataclass(frozen=True)
 class OnPaidTab:
-    """A tab is a payer whose mechanism was charged whole when it was opened: an answer of that mechanism costs nothing
-    more, and a step of anything else is refused.
+    """A tab whose mechanism was charged in full when it was opened: its answers cost nothing more, and any other step
+    is refused.
 
-    A step that is stopped leaves the tab open, since nothing is held that could be given back.
+    A stopped step leaves the tab open, since no reserved budget could be refunded.
     """
 
     account: Account
@@ -109,23 +109,23 @@ class OnPaidTab:
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
         if entry.columns["parts"] != self.tab.opening.parts:
             raise InvalidParameter("parts", entry.parts, "those that the tab was opened and charged for")
-        paid = Curve((), entry.curve.neighbours)
-        return _PaidStep(self.tab, replace(entry, parts=(paid,)))
+        no_loss = Curve((), entry.curve.neighbours)
+        return _PaidStep(self.tab, replace(entry, parts=(no_loss,)))
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         return self.account.answer(line, body, accuracy)
 
 
 class _PaidStep(_Step):
-    """This is one answer of what was charged when its tab was opened."""
+    """One answer of a mechanism that was charged when its tab was opened."""
 
     def stop(self) -> None:
-        """Leave the tab open: whether it may go on is for the mechanism's own session to say."""
+        """Leave the tab open: the mechanism's session decides whether it can continue."""
 
 
 @dataclass(frozen=True)
 class PaidQuestion:
-    """This says what one of several questions that are paid together is written down as."""
+    """The ledger entry of one of several questions that are charged together."""
 
     text: str
     plan: str
@@ -133,8 +133,8 @@ class PaidQuestion:
 
 
 class AllAtOnce:
-    """This pays for several questions: all are charged at once, and each answer is written down as its own, so that it
-    is found again by whoever asks for it alone.
+    """A payer for several questions: all are charged at once, and each answer is stored under its own question, so that
+    asking it alone later finds it.
     """
 
     def __init__(
@@ -146,17 +146,17 @@ class AllAtOnce:
         more: bool = False,
     ) -> None:
         self._opening = opening
-        """Opens the tab that is charged whole, or finds what the same request bought."""
+        """Opens the tab that is charged in full, or returns the stored answer of the same request."""
         self._questions = questions
         self._bodies = bodies
-        """Splits what is written down of all into what is of each."""
+        """Splits the stored text of all answers into one for each question."""
         self._more = more
-        """Whether the tab stays open for something that is made of all answers."""
+        """Whether the tab stays open for a result that is computed from all answers."""
         self.tab: Tab | None = None
         self._entry: Entry | None = None
         self.known: StoredAnswer | None = None
         self.lines: tuple[Line, ...] = ()
-        """Of the answers, in the order of the questions."""
+        """The lines of the answers, in the order of the questions."""
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
         self._entry = entry
@@ -174,29 +174,29 @@ class AllAtOnce:
         waiting: Callable[[], None] = lambda: None,  # noqa: ARG002
     ) -> StoredAnswer | None:
         assert self._entry is not None
-        found = self._opening(replace(self._entry, plan="", data=""))
-        if isinstance(found, Tab):
-            self.tab = found
+        opened = self._opening(replace(self._entry, plan="", data=""))
+        if isinstance(opened, Tab):
+            self.tab = opened
         else:
-            self.known = found
+            self.known = opened
         return self.known
 
     def stands(self) -> bool:
         return self.tab is not None
 
     def stop(self) -> None:
-        """End the series: why it failed may depend on rows, and nothing is given back."""
+        """End the series without a refund: why it failed may depend on private rows."""
         if self.tab is not None:
             self.tab.forfeit()
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:  # noqa: ARG002
         assert self.tab is not None
         assert self._entry is not None
-        nothing, data = Curve((), self._entry.curve.neighbours), self._entry.data
+        no_loss, data = Curve((), self._entry.curve.neighbours), self._entry.data
         self.lines = self.tab.settle(
             [
-                SettledAnswer(Entry(nothing, each.text, each.plan, data), written, each.accuracy)
-                for each, written in zip(self._questions, self._bodies(body), strict=True)
+                SettledAnswer(Entry(no_loss, question.text, question.plan, data), answer_body, question.accuracy)
+                for question, answer_body in zip(self._questions, self._bodies(body), strict=True)
             ],
             more=self._more,
         )
@@ -206,51 +206,49 @@ class AllAtOnce:
 @codec.value("purchase")
 @dataclass(frozen=True)
 class Purchase:
-    """A purchase is the terms on which an answer was bought: whoever reads it later gets this promise, not the one they
-    asked for.
-    """
+    """The terms on which an answer was bought; a later reader gets this guarantee, not the one of their own request."""
 
     price: str = ""
     strategy: str = ""
-    """How a unit's part was limited when it was measured."""
+    """The bounding strategies of the measurements."""
     limits: str = ""
     bounds: tuple[str, ...] = ()
     data: str = ""
-    """The version of the data, as readers are told."""
+    """The version of the data as it is shown to readers."""
     weak: tuple[str, ...] = ()
-    """Why the price promises little, in words: it is told with the answer, whoever reads it."""
+    """Why the price is a weak guarantee; shown with the answer to every reader."""
     salt: str = ""
-    """A random number: the hash of the line that holds this is printed in receipts, and must not let a guess be
-    tested."""
+    """A random number: receipts print the hash of the ledger line, which must not allow testing guesses of its
+    content."""
 
     @property
     def public(self) -> Purchase:
-        """Give the same without its salt, as it is shown: who knew the salt could test guesses of what else the line
-        says against its hash.
+        """The terms without the salt, for display: with the salt, guesses of the line's content could be tested against
+        its hash.
         """
         return replace(self, salt="")
 
 
 NOT_BOUGHT = Purchase()
-"""The terms of what was never bought, such as a forecast."""
+"""The terms of a value that was never bought, such as a forecast."""
 
 
 def purchase(bounded: Sequence[BoundedPlan], price: Price, version: str) -> Purchase:
-    """State the terms of a release that is made now, of what is measured under these boundings."""
-    from sfumato.mechanisms import bits  # whoever reads a purchase draws nothing
+    """Return the terms of a new release, measured under these bounded plans."""
+    from sfumato.mechanisms import bits  # imported here: reading a purchase needs no randomness
 
-    used = [each for each in bounded if each.measures]
-    known = (words.bounds(scaled) for each in used for scaled in each.measures)
+    measured_plans = [plan for plan in bounded if plan.measures]
+    bound_texts = (words.bounds(scaled) for plan in measured_plans for scaled in plan.measures)
     return Purchase(
         str(price),
-        _listed(each.strategy.value for each in used),
-        _listed(words.enforced(each) for each in used),
-        tuple(dict.fromkeys(each for each in known if each is not None)),
+        _join_distinct(plan.strategy.value for plan in measured_plans),
+        _join_distinct(words.enforced(plan) for plan in measured_plans),
+        tuple(dict.fromkeys(bound_text for bound_text in bound_texts if bound_text is not None)),
         version,
         weak_words(price),
         f"{bits.integer(128):032x}",
     )
 
 
-def _listed(texts: Iterable[str]) -> str:
+def _join_distinct(texts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(texts))

@@ -1,12 +1,11 @@
-"""A proposal is whatever can be released: it is explained and priced for free, and only ``release`` spends.
+"""Proposals: anything that can be released. Explaining and pricing are free; only ``release`` spends budget.
 
-A question and an auction share what stands here: a stored answer is found, what cannot be shown is refused before the
-charge, a weak promise is said aloud, the release is made, and a receipt is printed with it.
+All kinds of proposals share these steps: look up a stored answer, refuse before the charge what cannot be shown, warn
+of a weak guarantee, release, and attach a receipt.
 
-Work that was charged runs to its end, also where a curator is about to stop: it takes no new work then, and waits.
-
-Nothing is interrupted, because what is charged and stopped has been paid for and answers nothing. What was bought
-before is found and given as ever: that is no new work.
+Charged work always runs to its end: a curator that is stopping takes no new releases and waits for those that run. None
+is interrupted, because a stopped release has been paid for and answers nothing. Stored answers are still returned then:
+they are no new work.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from sfumato.version import __version__
 
 
 class RunningWork:
-    """This counts the releases that run now, in all threads of a process, and refuses new ones once it is drained."""
+    """The releases that run now in all threads of a process; once drained, new ones are refused."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -44,7 +43,7 @@ class RunningWork:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Count one release from before its charge to its end; refused before the charge where none is taken."""
+        """Count one release from before its charge to its end; raise ``Draining`` before the charge once drained."""
         with self._changed:
             if self._draining:
                 raise Draining
@@ -57,7 +56,7 @@ class RunningWork:
                 self._changed.notify_all()
 
     def drain(self, seconds: float | None = None) -> bool:
-        """Take no new release from now on, and wait for those that run; tell whether all have ended in this time."""
+        """Refuse new releases from now on, and wait for those that run; return whether all ended in this time."""
         with self._changed:
             self._draining = True
             return self._changed.wait_for(lambda: not self._running, seconds)
@@ -68,46 +67,44 @@ S = TypeVar("S")
 
 
 class Proposal(Protocol):
-    """A proposal is something that can be released. All but ``release`` is free and reads no data.
+    """Something that can be released. All methods but ``release`` are free and read no data.
 
     Each method takes a price in its own keywords; ``release`` also takes those of a ``ReleaseCall``.
     """
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured, under which stored answers are found."""
+        """The hash of the measured plan, under which stored answers are found."""
         ...
 
     @property
     def columns(self) -> Any:
-        """List the columns of the answer by name and type, without releasing it."""
+        """The columns of the answer by name and type, without releasing it."""
         ...
 
     def rehearse(self, *price: Any, **more: Any) -> Any:
-        """Give an answer of the right shape with invented numbers, from the policy alone."""
+        """Return an answer of the right shape with invented numbers, from the policy alone."""
         ...
 
     def explain(self, *price: Any, **more: Any) -> Any:
-        """Say what happens to whose data, with what noise, at what price."""
+        """Describe what is measured, with what noise and at what price, and who is protected."""
         ...
 
     def error(self, *price: Any, **more: Any) -> Any:
-        """Say how wrong the answer may be."""
+        """Return the errors that the answer may have."""
         ...
 
     def price(self, within: Any, **more: Any) -> float:
-        """Find the least ε at which the error is no larger than this."""
+        """Return the least ε at which the error is at most this."""
         ...
 
     def release(self, *price: Any, **more: Any) -> Any:
-        """Give the answer with its receipt: it is charged before the first row is read, and free if it was bought
-        before.
-        """
+        """Return the answer with its receipt: charged before the first row is read, or free if it was bought before."""
         ...
 
 
 class Surroundings(Protocol):
-    """This is where a proposal is released: whose data, where they live, who pays, who asks."""
+    """The context of a release: the policy, the engine, the account and the analyst."""
 
     @property
     def policy(self) -> Policy: ...
@@ -123,7 +120,7 @@ class Surroundings(Protocol):
 
     @property
     def version(self) -> str:
-        """Give the version of the data, as readers are told."""
+        """The version of the data as it is shown to readers."""
         ...
 
     @property
@@ -134,12 +131,12 @@ class Surroundings(Protocol):
 
     @property
     def declared(self) -> str:
-        """Give the hash of everything that the policy declares."""
+        """The hash of everything that the policy declares."""
         ...
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether everything here is invented: nothing that is said of an account is said of the real one."""
+        """Whether everything here is invented; statements about the account are then not about the real one."""
         ...
 
     @property
@@ -148,12 +145,12 @@ class Surroundings(Protocol):
 
 @dataclass(frozen=True)
 class ReleaseCall:
-    """This says how one release is called for; what is None is as the curator has it."""
+    """The options of one release call; None takes the curator's setting."""
 
     fresh: bool = False
-    """Whether nothing is wanted that was stored for another request."""
+    """Whether stored answers to other requests are ignored."""
     request_id: str | None = None
-    """Names one release for ever: whoever asks again under it gets what it came to, and is charged nothing."""
+    """An idempotency key: a repeated call under it gets the same result and is charged nothing."""
     seconds: Number | None = None
     progress: Progress | None = None
 
@@ -162,7 +159,7 @@ class ReleaseCall:
             exact(self.seconds, "seconds", POSITIVE)
 
     def limit(self, otherwise: float | None) -> float | None:
-        """Say how long reading may take."""
+        """Return the time limit of reading, in seconds."""
         if self.seconds is None:
             return otherwise
         return min(float(exact(self.seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
@@ -179,51 +176,52 @@ def released(
     call: ReleaseCall,
     rehearsed: bool = False,
 ) -> S:
-    """Give what is shown of a release: of one that was bought before if it is good enough, or else of one made now.
+    """Return a stored answer that is good enough, or else release a new one; ``show`` renders either.
 
-    ``rehearsed`` says that the same was rehearsed before: data have no part in it, so once is enough.
+    ``rehearsed`` skips the dry run where the caller has already done it; it reads no data, so once is enough.
     """
     _require_paid(kind.batch, here)
-    asked = ReleaseRequest(question, plan, here.engine.identity(), here.analyst, call.request_id)
-    found = releasing.stored(kind, asked, here.account, fresh=call.fresh)
-    if found is None:
+    request = ReleaseRequest(question, plan, here.engine.identity(), here.analyst, call.request_id)
+    result = releasing.stored(kind, request, here.account, fresh=call.fresh)
+    if result is None:
         if not rehearsed:
             rehearse(kind, show)
         warn(price, here)
         with here.work.one():
-            found = releasing.release(
+            result = releasing.release(
                 kind,
-                asked,
+                request,
                 payer=here.account,
                 engine=here.engine,
                 fresh=call.fresh,
                 seconds=call.limit(here.seconds),
                 progress=here.progress if call.progress is None else call.progress,
             )
-    return show(found)
+    return show(result)
 
 
 def warn(price: Price, here: Surroundings) -> None:
-    """Say aloud that a price promises little, unless nothing is promised by it."""
+    """Warn of a weak guarantee, except in a preview."""
     if not here.rehearsed:
         warn_if_weak(price)
 
 
 def is_stored(kind: ReleaseStrategy[Any], plan: str, here: Surroundings) -> bool:
-    """Tell whether an answer was bought that is as good as this release: asking for it again is free."""
-    found = here.account.stored(plan=plan, data=here.engine.identity(), accuracy=kind.good_enough)
-    return found is not None
+    """Return whether a stored answer is as good as this release, so that asking is free."""
+    stored_answer = here.account.stored(plan=plan, data=here.engine.identity(), accuracy=kind.good_enough)
+    return stored_answer is not None
 
 
 def rehearse(kind: ReleaseStrategy[T], show: Callable[[StoredResult[T]], S]) -> None:
-    """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
+    """Compute, encode and render an answer without data: what fails is refused before the charge."""
     try:
         repr(show(releasing.rehearse(kind)))
     except (InvalidParameter, ArithmeticError):
         raise Unsupported(
             "extreme-numbers",
-            "reals are 0 or between 2^-500 and 2^500 in size, and the noise of an answer is between 1e-300 and 1e300",
-            fix="scale the values in the question, or declare bounds and a grid of moderate size",
+            "numbers are too large or too small: reals are 0 or between 2^-500 and 2^500 in size, and noise is between "
+            "1e-300 and 1e300",
+            fix="rescale the values in the question, such as x / 1e6, or declare bounds and a grid of moderate size",
         ) from None
 
 
@@ -236,7 +234,7 @@ def receipt(
     here: Surroundings,
     confidence: Number,
 ) -> Receipt:
-    """Make the receipt of a release, on the terms on which it was bought; ``mechanisms`` says in words what was run."""
+    """Return the receipt of a release on the terms on which it was bought; ``mechanisms`` describes what was run."""
     policy, statement = here.policy, here.account.statement(here.analyst)
     return Receipt(
         question=question,
@@ -256,7 +254,7 @@ def receipt(
         time=found.time.isoformat(),
         free=found.free,
         confidence=text(exact(confidence, "confidence")),
-        remaining="not told by a rehearsal" if here.rehearsed else remaining(statement),
+        remaining="not shown in a rehearsal" if here.rehearsed else remaining(statement),
         epsilons=tuple(text(epsilon) for epsilon in statement.epsilons),
         share=here.analyst or "",
         periods=paying(policy, here.account.periods),
@@ -267,22 +265,22 @@ def receipt(
 
 
 def remaining(statement: AccountStatement) -> str:
-    """Say what whoever asks may still spend: of the account, and of their share where they have one."""
+    """Describe what the analyst may still spend: of the account, and of their own share where they have one."""
     if statement.own is None:
         return statement.budget.left_words
     return statement.own.left_beside(statement.budget)
 
 
 def _require_paid(batch: Batch, here: Surroundings) -> None:
-    """Refuse to read other periods than those whose accounts pay, where every period has one of its own."""
+    """Refuse to read periods other than those whose accounts are charged, where every period has its own account."""
     policy, account = here.policy, here.account
     if policy.per is None:
         return
     periods = account_periods.runs(account.periods, policy.per)
-    plans = (each.reading.bounded.plan.source for each in batch.measurements)
-    if not all(account_periods.keeps_to(each, policy, periods) for each in plans):
+    relations = (measurement.reading.bounded.plan.source for measurement in batch.measurements)
+    if not all(account_periods.keeps_to(relation, policy, periods) for relation in relations):
         raise Unsupported(
             "unpaid-periods",
-            f"a release reads only the {policy.per}s whose accounts it spends, and this kind does not keep to them",
-            fix="ask with SQL or table(…), or keep one account for all in a policy without per",
+            f"this kind of release cannot be limited to the {policy.per}s whose accounts it is charged to",
+            fix="ask with SQL or table(…), or use a policy without per, which has one account for all periods",
         )

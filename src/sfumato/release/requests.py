@@ -1,10 +1,8 @@
-"""A request is what a caller asks of a release: a price, or an accuracy that decides it.
+"""Requests: a price, or an accuracy that determines it; and series of steps under one request id.
 
-A series of steps may be asked for under a request id, as a question may: it is then charged once.
-
-A question is one charge with one answer, and the ledger finds the answer by its request. A series opens a tab, and what
-its steps come to is written down whole, under the request, when the series has ended. Whoever asks again gets that; a
-series that died or was stopped before that is ``Unanswered`` under its id, for ever, and opens no second tab.
+A question is one charge with one answer, and the ledger finds the answer by its request id. A series of steps opens a
+tab; its result is stored under the request id when the series has ended, and a repeated request gets that result. A
+series that died or was stopped earlier stays ``Unanswered`` under its id for ever, and opens no second tab.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from sfumato.release.proposal import ReleaseCall, Surroundings, remaining
 Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
 Weights = Mapping[str, Number]
-"""By column, how much its error counts when the price is split; 1 where nothing is said."""
+"""By column, the weight of its error when the price is split; 1 by default."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A price is named by ε, (ε, δ) or ρ; or an accuracy is, and the least price that reaches it is paid."""
+    """A price in ε, (ε, δ) or ρ; or an accuracy, for which the least price that reaches it is paid."""
 
     epsilon: Number | None = None
     delta: Number = 0
@@ -42,15 +40,17 @@ class Request:
     mechanism: NamedNoise | None = None
     weights: Weights | None = None
     range: str | None = None
-    """"value" buys, beside every quantile, two numbers between which it lies with this confidence,"""
+    """"value" buys an interval of values around every quantile, at this confidence."""
     joint: bool = False
-    """for all of them at once."""
+    """Whether intervals hold for all numbers at once."""
 
     def __post_init__(self) -> None:
         exact(self.confidence, "confidence", CONFIDENCE)
         noise_family(self.mechanism)
         if self.range not in (None, "value"):
-            raise InvalidParameter("range", self.range, 'left out, or "value" for ranges of the values of quantiles')
+            raise InvalidParameter(
+                "range", self.range, 'left out, or "value" to buy intervals of values around quantiles'
+            )
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
             raise InvalidParameter("within", self.within, "given instead of epsilon or rho")
         if self.weights is not None and not isinstance(self.weights, Mapping):
@@ -58,42 +58,40 @@ class Request:
 
     @property
     def named(self) -> bool:
-        """Tell whether the request names a price or an accuracy at all."""
+        """Whether the request states a price or an accuracy."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
 
     @property
     def family(self) -> Family | None:
-        """Give the family of noise that is named, if any."""
         return noise_family(self.mechanism)
 
     def around(self, together: int) -> Fraction | None:
-        """Give the confidence with which each of so many ranges around quantiles is bought; None where none are."""
+        """Return the confidence of each of so many bought intervals around quantiles; None where none are bought."""
         return None if self.range is None else 1 - (1 - exact(self.confidence, "confidence")) / together
 
     @property
     def price(self) -> Price:
-        """Give the price that is named."""
         return Price(self.epsilon, self.delta, self.rho)
 
 
 class WrittenSeries(Protocol):
-    """This is what a series comes to, which can be written down."""
+    """The result of a series, which can be stored."""
 
     def to_json(self) -> str: ...
 
 
 @dataclass(frozen=True)
 class RequestedSeries:
-    """This is one series of steps: what is asked, and how it is called for."""
+    """One series of steps: its question and its call options."""
 
     here: Surroundings
     question: str
     plan: str
-    """Hash of all that is asked, by which a request id that was used for something else is told."""
+    """The hash of the question, which detects a request id that was used for another one."""
     call: ReleaseCall
 
     def known(self) -> StoredAnswer | None:
-        """Find what the same request came to."""
+        """Return the stored result of the same request id."""
         if self.call.request_id is None:
             return None
         return self.here.account.requested(
@@ -101,43 +99,43 @@ class RequestedSeries:
         )
 
     def open(self, hold: Entry | Cost, *, whole: bool = False, seconds: float | None = None) -> Tab | StoredAnswer:
-        """Open the tab, or find what the same request came to in the meantime; one under way is waited for."""
+        """Open the tab, or return the stored result of the same request; one under way is waited for."""
         here, call = self.here, self.call
         if call.request_id is None:
             return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)
-        nothing = Curve((), here.policy.neighbours)
-        asked = Entry(nothing, self.question, self.plan, "", here.analyst, call.request_id)
+        no_loss = Curve((), here.policy.neighbours)
+        entry = Entry(no_loss, self.question, self.plan, "", here.analyst, call.request_id)
         progress = here.progress if call.progress is None else call.progress
         limit = call.limit(here.seconds) if seconds is None else seconds
         waiting: Callable[[], None] = lambda: progress("waiting for an equal question")  # noqa: E731
-        return here.account.ask_tab(hold, asked, whole=whole, seconds=limit, waiting=waiting)
+        return here.account.ask_tab(hold, entry, whole=whole, seconds=limit, waiting=waiting)
 
     def open_once(self, hold: Entry | Cost) -> Tab:
-        """Open the tab of a session that stays open: a request id opens one, and nobody can be given it again."""
+        """Open the tab of a session that stays open; a request id opens one session, and never a second."""
         try:
-            found = self.open(hold, seconds=0)
+            opened = self.open(hold, seconds=0)
         except AnswerPending:
             raise one_session() from None
-        if isinstance(found, StoredAnswer):
+        if isinstance(opened, StoredAnswer):
             raise one_session()
-        return found
+        return opened
 
     def finish(self, tab: Tab, made: WrittenSeries) -> None:
-        """Write down what the series came to. Where that cannot be done it is given all the same, this once."""
+        """Store the result of the series; where that fails, the caller still gets it this once."""
         if self.call.request_id is not None:
             with suppress(LedgerUnavailable, InvalidParameter):
                 self.here.account.finish(tab, made.to_json())
 
 
 def given_again(receipt: Receipt, here: Surroundings) -> Receipt:
-    """Give the receipt of what was bought before, with what is left now."""
+    """Return the receipt of a stored result, with the budget that remains now."""
     return replace(receipt, free=True, remaining=remaining(here.account.statement(here.analyst)))
 
 
 def one_session() -> RequestDiffers:
-    """Refuse to open a session again: what it keeps secret is with the process that opened it."""
+    """Return the refusal to open a session again: its secret state is in the process that opened it."""
     return RequestDiffers(
-        "a request id opens one session, which only the process that opened it can ask; this id has opened one",
+        "this request id has already opened a session, and only the process that opened it can ask it questions",
         place="request_id",
-        fix="ask in that session, or give a new id: that is a new session with its own charge",
+        fix="ask in that session, or give a new request id: that opens a new session with its own charge",
     )

@@ -22,7 +22,7 @@ from sfumato.cli.common.exit_codes import MEANINGS
 from sfumato.errors import OUTCOMES
 
 AIRPORTS = {"EWR", "JFK", "LGA"}
-NOTED = "warning: Rows whose origin is not among its declared values are in no group.\n"
+NOTED = "warning: Rows with an undeclared value of origin are in no group.\n"
 
 
 def test_a_table_with_ranges_and_who_is_protected(policy: Path) -> None:
@@ -81,7 +81,7 @@ def test_limits_count_less_of_one_unit_for_less_noise(policy: Path) -> None:
     errors = [json.loads(done.stdout)["columns"]["flights"] for done in (wide, narrow)]
     assert float(errors[1]) < float(errors[0]) / 3
     for given, told in (
-        (("rows=1000",), "limits can only be tightened"),
+        (("rows=1000",), "a question can only lower the limits of the policy"),
         (("rows=0",), "≥ 1"),
         (("rows",), "rows=NUMBER"),
         (("columns=3",), "rows=NUMBER"),
@@ -208,7 +208,7 @@ def test_a_dry_run_says_that_rows_may_be_cut_from_the_policy_alone(
     policy: Path, asked: tuple[str, ...], counted: str
 ) -> None:
     said = run("query", policy, *asked, "--epsilon", "0.5", "--dry-run").stdout
-    line = f"counted {counted}; ranges are for the noise alone, and leave out what is beyond\n"
+    line = f"counted {counted}; ± covers the noise only, not what a unit has beyond these limits\n"
     assert (line in said) if counted else "counted" not in said
     as_json = json.loads(run("query", policy, *asked, "--epsilon", "0.5", "--dry-run", "--json").stdout)
     assert as_json.get("counted", "").startswith(counted)

@@ -32,7 +32,11 @@ def test_questions_of_a_file_are_explained_forecast_and_asked(policy: Path, file
     dry = run(*asked, "--dry-run").stdout
     assert "together: ε = 1; the account accepts it now" in dry
     assert "Nothing was spent" in dry
-    assert dry.count("leave out what is beyond") == len({line for line in dry.splitlines() if "counted:" in line}) >= 1
+    assert (
+        dry.count("not what a unit has beyond these limits")
+        == len({line for line in dry.splitlines() if "counted:" in line})
+        >= 1
+    )
     assert WorkloadForecast.from_json(run(*asked, "--dry-run", "--json").stdout).accepted
     assert spent(policy) == 0
     done = run(*asked)

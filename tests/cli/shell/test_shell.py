@@ -54,7 +54,7 @@ def test_a_conversation_at_a_terminal(policy: Path) -> None:
         assert spent(policy) == 0.5
         terminal.type(CTRL_D)
         assert terminal.ends() == 0
-    assert "is not SQL" not in terminal.shown
+    assert "is not valid SQL" not in terminal.shown
 
 
 def test_the_conversation_of_the_page(policy: Path) -> None:

@@ -61,7 +61,9 @@ def test_what_all_begin_with_is_typed() -> None:
 def test_every_function_that_is_offered_is_known() -> None:
     with sf.open(sf.example()) as flights:
         for name in AGGREGATES:
-            assert "not among the functions" not in _refused(flights, f"SELECT {name}(delay, distance) FROM flights")
+            assert "is not a supported function" not in _refused(
+                flights, f"SELECT {name}(delay, distance) FROM flights"
+            )
 
 
 def _refused(flights: sf.Curator, question: str) -> str:

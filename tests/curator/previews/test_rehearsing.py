@@ -157,7 +157,7 @@ def test_every_proposal_is_rehearsed_without_data_or_ledger_and_says_so(clinic: 
     if isinstance(found, ThresholdAnswer | Answers) and getattr(found, "receipt", None) is None:
         return
     assert (found.receipt.rehearsed, found.receipt.line, found.receipt.hash) == (True, 0, "")
-    assert found.receipt.remaining == "not told by a rehearsal"
+    assert found.receipt.remaining == "not shown in a rehearsal"
     assert "rehearsed" in found.receipt.short()
 
 

@@ -288,10 +288,10 @@ def test_a_step_that_the_clock_refuses_leaves_the_model_so_far(
     def checked(engine: Any, readings: Any, _: float | None) -> Any:
         checks.append(0)
         if len(checks) > step:
-            raise sf.Unsupported("slow-check", "a question is planned within half of its time limit", fix="")
+            raise sf.Unsupported("slow-check", "the question takes too long to plan", fix="")
         return engine.check(*readings)
 
-    monkeypatch.setattr("sfumato.release.releasing._checked", checked)
+    monkeypatch.setattr("sfumato.release.releasing._bind", checked)
     with curator(tmp_path, people(1, 40)) as clinic:
         proposal, account = clinic.synthesize("people", "independent"), clinic._context.account
         if not step:

@@ -145,7 +145,7 @@ def test_an_auction_is_a_proposal_like_a_question(tmp_path: Path) -> None:
         for wrong in (0, -1, "soon"):
             with pytest.raises(sf.InvalidParameter, match="seconds"):
                 proposal.release(1, seconds=wrong)
-        with pytest.raises(sf.Unsupported, match="planned within half"):
+        with pytest.raises(sf.Unsupported, match="takes too long to plan"):
             proposal.release(1, fresh=True, seconds="1e-9")
 
 

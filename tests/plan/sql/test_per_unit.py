@@ -117,7 +117,7 @@ def test_warnings_about_results() -> None:
     inner = "SELECT COUNT(*) AS n, FIRST(region ORDER BY day) AS r FROM visits GROUP BY patient_id"
     text = f"SELECT COUNT(*) FROM ({inner})"
     (beyond,) = undeclared(parse(f"{text} WHERE n >= 20", CATALOG))
-    assert beyond.startswith("Units whose COUNT(*) per unit lies beyond its range count as at the end of it: no row")
+    assert beyond.startswith("Units with COUNT(*) per unit outside its range count as the nearest end: no row")
     (unmet,) = undeclared(parse(f"{text} WHERE r = 'up'", CATALOG))
-    assert unmet.startswith("'up' is not among the declared values of FIRST(region ORDER BY day, region) per unit:")
+    assert unmet.startswith("'up' is not a declared value of FIRST(region ORDER BY day, region) per unit, so no row")
     assert not undeclared(parse(f"{text} WHERE n >= 3", CATALOG))

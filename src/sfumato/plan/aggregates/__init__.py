@@ -1,1 +1,1 @@
-"""A measure is what is asked of many rows: it says what one unit can change of it, and how it is estimated."""
+"""Aggregates: the totals each one needs, their sensitivity, and the estimator of the result."""

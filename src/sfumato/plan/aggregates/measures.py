@@ -45,16 +45,16 @@ _LEAST_STEP = Fraction(1, 2**960)
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one row adds to one total: an integer, and nothing where the value is NULL or the predicate fails."""
+    """The integer that one row adds to one total; 0 where the value is NULL or the predicate fails."""
 
     value: Expression | None = None
     """The summed expression; None where every row adds one."""
     step: Fraction = Fraction(1)
     origin: int = 0
-    """The value is counted in steps from this one,"""
+    """The step that values are counted from."""
     low: int = 0
     high: int = 1
-    """and clamped between these two."""
+    """Values are clamped between ``low`` and ``high``, in steps from the origin."""
     mirrored: bool = False
     """Whether the row adds ``high`` minus its value instead."""
 
@@ -177,7 +177,7 @@ class CombinedEstimate:
 
 
 class Reads(Enum):
-    """What is read of the rows of a group for a requested aggregate."""
+    """The kind of reading that a requested aggregate needs."""
 
     TOTALS = "totals"
     RANKS = "ranks"
@@ -212,7 +212,7 @@ class AggregateRequest(Protocol):
 
     @property
     def name(self) -> str:
-        """What is counted, added up or chosen, in words."""
+        """The name of the aggregate in explanations, such as ``mean``."""
         ...
 
     @property

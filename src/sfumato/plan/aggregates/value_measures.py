@@ -25,7 +25,7 @@ from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 
 MOST_FREQUENT = 100
-"""The most frequent values that may be requested together."""
+"""The largest k of APPROX_TOP_K."""
 
 
 @codec.value("distinct-values")
@@ -38,7 +38,7 @@ class DistinctValues:
     reads: ClassVar[Reads] = Reads.DIFFERENT
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
-    name: ClassVar[str] = "different values"
+    name: ClassVar[str] = "distinct values"
 
     @property
     def together(self) -> Hashable:

@@ -43,9 +43,9 @@ class CodedRows:
 
     sizes: tuple[int, ...]
     codes: tuple[NDArray[Any], ...]
-    """For each column the codes of the cells, in the smallest type that holds them,"""
+    """For each column the codes of the cells, in the smallest integer type that holds them."""
     totals: Integers
-    """and the total of each combination."""
+    """The total of each combination."""
     _kept: dict[tuple[int, ...], Integers] = field(default_factory=dict, repr=False)
 
     def marginal(self, places: tuple[int, ...]) -> Integers:

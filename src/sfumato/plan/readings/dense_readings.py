@@ -277,9 +277,9 @@ class Values:
     """The distinct values of each group's rows, in rising order, with the number of rows of each. PRIVATE."""
 
     group: Places
-    """For each value the index of its group; they rise,"""
+    """For each value the index of its group, ascending."""
     steps: Integers
-    """and the value in whole steps rises within a group."""
+    """The values in whole steps, ascending within a group."""
     counts: Integers
     groups: int
     """The number of groups, with those without rows."""

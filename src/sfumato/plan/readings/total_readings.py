@@ -52,7 +52,7 @@ _LARGEST = (1 << 62) - 1
 
 @dataclass(frozen=True)
 class PlanReading(Generic[E]):
-    """What an engine reads exactly of a bounded plan; the type parameter is what the engine returns."""
+    """An exact query of a bounded plan; the type parameter is the engine's result."""
 
     bounded: BoundedPlan
 
@@ -80,9 +80,9 @@ class Found:
     named: Callable[[Places], list[GroupKey]]
     """Returns the values of the keys at these indices: only for those that may be released."""
     key: Places
-    """For each row of the totals, the index of its key,"""
+    """For each row of the totals, the index of its discovered key."""
     declared: Places
-    """and the index of its declared keys; -1 where their values are not declared."""
+    """For each row of the totals, the index of its declared keys; -1 where their values are not declared."""
     totals: Integers
 
     def of(self, keys: Places, declared: int) -> Integers:

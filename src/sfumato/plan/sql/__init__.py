@@ -1,1 +1,1 @@
-"""A text in SQL, or steps in Python, become one typed question here; everything else is refused with its place."""
+"""Parse SQL text, or steps in Python, into one typed query; anything else is refused with its position."""

@@ -45,38 +45,42 @@ _PAIR_AGGREGATES = frozenset(name for name, sql in _SQL.items() if "(x, y)" in s
 
 @dataclass(frozen=True)
 class Aggregation:
-    """An aggregation says what to ask of the rows of a group: how many there are, their sum, their mean."""
+    """An aggregate of the rows of every group, such as their number, sum or mean."""
 
     name: str
     of: str | None = None
-    """What it is of, as a SQL expression over one row."""
+    """The aggregated SQL expression over one row."""
     where: str | None = None
-    """The rows that count, as a SQL condition; every row if it is left out."""
+    """The SQL condition of the rows that count; None for every row."""
     beside: str | None = None
-    """The other value, for what is asked of two."""
+    """The second expression, for aggregates of two."""
     at: str | None = None
-    """Which quantile, or a list of them, as SQL."""
+    """The probability of a quantile, or a list of them, as SQL."""
     k: int | None = None
-    """How many of the most frequent values are asked for."""
+    """The number of most frequent values."""
 
     def __post_init__(self) -> None:
         if self.name not in _SQL:
             raise InvalidParameter("name", self.name, f"one of {', '.join(_SQL)}")
         if self.of is None and self.name != "count":
-            raise InvalidParameter("of", self.of, f'what to ask it of: sf.{self.name}("cost")')
+            raise InvalidParameter("of", self.of, f'a column or an expression: sf.{self.name}("cost")')
         if (self.k is not None) != (self.name == "top_k"):
-            raise InvalidParameter("k", self.k, 'how many of the most frequent values to give: sf.top_k("drug", k=3)')
+            raise InvalidParameter("k", self.k, 'the number of most frequent values: sf.top_k("drug", k=3)')
         if self.k is not None and whole(self.k, "k", at_least=1) > MOST_FREQUENT:
             raise InvalidParameter("k", self.k, f"at most {MOST_FREQUENT}")
         if (self.at is None) is (self.name == "quantile"):
-            raise InvalidParameter("at", self.at, "a share, for a quantile and nothing else")
+            raise InvalidParameter("at", self.at, "a share such as 0.9, given for quantiles only")
         if (self.beside is None) == (self.name in _PAIR_AGGREGATES):
-            rule = "the other of two values" if self.beside is None else "left out: it is asked of one value"
+            rule = (
+                "given: this aggregate takes two expressions"
+                if self.beside is None
+                else "left out: this aggregate takes one expression"
+            )
             raise InvalidParameter("beside", self.beside, rule)
 
     def tree(self, names: Names) -> Tree:
         """Return the aggregate as a tree in which these names are resolved."""
-        from sfumato.plan.sql.fragments import filled, meant, read  # who only says what to ask needs no parser
+        from sfumato.plan.sql.fragments import filled, meant, read  # deferred: building an aggregation needs no parser
 
         sql = _ROWS if self.of is None else _SQL[self.name]
         fragments = {"x": self.of, "y": self.beside, "w": self.where, "p": self.at}
@@ -109,99 +113,99 @@ def aggregate(asked: Asked, names: Names) -> Tree:
 
 
 def count(of: str | None = None, *, where: str | None = None) -> Aggregation:
-    """Count rows; of an expression, those where it is not missing."""
+    """Count rows, or the rows where an expression is not NULL."""
     return Aggregation("count", of, where)
 
 
 def count_distinct(of: str, *, where: str | None = None) -> Aggregation:
-    """Count units, each once: of the column that says whose row it is. Of anything else, count its different values."""
+    """Count the distinct values of an expression; for the id of the unit, count the units."""
     return Aggregation("count_distinct", of, where)
 
 
 def sum(of: str, *, where: str | None = None) -> Aggregation:
-    """Add up an expression over rows; it has known bounds."""
+    """Sum an expression over rows; it needs declared or derived bounds."""
     return Aggregation("sum", of, where)
 
 
 def mean(of: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the average of an expression over rows; it has known bounds."""
+    """Average an expression over rows; it needs declared or derived bounds."""
     return Aggregation("mean", of, where)
 
 
 def mode(of: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the most frequent value: it is chosen among those that the policy lists."""
+    """Return the most frequent value, selected from the values that the policy declares."""
     return Aggregation("mode", of, where)
 
 
 def top_k(of: str, k: int, *, where: str | None = None) -> Aggregation:
-    """Ask for the k most frequent values, best first: as top it is the columns top_1 to top_k."""
+    """Return the k most frequent values, best first; named ``top``, the columns are top_1 to top_k."""
     return Aggregation("top_k", of, where, k=k)
 
 
 def variance(of: str, *, where: str | None = None, sample: bool = True) -> Aggregation:
-    """Ask for the variance of an expression over rows: of a sample, or of all there are; it has known bounds."""
+    """Return the variance of an expression over rows, of a sample or of the population; it needs bounds."""
     return Aggregation("variance" if sample else "variance_of_all", of, where)
 
 
 def stddev(of: str, *, where: str | None = None, sample: bool = True) -> Aggregation:
-    """Ask for the standard deviation of an expression over rows: of a sample, or of all there are."""
+    """Return the standard deviation of an expression over rows, of a sample or of the population."""
     return Aggregation("stddev" if sample else "stddev_of_all", of, where)
 
 
 def covariance(y: str, x: str, *, where: str | None = None, sample: bool = True) -> Aggregation:
-    """Ask how two expressions vary together over the rows where both are there."""
+    """Return the covariance of two expressions over the rows where neither is NULL."""
     return Aggregation("covariance" if sample else "covariance_of_all", y, where, x)
 
 
 def correlation(y: str, x: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the correlation of two expressions over the rows where both are there."""
+    """Return the correlation of two expressions over the rows where neither is NULL."""
     return Aggregation("correlation", y, where, x)
 
 
 def slope(y: str, x: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the slope of the line of least squares: how much y rises as x rises by one."""
+    """Return the slope of the least-squares line of y over x."""
     return Aggregation("slope", y, where, x)
 
 
 def intercept(y: str, x: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the intercept of the line of least squares: where it is when x is zero."""
+    """Return the intercept of the least-squares line of y over x: its value where x is 0."""
     return Aggregation("intercept", y, where, x)
 
 
 def r_squared(y: str, x: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the share of the variance of y that the line of least squares over x explains."""
+    """Return the fraction of the variance of y that the least-squares line over x explains."""
     return Aggregation("r_squared", y, where, x)
 
 
 def median(of: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the median of an expression over rows; it has known bounds."""
+    """Return the median of an expression over rows; it needs declared or derived bounds."""
     return Aggregation("median", of, where)
 
 
 def quantile(of: str, share: Number, *, where: str | None = None) -> Aggregation:
-    """Ask for the value with this share of the rows below it, such as 0.9."""
+    """Return the value with this share of the rows below it, such as 0.9."""
     return Aggregation("quantile", of, where, at=_probability_text(share))
 
 
 def quantiles(of: str, shares: Sequence[Number], *, where: str | None = None) -> Aggregation:
-    """Ask for several quantiles at once, for less than each on its own: a column for each, named by its share."""
+    """Return several quantiles at once, for less than separately: a column for each, named by its share."""
     if isinstance(shares, str) or not isinstance(shares, Sequence) or not shares:
-        raise InvalidParameter("shares", shares, "a list of shares, such as [0.25, 0.5, 0.75]")
+        raise InvalidParameter("shares", shares, "a non-empty list of shares, such as [0.25, 0.5, 0.75]")
     return Aggregation("quantile", of, where, at=f"[{', '.join(map(_probability_text, shares))}]")
 
 
 def minimum(of: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the least value, aimed at from within: at the rank that the price allows."""
+    """Return about the least value: the value at the lowest rank that the price can resolve."""
     return Aggregation("minimum", of, where)
 
 
 def maximum(of: str, *, where: str | None = None) -> Aggregation:
-    """Ask for the greatest value, aimed at from within: at the rank that the price allows."""
+    """Return about the greatest value: the value at the highest rank that the price can resolve."""
     return Aggregation("maximum", of, where)
 
 
 def _probability_text(share: Number) -> str:
     probability = exact(share, "share", INSIDE_UNIT)
     if not 0 < round(probability * MOST_DECIMALS) < MOST_DECIMALS:
-        raise InvalidParameter("share", share, "between 0 and 1, and not at an end, to six decimals")
+        raise InvalidParameter("share", share, "strictly between 0 and 1 after rounding to six decimals")
     return f"{Decimal(round(probability * MOST_DECIMALS)) / MOST_DECIMALS:f}"

@@ -281,8 +281,8 @@ def _names_after_join(source: RowSelection, right: _Side, same: Sequence[str]) -
     duplicates = left_names.keys() & right_names.keys()
     for key in sorted(duplicates):
         if _is_derived(source, key):
-            rule = f"{left_names[key][0]} was derived, and is a column of the joined table too"
-            raise Unsupported("duplicate-column", rule, fix="derive it under another name")
+            rule = f"{left_names[key][0]} is a derived column and also a column of the joined table"
+            raise Unsupported("duplicate-column", rule, fix="give the derived column another name")
     return {key: definition for key, definition in {**left_names, **right_names}.items() if key not in duplicates}
 
 
@@ -340,10 +340,10 @@ def per_unit(source: RowSelection, keys: Sequence[str], asked: Mapping[str, Aske
 
 def _refuse_without_unit(table: Described) -> Unsupported:
     if table.every_row:
-        rule = "every row is a unit here, so each group by unit would be one row"
-        return Unsupported("rows-are-units", rule, fix="leave per_unit out and use the columns as they are")
-    rule = f"whose row it is has no name of its own in {table.name}"
-    return Unsupported("no-unit-name", rule, fix=f"begin with the table that knows it, and join {table.name}")
+        rule = "in this table every row is its own unit, so a group per unit would hold one row"
+        return Unsupported("rows-are-units", rule, fix="leave out per_unit(…) and use the columns directly")
+    rule = f"{table.name} has no column of its own for the unit"
+    return Unsupported("no-unit-name", rule, fix=f"start from the table that has the unit's id, and join {table.name}")
 
 
 # Statements
@@ -432,7 +432,7 @@ def statement(source: RowSelection, keys: Keys, asked: Mapping[str, Asked]) -> Q
         results = {name.lower(): (name, tree) for name, _, tree in keys}
         for name, request in asked.items():
             if name.lower() in results:
-                raise Unsupported("duplicate-column", f"two columns are called {name}", fix="give one another name")
+                raise Unsupported("duplicate-column", f"two columns are named {name}", fix="rename one of them")
             identifier(name)
             results[name.lower()] = (name, aggregate(request, source.names))
         outputs = tuple(shown_name for shown_name, _ in results.values())
@@ -467,7 +467,7 @@ def select(found: QuestionBuilder, names: Sequence[str], made: Mapping[str, str]
     with refused_at(step := f"select {_step_text(names, made)}"):
         for name in names:
             if not isinstance(name, str) or name.lower() not in found.results:
-                rule = f"no column of the answer is called {str(name)[:60]}"
+                rule = f"the answer has no column named {str(name)[:60]}"
                 raise Unsupported(
                     "unknown-column",
                     rule,

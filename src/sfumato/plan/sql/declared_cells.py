@@ -25,7 +25,9 @@ def _condition(table: Table, text: str, policy_path: str) -> Expression:
     try:
         tree = read(text)
         if any(isinstance(part, exp.Query) for part in parts(tree)[1:]):
-            raise Unsupported("subquery", "such a condition is on one row alone", fix="leave the subquery out")
+            raise Unsupported(
+                "subquery", "this condition can only read columns of the same row", fix="leave out the subquery"
+            )
         return boolean(expression(tree, lambda qualifier, name: _column(table, qualifier, name)))
     except Unsupported as refusal:
         rule, fix = refusal.rule.removesuffix(f" [{refusal.code}]"), refusal.fix
@@ -35,9 +37,13 @@ def _condition(table: Table, text: str, policy_path: str) -> Expression:
 def _column(table: Table, qualifier: str | None, name: str) -> Expression:
     columns_by_name = {column.lower(): column for column in table.columns}
     if qualifier is not None and qualifier.lower() != table.name.lower():
-        raise Unsupported("unknown-alias", f"no table here is called {qualifier[:60]}", fix="name columns alone")
+        raise Unsupported(
+            "unknown-alias",
+            f"no table in this question is named {qualifier[:60]}",
+            fix="write column names without a table",
+        )
     if name.lower() not in columns_by_name:
-        rule = f"no declared column is called {name[:60]}"
+        rule = f"the policy declares no column named {name[:60]}"
         raise Unsupported("unknown-column", rule, fix=nearest(name, table.columns))
     column = columns_by_name[name.lower()]
     if not table.coded(column):

@@ -26,7 +26,9 @@ def refused_at(step: str) -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise Unsupported("too-deep", "the question nests too deeply", fix="ask less at once", place=step) from None
+        raise Unsupported(
+            "too-deep", "the question is nested too deeply", fix="split it into several questions", place=step
+        ) from None
     except Unsupported as refusal:
         rule = refusal.rule.removesuffix(f" [{refusal.code}]")
         raise Unsupported(refusal.code, rule, fix=refusal.fix, place=step) from None
@@ -54,7 +56,9 @@ def meant(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in names
     ]
     if sum(size(tree) for _, tree in replacements) > MOST_TOKENS:
-        raise Unsupported("too-long", f"a question has at most {MOST_TOKENS:,} words", fix="ask less at once")
+        raise Unsupported(
+            "too-long", f"a question can have at most {MOST_TOKENS:,} SQL tokens", fix="split it into several questions"
+        )
     for part, tree in replacements:
         if part is node:
             return tree.copy()
@@ -105,7 +109,7 @@ def _conjuncts(condition: Tree) -> list[Tree]:
 def identifier(name: object) -> exp.Identifier:
     """Return a name as an SQL identifier, quoted where it needs to be."""
     if not isinstance(name, str) or not name or "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
-        raise Unsupported("not-text", "a name is plain text", fix="write letters, such as visits")
+        raise Unsupported("not-text", "a name must be plain text", fix="use letters, such as visits")
     return exp.to_identifier(name, quoted=True if name.upper() in _KEYWORDS else None)
 
 

@@ -54,7 +54,9 @@ def grouping(select: exp.Select, source: RowSource) -> Grouping:
     keys: dict[Expression, int] = {}
     key_sets = [_key_indices(items, keys, select, source) for items in sets]
     if len(keys) > MOST_KEYS:
-        raise refuse(group, "too-many-columns", f"GROUP BY takes at most {MOST_KEYS} columns", "group by fewer")
+        raise refuse(
+            group, "too-many-columns", f"GROUP BY can have at most {MOST_KEYS} columns", "group by fewer columns"
+        )
     return Grouping(tuple(keys), tuple(key_sets) if len(key_sets) > 1 else ())
 
 
@@ -66,7 +68,7 @@ def _key_indices(items: Items, keys: dict[Expression, int], select: exp.Select, 
 def _lower_key(node: exp.Expr, select: exp.Select, source: RowSource) -> Expression:
     key = expression(_resolve_item(node.unalias(), select, source), source.resolve)
     if not columns(key):
-        raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
+        raise refuse(node, "constant-key", "a group key must read at least one column", "group by a column")
     return key
 
 
@@ -74,16 +76,21 @@ def _check_distinct(select: exp.Select) -> None:
     """Refuse SELECT DISTINCT with groups or aggregates: alone it lists values of columns, as GROUP BY does."""
     has_aggregates = any(item.find(exp.AggFunc, exp.Window) for item in select.expressions)
     if select.args["distinct"].args.get("on") or select.args.get("group") or has_aggregates:
-        rule = "SELECT DISTINCT lists values of columns, and groups nothing"
-        raise refuse(select, "select-distinct", rule, "leave out DISTINCT: every group is shown once")
+        rule = "SELECT DISTINCT cannot be combined with GROUP BY, aggregates or windows"
+        raise refuse(select, "select-distinct", rule, "leave out DISTINCT: every group appears once anyway")
     if any(item.is_star for item in select.expressions):
-        raise refuse(select, "star", "rows are never shown", "name the columns whose values are to be listed")
+        raise refuse(
+            select,
+            "star",
+            "rows are never shown, so SELECT DISTINCT * is not supported",
+            "name the columns whose values you want",
+        )
 
 
 def _grouping_sets(group: exp.Group, select: exp.Select) -> list[Items]:
     for part, value in group.args.items():
         if value and part not in ("expressions", "all", "rollup", "cube"):
-            rule = f"GROUP BY {part.upper()} is not answered"
+            rule = f"GROUP BY {part.upper()} is not supported"
             raise refuse(group, "grouping-sets", rule, "use ROLLUP, CUBE, GROUPING SETS, or name the columns")
     if group.args.get("all"):
         return [tuple(item.unalias() for item in select.expressions if _is_group_key(item))]
@@ -91,7 +98,9 @@ def _grouping_sets(group: exp.Group, select: exp.Select) -> list[Items]:
     if modifiers:  # GROUP BY a, b WITH ROLLUP
         return _expand_item(type(modifiers[0])(expressions=group.expressions), group)
     if len(group.expressions) > MOST_KEYS:
-        raise refuse(group, "too-many-columns", f"GROUP BY takes at most {MOST_KEYS} columns", "group by fewer")
+        raise refuse(
+            group, "too-many-columns", f"GROUP BY can have at most {MOST_KEYS} columns", "group by fewer columns"
+        )
     grouping_sets: list[Items] = [()]
     for item in group.expressions:
         grouping_sets = [(*prefix, *items) for prefix in grouping_sets for items in _expand_item(item, group)]
@@ -135,7 +144,12 @@ def _tuple_items(item: exp.Expr) -> Items:
 
 
 def _too_many_sets(group: exp.Group) -> Exception:
-    return refuse(group, "grouping-sets", f"a question has at most {MOST_SETS} grouping sets", "list those you need")
+    return refuse(
+        group,
+        "grouping-sets",
+        f"a question can have at most {MOST_SETS} grouping sets",
+        "list only those you need with GROUPING SETS (…)",
+    )
 
 
 def _resolve_item(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.Expr:
@@ -144,10 +158,15 @@ def _resolve_item(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.
     if isinstance(node, exp.Literal) and not node.is_string:
         index = int(node.this) if node.this.isdigit() else 0
         if not 1 <= index <= len(select.expressions):
-            raise refuse(node, "ordinal", "GROUP BY <number> counts the columns of SELECT from 1", "name the column")
+            raise refuse(
+                node,
+                "ordinal",
+                "GROUP BY <number> must be the position of a column in SELECT, counted from 1",
+                "name the column",
+            )
         item = select.expressions[index - 1]
         if item.find(exp.AggFunc, exp.Window) is not None:
-            rule = f"column {index} of SELECT is made of the groups, so it cannot be grouped by"
+            rule = f"column {index} of SELECT is an aggregate, so it cannot be a group key"
             raise refuse(node, "ordinal", rule, "name a column of the table, or use GROUP BY ALL")
     elif isinstance(node, exp.Column) and not node.table and not names_column(node, source):
         aliases = (output for output in select.expressions if isinstance(output, exp.Alias))

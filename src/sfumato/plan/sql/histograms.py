@@ -57,11 +57,11 @@ class Histogram:
 
         domain = expression(column.copy(), rows.resolve).domain
         if domain.type not in (Type.INTEGER, Type.REAL):
-            rule = f"a histogram is of numbers; {self.of} is {domain.type.value}"
-            raise Unsupported("histogram", rule, fix="group by its values, or by a number that is made of it")
+            rule = f"a histogram needs a numeric column; {self.of} is {domain.type.value}"
+            raise Unsupported("histogram", rule, fix="group by its values, or by a numeric expression of it")
         if domain.range is None or domain.range[0] == domain.range[1]:
-            rule = "bins are equal parts of a declared range, which has two ends"
-            raise Unsupported("histogram", rule, fix=f"declare bounds of {self.of} in the policy")
+            rule = f"a histogram divides a range into equal bins, and {self.of} has no two different declared bounds"
+            raise Unsupported("histogram", rule, fix=f"declare bounds for {self.of} in the policy")
         low, high = (Fraction(end) for end in domain.range)  # type: ignore[arg-type]
         return [low + (high - low) * index / self.bins for index in range(self.bins + 1)]
 

@@ -29,15 +29,19 @@ def unnest(join: exp.Join, relation: Relation, lists: Lists) -> tuple[str, str, 
     unnest_node = _without_lateral(join.this)
     is_inner = not join.side and (join.kind or "") in ("", "INNER", "CROSS") and not join.method
     if not is_inner or join.args.get("using") or join.args.get("on") not in (None, exp.true()):
-        raise _refuse_unnest(join, "UNNEST has a row for each item, and none for an empty list", lists)
+        raise _refuse_unnest(
+            join, "UNNEST gives one row per item and none for an empty list, so only CROSS JOIN is supported", lists
+        )
     if unnest_node.args.get("offset") or len(unnest_node.expressions) != 1 or len(columns) != 1 or not table_alias.name:
-        raise _refuse_unnest(join, "UNNEST takes one list, and gives a table and a column for its items a name", lists)
+        raise _refuse_unnest(
+            join, "UNNEST takes one list, with a name for the table and for the column of items", lists
+        )
     items, column = _resolve_list(unnest_node.expressions[0], lists)
     base = relation
     while isinstance(base, (Filter, Join, Unnest)):
         base = base.input
     if not isinstance(base, Scan):
-        rule = "a list is unnested before its table is joined with another private one"
+        rule = "a list must be unnested before its table is joined with another private table"
         raise _refuse_unnest(join, rule, lists, " JOIN …: UNNEST comes right after the table")
     source = next_source(relation)
     return table_alias.name, columns[0].name, Unnest(relation, items, source, column.most_items, column.items)
@@ -70,7 +74,7 @@ def list_column(name: str, lists: Lists) -> Unsupported | None:
     for alias, columns in lists.items():
         for list_name, (items, _) in columns.items():
             if list_name.lower() == name.lower():
-                rule = f"{name[:60]} is a list: questions are about its items, each in a row of its own"
+                rule = f"{name[:60]} is a list, which has to be unnested into one row per item first"
                 return Unsupported("list-column", rule, fix=_example(alias, items) + " and ask about item")
     return None
 
@@ -89,15 +93,13 @@ def _resolve_list(node: exp.Expr, lists: Lists) -> tuple[Field, ListColumn]:
             return matches[0]
         if matches:
             fix = f"write UNNEST({quoted(next(iter(lists)))}.{quoted(node.name)})"
-            raise refuse(node, "ambiguous-column", f"{node.name[:60]} is a list of more than one table", fix)
+            raise refuse(node, "ambiguous-column", f"more than one table has a list named {node.name[:60]}", fix)
     list_names = [quoted(name) for columns in lists.values() for name in columns]
     if not list_names:
-        rule = (
-            "UNNEST takes a list that the policy declares of a table before it in FROM, and none is declared of these"
-        )
-        fix = "declare it with most_items = <how many items of one row count>, and name it beside its own table"
+        rule = "UNNEST takes a list that the policy declares for a table before it in FROM, and these tables have none"
+        fix = "declare it in the policy with most_items = <items per row>, and write UNNEST beside its own table"
         raise refuse(node, "unnest", rule, fix)
-    rule = "UNNEST takes a list that the policy declares of a table before it in FROM"
+    rule = "UNNEST takes a list that the policy declares for a table before it in FROM"
     raise refuse(node, "unnest", rule, nearest(node.name, list_names))
 
 
@@ -107,7 +109,7 @@ def _without_lateral(node: exp.Expr) -> exp.Expr:
 
 def _refuse_unnest(node: exp.Join, rule: str, lists: Lists, more: str = "") -> Unsupported:
     known_lists = [(alias, items) for alias, columns in lists.items() for items, _ in columns.values()]
-    fix = _example(*known_lists[0]) if known_lists else "declare a list of the table in the policy, with most_items"
+    fix = _example(*known_lists[0]) if known_lists else "declare a list column in the policy, with most_items"
     return refuse(node, "unnest", rule, fix + more)
 
 

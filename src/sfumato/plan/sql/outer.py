@@ -56,13 +56,16 @@ def check_finishing(made: Expression, node: exp.Expr) -> None:
         return
     if made.function == "CAST" and not made.domain.type.numeric:
         raise refuse(
-            node, "finish-cast", "a noisy number stays a number", "cast it to INTEGER or DOUBLE, or not at all"
+            node,
+            "finish-cast",
+            "a noisy number can only be cast to another numeric type",
+            "cast it to INTEGER or DOUBLE, or leave out the cast",
         )
     if made.function not in FINISHING:
         raise refuse(
             node,
             "finish-function",
-            f"{made.function.upper()} is not applied to noisy numbers",
+            f"{made.function.upper()} cannot be applied to noisy numbers",
             "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
         )
     for argument in made.arguments:
@@ -82,19 +85,21 @@ def over(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
     """Lower a window over noisy rows; return it with its domain."""
     for part, value in node.args.items():
         if value and part not in ("this", "partition_by", "order", "over"):
-            rule = "a window over noisy rows is OVER ([PARTITION BY …] [ORDER BY …])"
-            raise refuse(node, "window", rule, "leave out frames and window names")
+            rule = "a window over aggregated rows can only have PARTITION BY and ORDER BY"
+            raise refuse(
+                node, "window", rule, "write OVER ([PARTITION BY …] [ORDER BY …]), without a frame or a window name"
+            )
     partition = tuple(read(partition_node) for partition_node in node.args.get("partition_by") or ())
     for partition_node, partition_key in zip(node.args.get("partition_by") or (), partition, strict=True):
         check_key(partition_key, partition_node, "PARTITION BY")
     order_terms = node.args["order"].expressions if node.args.get("order") else ()
     if type(node.this) in _RANKS:
         if not order_terms:
-            rule = f"{_RANKS[type(node.this)]} needs an order"
+            rule = f"{_RANKS[type(node.this)]} needs ORDER BY"
             raise refuse(node, "window", rule, f"write {_RANKS[type(node.this)]}() OVER (ORDER BY n DESC)")
         return NoisyWindow(_RANKS[type(node.this)], None, partition, orders(order_terms, read)), Domain(Type.INTEGER)
     if order_terms:
-        rule = "running totals of noisy rows are not answered"
+        rule = "running totals over aggregated rows are not supported"
         raise refuse(node, "window", rule, "leave out ORDER BY: SUM(n) OVER (PARTITION BY …)")
     function, argument = _aggregate(node.this, read)
     return NoisyWindow(function, argument, partition), _aggregate_domain(function, argument)
@@ -104,33 +109,33 @@ def orders(ordered: list[exp.Expr], read: Read) -> tuple[Order, ...]:
     """Lower ORDER BY inside a window."""
     for term in ordered:
         if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
-            raise refuse(term, "order", "ORDER BY takes columns with ASC or DESC", "name a column of the answer")
+            raise refuse(
+                term, "order", "ORDER BY takes columns of the answer, with ASC or DESC", "name a column of the answer"
+            )
     return tuple(
         Order(read(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first"))) for term in ordered
     )
 
 
 def check_key(made: Expression, node: exp.Expr, clause: str) -> None:
-    """Refuse grouping by noisy values: which rows belong together is then certain."""
+    """Refuse grouping by noisy values, so that the groups are certain."""
     if noises(made):
-        description = "a noisy number" if made.domain.type.numeric else "decided by noise"
-        rule = f"{clause} over noisy rows takes keys; {shown(node)} is {description}"
-        raise refuse(
-            node, "noisy-key", rule, "group by a key of the inner SELECT, or ask with WHERE for one case at a time"
-        )
+        description = "a noisy number" if made.domain.type.numeric else "computed from noisy numbers"
+        rule = f"{clause} over aggregated rows needs group keys; {shown(node)} is {description}"
+        raise refuse(node, "noisy-key", rule, "group by a key of the inner SELECT, or use WHERE for one case at a time")
 
 
 def _aggregate(node: exp.Expr, read: Read) -> tuple[str, Expression | None]:
     if type(node) not in ROW_TOTALS or node.args.get("expressions") or isinstance(node.this, exp.Distinct):
         fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
-        raise refuse(node, "row-aggregate", f"{shown(node)} of noisy rows is not answered", fix)
+        raise refuse(node, "row-aggregate", f"{shown(node)} over aggregated rows is not supported", fix)
     function, argument_node = ROW_TOTALS[type(node)], node.this
     if function == "COUNT" and (argument_node is None or isinstance(argument_node, (exp.Star, exp.Literal))):
         return function, None
     argument = read(argument_node)
     if not argument.domain.type.numeric and function != "COUNT":
-        rule = f"only numbers are added up or compared; {shown(argument_node)} is {argument.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "count it, or turn it into a number with CASE")
+        rule = f"{function} needs a number; {shown(argument_node)} is {argument.domain.type.value}"
+        raise refuse(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
     return function, argument
 
 
@@ -145,7 +150,7 @@ def _aggregate_domain(function: str, argument: Expression | None) -> Domain:
 MOST_COLUMNS = 100
 MOST_OUTER = 8
 MOST_DEEP = 40
-"""The most SELECTs upon one that aggregates: each is lowered by itself, so their number bounds the cost of lowering."""
+"""The most SELECTs around one that aggregates: each is lowered separately, so this bounds the cost of lowering."""
 _TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
 
 
@@ -160,8 +165,8 @@ def aggregating(select: exp.Select, catalog: Catalog) -> exp.Select | None:
         if level.args.get("group") and _groups_by_unit(_with_referenced_ctes(level, visible), catalog):
             return None
         if aggregates(level) and depth >= MOST_DEEP:
-            rule = f"at most {MOST_DEEP} SELECTs stand upon one that aggregates"
-            raise refuse(select, "too-deep", rule, "put some of them together")
+            rule = f"at most {MOST_DEEP} SELECTs can be nested around one that aggregates"
+            raise refuse(select, "too-deep", rule, "merge some of them")
         if aggregates(level):
             return _with_referenced_ctes(*first) if first is not None else None
     return None
@@ -245,17 +250,17 @@ def _groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
 def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
     """Return the query that an outer SELECT makes of the one below it."""
     if len(inner.outer) >= MOST_OUTER:
-        raise refuse(select, "too-deep", f"at most {MOST_OUTER} SELECTs stand upon one another", "put some together")
+        raise refuse(select, "too-deep", f"at most {MOST_OUTER} SELECTs can be nested", "merge some of them")
     if any(value and part not in _CLAUSES for part, value in select.args.items()):
         extra = next(part for part, value in select.args.items() if value and part not in _CLAUSES)
         raise refuse(
             select,
             "clause",
-            f"{extra.strip('_').upper()} of noisy rows is not answered",
+            f"{extra.strip('_').upper()} over aggregated rows is not supported",
             "use SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
         )
     if not inner.plan.measures:
-        rule = "the inner SELECT measures nothing: its rows are what the policy declares"
+        rule = "the inner SELECT has no aggregate, so there is nothing to measure"
         raise refuse(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
@@ -328,7 +333,12 @@ class _OuterBuilder:
         if group is None:
             return
         if any(value and part not in ("expressions", "all") for part, value in group.args.items()):
-            raise refuse(group, "grouping-sets", "noisy rows are grouped by columns", "name the columns to group by")
+            raise refuse(
+                group,
+                "grouping-sets",
+                "GROUP BY over aggregated rows takes columns of the inner SELECT only",
+                "name the columns of the inner SELECT",
+            )
         items = self.select.expressions
         nodes = group.expressions
         if group.args.get("all"):
@@ -336,10 +346,15 @@ class _OuterBuilder:
         for node in nodes:
             definition = node
             if isinstance(node, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
-                raise refuse(node, "grouping-sets", "noisy rows are grouped by columns", "use it in the inner SELECT")
+                raise refuse(
+                    node,
+                    "grouping-sets",
+                    "GROUP BY over aggregated rows takes columns of the inner SELECT only",
+                    "use it in the inner SELECT",
+                )
             if isinstance(node, exp.Literal):
                 if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
-                    rule = "GROUP BY <number> counts the columns of SELECT from 1"
+                    rule = "GROUP BY <number> must be the position of a column in SELECT, counted from 1"
                     raise refuse(node, "ordinal", rule, "name the column")
                 definition = items[int(node.this) - 1].unalias()
             elif isinstance(node, exp.Column) and self._place(node.name) is None:
@@ -358,10 +373,10 @@ class _OuterBuilder:
             return None
         index = self._place(part.name)
         if part.table and part.table.lower() != self.alias.lower():
-            rule = f"no table here is called {part.table[:60]}"
+            rule = f"no table in this question is named {part.table[:60]}"
             raise Unsupported("unknown-alias", rule, fix=nearest(part.table, filter(None, [self.alias])))
         if index is None:
-            rule = f"the inner SELECT has no column {part.name[:60]}"
+            rule = f"the inner SELECT has no column named {part.name[:60]}"
             raise Unsupported(
                 "unknown-column", rule, fix=nearest(part.name, [output.name for output in self.inner.outputs])
             )
@@ -381,7 +396,7 @@ class _OuterBuilder:
             return self.totals.setdefault(row_aggregate, Column(Result(len(self.totals)), domain))
         if isinstance(part, (exp.AggFunc, exp.Window)):
             fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
-            raise refuse(part, "row-aggregate", f"{shown(part)} of noisy rows is not answered", fix)
+            raise refuse(part, "row-aggregate", f"{shown(part)} over aggregated rows is not supported", fix)
         if not self.grouped:
             return self._column(part, read)
         if self.keys and isinstance(part, (exp.Condition, exp.Func)) and not isinstance(part, exp.Literal):
@@ -395,7 +410,7 @@ class _OuterBuilder:
             column = self._column(part, read)  # an unknown column says so first
             total = "SUM" if column is not None and column.domain.type.numeric else "COUNT"
             fix = f"add GROUP BY {shown(part)}, or use {total}({shown(part)})"
-            raise refuse(part, "not-grouped", f"{shown(part)} is neither grouped by nor inside an aggregate", fix)
+            raise refuse(part, "not-grouped", f"{shown(part)} is neither in GROUP BY nor inside an aggregate", fix)
         return None
 
     def _renamed(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
@@ -414,17 +429,22 @@ class _OuterBuilder:
             outputs += self._star(item) if isinstance(item, exp.Star) else [self._output(item)]
         for index, output in enumerate(outputs):
             if output.name.lower() in {other.name.lower() for other in outputs[:index]}:
-                rule = f"two columns are called {output.name}"
+                rule = f"two columns are named {output.name}"
                 raise refuse(self.select, "duplicate-column", rule, "rename one with AS")
         if len(outputs) > MOST_COLUMNS:
-            rule = f"an answer has at most {MOST_COLUMNS} columns"
-            raise refuse(self.select, "too-many-columns", rule, "ask in two questions")
+            rule = f"an answer can have at most {MOST_COLUMNS} columns"
+            raise refuse(self.select, "too-many-columns", rule, "split it into two questions")
         self.named = {output.name.lower(): output.expression for output in outputs}
         return tuple(outputs)
 
     def _star(self, item: exp.Star) -> list[Output]:
         if self.grouped or any(item.args.values()):
-            raise refuse(item, "star", "* stands for all columns of the inner SELECT", "name the columns")
+            raise refuse(
+                item,
+                "star",
+                "* stands for all columns of the inner SELECT, without GROUP BY, aggregates or EXCLUDE",
+                "name the columns",
+            )
         names = [output.name for output in self.inner.outputs]
         return [Output(name, self._read(exp.column(name, quoted=True), self._column)) for name in names]
 
@@ -439,7 +459,12 @@ class _OuterBuilder:
             return None
         predicate = self._read(node.this, self._renamed if renamed else self._column)
         if predicate.domain.type is not Type.BOOLEAN:
-            raise refuse(node, "type-mismatch", f"{clause.upper()} is true or false", "compare it with something")
+            raise refuse(
+                node,
+                "type-mismatch",
+                f"{clause.upper()} must be true or false",
+                "compare it with something, such as n > 100",
+            )
         return predicate
 
     def _order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
@@ -450,11 +475,15 @@ def ordering(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpressi
     """Lower ORDER BY: columns by name or by number."""
     order_nodes = select.args["order"].expressions if select.args.get("order") else ()
     if len(order_nodes) > MOST_COLUMNS:
-        raise refuse(select.args["order"], "order", f"ORDER BY takes at most {MOST_COLUMNS} columns", "name fewer")
+        raise refuse(
+            select.args["order"], "order", f"ORDER BY can have at most {MOST_COLUMNS} columns", "order by fewer columns"
+        )
     order_terms = []
     for node in order_nodes:
         if not isinstance(node, exp.Ordered) or node.args.get("with_fill"):
-            raise refuse(node, "order", "ORDER BY takes columns with ASC or DESC", "name a column of the answer")
+            raise refuse(
+                node, "order", "ORDER BY takes columns of the answer, with ASC or DESC", "name a column of the answer"
+            )
         sort_expression = _ordinal(node.this, outputs) or read(node.this)
         order_terms.append(Order(sort_expression, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))))
     return tuple(order_terms)
@@ -465,7 +494,12 @@ def _ordinal(target: exp.Expr, outputs: tuple[Output, ...]) -> Expression | None
         return None
     index = int(target.this) if target.this.isdigit() else 0
     if not 1 <= index <= len(outputs):
-        raise refuse(target, "ordinal", "ORDER BY <number> counts the columns of SELECT from 1", "name the column")
+        raise refuse(
+            target,
+            "ordinal",
+            "ORDER BY <number> must be the position of a column in SELECT, counted from 1",
+            "name the column",
+        )
     return outputs[index - 1].expression
 
 
@@ -477,8 +511,16 @@ def whole(select: exp.Select, clause: str) -> int | None:
     value = node.expression
     if any(part for name, part in node.args.items() if name != "expression"):
         raise refuse(
-            node, clause, f"{clause.upper()} is a number of rows and nothing more", f"write {clause.upper()} 10"
+            node,
+            clause,
+            f"{clause.upper()} takes a number of rows, without PERCENT or WITH TIES",
+            f"write {clause.upper()} 10",
         )
     if not (isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit() and len(value.this) < 10):
-        raise refuse(node, clause, f"{clause.upper()} is a whole number", f"write {clause.upper()} 10")
+        raise refuse(
+            node,
+            clause,
+            f"{clause.upper()} must be a whole number written in the question",
+            f"write {clause.upper()} 10",
+        )
     return int(value.this)

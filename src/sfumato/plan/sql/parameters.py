@@ -92,13 +92,13 @@ def literals(places: list[ParameterPosition], given: Parameters | None) -> dict[
     positions = {position.name: position for position in reversed(places)}
     for name, position in positions.items():
         if name not in values:
-            fix = "give a value for it: sql(question, [40]), sql(question, {'name': 40}) or --param name=40"
-            rule = f"no value is given for the parameter {position.shown}"
+            fix = "give one: sql(question, [40]), sql(question, {'name': 40}) or --param name=40"
+            rule = f"the parameter {position.shown} has no value"
             raise Unsupported("parameter", rule, fix=fix, line=position.line, column=position.column)
     surplus = [name for name in values if name not in positions]
     if surplus:
         rule = f"the question has no parameter {', '.join(f'${printable(name[:60])}' for name in surplus[:5])}"
-        raise Unsupported("parameter", rule, fix="leave out its value, or name it in the question")
+        raise Unsupported("parameter", rule, fix="leave out this value, or use the parameter in the question")
     return {name: _literal(name, value) for name, value in values.items()}
 
 
@@ -110,15 +110,17 @@ def _values_by_name(parameters: Parameters | None) -> dict[str, Any]:
     if isinstance(parameters, (list, tuple)):
         return {str(position): value for position, value in enumerate(parameters, 1)}
     fix = "give sql(question, [40, 'Rome']) or sql(question, {'age': 40})"
-    raise Unsupported("parameter", "values of parameters are a list, or a dict by name", fix=fix)
+    raise Unsupported("parameter", "parameter values must be a list, or a dict by name", fix=fix)
 
 
 def bound(statement: exp.Expr, places: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> exp.Expr:
     """Replace the parameters of a statement by literals; refuse a parameter that stands for no value."""
     placeholders = [node for node in statement.find_all(exp.Placeholder) if node.name in values]
     if len(placeholders) != len(places) or not all(map(_is_value, placeholders)):
-        rule = "a parameter stands for a value, never for a name"
-        raise Unsupported("parameter", rule, fix="write names of tables, columns and functions in the question")
+        rule = "a parameter can only stand for a value, not for a name"
+        raise Unsupported(
+            "parameter", rule, fix="write the names of tables, columns and functions in the question itself"
+        )
     for node in placeholders:
         node.replace(values[node.name].copy())
     return statement
@@ -150,8 +152,8 @@ def _literal(name: str, value: Any) -> exp.Expr:
     if node is None:
         raise Unsupported(
             "parameter",
-            f"the value of ${printable(name[:60])} is no number, text, truth, date or time without a zone, nor None",
-            fix="give such a value, or write IN (…) with one parameter for each value",
+            f"the value of ${printable(name[:60])} must be a number, text, boolean, date, timestamp (no zone) or None",
+            fix="convert the value; for a list write IN ($1, $2, …) with one parameter per value",
         )
     return node
 

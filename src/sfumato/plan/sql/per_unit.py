@@ -57,17 +57,17 @@ def aggregates(select: exp.Select) -> list[exp.Expr]:
 def per_unit(select: exp.Select, inside: Inside) -> Selected:
     """Lower a subquery that is grouped by the unit."""
     if inside.unit is None:
-        rule = "every row is a unit here, so each group by unit would be one row"
-        raise refuse(select, "rows-are-units", rule, "leave out GROUP BY and use the columns as they are")
+        rule = "in this table every row is its own unit, so a group per unit would hold one row"
+        raise refuse(select, "rows-are-units", rule, "leave out GROUP BY and use the columns directly")
     group_nodes = _group_nodes(select, inside)
     if not any(map(inside.is_unit, group_nodes)):
-        node, rule = group_nodes[0] if group_nodes else select, "a subquery that aggregates is grouped by the unit"
+        node, rule = group_nodes[0] if group_nodes else select, "a subquery with aggregates must be grouped by the unit"
         grouping_text = ", ".join([quoted(inside.unit), *(shown(group_node) for group_node in group_nodes)])
         raise refuse(node, "not-by-unit", rule, f"write GROUP BY {grouping_text}, or aggregate in the outermost SELECT")
     keys = [_lower_key(group_node, inside) for group_node in group_nodes if not inside.is_unit(group_node)]
     if inside.period is not None and inside.periods.isdisjoint(keys):
         grouping_text = ", ".join([*map(shown, group_nodes), inside.period])
-        rule = "a unit is an id within one period here: grouping by the id alone would put its periods together"
+        rule = "a unit is an id within one period here, so grouping by the id alone would merge its periods"
         raise refuse(group_nodes[0], "not-by-period", rule, f"write GROUP BY {grouping_text}")
     builder = _PerUnitBuilder(inside, list(dict.fromkeys(keys)), next_source(inside.relation))
     columns: dict[str, Expression] = {}
@@ -75,9 +75,9 @@ def per_unit(select: exp.Select, inside: Inside) -> Selected:
     for item in select.expressions:
         name, inner = item.alias_or_name, item.unalias()
         if not name:
-            raise refuse(item, "unnamed-column", "a derived column needs a name", "add AS name")
+            raise refuse(item, "unnamed-column", "a computed column needs a name", "add AS name")
         if name.lower() in {taken_name.lower() for taken_name in (*columns, *owners)}:
-            raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
+            raise refuse(item, "duplicate-column", f"two columns are named {name}", "rename one with AS")
         if inside.is_unit(inner):
             owners.append(name)
         else:
@@ -100,9 +100,16 @@ def _group_nodes(select: exp.Select, inside: Inside) -> list[exp.Expr]:
         return [item for item in items if not any(map(is_aggregate, item.walk()))]
     for part, value in group.args.items():
         if value and part != "expressions":
-            raise refuse(group, "grouping-sets", f"a subquery takes no GROUP BY {part.upper()}", "name the columns")
+            raise refuse(
+                group, "grouping-sets", f"GROUP BY {part.upper()} is not supported in a subquery", "name the columns"
+            )
     if len(group.expressions) > MOST_KEYS:
-        raise refuse(group, "too-many-columns", f"GROUP BY takes at most {MOST_KEYS} columns here", "group by fewer")
+        raise refuse(
+            group,
+            "too-many-columns",
+            f"GROUP BY can have at most {MOST_KEYS} columns in a subquery",
+            "group by fewer columns",
+        )
     return [_resolve_item(node, select, inside) for node in group.expressions]
 
 
@@ -110,7 +117,12 @@ def _resolve_item(node: exp.Expr, select: exp.Select, inside: Inside) -> exp.Exp
     if isinstance(node, exp.Literal) and not node.is_string:
         ordinal = int(node.this) if node.this.isdigit() else 0
         if not 1 <= ordinal <= len(select.expressions):
-            raise refuse(node, "ordinal", "GROUP BY <number> counts the columns of SELECT from 1", "name the column")
+            raise refuse(
+                node,
+                "ordinal",
+                "GROUP BY <number> must be the position of a column in SELECT, counted from 1",
+                "name the column",
+            )
         return select.expressions[ordinal - 1].unalias()
     if isinstance(node, exp.Column) and not node.table and not inside.is_unit(node):
         column = remembering(inside.resolve)(node)
@@ -123,7 +135,7 @@ def _resolve_item(node: exp.Expr, select: exp.Select, inside: Inside) -> exp.Exp
 def _lower_key(node: exp.Expr, inside: Inside) -> Expression:
     key = expression(node, inside.resolve)
     if not columns(key):
-        raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
+        raise refuse(node, "constant-key", "a group key must read at least one column", "group by a column")
     return key
 
 
@@ -168,7 +180,12 @@ class _PerUnitBuilder:
     def condition(self, having: exp.Having, named: dict[str, Expression]) -> Expression:
         predicate = self.read(having.this, {name.lower(): definition for name, definition in named.items()})
         if predicate.domain.type is not Type.BOOLEAN:
-            raise refuse(having, "type-mismatch", "HAVING is true or false", "compare an aggregate with a number")
+            raise refuse(
+                having,
+                "type-mismatch",
+                "HAVING must be true or false",
+                "compare an aggregate with a number, such as COUNT(*) > 3",
+            )
         return predicate
 
     def _measure(self, part: exp.Expr) -> UnitMeasure | None:
@@ -183,8 +200,10 @@ class _PerUnitBuilder:
     def _column(self, measure: UnitMeasure, node: exp.Expr) -> Column:
         if measure not in self.results:
             if isinstance(measure, UnitFirst) and self._firsts >= MOST_WINDOWS:
-                rule = f"at most {MOST_WINDOWS} first and last values are read, since each orders a unit's rows"
-                raise refuse(node, "too-many-windows", rule, "ask for fewer")
+                rule = (
+                    f"a subquery can have at most {MOST_WINDOWS} FIRST and LAST values, since each sorts a unit's rows"
+                )
+                raise refuse(node, "too-many-windows", rule, "use fewer, or split the question")
             self.results[measure] = self._unused_name(f"{unit_words(measure)} per unit")
         return Column(Field(self.source, "", self.results[measure]), measure.domain)
 
@@ -198,7 +217,7 @@ class _PerUnitBuilder:
         if definition is not None:
             return definition
         expression(part, self.inside.resolve)  # an unknown column says so first
-        rule = f"{shown(part)} is neither grouped by nor inside an aggregate"
+        rule = f"{shown(part)} is neither in GROUP BY nor inside an aggregate"
         raise refuse(part, "not-grouped", rule, f"add {shown(part)} to GROUP BY, or use MAX({shown(part)})")
 
     def _unused_name(self, name: str) -> str:
@@ -256,13 +275,23 @@ class WindowColumns:
         """Lower QUALIFY, which may name the subquery's own columns."""
         predicate = self.read(qualify.this, {name.lower(): definition for name, definition in named.items()})
         if predicate.domain.type is not Type.BOOLEAN:
-            raise refuse(qualify, "type-mismatch", "QUALIFY is true or false", "compare a place with a number")
+            raise refuse(
+                qualify,
+                "type-mismatch",
+                "QUALIFY must be true or false",
+                "compare a window function with a number, such as ROW_NUMBER() OVER (…) <= 3",
+            )
         return predicate
 
     def _column(self, node: exp.Window) -> Column:
         function = self._windows.read(node)
         if function not in self.functions:
             if len(self.functions) >= MOST_WINDOWS:
-                raise refuse(node, "too-many-windows", f"at most {MOST_WINDOWS} windows are read", "ask for fewer")
+                raise refuse(
+                    node,
+                    "too-many-windows",
+                    f"a subquery can have at most {MOST_WINDOWS} window functions",
+                    "use fewer, or split the question",
+                )
             self.functions[function] = _unused_name(window_words(function), self.functions.values())
         return Column(Field(self._source, "", self.functions[function]), function.domain)

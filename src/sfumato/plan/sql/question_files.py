@@ -29,13 +29,13 @@ def questions(source: str) -> tuple[WrittenQuestion, ...]:
     """Split a text into its statements; comments between them belong to none. At least one is required."""
     if len(source) > LONGEST:
         raise Unsupported(
-            "too-long", f"a file of questions is at most {LONGEST >> 20} MB of text", fix="split the file"
+            "too-long", f"a file of questions can have at most {LONGEST >> 20} MB of text", fix="split the file"
         )
     try:
         tokens = sqlglot.tokenize(source, dialect="duckdb")
     except SqlglotError:
-        rule = "a file of questions is SQL, with semicolons between the questions"
-        raise Unsupported("not-sql", rule, fix="look for a quote or a comment that does not end") from None
+        rule = "a file of questions must be SQL, with semicolons between the questions"
+        raise Unsupported("not-sql", rule, fix="look for a quote or a comment that is not closed") from None
     token_spans, first = [], None
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
@@ -46,12 +46,10 @@ def questions(source: str) -> tuple[WrittenQuestion, ...]:
             token_spans.append([token, token])
         token_spans[-1][1] = token
     if not token_spans:
-        raise Unsupported(
-            "no-question", "a file of questions holds at least one", fix="write SELECT … FROM … ; into it"
-        )
+        raise Unsupported("no-question", "the file has no questions", fix="write at least one SELECT … FROM …;")
     if len(token_spans) > MOST_QUESTIONS:
         raise Unsupported(
-            "too-many-questions", f"at most {MOST_QUESTIONS:,} questions are asked at once", fix="ask less"
+            "too-many-questions", f"a file can have at most {MOST_QUESTIONS:,} questions", fix="split the file"
         )
     return tuple(
         WrittenQuestion(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1)

@@ -53,7 +53,7 @@ from sfumato.policy import Domain, Type
 
 MOST_JOINS = 16
 MOST_LEVELS = 40
-"""The most joins and conditions upon one another: the relation is walked by recursion."""
+"""The most nested joins and conditions: the relation is walked by recursion."""
 
 _ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
 _GROUPED = _ROW_WISE | {"group", "having", "qualify"}
@@ -92,24 +92,24 @@ class RowSource:
         if matches:
             raise Unsupported(
                 "ambiguous-column",
-                f"{name[:60]} is a column of more than one table",
+                f"more than one table has a column named {name[:60]}",
                 fix=f"write {quoted(matches[0][0])}.{quoted(name[:60])}",
             )
         if qualifier is not None and qualifier.lower() not in {alias.lower() for alias in self.scope}:
-            rule = f"no table here is called {qualifier[:60]}"
+            rule = f"no table in this question is named {qualifier[:60]}"
             raise Unsupported("unknown-alias", rule, fix=nearest(qualifier, filter(None, self.scope)))
         column_names = {column for columns in self.scope.values() for column in columns}
         if self._owned(qualifier, name):
             raise Unsupported(
                 "unit-column",
-                f"{name[:60]} says whose row it is and never leaves",
+                f"{name[:60]} identifies the unit of each row, and ids are never released",
                 fix=f"count units with COUNT(DISTINCT {quoted(name[:60])})",
             )
         refusal = list_column(name, self.lists)
         if refusal is not None:
             raise refusal
         raise Unsupported(
-            "unknown-column", f"no declared column is called {name[:60]}", fix=nearest(name, column_names)
+            "unknown-column", f"the policy declares no column named {name[:60]}", fix=nearest(name, column_names)
         )
 
     def is_unit(self, node: exp.Expr) -> bool:
@@ -160,7 +160,7 @@ def rows(select: exp.Select, catalog: Catalog, named: Named) -> RowSource:
     named = _with_ctes(select, catalog, named)
     from_clause = select.args.get("from_")
     if from_clause is None:
-        raise refuse(select, "no-table", "a question is about a table", "add FROM <table>")
+        raise refuse(select, "no-table", "a question needs a table", "add FROM <table>")
     joined = _lower_joins(from_clause.this, select.args.get("joins") or [], catalog, named)
     return _lower_where(joined, select.args.get("where"), catalog, named)
 
@@ -212,13 +212,13 @@ def _lower_tested_subquery(test: Test, catalog: Catalog, ctes: Named) -> tuple[R
     ctes = _with_ctes(select, catalog, ctes)
     from_clause = select.args.get("from_")
     if from_clause is None:
-        raise refuse(select, "no-table", "a question is about a table", "add FROM <table>")
+        raise refuse(select, "no-table", "a question needs a table", "add FROM <table>")
     if from_clause.this.name.lower() in {table.name.lower() for table in catalog.tables.values() if table.public}:
         raise refuse(
             select,
             "public-subquery",
-            "a subquery that is tested for reads rows of the same unit, and a public table has none",
-            "join the public table in FROM instead, by a column in which no value stands twice",
+            "EXISTS and IN (SELECT …) look for rows of the same unit, and a public table has no units",
+            "join the public table in FROM instead, on a column with unique values",
         )
     joined = _lower_joins(from_clause.this, select.args.get("joins") or [], catalog, ctes)
     where = select.args.get("where")
@@ -231,8 +231,8 @@ def _lower_tested_subquery(test: Test, catalog: Catalog, ctes: Named) -> tuple[R
 
 def _check_levels(relation: Relation, node: exp.Expr) -> None:
     if sum(1 for _ in relations(relation)) > MOST_LEVELS:
-        rule = f"at most {MOST_LEVELS} joins and conditions stand upon one another"
-        raise refuse(node, "too-deep", rule, "put conditions together with AND")
+        rule = f"at most {MOST_LEVELS} joins and conditions can be nested"
+        raise refuse(node, "too-deep", rule, "combine conditions with AND")
 
 
 def condition(node: exp.Expr, source: RowSource) -> Expression:
@@ -242,8 +242,8 @@ def condition(node: exp.Expr, source: RowSource) -> Expression:
         raise refuse(
             node,
             "type-mismatch",
-            f"a condition is true or false; {shown(node)} is {predicate.domain.type.value}",
-            "compare it with something",
+            f"a condition must be true or false; {shown(node)} is {predicate.domain.type.value}",
+            "compare it with something, such as x > 5",
         )
     return predicate
 
@@ -253,11 +253,21 @@ def _with_ctes(select: exp.Expr, catalog: Catalog, outer_ctes: Named) -> Named:
     if with_clause is None:
         return outer_ctes
     if with_clause.args.get("recursive"):
-        raise refuse(with_clause, "recursive", "recursive queries are not answered", "write the steps out")
+        raise refuse(
+            with_clause,
+            "recursive",
+            "recursive queries are not supported",
+            "write the steps out as separate subqueries",
+        )
     ctes = dict(outer_ctes)
     for cte in with_clause.expressions:
         if cte.args["alias"].args.get("columns"):
-            raise refuse(cte, "column-list", "columns are named inside the subquery", "write SELECT … AS name")
+            raise refuse(
+                cte,
+                "column-list",
+                "a list of column names after the alias is not supported",
+                "name the columns inside the subquery: SELECT … AS name",
+            )
         ctes[cte.alias.lower()] = derived(cte.this, catalog, ctes)
     return ctes
 
@@ -267,18 +277,16 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
     if isinstance(select, exp.SetOperation):
         return _lower_union(select, catalog, named)
     if not isinstance(select, exp.Select):
-        raise refuse(
-            select, "not-select", "a subquery is a SELECT over one row at a time", "use SELECT … FROM … [WHERE]"
-        )
+        raise refuse(select, "not-select", "a subquery must be a SELECT", "use SELECT … FROM … [WHERE]")
     if select.args.get("windows"):
-        rule, fix = "a window is written out where it is used", "write OVER (PARTITION BY … ORDER BY …) for each"
+        rule, fix = "named windows are not supported", "write OVER (PARTITION BY … ORDER BY …) for each function"
         raise refuse(select.args["windows"][0], "window", rule, fix)
     for clause, value in select.args.items():
         if value and clause not in _GROUPED:
             raise refuse(
                 select,
                 "not-row-wise",
-                f"a subquery may not use {_clause_name(clause)}: it must treat every row by itself",
+                f"a subquery over private rows cannot use {_clause_name(clause)}, which mixes rows of several units",
                 "move it to the outermost SELECT",
             )
     select = in_from(select)
@@ -286,7 +294,10 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
     qualify = select.args.get("qualify")
     if select.args.get("group") or select.args.get("having") or aggregates(select):
         if qualify is not None:
-            rule, fix = "QUALIFY keeps rows by windows over them, not groups", "use HAVING, or a subquery of its own"
+            rule, fix = (
+                "QUALIFY cannot be combined with GROUP BY or aggregates",
+                "use HAVING, or put the aggregate into a subquery",
+            )
             raise refuse(qualify, "qualify", rule, fix)
         grouped = per_unit(select, source.inside)
         _check_levels(grouped.relation, select)
@@ -297,7 +308,7 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
     for item in select.expressions:
         for name, definition in _lower_item(item, source, windows.read):
             if name.lower() in {taken_name.lower() for taken_name in (*columns, *owners)}:
-                raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
+                raise refuse(item, "duplicate-column", f"two columns are named {name}", "rename one with AS")
             if definition is not None:
                 columns[name] = definition
         owners += _unit_names(item, source)
@@ -305,7 +316,7 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
     if qualify is not None:
         predicate = windows.condition(qualify, columns)
         if not windows.functions:
-            raise refuse(qualify, "qualify", "QUALIFY is a condition on what windows find", "use WHERE")
+            raise refuse(qualify, "qualify", "QUALIFY needs a window function", "use WHERE")
         relation = Filter(windows.relation, predicate)
     _check_levels(relation, select)
     return _as_subquery(source, relation, columns, owners)
@@ -318,13 +329,16 @@ def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Named) -> RowSo
         raise refuse(
             node,
             "set-operation",
-            "rows of private tables are put one after the other, never compared across people",
+            "UNION, INTERSECT and EXCEPT would compare rows of different people",
             "use UNION ALL",
         )
     for part in ("order", "limit", "offset"):
         if node.args.get(part):
             raise refuse(
-                node, "not-row-wise", f"a subquery may not use {_clause_name(part)}", "move it to the outermost SELECT"
+                node,
+                "not-row-wise",
+                f"a subquery over private rows cannot use {_clause_name(part)}",
+                "move it to the outermost SELECT",
             )
     selects = united_selects(node)
     first = derived(selects[0], catalog, ctes)
@@ -384,7 +398,7 @@ def _lower_item(
     if _is_star(item):
         star = item.this if isinstance(item, exp.Column) else item
         if any(star.args.values()):
-            raise refuse(item, "star", "* takes no EXCLUDE, REPLACE or RENAME here", "name the columns")
+            raise refuse(item, "star", "* with EXCLUDE, REPLACE or RENAME is not supported here", "name the columns")
         alias_filter = item.table.lower() if isinstance(item, exp.Column) else None
         return [
             (name, definition)
@@ -396,7 +410,7 @@ def _lower_item(
     inner = item.this if isinstance(item, exp.Alias) else item
     name = item.alias_or_name
     if not name:
-        raise refuse(item, "unnamed-column", "a derived column needs a name", "add AS name")
+        raise refuse(item, "unnamed-column", "a computed column needs a name", "add AS name")
     if source.is_unit(inner) and not _is_declared(inner, source):
         return [(name, None)]
     return [(name, read(inner))]
@@ -435,7 +449,10 @@ def _join_private_to_public(
     private = _lower_source(joins[0].this, catalog, ctes) if joins else public
     if isinstance(private, Public):
         raise refuse(
-            first, "public-first", "the private table comes first", "write FROM <private table> JOIN <public table> …"
+            first,
+            "public-first",
+            "a question starts from a private table",
+            "write FROM <private table> JOIN <public table> …",
         )
     if joins[0].side == "LEFT":
         raise _refuse_preserved_public(joins[0], public, next(iter(private.scope)))
@@ -446,10 +463,10 @@ def _refuse_preserved_public(node: exp.Join, public: Public, private: str) -> Un
     return refuse(
         node,
         "public-preserved",
-        f"{public.alias} is public: it supplies groups, never rows, since a row of it that nobody matches would vanish"
-        " when somebody does",
-        f"write FROM {private} JOIN {public.alias} … GROUP BY a column of {public.alias}: each of its values is a"
-        " group, with or without rows",
+        f"{public.alias} is public, and its unmatched rows cannot be kept: whether a row has a match may depend on one"
+        " person's data",
+        f"write FROM {private} JOIN {public.alias} … GROUP BY a column of {public.alias}: every value becomes a"
+        " group, also without matches",
     )
 
 
@@ -459,7 +476,10 @@ def _join_public(left: RowSource, right: Public, node: exp.Join, *, swapped: boo
     allowed_sides = ("", "RIGHT") if swapped else ("", "LEFT")
     if (node.side or "") not in allowed_sides or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
         raise refuse(
-            node, "join-kind", "a public table is joined with JOIN or LEFT JOIN", "use JOIN … ON … or USING (…)"
+            node,
+            "join-kind",
+            "a public table can only be joined with JOIN or LEFT JOIN",
+            "use JOIN … ON … or USING (…)",
         )
     _check_join(left, {right.alias: {}}, node)
     join, using = public_join(left, right, node, bool(node.side), left.catalog)
@@ -498,8 +518,8 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
         raise refuse(
             node,
             "join-kind",
-            "private tables are joined with JOIN or LEFT JOIN",
-            "use JOIN or LEFT JOIN, with the table whose rows are all kept first",
+            "private tables can only be joined with JOIN or LEFT JOIN",
+            "use JOIN, or LEFT JOIN with the table whose rows are all kept on the left",
         )
     _check_join(left, right.scope, node)
     outer, right = node.side == "LEFT", _renumbered_apart(right, left)
@@ -535,10 +555,10 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
 def _check_join(left: RowSource, right: Mapping[str, object], node: exp.Expr) -> None:
     for alias in right:
         if alias.lower() in {taken_alias.lower() for taken_alias in left.scope}:
-            raise refuse(node, "duplicate-alias", f"two tables are called {alias}", "give one an alias with AS")
+            raise refuse(node, "duplicate-alias", f"two tables are named {alias}", "give one an alias with AS")
     _check_levels(left.relation, node)
     if sum(isinstance(relation, (Join, Unnest, UnitJoin)) for relation in relations(left.relation)) >= MOST_JOINS:
-        raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} tables are joined", "join fewer tables")
+        raise refuse(node, "too-many-joins", f"a question can join at most {MOST_JOINS} tables", "join fewer tables")
 
 
 def _renumbered_apart(right: RowSource, left: RowSource) -> RowSource:
@@ -590,7 +610,7 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Named) -> RowSource | 
         raise refuse(
             node,
             "not-a-table",
-            f"{shown(node)} is no declared table",
+            f"the policy declares no table {shown(node)}",
             f"use one of {', '.join(sorted(catalog.tables))}",
         )
     _refuse_other_clauses(node, {"this", "alias"}, "table")
@@ -612,12 +632,10 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Named) -> RowSource | 
 
 
 def _unknown_table_rule(node: exp.Table, name: str) -> str:
-    """Write that no table has this name; in a join, also why a table of another policy cannot be meant."""
+    """Return the refusal of an unknown table; in a join, also why a table of another policy is not possible."""
     is_joined = isinstance(node.parent, exp.Join)
-    explanation = (
-        "; tables of another policy are another population, and two populations are never joined" if is_joined else ""
-    )
-    return f"no declared table is called {name[:60]}{explanation}"
+    explanation = "; tables of another policy describe another population and cannot be joined" if is_joined else ""
+    return f"the policy declares no table named {name[:60]}{explanation}"
 
 
 def _under_alias(subquery: RowSource, alias: str) -> RowSource:
@@ -635,12 +653,17 @@ def _refuse_other_clauses(node: exp.Expr, allowed: set[str], what: str) -> None:
             raise refuse(
                 node,
                 "table-clause",
-                f"a {what} is named plainly: {_clause_name(clause)} is not answered",
-                "write its name and at most an alias",
+                f"a {what} cannot have {_clause_name(clause)} here",
+                "write its name and, if needed, an alias",
             )
     alias = node.args.get("alias")
     if alias is not None and alias.args.get("columns"):
-        raise refuse(node, "column-list", "columns are named inside the subquery", "write SELECT … AS name")
+        raise refuse(
+            node,
+            "column-list",
+            "a list of column names after the alias is not supported",
+            "name the columns inside the subquery: SELECT … AS name",
+        )
 
 
 def _clause_name(clause: str) -> str:

@@ -22,29 +22,37 @@ from sfumato.plan.values.functions.declaring import written
 from sfumato.plan.values.functions.temporal import PARTS
 from sfumato.policy.domains import LARGEST_INTEGER, Type
 
-_CLOCK = ("clock", "the answer may not depend on when it is asked", "write the date as a literal, DATE '2024-01-31'")
-_CHANCE = ("random", "noise comes from the mechanism alone", "leave it out: a random choice of rows is not an answer")
-_REGEX = ("regex", "regular expressions are not evaluated: some never end", "use LIKE '%part%' or STARTS_WITH")
+_CLOCK = (
+    "clock",
+    "an answer cannot depend on the time at which it is asked",
+    "write the date as a literal, such as DATE '2024-01-31'",
+)
+_CHANCE = (
+    "random",
+    "random functions are not supported: only the privacy mechanism draws random numbers",
+    "leave it out",
+)
+_REGEX = ("regex", "regular expressions are not supported, since some take forever", "use LIKE '%part%' or STARTS_WITH")
 _SUBQUERY = (
     "subquery",
-    "a query within an expression is not evaluated",
-    "write the values out with IN (…), or join a public table in FROM",
+    "a subquery inside an expression is not supported",
+    "write the values out, as in x IN (1, 2), or join a public table in FROM",
 )
-_BITS = ("bits", "bits of numbers are not computed with", "use arithmetic, such as x % 2, or POW for powers")
-_NESTED = ("nested", "lists, maps and structs are not values here", "use plain columns")
-_PARAMETER = ("parameter", "a parameter stands for a value", "write the value, or give it: sql(question, [40])")
-_WINDOW = ("window", "functions over a window of rows are not evaluated", "use GROUP BY")
+_BITS = ("bits", "bitwise operators are not supported", "use arithmetic, such as x % 2, or POW for powers")
+_NESTED = ("nested", "lists, maps, structs and JSON are not supported here", "use columns of plain values")
+_PARAMETER = ("parameter", "this parameter has no value", "write the value itself, or give it: sql(question, [40])")
+_WINDOW = ("window", "window functions are not supported here", "use GROUP BY")
 _AGGREGATE = (
     "aggregate",
-    "an aggregate cannot stand here",
-    "put it in SELECT or HAVING, and not inside another aggregate or a condition on rows",
+    "an aggregate is not possible here",
+    "put it in SELECT or HAVING, not in WHERE or inside another aggregate",
 )
-_STAR = ("star", "* stands only in COUNT(*)", "name the columns")
-_ZONE = ("time-zone", "times have no zone here", "compare times as they are stored")
+_STAR = ("star", "* is only possible in COUNT(*)", "name the columns")
+_ZONE = ("time-zone", "time zones are not supported", "compare timestamps as they are stored")
 
 _UNNEST = (
     "unnest",
-    "UNNEST stands in FROM, or once in a subquery that neither groups nor numbers rows",
+    "UNNEST is only possible in FROM, or once in a subquery without GROUP BY, aggregates or windows",
     "write FROM <table> CROSS JOIN UNNEST(<list>) AS t(item), and ask about item",
 )
 
@@ -60,13 +68,44 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
     ((exp.Placeholder, exp.Parameter), _PARAMETER),
     ((exp.Star, exp.Columns), _STAR),
     ((exp.AtTimeZone,), _ZONE),
-    ((exp.Escape,), ("like-escape", "LIKE takes no ESCAPE", "use STARTS_WITH, or REPLACE the letter first")),
-    ((exp.Log,), ("function", "LOG has several meanings", "write LN(x), or LN(x) / LN(10)")),
-    ((exp.Interval,), ("interval", "an interval stands only beside + or - and a date", "write d + INTERVAL '3 day'")),
-    ((exp.DateAdd, exp.DateSub), ("function", "dates are moved with + and -", "write d + INTERVAL '3 day'")),
-    ((exp.StrPosition,), ("function", "positions in texts are not found", "use LIKE '%part%' or STARTS_WITH")),
+    (
+        (exp.Escape,),
+        (
+            "like-escape",
+            "LIKE … ESCAPE is not supported",
+            "use STARTS_WITH, or remove the character first with REPLACE",
+        ),
+    ),
+    (
+        (exp.Log,),
+        (
+            "function",
+            "LOG is not supported, since its base differs between databases",
+            "write LN(x), or LN(x) / LN(10)",
+        ),
+    ),
+    (
+        (exp.Interval,),
+        ("interval", "an INTERVAL can only be added to or subtracted from a date", "write d + INTERVAL '3 day'"),
+    ),
+    (
+        (exp.DateAdd, exp.DateSub),
+        (
+            "function",
+            "DATE_ADD and DATE_SUB are not supported; dates are shifted with + and -",
+            "write d + INTERVAL '3 day'",
+        ),
+    ),
+    (
+        (exp.StrPosition,),
+        (
+            "function",
+            "functions that search for a position in a text are not supported",
+            "use LIKE '%part%' or STARTS_WITH",
+        ),
+    ),
     ((exp.Explode, exp.Unnest), _UNNEST),
-    ((exp.Alias,), ("alias", "a name cannot be given here", "name it in SELECT")),
+    ((exp.Alias,), ("alias", "AS is not possible here", "use AS in SELECT")),
 ]
 
 _NAMES = {
@@ -77,10 +116,10 @@ _NAMES = {
     **dict.fromkeys(("regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"), _REGEX),
     "histogram": (
         "aggregate",
-        "HISTOGRAM(x) is not answered",
+        "HISTOGRAM(x) is not supported",
         "count by bins: SELECT WIDTH_BUCKET(x, 0, 100, 10) AS bin, COUNT(*) … GROUP BY bin",
     ),
-    "date_sub": ("function", "DATE_SUB is not among the functions", "write DATE_DIFF('day', a, b)"),
+    "date_sub": ("function", "DATE_SUB is not supported", "write DATE_DIFF('day', a, b)"),
 }
 
 
@@ -91,7 +130,7 @@ def refusal(node: exp.Expr) -> Unsupported:
             return Unsupported(code, rule, fix=fix)
     name = node.name if isinstance(node, exp.Anonymous) else _function_name(node)
     code, rule, fix = _NAMES.get(
-        name.lower(), ("function", f"{name[:40].upper()} is not among the functions", _nearest_function(name))
+        name.lower(), ("function", f"{name[:40].upper()} is not a supported function", _nearest_function(name))
     )
     return Unsupported(code, rule, fix=fix)
 
@@ -127,7 +166,12 @@ def reading(node: Node, own: Own) -> Expression:
     """Lower an expression; ``own`` is asked first and lowers the nodes it knows, such as columns."""
     _check_present(node)
     if _depth(node) > DEEPEST:
-        raise located(Unsupported("too-deep", f"at most {DEEPEST} levels are read", fix="use IN, or a subquery"), node)
+        raise located(
+            Unsupported(
+                "too-deep", f"an expression can be nested at most {DEEPEST} levels deep", fix="use IN, or a subquery"
+            ),
+            node,
+        )
 
     def read(part: Node) -> Expression:
         _check_present(part)
@@ -142,7 +186,7 @@ def reading(node: Node, own: Own) -> Expression:
 def _check_present(node: Node | None) -> None:
     """Refuse an argument that the parser let be missing, as in MAX()."""
     if node is None:
-        raise Unsupported("arguments", "an argument is missing here", fix="write what it is of within the parentheses")
+        raise Unsupported("arguments", "an argument is missing", fix="write the argument inside the parentheses")
 
 
 def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:
@@ -226,25 +270,29 @@ def _reader(node: Node) -> Reader:
     reader, parts = entry
     for part, value in node.args.items():
         if value and part not in parts:
-            raise Unsupported("clause", f"this form of {node.key.upper()} is not understood", fix=_plain_form(node))
+            raise Unsupported("clause", f"this form of {node.key.upper()} is not supported", fix=_plain_form(node))
     return reader
 
 
 def _plain_form(node: Node) -> str:
     function = FUNCTIONS.get(node.key.upper())
-    return f"write {function.signature}" if function else "write it in its plain form"
+    return f"write {function.signature}" if function else "write it without these options"
 
 
 def _column(node: exp.Column, resolve: Resolve) -> Expression:
     if node.args.get("db") or node.args.get("join_mark") or not isinstance(node.this, exp.Identifier):
-        raise Unsupported("column", "a column is written name or table.name", fix="leave out what stands before")
+        raise Unsupported(
+            "column", "a column is written as name or table.name", fix="leave out the schema or database before it"
+        )
     try:
         return resolve(node.table or None, node.name)
     except Unsupported as unknown:
         if unknown.code != "unknown-column" or not node.this.quoted:
             raise
-        rule, name = f"no declared column is called {node.name[:60]}", node.name[:60].replace("'", "''")
-        fix = f"{unknown.fix.rstrip('?')}; within double quotes stands a name, and a text within single ones: '{name}'"
+        rule, name = f"the policy declares no column named {node.name[:60]}", node.name[:60].replace("'", "''")
+        fix = (
+            f"{unknown.fix.rstrip('?')}; double quotes are for names, and a text is written in single quotes: '{name}'"
+        )
         raise Unsupported("unknown-column", rule, fix=fix) from None
 
 
@@ -261,11 +309,13 @@ def _number(digits: str) -> Literal:
     """Parse a number exactly; digits alone are an integer."""
     if digits.isdecimal() and len(digits) <= 100:
         if int(digits) > LARGEST_INTEGER:
-            rule = "a whole number is at most 2^62 in size"
-            raise Unsupported("literal", rule, fix="write a real, with a point or an exponent: 1e30")
+            rule = "a whole number can be at most 2^62 in size"
+            raise Unsupported(
+                "literal", rule, fix="write a real number, with a decimal point or an exponent, such as 1e30"
+            )
         return literal(Type.INTEGER, int(digits))
     if len(digits) > 100 or len(digits.lower().partition("e")[2]) > 5:
-        raise Unsupported("literal", "a number is written in at most 100 characters", fix="write fewer digits")
+        raise Unsupported("literal", "a number can have at most 100 characters", fix="write fewer digits")
     try:
         return literal(Type.REAL, Fraction(digits))
     except ValueError:
@@ -314,7 +364,9 @@ def _child_nodes(node: Node, parts: Iterable[str]) -> Iterable[Node]:
 def _comparison_reader(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
         if isinstance(node.this, _COMPARISONS) or isinstance(node.expression, _COMPARISONS):
-            raise Unsupported("chained", "comparisons are not chained", fix="write a < b AND b < c, or use parentheses")
+            raise Unsupported(
+                "chained", "comparisons cannot be chained", fix="write a < b AND b < c, or use parentheses"
+            )
         return call(name, read(node.this), read(node.expression))
 
     return reader, frozenset(("this", "expression"))
@@ -364,7 +416,11 @@ def _case(node: exp.Case, read: Read) -> Expression:
         return call("CASE", *(read(child) for branch in branches for child in branch), *default)
     operand = read(node.this)
     if size(operand) > _LARGEST_OPERAND:
-        raise Unsupported("case-operand", "CASE compares only a simple expression", fix="name it in a subquery first")
+        raise Unsupported(
+            "case-operand",
+            "CASE <expression> WHEN … needs a simpler expression",
+            fix="compute it as a column of a subquery first",
+        )
     searched = [part for candidate, value in branches for part in (call("=", operand, read(candidate)), read(value))]
     return call("CASE", *searched, *default)
 
@@ -447,7 +503,7 @@ def _trunc(node: exp.TimestampTrunc, read: Read) -> Expression:
 def _diff(node: exp.DateDiff, read: Read) -> Expression:
     """Lower DATE_DIFF; the parser swaps the arguments: ``this`` is the later one."""
     if node.args.get("unit") is None:
-        raise Unsupported("unit", "DATE_DIFF needs its unit first", fix="write DATE_DIFF('day', a, b)")
+        raise Unsupported("unit", "DATE_DIFF needs a unit as its first argument", fix="write DATE_DIFF('day', a, b)")
     return call("DATE_DIFF", literal(Type.TEXT, _unit(node)), read(node.expression), read(node.this))
 
 
@@ -469,7 +525,9 @@ def _sum_reader(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
             return call("DATE_DIFF", literal(Type.TEXT, "day"), y, x)
         if x.domain.type.temporal or y.domain.type.temporal:
             raise Unsupported(
-                "type-mismatch", "a date takes an INTERVAL", fix="write x + INTERVAL '3 day', or DATE_DIFF"
+                "type-mismatch",
+                "a number cannot be added to a date",
+                fix="write x + INTERVAL '3 day', or use DATE_DIFF for the days between two dates",
             )
         return call(name, x, y)
 
@@ -483,7 +541,9 @@ def _shift(moment: Node, interval: exp.Interval, sign: int, read: Read) -> Expre
     amount_text = amount.name if isinstance(amount, exp.Literal) else ""
     digits = amount_text.removeprefix("-")
     if interval.args.get("unit") is None or not digits.isdecimal() or len(digits) > 12:
-        raise Unsupported("interval", "an interval is one whole number of one unit", fix="write INTERVAL '3 month'")
+        raise Unsupported(
+            "interval", "an INTERVAL must be one whole number of one unit", fix="write INTERVAL '3 month'"
+        )
     amount_literal = literal(Type.INTEGER, sign * int(amount_text))
     return call("DATE_ADD", read(moment), amount_literal, literal(Type.TEXT, _unit(interval)))
 
@@ -495,8 +555,8 @@ def _cast(node: exp.Cast, read: Read) -> Expression:
     if kind is None or node.to.expressions:
         raise Unsupported(
             "cast-type",
-            "values are converted to BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE or TIMESTAMP",
-            fix="use one of them; ROUND(x, 2) keeps two decimal digits",
+            "this type is not supported",
+            fix="use BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE or TIMESTAMP; ROUND(x, 2) keeps two decimals",
         )
     return call("CAST", read(node.this), literal(Type.TEXT, kind.value))
 

@@ -75,12 +75,12 @@ def ranked(node: exp.Expr, where: Expression | None, read: Reading, share: exp.E
     given one.
     """
     if isinstance(node, exp.Min | exp.Max) and node.args.get("count"):
-        rule = "MIN and MAX give one value: the several least are rows of people"
-        raise refuse(node, "several-extremes", rule, "ask for quantiles: QUANTILE_CONT(x, [0.01, 0.05])")
+        rule = "MIN and MAX return one value: the n smallest values would be rows of people"
+        raise refuse(node, "several-extremes", rule, "use quantiles instead: QUANTILE_CONT(x, [0.01, 0.05])")
     value, probability_node, descending = _quantile_parts(node)
     if isinstance(value, exp.Distinct):
-        rule = "ranks are those of rows, and DISTINCT leaves rows out"
-        raise refuse(node, "distinct", rule, "leave DISTINCT out")
+        rule = "a quantile is over all rows, so DISTINCT is not supported"
+        raise refuse(node, "distinct", rule, "leave out DISTINCT")
     operand = _require_bounded_number(read(value), value)
     if isinstance(node, exp.Min | exp.Max | exp.Median):
         return Quantile(operand, _FIXED_PROBABILITIES[type(node)], where, listed=not isinstance(node, exp.Median))
@@ -103,7 +103,7 @@ def _quantile_parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
         or node.this.expression
         or len(order_terms) != 1
     ):
-        raise refuse(node, "within-group", f"{shown(node)} is not answered", _QUANTILE_FIX)
+        raise refuse(node, "within-group", f"{shown(node)} is not supported", _QUANTILE_FIX)
     (order_term,) = order_terms
     return order_term.this, node.this.this, bool(order_term.args.get("desc"))
 
@@ -111,20 +111,22 @@ def _quantile_parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
 def _parse_probability(node: exp.Expr, share: exp.Expr | None) -> Fraction:
     magnitude = share.this if isinstance(share, exp.Neg) else share
     if share is None or not isinstance(magnitude, exp.Literal) or magnitude.is_string:
-        raise refuse(node, "quantile-share", "the share of a quantile is a number that is written out", _QUANTILE_FIX)
+        raise refuse(
+            node, "quantile-share", "the fraction of a quantile must be a number written in the question", _QUANTILE_FIX
+        )
     millionths = round(Fraction(magnitude.this) * MOST_DECIMALS)
     if isinstance(share, exp.Neg) or not 0 < millionths < MOST_DECIMALS:
-        rule = f"a quantile's share lies between 0 and 1, and not at an end, to six decimals; {shown(share)} does not"
-        raise refuse(share, "quantile-share", rule, "write a share such as 0.5; for the ends use MIN(x) and MAX(x)")
+        rule = f"the fraction of a quantile must lie strictly between 0 and 1, to six decimals; {shown(share)} does not"
+        raise refuse(share, "quantile-share", rule, "write a fraction such as 0.5; for 0 and 1 use MIN(x) and MAX(x)")
     return Fraction(millionths, MOST_DECIMALS)
 
 
 def _require_bounded_number(value: Expression, node: exp.Expr) -> Expression:
     if not value.domain.type.numeric:
-        rule = f"only numbers have quantiles here; {shown(node)} is {value.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "turn it into a number, with CASE, DATE_DIFF or EXTRACT")
+        rule = f"quantiles, MIN and MAX need a number; {shown(node)} is {value.domain.type.value}"
+        raise refuse(node, "type-mismatch", rule, "turn it into a number with CASE, DATE_DIFF or EXTRACT")
     if value.domain.range is None:
-        rule = f"{shown(node)} has no declared bounds, and a quantile is chosen among the numbers within them"
+        rule = f"{shown(node)} has no declared bounds, and a quantile is selected from the numbers between them"
         fix = f"declare bounds in the policy, or write LEAST(GREATEST({shown(node)}, low), high)"
         raise refuse(node, "unbounded", rule, fix)
     return value
@@ -134,7 +136,7 @@ def quantiles(node: exp.Expr, where: Expression | None, read: Reading) -> Iterat
     """Lower a quantile for each probability of a list, with the percentage that its column name ends in."""
     probabilities = shares(node)
     if probabilities is None or not probabilities.expressions:
-        raise refuse(node, "list-of-quantiles", "a list of shares has at least one", _QUANTILE_FIX)
+        raise refuse(node, "list-of-quantiles", "the list of fractions is empty", _QUANTILE_FIX)
     for share in probabilities.expressions:
         quantile = ranked(node, where, read, share)
         yield text(100 * Fraction(share.this)).replace(".", "_"), quantile
@@ -194,8 +196,8 @@ _AGGREGATES = (
     *RANKED,
 )
 _CLAUSE_FIXES = {
-    "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
-    "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
+    "qualify": "use a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
+    "windows": "write the window out where it is used: RANK() OVER (ORDER BY …)",
 }
 _MOST_BITS = 30
 _LARGEST_MOMENT = 10**150
@@ -215,7 +217,7 @@ def query(statement: exp.Select, catalog: Catalog) -> Query:
         return _lower_query(statement, catalog)
     except RecursionError:
         raise Unsupported(
-            "too-deep", "the question nests too deeply", fix="flatten it, for instance with WITH"
+            "too-deep", "the question is nested too deeply", fix="flatten it, for instance with WITH"
         ) from None
 
 
@@ -235,7 +237,7 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
             raise refuse(
                 select,
                 "clause",
-                f"{part.strip('_').upper()} is not answered",
+                f"{part.strip('_').upper()} is not supported here",
                 _CLAUSE_FIXES.get(part, "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT"),
             )
     _check_columns(select, len(select.expressions))
@@ -246,7 +248,7 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
     outputs = tuple(output for _, output in columns)
     for index, (item, output) in enumerate(columns):
         if output.name.lower() in {other.name.lower() for other in outputs[:index]}:
-            raise refuse(item, "duplicate-column", f"two columns are called {output.name}", "rename one with AS")
+            raise refuse(item, "duplicate-column", f"two columns are named {output.name}", "rename one with AS")
     named_outputs = [
         (item.unalias(), output) for item, output in columns if isinstance(item, exp.Alias) or _is_measure_list(item)
     ]
@@ -256,7 +258,7 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
         raise refuse(
             select,
             "no-aggregate",
-            "an answer is made of counts, sums and averages, never of rows",
+            "a question needs an aggregate: answers are counts, sums and averages, never rows",
             "ask for COUNT(*), SUM(…) or AVG(…)",
         )
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
@@ -267,8 +269,8 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
 
 def _check_columns(select: exp.Select, count: int) -> None:
     if count > MOST_COLUMNS:
-        rule = f"an answer has at most {MOST_COLUMNS} columns"
-        raise refuse(select, "too-many-columns", rule, "ask in two questions")
+        rule = f"an answer can have at most {MOST_COLUMNS} columns"
+        raise refuse(select, "too-many-columns", rule, "split it into two questions")
 
 
 class _SelectBuilder:
@@ -305,8 +307,8 @@ class _SelectBuilder:
         """Lower GROUPING(a, b): one binary digit for each key, 1 where a row is a subtotal over it."""
         grouped_keys = [self.key(argument) for argument in node.expressions]
         if not grouped_keys or None in grouped_keys or len(grouped_keys) > _MOST_BITS:
-            rule = f"GROUPING takes keys of GROUP BY, at most {_MOST_BITS}"
-            raise refuse(node, "grouping", rule, "write GROUPING(<a column that is grouped by>)")
+            rule = f"GROUPING takes columns of GROUP BY, at most {_MOST_BITS}"
+            raise refuse(node, "grouping", rule, "write GROUPING(<column of GROUP BY>)")
         bits: Expression = literal(Type.INTEGER, 0)
         for key_column in grouped_keys:
             assert key_column is not None
@@ -324,7 +326,7 @@ class _SelectBuilder:
                 return self.source.resolve(qualifier, name)
             lowered = self._attempt(named_output[0])
             if lowered is None:
-                raise Unsupported("part", "it is no value of one row", fix="read it as a noisy number")
+                raise Unsupported("part", "not an expression over one row", fix="use it as a noisy number")
             return lowered
 
         return remembering(resolve)
@@ -335,7 +337,10 @@ def _lower_outputs(item: exp.Expr, building: _SelectBuilder) -> tuple[Output, ..
     inner = item.this if isinstance(item, exp.Alias) else item
     if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
         raise refuse(
-            item, "star", "rows are never shown: * belongs inside COUNT(*)", "ask for COUNT(*), SUM(…) or AVG(…)"
+            item,
+            "star",
+            "rows are never shown, so * is only possible in COUNT(*)",
+            "ask for COUNT(*), SUM(…) or AVG(…)",
         )
     if _is_measure_list(inner):
         name, measures = _lower_measure_list(inner, building.source)
@@ -367,7 +372,7 @@ def _lower_top_k(
     count = node.args.get("expression")
     k = int(count.this) if isinstance(count, exp.Literal) and count.is_int and len(count.this) < 4 else 0
     if not 1 <= k <= MOST_FREQUENT or node.args.get("counters"):
-        rule = f"APPROX_TOP_K takes a value and how many of the most frequent to give: 1 to {MOST_FREQUENT}"
+        rule = f"APPROX_TOP_K takes a column and a number of values from 1 to {MOST_FREQUENT}"
         raise refuse(node, "top-k", rule, f"write APPROX_TOP_K({shown(node.this)}, 3)")
     value = expression(node.this, source.resolve)
     _check_not_constant(value, node)
@@ -384,8 +389,8 @@ def _lower_finish_expression(node: exp.Expr, building: _SelectBuilder, *, rename
 
     def lower_part(part: exp.Expr, read: Read) -> Expression | None:
         if _is_measure_list(part):
-            rule = f"{shown(part)} is a list: it is several columns of the answer, and no part of an expression"
-            raise refuse(part, "list", rule, "ask for it on its own, and compute with its columns in an outer SELECT")
+            rule = f"{shown(part)} returns several columns, so it cannot be part of an expression"
+            raise refuse(part, "list", rule, "select it on its own, and compute with its columns in an outer SELECT")
         if isinstance(part, (exp.Filter, exp.WithinGroup, *_AGGREGATES)):
             return building.measure(_lower_aggregate(part, building.source))
         if isinstance(part, (exp.Grouping, exp.GroupingId)):
@@ -394,10 +399,10 @@ def _lower_finish_expression(node: exp.Expr, building: _SelectBuilder, *, rename
             window, domain = over(part, read)
             return building.windows.setdefault(window, Column(Windowed(len(building.windows)), domain))
         if isinstance(part, exp.Window):
-            rule = "a window is computed in a subquery, for every row, and the answer aggregates it"
+            rule = "a window function over rows must be in a subquery, and the outer SELECT aggregates its result"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {shown(part)} AS x FROM …)")
         if isinstance(part, exp.AggFunc):
-            raise refuse(part, "aggregate", f"{shown(part)} is not answered", _AGGREGATE_FIX)
+            raise refuse(part, "aggregate", f"{shown(part)} is not supported", _AGGREGATE_FIX)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
         key = building.key(part, attempt)
@@ -418,14 +423,14 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
         raise refuse(
             select.args["group"],
             "subtotals-of-units",
-            "units are counted distinct in one grouping at a time: a unit in several groups is one in their total",
-            "count rows with COUNT(*), or ask one question for each grouping",
+            "distinct units have no subtotals: a unit in several groups counts once in their total",
+            "use COUNT(*), or ask one question for each grouping",
         )
     if building.sets and any(measure.reads is not Reads.TOTALS for measure in building.measures):
         raise refuse(
             select.args["group"],
             "subtotals-of-ranks",
-            "a subtotal is made from its groups: medians, different values and most frequent ones are not",
+            "quantiles, distinct values and modes have no subtotals: they cannot be computed from their groups",
             "ask one question for each grouping",
         )
 
@@ -435,7 +440,7 @@ def _refuse_ungrouped(node: exp.Column, building: _SelectBuilder) -> Expression:
     raise refuse(
         node,
         "not-grouped",
-        f"{shown(node)} is neither grouped by nor inside an aggregate",
+        f"{shown(node)} is neither in GROUP BY nor inside an aggregate",
         f"add GROUP BY {shown(node)}, or use {'AVG' if column.domain.type.numeric else 'COUNT'}({shown(node)})",
     )
 
@@ -452,7 +457,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
         node = _mode_from_within_group(node)
     if not isinstance(node, _AGGREGATES):
-        raise refuse(node, "aggregate", f"{shown(node)} is not answered", _AGGREGATE_FIX)
+        raise refuse(node, "aggregate", f"{shown(node)} is not supported", _AGGREGATE_FIX)
     _check_arguments(node)
     if isinstance(node, RANKED):
         return ranked(node, where, lambda value: expression(value, source.resolve))
@@ -460,7 +465,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.ApproxDistinct) and argument is not None:  # the noise is far above what it would save
         argument = exp.Distinct(expressions=[argument])
     if node.args.get("expressions"):
-        raise refuse(node, "aggregate", "an aggregate takes one argument", "write one aggregate for each")
+        raise refuse(node, "aggregate", "this aggregate takes one argument", "write one aggregate for each argument")
     if isinstance(argument, exp.Distinct):
         return _lower_distinct(node, argument, where, source)
     if type(node) in _PAIR_AGGREGATES:
@@ -471,7 +476,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.Count):
         return _lower_count(argument, where, source)
     if argument is None:
-        raise refuse(node, "aggregate", f"{shown(node)} is of something", f"name a column: {node.key.upper()}(x)")
+        raise refuse(node, "aggregate", f"{shown(node)} needs an argument", f"name a column: {node.key.upper()}(x)")
     value = expression(argument, source.resolve)
     if isinstance(node, exp.Mode):
         _check_not_constant(value, node)
@@ -484,25 +489,28 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
 
 def _check_not_constant(value: Expression, node: exp.Expr) -> None:
     if not columns(value):
-        rule, fix = f"{shown(node)} is the same whatever the rows hold", "name a column in place of the constant"
+        rule, fix = (
+            f"{shown(node)} reads no column, so its result is a constant",
+            "use a column instead of the constant",
+        )
         raise refuse(node, "constant-value", rule, fix)
 
 
 def _check_arguments(node: exp.Expr) -> None:
     """Refuse an aggregate with an argument that would be ignored, or without the second of two values."""
     if type(node) in _PAIR_AGGREGATES and node.args.get("expression") is None:
-        fix = "give it two values, y and x: CORR(cost, age)"
-        raise refuse(node, "arguments", f"{shown(node)} is of two values", fix)
+        fix = "write both, y and x: CORR(cost, age)"
+        raise refuse(node, "arguments", f"{shown(node)} needs two arguments", fix)
     if any(value and part not in _ARGUMENTS for part, value in node.args.items()):
-        fix = "give it what it is of, and nothing more: MODE(x), CORR(y, x), QUANTILE_CONT(x, 0.9)"
-        raise refuse(node, "arguments", f"{shown(node)} has more arguments than are understood", fix)
+        fix = "write it as in MODE(x), CORR(y, x) or QUANTILE_CONT(x, 0.9)"
+        raise refuse(node, "arguments", f"{shown(node)} has arguments that are not supported", fix)
 
 
 def _mode_from_within_group(node: exp.WithinGroup) -> exp.Expr:
     """Rewrite MODE() WITHIN GROUP (ORDER BY x) as MODE(x): the value does not depend on the direction."""
     order_terms = node.expression.expressions
     if not isinstance(node.this, exp.Mode) or node.this.this is not None or len(order_terms) != 1:
-        rule = "WITHIN GROUP orders by the one value that an aggregate is of"
+        rule = "WITHIN GROUP needs exactly one ORDER BY expression, and MODE then takes no argument"
         raise refuse(node, "within-group", rule, "write MODE() WITHIN GROUP (ORDER BY x), or MODE(x)")
     return exp.Mode(this=order_terms[0].this)
 
@@ -541,7 +549,7 @@ def _lower_distinct(
         or _is_id_elsewhere(columns_counted[0], source)
     ):
         raise refuse(
-            node, "distinct", "units are counted distinct, or the values of one column", _distinct_advice(table)
+            node, "distinct", "DISTINCT can only count units, or the values of one column", _distinct_advice(table)
         )
     return DistinctValues(expression(columns_counted[0], source.resolve), where)
 
@@ -560,9 +568,9 @@ def _is_id_elsewhere(node: exp.Expr, source: RowSource) -> bool:
 def _distinct_advice(table: Described) -> str:
     """Suggest how to count units in a table."""
     if table.every_row:
-        return "use COUNT(*): every row is a unit here"
+        return "use COUNT(*): in this table every row is its own unit"
     if table.id is None:
-        return f"join the table that names the unit and count it there: {table.via}"
+        return f"join the table that has the unit's id and count it there: {table.via}"
     unit_text = quoted(table.id) if table.period is None else f"({quoted(table.id)}, {period_words(table)})"
     return f"use COUNT(DISTINCT {unit_text})"
 
@@ -573,8 +581,8 @@ def _require_moderate_moments(request: AggregateRequest, node: exp.Expr) -> Aggr
     are_bounded = all(value.domain.range is not None for value in values)
     if are_bounded and all(abs(end) < _LARGEST_MOMENT for value in values for end in value_range(value)):
         return request
-    rule = f"{shown(node)} is made from squares or products, which are too large for these bounds"
-    raise refuse(node, "unbounded", rule, "declare narrower bounds, or divide the value by a large number")
+    rule = f"{shown(node)} sums squares or products, which overflow with these bounds"
+    raise refuse(node, "unbounded", rule, "declare narrower bounds, or divide the column by a large number")
 
 
 def _lower_summable(node: exp.Expr, source: RowSource) -> Expression:
@@ -588,14 +596,14 @@ def _check_summable(value: Expression, node: exp.Expr) -> None:
         raise refuse(
             node,
             "type-mismatch",
-            f"only numbers are added up; {shown(node)} is {value.domain.type.value}",
-            "count it, or turn it into a number with CASE",
+            f"only numbers can be summed; {shown(node)} is {value.domain.type.value}",
+            "use COUNT, or turn it into a number with CASE",
         )
     if value.domain.range is None:
         raise refuse(
             node,
             "unbounded",
-            f"{shown(node)} has no declared bounds, so one row could move its sum without limit",
+            f"{shown(node)} has no declared bounds, so one row could change the sum without limit",
             f"declare bounds in the policy, or write LEAST(GREATEST({shown(node)}, low), high)",
         )
 
@@ -607,7 +615,10 @@ def _lower_finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[O
         predicate = _lower_finish_expression(having_clause.this, building, renamed=True)
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(
-                having_clause, "type-mismatch", "HAVING is true or false", "compare an aggregate with a number"
+                having_clause,
+                "type-mismatch",
+                "HAVING must be true or false",
+                "compare an aggregate with a number, such as COUNT(*) > 100",
             )
     order = ordering(select, outputs, lambda node: _lower_finish_expression(node, building, renamed=True))
     windows = tuple(building.windows)

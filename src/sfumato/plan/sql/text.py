@@ -35,11 +35,11 @@ def select(text: object, parameters: Parameters | None = None) -> exp.Select:
     statement = _statement(text, parameters)
     if not isinstance(statement, exp.Select):
         rule = (
-            "sets of rows cannot be combined"
+            "UNION, INTERSECT and EXCEPT of answers are not supported"
             if isinstance(statement, exp.SetOperation)
-            else "only SELECT, SHOW TABLES and DESCRIBE are understood"
+            else "only SELECT, SHOW TABLES and DESCRIBE are supported"
         )
-        fix = misspelt(str(text)) or "ask with SELECT … FROM … [WHERE] [GROUP BY]"
+        fix = misspelt(str(text)) or "write SELECT … FROM … [WHERE] [GROUP BY]"
         raise refuse(statement, "not-select", rule, fix)
     return _normalise(statement)
 
@@ -51,7 +51,11 @@ def written(text: str, parameters: Parameters | None) -> str:
     _, places = placed(_tokenize(text))
     query_text = parameters_written(text, places, literals(places, parameters))
     if len(query_text) > LONGEST:
-        raise Unsupported("too-long", "a question and its values are at most 64 KB of text", fix="ask less at once")
+        raise Unsupported(
+            "too-long",
+            "a question with its parameter values can have at most 64 KB of text",
+            fix="split it into several questions",
+        )
     return query_text
 
 
@@ -72,7 +76,7 @@ def listing(text: object) -> str | None:
         if not any(value for part, value in table.args.items() if part != "this"):
             return unicodedata.normalize("NFC", table.name)
     raise refuse(
-        statement, "listing", "only tables and their columns are listed", "write SHOW TABLES or DESCRIBE <table>"
+        statement, "listing", "only tables and their columns can be listed", "write SHOW TABLES or DESCRIBE <table>"
     )
 
 
@@ -82,11 +86,13 @@ _LISTING_COMMAND = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SUMMARIZE|PRAGMA)\b", re.
 def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     """Parse the only statement of a text, with literals in the place of its parameters."""
     if not isinstance(text, str):
-        raise Unsupported("not-text", "a question is SQL text", fix="give it as one string")
+        raise Unsupported("not-text", "a question must be SQL text", fix="pass one string")
     if len(text) > LONGEST:
-        raise Unsupported("too-long", "a question is at most 64 KB of text", fix="ask less at once")
+        raise Unsupported(
+            "too-long", "a question can have at most 64 KB of text", fix="split it into several questions"
+        )
     if "\0" in text or not _encodable(text):
-        raise Unsupported("not-text", "a question is plain text", fix="remove what is no character")
+        raise Unsupported("not-text", "a question must be plain text", fix="remove NUL and invalid characters")
     tokens, places = placed(_tokenize(text))
     values = literals(places, parameters)
     try:
@@ -101,9 +107,9 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     except SqlglotError as error:
         raise _not_sql(error, text) from None
     if not statements:
-        raise Unsupported("one-statement", "the question is empty", fix="ask with SELECT … FROM … [WHERE] [GROUP BY]")
+        raise Unsupported("one-statement", "the question is empty", fix="write SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
-        raise Unsupported("one-statement", "a question is one SELECT statement", fix="ask one question at a time")
+        raise Unsupported("one-statement", "a question must be one SELECT statement", fix="ask one question at a time")
     return bound(statements[0], places, values)
 
 
@@ -196,7 +202,9 @@ def _check_words(text: str) -> None:
 
 
 def _too_long() -> Unsupported:
-    return Unsupported("too-long", f"a question has at most {MOST_TOKENS:,} words", fix="ask less at once")
+    return Unsupported(
+        "too-long", f"a question can have at most {MOST_TOKENS:,} SQL tokens", fix="split it into several questions"
+    )
 
 
 def _check_tokens(tokens: list[Token]) -> None:
@@ -214,7 +222,7 @@ def _check_tokens(tokens: list[Token]) -> None:
 def _too_deep() -> Unsupported:
     return Unsupported(
         "too-deep",
-        f"parentheses, CASE and subqueries nest at most {DEEPEST} deep",
+        f"parentheses, CASE and subqueries can be nested at most {DEEPEST} levels deep",
         fix="flatten it, for instance with WITH",
     )
 
@@ -223,19 +231,21 @@ def _not_sql(error: SqlglotError, text: str = "") -> Unsupported:
     error_details = getattr(error, "errors", None) or [{}]
     line, column = error_details[0].get("line"), error_details[0].get("col")
     if "number of provided arguments" in str(error_details[0].get("description")):
-        rule, fix = "this function has more arguments than are understood", "leave out those after the first ones"
+        rule, fix = "this function has more arguments than are supported", "leave out the last arguments"
         return Unsupported("arguments", rule, fix=fix, line=line, column=column)
-    default_fix = "look for a missing comma, quote or parenthesis there; names with spaces stand within double quotes"
+    default_fix = "look for a missing comma, quote or parenthesis there; names with spaces need double quotes"
     fix = misspelt(text) or default_fix
-    return Unsupported("not-sql", "this is not SQL that can be read", fix=fix, line=line, column=column)
+    return Unsupported("not-sql", "this is not valid SQL", fix=fix, line=line, column=column)
 
 
 def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
     """Parse a part of a statement of the given kind, by the same parser and within the same limits."""
     if not isinstance(text, str) or "\0" in text or not _encodable(text):
-        raise Unsupported("not-text", "an expression is SQL text", fix="give it as one string")
+        raise Unsupported("not-text", "an expression must be SQL text", fix="pass one string")
     if len(text) > LONGEST:
-        raise Unsupported("too-long", "an expression is at most 64 KB of text", fix="ask less at once")
+        raise Unsupported(
+            "too-long", "an expression can have at most 64 KB of text", fix="split it into several questions"
+        )
     try:
         tokens = _tokenize(text)
         with _silence_parser_log():
@@ -247,5 +257,5 @@ def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
     except SqlglotError as error:
         raise _not_sql(error) from None
     if len(parsed) != 1:
-        raise Unsupported("one-expression", "one expression is read at a time", fix="write one, such as cost > 10")
+        raise Unsupported("one-expression", "this must be one expression", fix="write one, such as cost > 10")
     return parsed[0]

@@ -29,7 +29,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)
     if close:
         return f"did you mean {quoted(next(name for name in names if name.lower() == close[0]))}?"
-    return f"known here: {', '.join(map(quoted, names[:20]))}" if names else "nothing is known by name here"
+    return f"available: {', '.join(map(quoted, names[:20]))}" if names else "nothing is available by name here"
 
 
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "DISTINCT", "BETWEEN", "JOIN", "UNION")
@@ -41,7 +41,7 @@ def misspelt(text: str) -> str:
     """Suggest the keyword that a word of an unreadable text was perhaps meant to be; empty where none is close.
 
     >>> misspelt("SELEC COUNT(*) FROM flights"), misspelt("SELECT COUNT(* FROM flights")
-    ('did you mean SELECT? here it is written SELEC', '')
+    ('did you mean SELECT? it is written SELEC', '')
     """
     try:
         words = [token for token in sqlglot.tokenize(text, dialect="duckdb") if token.token_type is TokenType.VAR]
@@ -50,7 +50,7 @@ def misspelt(text: str) -> str:
     for word in words:
         close = difflib.get_close_matches(word.text[:20].upper(), _KEYWORDS, n=1, cutoff=_SIMILARITY_CUTOFF)
         if close and close[0] != word.text.upper():
-            return f"did you mean {close[0]}? here it is written {printable(word.text[:20])}"
+            return f"did you mean {close[0]}? it is written {printable(word.text[:20])}"
     return ""
 
 

@@ -75,7 +75,7 @@ def _lower_capped_count(node: exp.Least, resolve: Resolve) -> UnitMeasure | None
         return None
     cap = int(caps[0].this)
     if not 1 <= cap <= MOST_ROWS:
-        rule = f"at most {MOST_ROWS:,} rows of one unit are counted, and at least one"
+        rule = f"the cap of a count per unit must be from 1 to {MOST_ROWS:,}"
         raise refuse(node, "cap", rule, f"write LEAST({shown(count_nodes[0])}, 50)")
     return _lower_aggregate(count_nodes[0], resolve, cap)
 
@@ -94,15 +94,17 @@ def _lower_aggregate(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure
         if value and part not in _READ_PARTS:
             reader = None
     if reader is None:
-        raise refuse(node, "aggregate", f"{shown(node)} is not found of one unit's rows", f"use {_AGGREGATE_NAMES}")
+        raise refuse(
+            node, "aggregate", f"{shown(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
+        )
     return reader(aggregate, resolve, where, rows)
 
 
 def _lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
     predicate = expression(node, resolve)
     if predicate.domain.type is not Type.BOOLEAN:
-        rule = f"a condition is true or false; {shown(node)} is {predicate.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "compare it with something")
+        rule = f"a condition must be true or false; {shown(node)} is {predicate.domain.type.value}"
+        raise refuse(node, "type-mismatch", rule, "compare it with something, such as x > 5")
     return predicate
 
 
@@ -110,7 +112,12 @@ def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, row
     argument = node.this
     if isinstance(argument, exp.Distinct):
         if len(argument.expressions) != 1 or argument.args.get("on"):
-            raise refuse(node, "aggregate", "COUNT(DISTINCT …) takes one value", "count one value, or join two with ||")
+            raise refuse(
+                node,
+                "aggregate",
+                "COUNT(DISTINCT …) takes one expression",
+                "count one column, or join two texts with ||",
+            )
         return UnitDistinct(expression(argument.expressions[0], resolve), where, rows)
     if argument is None or isinstance(argument, exp.Star):
         return UnitCount(where, rows)
@@ -127,15 +134,17 @@ def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, 
 def _lower_operand(node: exp.Expr, resolve: Resolve) -> Expression:
     """Lower the operand of an aggregate of one value."""
     if not isinstance(node.this, exp.Expr) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
-        raise refuse(node, "aggregate", f"{shown(node)} is not found of one unit's rows", f"use {_AGGREGATE_NAMES}")
+        raise refuse(
+            node, "aggregate", f"{shown(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
+        )
     return expression(node.this, resolve)
 
 
 def _lower_bounded_number(node: exp.Expr, resolve: Resolve) -> Expression:
     value = _lower_operand(node, resolve)
     if not value.domain.type.numeric:
-        rule = f"only numbers are added up; {shown(node.this)} is {value.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "count it, or turn it into a number with CASE")
+        rule = f"only numbers can be summed; {shown(node.this)} is {value.domain.type.value}"
+        raise refuse(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
     if value.domain.range is None:
         rule = f"{shown(node.this)} has no declared bounds, so one unit's result could be any number"
         fix = f"declare bounds in the policy, or write LEAST(GREATEST({shown(node.this)}, low), high)"
@@ -169,7 +178,7 @@ def _lower_first(node: exp.Expr, resolve: Resolve, where: Expression | None, row
     order_clause = node.this
     if not isinstance(order_clause, exp.Order):
         name = "LAST" if isinstance(node, exp.Last) else "FIRST"
-        rule = f"rows have no order of their own, so {name} needs one"
+        rule = f"rows have no order, so {name} needs ORDER BY"
         raise refuse(node, "no-order", rule, f"write {name}({shown(order_clause)} ORDER BY <column>)")
     value = expression(order_clause.this, resolve)
     order = orders(order_clause, resolve)
@@ -202,10 +211,10 @@ def orders(node: exp.Order, resolve: Resolve) -> tuple[Order, ...]:
     order_terms = []
     for term in node.expressions:
         if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
-            raise refuse(term, "order", "ORDER BY takes columns with ASC or DESC", "name a column")
+            raise refuse(term, "order", "ORDER BY takes columns, with ASC or DESC", "name a column")
         sort_expression = expression(term.this, resolve)
         if isinstance(sort_expression, Literal):
-            raise refuse(term, "order", "rows are ordered by a column or what is made from one", "name a column")
+            raise refuse(term, "order", "ORDER BY needs a column, not a constant", "name a column")
         order_terms.append(Order(sort_expression, bool(term.args.get("desc")), bool(term.args.get("nulls_first"))))
     return tuple(order_terms)
 
@@ -232,7 +241,7 @@ FARTHEST = 1_000
 _NUMBERINGS = {exp.RowNumber: Counting.ROW_NUMBER, exp.Rank: Counting.RANK, exp.DenseRank: Counting.DENSE_RANK}
 _WINDOW_PARTS = {"this", "partition_by", "order", "spec", "over"}
 _WINDOW_FIX = "use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN or MAX"
-_FRAME_FIX = "leave the frame out, or write ROWS UNBOUNDED PRECEDING"
+_FRAME_FIX = "leave out the frame, or write ROWS UNBOUNDED PRECEDING"
 
 
 @dataclass(frozen=True)
@@ -254,13 +263,13 @@ class Windows:
         """Lower the window function of a subquery."""
         for part, value in node.args.items():
             if value and part not in _WINDOW_PARTS:
-                rule = "a window is written out where it is used"
+                rule = "named windows and other window options are not supported"
                 raise refuse(
                     node, "window", rule, f"write OVER (PARTITION BY {quoted(self.unit or 'unit')} ORDER BY …)"
                 )
         if self.unit is None:
-            rule = "every row is a unit here, so a unit has no other rows to look at"
-            raise refuse(node, "rows-are-units", rule, "leave out the window")
+            rule = "in this table every row is its own unit, so a window would hold one row"
+            raise refuse(node, "rows-are-units", rule, "leave out OVER (…) and use the column directly")
         keys = self._partition_keys(node)
         order_clause = node.args.get("order")
         order = () if order_clause is None else orders(order_clause, self.resolve)
@@ -269,7 +278,7 @@ class Windows:
     def _partition_keys(self, node: exp.Window) -> tuple[Expression, ...]:
         partition_nodes = node.args.get("partition_by") or []
         if not any(map(self.is_unit, partition_nodes)):
-            rule = "a window is over the rows of one unit"
+            rule = "a window over private rows must be partitioned by the unit"
             partition_text = ", ".join([quoted(str(self.unit)), *map(shown, partition_nodes)])
             raise refuse(node, "not-by-unit", rule, f"write OVER (PARTITION BY {partition_text} …)")
         partition = [
@@ -278,7 +287,7 @@ class Windows:
             if not self.is_unit(partition_node)
         ]
         if self.period is not None and self.periods.isdisjoint(partition):
-            rule = "a unit is an id within one period here: a window over the id alone would look at its other periods"
+            rule = "a unit is an id within one period here, so a window over the id alone would mix its periods"
             partition_text = ", ".join([*map(shown, partition_nodes), self.period])
             raise refuse(node, "not-by-period", rule, f"write OVER (PARTITION BY {partition_text} …)")
         return tuple(sorted(dict.fromkeys(partition), key=repr))
@@ -295,7 +304,7 @@ class Windows:
                 return FrameBounds.WHOLE
             if end == ("CURRENT ROW", ""):
                 return (FrameBounds.ROWS if kind == "ROWS" else FrameBounds.PEERS) if ordered else FrameBounds.WHOLE
-        rule = "a window reaches from the first row of the partition to this one, or over all of it"
+        rule = "a frame can only be all rows of the partition, or from its first row to the current one"
         raise refuse(node, "frame", rule, _FRAME_FIX)
 
     def _lower_function(
@@ -305,7 +314,10 @@ class Windows:
         if type(function_node) in _NUMBERINGS:
             if any(function_node.args.values()):
                 raise refuse(
-                    node, "window", "a place takes no argument", f"write {function_node.sql_name()}() OVER (…)"
+                    node,
+                    "window",
+                    f"{function_node.sql_name()} takes no argument",
+                    f"write {function_node.sql_name()}() OVER (…)",
                 )
             self._check_order(node, order)
             # the last stands for all later ones
@@ -318,12 +330,12 @@ class Windows:
             return self._lower_end_value(function_node, keys, order, frame)
         measure = unit_measure(function_node, self.resolve, self.rows)
         if measure is None or isinstance(measure, (UnitDistinct, UnitFirst)):
-            raise refuse(node, "window", f"{shown(function_node)} is not found over a window", _WINDOW_FIX)
+            raise refuse(node, "window", f"{shown(function_node)} is not supported as a window function", _WINDOW_FIX)
         return RunningAggregate(keys, order if frame is not FrameBounds.WHOLE else (), measure, frame)
 
     def _check_order(self, node: exp.Window, order: tuple[Order, ...]) -> None:
         if not order:
-            rule = "rows have no order of their own"
+            rule = "rows have no order, so this function needs ORDER BY"
             raise refuse(
                 node, "no-order", rule, f"write OVER (PARTITION BY {quoted(str(self.unit))} ORDER BY <column>)"
             )
@@ -336,7 +348,7 @@ class Windows:
             offset_literal = expression(offset_node, self.resolve)
             is_integer = isinstance(offset_literal, Literal) and offset_literal.domain.type is Type.INTEGER
             if not is_integer or not 0 <= int(offset_literal.value or 0) <= FARTHEST:  # type: ignore[union-attr,arg-type]
-                rule = f"LAG and LEAD reach a whole number of rows, at most {FARTHEST:,}"
+                rule = f"the offset of LAG and LEAD must be a whole number from 0 to {FARTHEST:,}"
                 raise refuse(node, "window", rule, "write LAG(x, 1)")
             offset = int(offset_literal.value or 0)  # type: ignore[union-attr,arg-type]
         offset = -offset if isinstance(node, exp.Lag) else offset
@@ -352,8 +364,8 @@ class Windows:
     ) -> WindowFunction:
         last = isinstance(node, exp.LastValue)
         if last and frame is FrameBounds.ROWS:
-            rule = "LAST_VALUE of the rows up to a row is that row's own value"
-            raise refuse(node, "frame", rule, "use the column as it is, or leave the frame out")
+            rule = "LAST_VALUE over the rows up to the current one is just the value of the current row"
+            raise refuse(node, "frame", rule, "use the column directly, or leave out the frame")
         return End(keys, order, expression(node.this, self.resolve), last, last and frame is FrameBounds.PEERS)
 
 

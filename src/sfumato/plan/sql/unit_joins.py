@@ -170,8 +170,8 @@ def matched(
         raise refuse(
             at,
             "no-common-unit",
-            "every row is a unit of its own here, so no two rows belong to one unit",
-            "name the column that says whose row it is as id in the policy, or join public tables",
+            "in this table every row is its own unit, so no two rows belong to the same one",
+            "declare the column that identifies the unit as id in the policy, or join public tables",
         )
     builder = _MatchBuilder(left, right, resolve)
     for part in parts:
@@ -180,7 +180,7 @@ def matched(
         raise refuse(
             at,
             "join-without-unit",
-            "private tables meet within one unit alone: this would put rows of two people side by side",
+            "private tables can only be joined on the unit: this would put rows of two people side by side",
             _missing_condition_fix(names(left)[0], names(right)[0], at),
         )
     period = left.table.period
@@ -188,7 +188,7 @@ def matched(
         raise refuse(
             at,
             "join-without-period",
-            f"a unit is an id within one {period.every}, and private tables meet within one unit alone",
+            f"a unit is an id within one {period.every}, and private tables can only be joined within one unit",
             _missing_condition_fix(_side_period_words(left), _side_period_words(right), at),
         )
     return builder.match()
@@ -235,7 +235,9 @@ class _MatchBuilder:
         both.
         """
         if condition.domain.type is not Type.BOOLEAN:
-            raise refuse(node, "type-mismatch", "a condition is true or false", "compare it with something")
+            raise refuse(
+                node, "type-mismatch", "a condition must be true or false", "compare it with something, such as x > 5"
+            )
         left, right = (side.relation for side in self._sides)
         equated = condition.arguments if isinstance(condition, Call) and condition.function == "=" else ()
         if one_sided(condition, left):
@@ -252,7 +254,7 @@ class _MatchBuilder:
             raise refuse(
                 node,
                 "join-condition",
-                "private tables are joined by comparing what is of one with what is of the other",
+                "a join of private tables must compare an expression of one with an expression of the other",
                 "write each comparison with one table on each side, joined by AND; put the rest into WHERE",
             )
 
@@ -290,7 +292,7 @@ def _missing_condition_fix(first: str, second: str, clause: exp.Expr) -> str:
             return _missing_using_fix(first, second)
         return f"add AND {equality} to ON" if clause.args.get("on") else f"write JOIN … ON {equality}"
     if first == second:
-        equality = f"{first} = other.{second.rpartition('.')[2]}, where other is an alias of the table there,"
+        equality = f"{first} = other.{second.rpartition('.')[2]}, where other is an alias of the table in the subquery,"
     return f"add {equality} to the WHERE of the subquery"
 
 
@@ -383,11 +385,14 @@ class Test:
         query = inner.this if isinstance(inner, exp.Exists) else inner.args["query"]
         select = query.this if isinstance(query, exp.Subquery) else query
         if not isinstance(select, exp.Select):
-            raise refuse(select, "not-select", "a subquery that is tested for is one SELECT", "use SELECT … FROM …")
+            raise refuse(select, "not-select", "the subquery of EXISTS or IN must be one SELECT", "use SELECT … FROM …")
         if isinstance(inner, exp.Exists):
             if select.find(exp.AggFunc) is not None and not select.args.get("group"):
                 raise refuse(
-                    select, "exists-aggregate", "an aggregate always has a row", "select rows: SELECT 1 FROM …"
+                    select,
+                    "exists-aggregate",
+                    "a subquery with an aggregate always has a row, so EXISTS is always true",
+                    "select rows: SELECT 1 FROM …",
                 )
             return cls(node, select, (), anti)
         operand = inner.this.unnest()
@@ -396,8 +401,8 @@ class Test:
             raise refuse(
                 node,
                 "in-columns",
-                f"IN compares as many columns as its subquery has: {len(operands)} and {len(select.expressions)}",
-                "select the columns that are compared, in their order",
+                f"IN needs the same number of columns on both sides, not {len(operands)} and {len(select.expressions)}",
+                "select the compared columns in the subquery, in the same order",
             )
         return cls(node, select, operands, anti)
 
@@ -421,16 +426,16 @@ def check_no_query(node: exp.Expr) -> None:
         raise refuse(
             tests[0],
             "subquery-place",
-            "EXISTS (…) and … IN (SELECT …) are whole conditions of WHERE, joined by AND",
+            "EXISTS (…) and x IN (SELECT …) can only be whole conditions of WHERE, joined by AND",
             "ask two questions, or put the condition inside the subquery",
         )
     if (subquery := node.find(exp.Subquery)) is not None:
         raise refuse(
             subquery,
             "subquery-value",
-            "a query whose value is used for every row would show what other people's rows are",
-            "write the value out; a value of the same unit's rows is joined in FROM, as JOIN (SELECT …, COUNT(*) AS n "
-            "FROM … GROUP BY the unit) USING (the unit); so is what is found in public tables",
+            "a subquery that returns one value for all rows would reveal other people's rows",
+            "write the value itself; for a value per unit, join a subquery: JOIN (SELECT <unit>, COUNT(*) AS n FROM … "
+            "GROUP BY <unit>) USING (<unit>); for a value of a public table, join the table",
         )
 
 
@@ -478,7 +483,7 @@ def check_places(first: exp.Expr, owners: Sequence[str], second: exp.Expr, other
         raise refuse(
             second,
             "union-columns",
-            "the column that says whose row it is stands at the same place in all parts of a UNION ALL",
+            "the id of the unit must be at the same position in all parts of a UNION ALL",
             "select the same columns in each, in the same order",
         )
 
@@ -504,7 +509,7 @@ def united(members: Sequence[Member], source: int) -> Union:
             raise refuse(
                 member.node,
                 "union-columns",
-                f"the parts of a UNION ALL have as many columns, not {len(first.columns)} and {len(member.columns)}",
+                f"parts of a UNION ALL need equally many columns, not {len(first.columns)} and {len(member.columns)}",
                 "select the same columns in each, in the same order",
             )
     columns_by_position = [
@@ -541,7 +546,9 @@ class Public:
             if column.lower() == name.lower():
                 return column
         column_names = self.table.columns
-        raise refuse(node, "unknown-column", f"{self.alias} has no column {name[:60]}", nearest(name, column_names))
+        raise refuse(
+            node, "unknown-column", f"{self.alias} has no column named {name[:60]}", nearest(name, column_names)
+        )
 
 
 def public_join(
@@ -559,7 +566,7 @@ def public_join(
                 bands.append((operator, operand, column))
     if not pairs and not bands:
         raise refuse(
-            node, "join-condition", "a join needs equalities between columns", "add ON a = b or USING (column)"
+            node, "join-condition", "a join needs a condition", "add ON a.column = b.column, or USING (column)"
         )
     for operand, column in (*pairs, *((operand, column) for _, operand, column in bands)):
         call("=", operand, Column(Field(0, right.table.name, column), right.table.columns[column]))
@@ -600,7 +607,7 @@ def _check_distinct(operand: Expression, domain: Domain, node: exp.Join) -> None
         raise refuse(
             node,
             "join-real",
-            "a real is joined with whole numbers of at most 2^53 in size",
+            "a real can only be joined with whole numbers of at most 2^53 in size",
             "write CAST(… AS INTEGER) on the private side",
         )
 
@@ -623,7 +630,7 @@ def _comparisons(left: NamedRelation, right: Public, part: exp.Expr) -> Iterator
     raise refuse(
         part,
         "join-condition",
-        "tables are joined by comparing something with a column of the public table",
+        "a join with a public table must compare an expression with a column of that table",
         "write ON private.column = public.column, or x >= public.low AND x < public.high",
     )
 

@@ -1,1 +1,1 @@
-"""A value of one row is made of columns and literals by functions: its type, its range and its words are known here."""
+"""Expressions over one row: columns, literals and functions, with their types, ranges and texts."""

@@ -156,7 +156,9 @@ CLOCK = ("hour", "minute", "second")
 def pieces(written: str) -> tuple[str | Letter, ...]:
     """Split a format into texts and codes; refuse unknown codes with the list of known ones."""
     if len(written) > LONGEST:
-        raise Unsupported("date-format", f"a format has at most {LONGEST} letters", fix="write a shorter one")
+        raise Unsupported(
+            "date-format", f"a format can have at most {LONGEST} characters", fix="write a shorter format"
+        )
     format_pieces: list[str | Letter] = []
     for text, code in re.findall(r"([^%]+)|%(.?)", written, re.DOTALL):
         if text or code == "%":
@@ -166,10 +168,14 @@ def pieces(written: str) -> tuple[str | Letter, ...]:
         else:
             known_codes = ", ".join(f"%{code_letter}" for code_letter in LETTERS)
             raise Unsupported(
-                "date-format", "a format is made of letters that are known", fix=f"use {known_codes} and %%"
+                "date-format", "the format has a % code that is not supported", fix=f"use {known_codes} and %%"
             )
     if not any(isinstance(piece, Letter) for piece in format_pieces):
-        raise Unsupported("date-format", "a format names a part of the date", fix="write '%Y-%m'")
+        raise Unsupported(
+            "date-format",
+            "the format has no % code, so it would be the same for every date",
+            fix="write a format such as '%Y-%m'",
+        )
     return tuple(format_pieces)
 
 

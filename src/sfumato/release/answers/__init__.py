@@ -1,1 +1,1 @@
-"""An answer is shown as rows, pictures, pages and files, always with the range of each number and its receipt."""
+"""Answers as rows, pictures, pages and files, always with the interval of each number and the receipt."""

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN_ROWS = 40
 _MAX_JSON_LENGTH = 1 << 30
-"""Letters of an answer's JSON text: more than the largest answer has."""
+"""The most characters of an answer's JSON text; the largest answer has fewer."""
 _TOO_SMALL_TEXT = "too small to tell"
 MEASURED, BOUNDED, HYPOTHESIS, BOUGHT, UNVERIFIED = BASES = (
     "measured",
@@ -72,7 +72,7 @@ MEASURED, BOUNDED, HYPOTHESIS, BOUGHT, UNVERIFIED = BASES = (
     "unverified",
 )
 _MODEL_BASES = (BOUNDED, HYPOTHESIS, UNVERIFIED)
-"""Of such numbers the range is not around the number, which is a model's."""
+"""Bases whose interval is not centred at the number, which comes from a model."""
 
 
 @codec.value("answer")
@@ -90,24 +90,25 @@ class Answer:
     """The columns that are group keys."""
     receipt: Receipt
     warnings: tuple[str, ...]
-    """What the answer may miss because nobody declared it, and why its price promises little where it does."""
+    """What the answer may miss because it is not declared, and why its price is a weak guarantee where it is."""
     possible: Mapping[str, tuple[float, float]] = field(default_factory=dict, metadata=codec.MAPPING)
-    """For a column of means, the range it lies in whatever the data hold."""
+    """For a column of means, the range of possible values, whatever the data."""
     ranks: Mapping[str, float] = field(default_factory=dict, metadata=codec.MAPPING)
-    """For a column of quantiles, how many rows lie at most between a number and what it stands for."""
+    """For a column of quantiles, the rank error: the most rows between a number and the exact quantile."""
     basis: Mapping[str, tuple[str, ...]] | None = field(default=None, metadata=codec.MAPPING)
-    """Where a synopsis answers, what each number rests on: measured, or bounded, with a model's number inside."""
+    """For an answer from a synopsis, the basis of each number: measured, or bounded with a model's number inside."""
     chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
-    """For a column of values that were chosen, how good the choice is, in words."""
+    """For a column of selected values, a note on how good the selection is."""
     sampling: Mapping[str, tuple[float | None, ...]] | None = field(default=None, metadata=codec.MAPPING)
-    """Where the rows are a sample, how far each number may be off for that, about (``sampling_errors``)."""
+    """Where the rows are a sample, the approximate sampling error of each number (``sampling_errors``)."""
     above: str = ""
-    """A number is marked as too noisy where its range reaches further than this part of it; empty marks none."""
+    """Numbers are marked as too noisy where their interval extends further than this fraction of them; empty marks
+    none."""
 
     def __post_init__(self) -> None:
         """Validate every field, and restore the types of values read from JSON."""
         codec.check_fields(self)
-        _require(len(set(self.columns)) == len(self.columns), "columns", self.columns, "names that differ")
+        _require(len(set(self.columns)) == len(self.columns), "columns", self.columns, "distinct names")
         _require(set(self.keys) <= set(self.columns), "keys", self.keys, "names of columns")
         _require(isinstance(self.receipt, Receipt), "receipt", self.receipt, "a receipt")
         types = tuple(map(Type.of, self.types))
@@ -120,7 +121,7 @@ class Answer:
         object.__setattr__(self, "basis", self._parse_basis())
         names_columns = isinstance(self.chosen, Mapping) and set(self.chosen) <= set(self.columns)
         is_valid = names_columns and set(map(type, self.chosen.values())) <= {str}
-        _require(is_valid, "chosen", self.chosen, "sentences by the names of columns")
+        _require(is_valid, "chosen", self.chosen, "notes by column name")
         object.__setattr__(self, "chosen", dict(self.chosen))
         object.__setattr__(self, "sampling", self._parse_sampling())
         if self.above:
@@ -130,14 +131,14 @@ class Answer:
 
     @property
     def rehearsed(self) -> bool:
-        """Return whether the numbers are invented from the policy alone: nothing was read, charged or stored."""
+        """Whether the numbers are invented from the policy alone: nothing was read, charged or stored."""
         return self.receipt.rehearsed
 
     def _parse_sampling(self) -> dict[str, tuple[float | None, ...]] | None:
         if self.sampling is None:
             return None
         names_columns = isinstance(self.sampling, Mapping) and set(self.sampling) <= set(self.intervals)
-        _require(names_columns, "sampling", self.sampling, "half-widths by the names of columns with intervals")
+        _require(names_columns, "sampling", self.sampling, "half-widths by column name, for columns with intervals")
         for widths in self.sampling.values():
             is_per_row = isinstance(widths, (tuple, list)) and len(widths) == len(self.rows)
             _require(is_per_row, "sampling", widths, "a half-width for each row, or null")
@@ -148,14 +149,14 @@ class Answer:
 
     def _parse_ranks(self) -> dict[str, float]:
         names_columns = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
-        _require(names_columns, "ranks", self.ranks, "numbers of rows by the names of columns")
+        _require(names_columns, "ranks", self.ranks, "numbers of rows by column name")
         return {name: codec.real(rows, "ranks") for name, rows in self.ranks.items()}
 
     def _parse_basis(self) -> dict[str, tuple[str, ...]] | None:
         if self.basis is None:
             return None
         names_columns = isinstance(self.basis, Mapping) and set(self.basis) <= set(self.intervals)
-        _require(names_columns, "basis", self.basis, "words by the names of columns with intervals")
+        _require(names_columns, "basis", self.basis, "a basis for each row by column name, for columns with intervals")
         for words in self.basis.values():
             is_valid = isinstance(words, (tuple, list)) and len(words) == len(self.rows) and set(words) <= set(BASES)
             _require(is_valid, "basis", words, f"for each row one of {', '.join(BASES)}")
@@ -166,15 +167,15 @@ class Answer:
             name for name, column_type in zip(self.columns, self.types, strict=True) if column_type.numeric
         }
         names_columns = isinstance(self.intervals, Mapping) and set(self.intervals) <= numeric_columns
-        _require(names_columns, "intervals", self.intervals, "ranges by the names of columns of numbers")
+        _require(names_columns, "intervals", self.intervals, "intervals by column name, for numeric columns")
         parsed = {name: _parse_interval_list(ranges) for name, ranges in self.intervals.items()}
         is_per_row = all(len(ranges) == len(self.rows) for ranges in parsed.values())
-        _require(is_per_row, "intervals", self.intervals, "one range for each row")
+        _require(is_per_row, "intervals", self.intervals, "one interval for each row")
         return parsed
 
     def _parse_possible(self) -> dict[str, tuple[float, float]]:
         names_columns = isinstance(self.possible, Mapping) and set(self.possible) <= set(self.intervals)
-        _require(names_columns, "possible", self.possible, "ranges by the names of columns with intervals")
+        _require(names_columns, "possible", self.possible, "ranges by column name, for columns with intervals")
         return {name: _parse_interval(ends) for name, ends in self.possible.items()}
 
     def column(self, name: str) -> list[Any]:
@@ -472,7 +473,7 @@ def _typed_rows(names: tuple[str, ...], types: tuple[Type, ...], rows: Any) -> t
 def _parse_interval_list(intervals: Any) -> tuple[Interval, ...]:
     """Parse intervals; they are returned unchanged where both ends are floats already, checked without a loop."""
     if type(intervals) is not tuple or not set(map(type, intervals)) <= {tuple, type(None)}:
-        raise InvalidParameter("intervals", intervals, "a list of [low, high], or null where there is no number")
+        raise InvalidParameter("intervals", intervals, "a list of [low, high], with null where there is no number")
     pairs = [interval for interval in intervals if interval is not None]
     ends = list(chain.from_iterable(pairs))
     if set(map(len, pairs)) <= {2} and set(map(type, ends)) <= {float} and not any(map(math.isnan, ends)):
@@ -520,8 +521,8 @@ def _cell_values(column: Numbers | TruthColumn | Keys, shown_rows: NDArray[np.in
         return [None if value is None else float(value) for value in values] if column_type is Type.REAL else values
     if isinstance(column, TruthColumn):
         return [
-            bool(true) if known else None
-            for true, known in zip(column.true[shown_rows], column.known[shown_rows], strict=True)
+            bool(is_true) if is_known else None
+            for is_true, is_known in zip(column.true[shown_rows], column.known[shown_rows], strict=True)
         ]
     numbers = column.value[shown_rows]
     is_null = np.isnan(numbers)

@@ -93,4 +93,4 @@ _TYPES: dict[Type, tuple[type, Callable[[Any], Any]]] = {
     Type.DATE: (dt.date, _iso_parser(dt.date.fromisoformat)),
     Type.TIMESTAMP: (dt.datetime, _iso_parser(dt.datetime.fromisoformat)),
 }
-"""What a value of each type is in Python, and how another form of it is read."""
+"""The Python type of each column type, and the parser of its serialized form."""

@@ -30,7 +30,7 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.answers.web_pages import HtmlPage, block, escaped, facts, figure, listed, paragraph, table
 
 _FEW_ROWS, _MAX_ROWS = 12, 1000
-"""Rows that are seen at once, and rows that are on a page at most."""
+"""The most rows shown without a fold, and the most rows of a page."""
 _PRIORS = ("0.001", "0.01", "0.1", "0.5")
 _RARE = "1e-9"
 _PLOTTED_PRIORS = tuple(Fraction(each, 1000) for each in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998))
@@ -125,9 +125,9 @@ def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
     receipt = visible_answer.receipt
     header = facts(
         [
-            (receipt.unit, "is protected"),
-            (receipt.guarantee or "nothing", "is what this answer cost"),
-            (receipt.account, "is allowed for everything together"),
+            (receipt.unit, "protected"),
+            (receipt.guarantee or "nothing", "cost of this answer"),
+            (receipt.account, "budget for all answers together"),
         ]
     )
     question = block(cleandoc(receipt.question)) if questions else paragraph(NOT_SHOWN, "quiet")
@@ -166,8 +166,8 @@ def answer_parts(answer: PageAnswer) -> Iterator[str]:
     if receipt.confidence:
         claim = "All ranges together hold" if receipt.joint else "Each range holds the exact number"
         yield paragraph(
-            f"{claim} with {percent(receipt.confidence)} confidence. They are for the noise alone: what is beyond the "
-            f"limits of one unit ({receipt.limits}) or was clamped is left out of the exact number as well.",
+            f"{claim} with {percent(receipt.confidence)} confidence. They cover the noise only: rows beyond the "
+            f"limits of one unit ({receipt.limits}) and the clamped part of values are not in the exact number either.",
             "quiet",
         )
     yield "".join(paragraph(note, "quiet") for note in (*answer.ranked(), *answer.warnings))
@@ -181,11 +181,11 @@ def protected(unit: str, neighbours: str) -> str:
         change = "had never been in the data"
     return paragraph(
         f"This protects {unit}. Whatever is published here would have come out almost the same if {unit} {change}. "
-        "“Almost” is measured by ε (epsilon), and by δ (delta), the chance that is set aside for the promise to fail: "
+        "“Almost” is measured by ε (epsilon), and by δ (delta), the probability with which this guarantee may fail: "
         "the smaller both are, the less anybody can learn about one of them."
     ) + paragraph(
         "What is true of the population as a whole is not protected: it can be learned whether or not one of them is "
-        "in the data, and may then be believed of each.",
+        "in the data, and may then be assumed of each.",
     )
 
 
@@ -214,7 +214,7 @@ def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
             "their belief can grow to at most this:"
         )
         + table(head, rows, [True] * len(head))
-        + figure(_plot_beliefs(promise, neighbours, beliefs), "Dotted would be no change at all.")
+        + figure(_plot_beliefs(promise, neighbours, beliefs), "The dotted line is no change at all.")
         + paragraph(
             f"{this} holds whatever they know and however they compute. A test for whether one of them is there, which "
             f"is wrong {percent(str(read.false_positive_rate))} of the time when they are not, finds them at most "
@@ -224,10 +224,10 @@ def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
 
 
 def _log_odds_gains(read: Reading) -> dict[str, float]:
-    """Find by how much the log-odds of a guess can rise, for each kind of guess.
+    """Return the largest rise of the log-odds of a guess, for each kind of guess.
 
-    They are the same for every belief before. Found from a guess that is hardly believed, they are known to many
-    digits, and since a reading is rounded up they are, too.
+    It is the same for every prior. It is computed from a tiny prior, which keeps many digits, and it is rounded up as
+    readings are.
     """
     odds = read.attribute / (1 - read.attribute) if read.attribute < 1 else math.inf
     rise = math.log(odds) - math.log(float(read.prior) / (1 - float(read.prior)))
@@ -236,18 +236,18 @@ def _log_odds_gains(read: Reading) -> dict[str, float]:
 
 
 def _posterior(prior: Number, odds: float) -> float:
-    """Compute the belief afterwards, rounded up far beyond what rounding loses."""
+    """Return the posterior belief, rounded up by more than floating-point errors."""
     before = float(exact(prior, "prior"))
     return min(1.0, (1 + 1e-9) / (1 + (1 - before) / before * math.exp(-odds)))
 
 
 def _percent_rounded_up(share: float) -> str:
-    """Write a share in per cent, rounded up."""
+    """Format a fraction in per cent, rounded up."""
     return f"{min(100.0, math.ceil(share * 1000) / 10):.1f} %"
 
 
 def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, float]) -> Picture:
-    """Draw the belief afterwards against the belief before."""
+    """Draw the posterior against the prior belief."""
     priors = (0.0, *(100 * float(prior) for prior in _PLOTTED_PRIORS), 100.0)
     lines = [
         PlottedLine(name, priors, (0.0, *(100 * _posterior(prior, odds) for prior in _PLOTTED_PRIORS), 100.0))
@@ -260,13 +260,13 @@ def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, flo
 
 
 def limits_of_it() -> str:
-    """Describe what a report does not promise, whoever reads it."""
+    """Render what a report does not guarantee."""
     return listed(
         [
-            "What people tell others, or what other data about them tell, is outside of this promise.",
-            "The owner of the data sees them as they are. The promise is about what left their hands through this "
-            "account, and holds if they declared truthfully whose each row is and opened no second account.",
-            "Ranges are for the noise that was added. Errors in the data themselves are not in them.",
+            "This guarantee does not cover what people tell others, or what other data reveal about them.",
+            "The data owner sees the data as they are. The guarantee covers what was released through this account; it "
+            "holds if the owner declared truthfully to whom each row belongs, and opened no second account.",
+            "Ranges cover the noise that was added, not errors in the data themselves.",
         ]
     )
 
@@ -275,7 +275,7 @@ ENDINGS = (".csv", ".json", ".parquet")
 
 
 class Writable(Protocol):
-    """Whatever can be written in each of the forms."""
+    """An answer that can be written in each file format."""
 
     def to_arrow(self) -> Any: ...
     def to_json(self) -> str: ...

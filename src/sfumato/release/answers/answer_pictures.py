@@ -18,10 +18,9 @@ from sfumato.release.answers.receipts import REHEARSED, Receipt
 from sfumato.untrusted import printable
 
 MARK = "*"
-"""Beside a number that is too noisy to print."""
+"""The mark of a number that is too noisy to print."""
 HALF = Fraction(1, 2)
-"""Of a number: where its range reaches further than that to one side, it is too noisy to print unless others say
-otherwise."""
+"""The default limit: a number whose interval extends further than this fraction of it is too noisy to print."""
 
 
 def foot(receipt: Receipt) -> list[str]:
@@ -81,7 +80,7 @@ def explained(above: Fraction) -> str:
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
 _MOST_BARS = 200
 _STEP, _PAGE = 20, 800
-"""Pixels of one bar, and of all of them: more bars are thinner."""
+"""Pixels of one bar, and of all bars together; more bars are thinner."""
 
 
 def bar_chart(columns: Sequence[ChartData]) -> Any:
@@ -186,7 +185,7 @@ def _axis(data: ChartData, count: int) -> dict[str, Any]:
 
 
 _BARE = {"labels": False, "ticks": False, "domain": False, "titleOpacity": 0}
-"""An axis that takes the same height and shows nothing: the titles of all panels stay in line."""
+"""An invisible axis of the same height, so that the titles of all panels align."""
 
 
 def _title(data: ChartData, count: int, altair: Any) -> Any:

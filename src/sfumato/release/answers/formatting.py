@@ -16,10 +16,10 @@ from sfumato.untrusted import printable
 
 _MOST_DIGITS = 300
 _YEARS = (1000, 2999)
-"""Numbers that lie between these whatever the data hold are written as years are: 1985, not 1,985."""
+"""Numbers whose possible range lies between these are written like years: 1985, not 1,985."""
 
 Point = Callable[[str], str]
-"""What is done with a number's digits before they are shown."""
+"""Formats the digits of a number for display."""
 
 
 def kept(digits: str) -> str:

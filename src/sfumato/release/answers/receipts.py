@@ -18,11 +18,11 @@ from sfumato.privacy.numbers import CONFIDENCE, exact, percent
 
 VERSION = 1
 REHEARSED = "rehearsed: the numbers are invented, from the policy alone; no row was read, and nothing was charged"
-"""What is said wherever an invented answer is shown."""
+"""Shown with every invented answer."""
 
 
 INVENTED = " (rehearsed: invented)"
-"""The same in few words, beside a number or a name."""
+"""The short form, beside a number or a name."""
 
 
 @codec.value("receipt")
@@ -34,9 +34,9 @@ class Receipt:
     unit: str
     neighbours: str
     guarantee: str
-    """Of this release by itself."""
+    """The guarantee of this release alone."""
     account: str
-    """Of everything ever released from the account, whatever is asked next."""
+    """The guarantee of everything ever released from the account."""
     mechanisms: tuple[str, ...]
     strategy: str
     limits: str
@@ -48,24 +48,24 @@ class Receipt:
     hash: str
     time: str
     free: bool
-    """It had been bought before, and nothing was charged."""
+    """Whether it was bought before, so that nothing was charged."""
     confidence: str
-    """Of every range; empty where numbers have none."""
+    """The confidence of every interval; empty where numbers have none."""
     remaining: str
     epsilons: tuple[str, ...] = ()
     """Every ε that the account has had, oldest first."""
     share: str = ""
-    """The analyst whose share of the account is meant by what remains; empty where it is the whole account."""
+    """The analyst whose share of the account ``remaining`` is about; empty for the whole account."""
     periods: str = ""
-    """Where every period has an account of its own, which ones this spends; the account is that of each."""
+    """Where every period has its own account, the periods that are charged; ``account`` is that of each."""
     promise: str = ""
-    """What such accounts promise and what they do not, in words."""
+    """What per-period accounts guarantee, and what not."""
     weak: tuple[str, ...] = ()
-    """Why the price of this release promises little, in words; nothing where it promises enough."""
+    """Why the price of this release is a weak guarantee; empty for a strong one."""
     rehearsed: bool = False
-    """Whether the answer was invented from the policy alone: it is in no ledger and says nothing of anybody."""
+    """Whether the answer was invented from the policy alone: it is in no ledger and reveals nothing."""
     joint: bool = False
-    """Whether all ranges of the answer hold at once with this confidence, or each by itself."""
+    """Whether all intervals hold together with this confidence, or each by itself."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Receipt:
     @property
     def _purchase_note(self) -> str:
         if self.rehearsed:
-            return ", were it bought"
+            return ", if it were bought"
         return ", bought before: free" if self.free else ""
 
     @property
@@ -104,14 +104,14 @@ class Receipt:
     @property
     def _remaining_label(self) -> str:
         label = f"left{f' of the share of {self.share}' if self.share else ''} for ordinary answers"
-        return f"{label} where the least is" if self.periods else label
+        return f"{label}, in the period with the least" if self.periods else label
 
     @property
     def _amendments(self) -> str:
         if len(self.epsilons) < 2:
             return ""
         return (
-            f"; its owner changed ε: {', then '.join(self.epsilons)}, and guarantees the largest they would ever allow"
+            f"; the owner changed ε: {', then '.join(self.epsilons)}, and guarantees the largest ε they will ever allow"
         )
 
     def short(self) -> str:
@@ -126,7 +126,7 @@ class Receipt:
 
     @property
     def _limits_note(self) -> str:
-        return f"{self.limits};\n{'':<11}  ranges are for the noise alone, and leave out what is beyond"
+        return f"{self.limits};\n{'':<11}  ± covers the noise only, not what a unit has beyond these limits"
 
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
@@ -170,13 +170,13 @@ def promise(policy: Policy) -> str:
     unit, budget = policy.unit, policy.budget
     amount = promised(budget.epsilon, budget.delta)
     per_period = (
-        f"{amount} for one {unit.name}-{unit.period}, whatever is ever asked: not for the life of one {unit.name}"
+        f"{amount} for one {unit.name}-{unit.period}, whatever is asked: not for the whole life of one {unit.name}"
     )
-    delta_text = ", and more than k times that δ" if budget.delta else ""
-    across_periods = f"whose rows in k {unit.period}s may lose k times that ε{delta_text}"
+    delta_text = " and more than k times that δ" if budget.delta else ""
+    across_periods = f"whose rows in k {unit.period}s may cost k times that ε{delta_text}"
     if policy.neighbours is not Neighbours.REPLACE:
         return f"{per_period}, {across_periods}"
-    halved = f"each {policy.per}'s account holds half, since a unit that is exchanged may move to another {policy.per}"
+    halved = f"each {policy.per}'s account holds half, since a replaced unit may move to another {policy.per}"
     return f"{per_period}, {across_periods}; {halved}"
 
 

@@ -31,7 +31,7 @@ from sfumato.plan.values.expressions import Column, Result
 from sfumato.plots.scales import Interval
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 
-CAVEAT = "sampling: about how far another sample of the same population might have been off, beside the noise"
+CAVEAT = "sampling: about how far another sample of the same population could differ, in addition to the noise"
 
 
 def sampled_share(sample_of: Number, size: int | None) -> Fraction:

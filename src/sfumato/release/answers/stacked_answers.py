@@ -1,4 +1,4 @@
-"""Answers to several questions are put below each other, as one: a table that other programs read."""
+"""Stack answers to several questions into one table for other programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 from sfumato.release.answers.answer import Answer
 
 MOST_CELLS = 1_000_000
-"""Cells of one stacked table, present or missing: each column of each question may be a column of its own."""
+"""The most cells of a stacked table, including empty ones: every column of every question may be separate."""
 
 
 def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, warnings: tuple[str, ...]) -> Answer:
@@ -31,7 +31,7 @@ def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, w
     }
     cell_count = len(types) * sum(len(single.rows) for single in answers)
     if cell_count > MOST_CELLS:
-        fix = "name columns of the same meaning alike, or take the answers one by one"
+        fix = "give columns of the same meaning the same name, or use the answers one by one"
         raise InvalidParameter(
             "answers", f"{cell_count:,} cells", f"at most {MOST_CELLS:,} cells as one table", fix=fix
         )

@@ -14,16 +14,16 @@ from sfumato.plots.picture import Picture
 from sfumato.untrusted import printable
 
 _NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""What a browser may load for the page: nothing but the style that is written in it."""
+"""The content security policy of a page: nothing may be loaded but its inline style."""
 _BEGINNING = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width, initial-scale=1">'
     f'<meta http-equiv="Content-Security-Policy" content="{_NOTHING_ELSE}">'
     '<meta name="referrer" content="no-referrer"><title>'
 )
-"""Every page begins so: whatever stands after it, a browser loads and runs nothing."""
+"""The start of every page: whatever follows, a browser loads and runs nothing."""
 _ELSEWHERE = re.compile(r"<(meta|link|base|script|iframe|frame|object|embed|form)\b", re.I)
-"""What may send a browser elsewhere although it loads nothing for the page, or is of no use in it."""
+"""Elements that could navigate the browser elsewhere, or have no use in a page."""
 _STYLE = """
 :root { color-scheme: light dark; --ink: #20262e; --quiet: #5b6470; --rule: #dfe3e8; --paper: #fff; --card: #f5f7f9;
   --link: #0067a5; }
@@ -88,7 +88,7 @@ class HtmlPage:
             raise SfumatoError(
                 f"the page cannot be written ({os.strerror(error.errno or 0)})",
                 place=str(path),
-                fix="name another file, in a folder that is there",
+                fix="choose another file, in a folder that exists",
             ) from None
 
     def _repr_html_(self) -> str:
@@ -122,7 +122,7 @@ def _keep_numbers_together(text: str) -> str:
 def listed(texts: Iterable[str], ordered: bool = False) -> str:
     """Render a list of plain texts."""
     tag = "ol" if ordered else "ul"
-    return f"<{tag}>{''.join(f'<li>{escaped(each)}</li>' for each in texts)}</{tag}>"
+    return f"<{tag}>{''.join(f'<li>{escaped(text)}</li>' for text in texts)}</{tag}>"
 
 
 def block(text: str) -> str:

@@ -1,1 +1,1 @@
-"""Noisy rows are public: what is made of them, filtered, ranked and added up is post-processing, and free."""
+"""Post-processing of noisy rows: expressions, filters, ranks and sums, which cost no privacy."""

@@ -31,16 +31,16 @@ class AnswerRows:
     """The keys of an answer's rows, and the groups that each row sums."""
 
     keys: Sequence[GroupKey]
-    """None is NULL, and stands for a key that is summed over."""
+    """None is NULL, or a key that is summed over."""
     over: NDArray[np.bool_]
     """For each row and key, whether it is summed over."""
     rows: Places
     groups: Places
-    """Pairs: this row has this group in it."""
+    """Pairs of a row and a group that it sums."""
     sums: bool
-    """Whether a row may be a sum: else rows are the groups as they are."""
+    """Whether a row may sum several groups; otherwise rows are the groups."""
     width: int
-    """How many values a key has: there may be no row."""
+    """The number of values of a key, also where there is no row."""
 
     @property
     def terms(self) -> Places:
@@ -174,8 +174,8 @@ def _evaluate_on_keys(part: Expression, groups: Sequence[GroupKey], evaluate: Ev
     if not affordable(world):
         raise Unsupported(
             "keys-too-costly",
-            "functions of keys are evaluated on at most 200,000 combinations of their values",
-            fix="apply them to one key at a time, or group by what they make",
+            "functions of group keys can be evaluated for at most 200,000 combinations of key values",
+            fix="apply them to one key at a time, or write the function in GROUP BY",
         )
     value_of_key = {tuple(map(told, row[:-1])): row[-1] for row in evaluate(world)}
     return [value_of_key[tuple(told(key[key_index]) for key_index in key_indices)] for key in groups]

@@ -1,1 +1,1 @@
-"""A question falls into parts, each of which becomes measurements, with its share of the price and its scale."""
+"""The parts of a question: each has measurements, a share of the price, and the scale of its noisy numbers."""

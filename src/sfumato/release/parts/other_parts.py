@@ -152,7 +152,7 @@ class ChosenRanks:
         rank_errors = [
             f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales
         ]
-        interval_note = "" if self.confidence is None else "; half of their share buys ranges of the values"
+        interval_note = "" if self.confidence is None else "; half of their share buys intervals of values"
         mechanism_words = "; ".join(dict.fromkeys(scale.words() for _, scale in scales))
         return f"{column}: {mechanism_words}", f"{'; '.join(rank_errors)}, {coverage}{interval_note}"
 
@@ -226,7 +226,7 @@ class DifferentCounts:
         width, column = measurement.mechanism.error(confidence), words(self.asked[0].value)
         in_all, in_group = shown(float(sensitivity.l1)), shown(float(sensitivity.linf))
         sensitivity_text = f"one unit moves it by at most {in_all} in all, {in_group} in a group"
-        description = f"different values of {column}; {measurement.mechanism.words()}"
+        description = f"distinct values of {column}; {measurement.mechanism.words()}"
         return description, f"{sensitivity_text}; ±{shown(float(width))} with {percent(confidence)} confidence"
 
 
@@ -243,8 +243,8 @@ class ChosenValues:
     def __post_init__(self) -> None:
         k, count = self.asked[0].k, len(self.values)
         if k > count:
-            rule = f"the most frequent of {words(self.asked[0].value)} are chosen among what it may be: {count} values"
-            fix = f"ask for at most {count}" if count else "ask for a column with declared values"
+            rule = f"{words(self.asked[0].value)} has {count} possible values, too few for the {k} most frequent"
+            fix = f"ask for at most {count} values" if count else "ask for a column with declared values"
             raise Unsupported("too-few-values", rule, fix=fix)
 
     @property

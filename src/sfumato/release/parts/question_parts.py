@@ -33,7 +33,7 @@ Family = type[Additive]
 NamedNoise = Family | str
 """A family of noise as a caller names it: by its class, or as "laplace" or "gaussian"."""
 ENDS = (0, LARGEST_INTEGER, -LARGEST_INTEGER)
-"""Totals at the ends of what they can be."""
+"""Totals at the ends of their range, for dry runs."""
 
 
 def noise_family(named: NamedNoise | None) -> Family | None:
@@ -56,13 +56,13 @@ def noise_family(named: NamedNoise | None) -> Family | None:
 
 @dataclass(frozen=True)
 class Strength:
-    """What a share of the price buys: a noise size, or the ε of a selection."""
+    """The strength of measurements: turns a share of the price into a noise size, or the ε of a selection."""
 
     family: Family
     price: Price | None = None
-    """Where closed forms say it,"""
+    """The price, where a closed form gives the noise."""
     factor: Fraction = Fraction(1)
-    """and otherwise how many times the noise is that of a whole price of one."""
+    """Without a price, the noise relative to that of a whole price of 1."""
 
     def size(self, share: Fraction) -> Fraction:
         """Return the noise size for totals whose sensitivity is 1 in the family's norm."""
@@ -188,7 +188,7 @@ class NoisyTotals:
         )
 
     def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
-        return tuple(self.bounded.measures[place] for place in places)
+        return tuple(self.bounded.measures[index] for index in places)
 
     def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
         width = sum(measure.coordinates for measure in self.bounded.measures)
@@ -205,8 +205,8 @@ def noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
     family = strength.family
     size = family.norm(change) * strength.size(share)
     if size > MOST_STEPS:
-        rule = "one whose noise can be drawn exactly: this asks for too much of it"
-        fix = "give more, ask for fewer columns, or declare narrower bounds"
+        rule = "one whose noise can be drawn exactly: at this price it would be too large"
+        fix = "pay more, ask for fewer columns, or declare narrower bounds"
         raise InvalidParameter("price", float(size), rule, fix=fix)
     keeps_exact_size = family.pure and strength.price is not None
     return family.of_size(max(size if keeps_exact_size else rounded_up(size), LEAST_STEPS))

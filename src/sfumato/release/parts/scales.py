@@ -27,7 +27,7 @@ _PARSERS: dict[Type, Any] = {
     Type.DATE: dt.date.fromisoformat,
     Type.TIMESTAMP: dt.datetime.fromisoformat,
 }
-"""How a value that is written as text is read back; other types are written as they are."""
+"""Parsers of the types that are stored as text; other types are stored as they are."""
 
 
 @codec.value("key-column")
@@ -53,9 +53,9 @@ class GroupKeys:
 
     columns: tuple[KeyColumn, ...]
     codes: tuple[tuple[int, ...], ...] = ()
-    """For each column, which of its values each group has; left out where the groups are all combinations in order."""
+    """For each column, the index of each group's value; empty where the groups are all combinations in order."""
     count: int = 1
-    """How many groups there are where there is no key: one in every real answer."""
+    """The number of groups where there is no key: one in every real answer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -96,7 +96,7 @@ ONE_GROUP = GroupKeys(())
 
 
 class NoiseScale(Protocol):
-    """What one integer of a measurement is worth, and how far it may be from the exact value."""
+    """The value of one integer of a measurement, and its distance from the exact value."""
 
     @property
     def unit_value(self) -> Fraction:
@@ -209,7 +209,7 @@ class ChosenScale:
     mechanism: Quantiles
     probability: Fraction
     ends: Quantiles | None = None
-    """What chose the number below, where there are numbers around it: the one above is chosen as it is, mirrored."""
+    """The mechanism that selected the lower end of a bought interval; the upper end is selected as its mirror image."""
     labels: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -239,7 +239,7 @@ class ChosenScale:
     def words(self) -> str:
         if self.ends is None:
             return self.mechanism.words()
-        return f"{self.mechanism.words()}, and two numbers around each, ε {shown(float(2 * self.ends.epsilon), 6)}"
+        return f"{self.mechanism.words()}, and an interval around each, ε {shown(float(2 * self.ends.epsilon), 6)}"
 
 
 @dataclass(frozen=True)

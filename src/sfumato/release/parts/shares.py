@@ -39,9 +39,9 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.parts.question_parts import Family, NoisyTotals, QuestionPart
 
 _MAX_UNITS = 2**24
-"""Shares are whole multiples of a unit: the largest has so many,"""
+"""The units of the largest share; shares are whole multiples of a unit."""
 _MIN_UNITS = 2**14
-"""and the smallest at least so many: for a thousandth, a total that hardly matters has noise that can be drawn."""
+"""The least units of a share: for a thousandth of the price, a total of little effect has noise that can be drawn."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Wanted:
     effects: Mapping[int, float]
     """By the index of each total that is read, how far the result moves when the total moves by one."""
     weight: Fraction = field(default=Fraction(1))
-    """How much its error counts."""
+    """The weight of its error."""
 
     def __init__(self, effects: Mapping[int, float], weight: Number = 1) -> None:
         object.__setattr__(self, "effects", dict(effects))
@@ -100,9 +100,9 @@ def _optimum_alone(sizes: Sequence[float], result: Wanted, order: int) -> float:
 
 _ROWS = 10_000
 _NOISE = 1e-3
-"""Of all rows' largest contributions: so little noise that its effect is proportional to it."""
+"""The noise of the reference group, relative to its largest total: so small that effects are linear."""
 _TILT = Fraction(1, 4)
-"""The values lie above the middle by this part of half the range."""
+"""How far the reference values lie above the middle, in half ranges."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class PriceSplit:
 
     shares: tuple[tuple[Fraction, ...], ...]
     times: tuple[float, ...] = ()
-    """For everything that is asked, how many times as wrong it is as it would be alone at the whole price,"""
+    """For each result, its error relative to that of the result alone at the whole price."""
     evenly: tuple[float, ...] = ()
-    """and how many times it would be if all shares were equal."""
+    """The same ratios if all shares were equal."""
 
     @property
     def even(self) -> bool:
@@ -138,14 +138,14 @@ def shared_out(parts: Sequence[QuestionPart], asked: WeightedRequest | None, fam
     assert isinstance(totals, NoisyTotals)
     sizes = [float(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in totals.bounded.noised]
     sizes += [1.0] * (sum(counts) - len(sizes))  # choices err in inverse proportion to their share
-    wanted = [_wanted_result(result, weight, parts) for result, weight in zip(asked.made, asked.weights, strict=True)]
-    shares = split(sizes, [*wanted, *_selection(totals)], family.order)
+    results = [_wanted_result(result, weight, parts) for result, weight in zip(asked.made, asked.weights, strict=True)]
+    shares = split(sizes, [*results, *_selection(totals)], family.order)
     even_shares = even(len(sizes))
-    times, evenly = (
-        tuple(times_alone(sizes, result, candidate_shares, family.order) for result in wanted)
+    error_ratios, even_ratios = (
+        tuple(times_alone(sizes, result, candidate_shares, family.order) for result in results)
         for candidate_shares in (shares, even_shares)
     )
-    return PriceSplit(_by_part(shares, counts), times, evenly)
+    return PriceSplit(_by_part(shares, counts), error_ratios, even_ratios)
 
 
 def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[Fraction, ...], ...]:

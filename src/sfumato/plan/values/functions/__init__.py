@@ -1,4 +1,4 @@
-"""These functions may be asked of one row: an allow-list, each with its types, its range rule and its words."""
+"""The allow-list of functions of one row, each with its types, its range rule and its description."""
 
 from sfumato.plan.values.functions import logic, numeric, temporal, textual
 from sfumato.plan.values.functions.declaring import FUNCTIONS, Function, call, literal, never_null, null

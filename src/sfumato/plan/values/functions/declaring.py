@@ -81,7 +81,11 @@ def call(name: str, *arguments: Expression) -> Expression:
     """Apply the function to the arguments, with its domain; or raise ``Unsupported``."""
     declared = FUNCTIONS.get(name)
     if declared is None:
-        raise Unsupported("function", f"{name} is not among the functions", fix="see the list of what can be asked")
+        raise Unsupported(
+            "function",
+            f"{name} is not a supported function",
+            fix="see the list of supported functions in the reference",
+        )
     try:
         _signature(declared.rule).bind(*arguments)
     except TypeError:
@@ -99,11 +103,11 @@ def _require_moderate_size(expression: Call) -> Call:
     walked by recursion.
     """
     if expression.size > LARGEST:
-        rule = f"an expression has at most {LARGEST:,} parts after its subqueries are put in place"
-        raise Unsupported("too-large", rule, fix="derive less")
+        rule = f"an expression can have at most {LARGEST:,} parts once its subqueries are expanded"
+        raise Unsupported("too-large", rule, fix="use fewer computed columns")
     if expression.depth > DEEPEST:
-        rule = f"an expression is at most {DEEPEST} levels deep after its subqueries are put in place"
-        raise Unsupported("too-deep", rule, fix="use IN, or fewer steps")
+        rule = f"an expression can be at most {DEEPEST} levels deep once its subqueries are expanded"
+        raise Unsupported("too-deep", rule, fix="use IN instead of many ORs, or fewer computed columns")
     return expression
 
 
@@ -143,16 +147,16 @@ _WORDS = {
     Type.TIMESTAMP: "a time",
 }
 _FIXES = {
-    Type.REAL: "convert it with CAST(… AS DOUBLE): what is no number becomes NULL",
+    Type.REAL: "convert it with CAST(… AS DOUBLE); text that is not a number becomes NULL",
     Type.INTEGER: "convert it with CAST(… AS BIGINT), or write a whole number",
     Type.TEXT: "convert it with CAST(… AS VARCHAR)",
     Type.BOOLEAN: "write a condition, such as x = 1 or x IS NOT NULL",
-    Type.DATE: "convert it with CAST(… AS DATE): what is no date becomes NULL",
-    Type.TIMESTAMP: "convert it with CAST(… AS TIMESTAMP): what is no time becomes NULL",
+    Type.DATE: "convert it with CAST(… AS DATE); text that is not a date becomes NULL",
+    Type.TIMESTAMP: "convert it with CAST(… AS TIMESTAMP); text that is not a time becomes NULL",
 }
-_WHOLE_TEXT = "convert it with CAST(CAST(… AS BIGINT) AS VARCHAR): a real number has no text of its own"
-_PART_OF_DATE = "take a number from it: EXTRACT(year FROM …), or DATE_DIFF('day', …, …)"
-_NO_DATE = "use a column of dates, or write DATE '2024-01-31': numbers and truths are no dates"
+_WHOLE_TEXT = "convert it with CAST(CAST(… AS BIGINT) AS VARCHAR); the text of a real number differs between databases"
+_PART_OF_DATE = "extract a number from it: EXTRACT(year FROM …), or DATE_DIFF('day', …, …)"
+_NO_DATE = "use a date column, or write DATE '2024-01-31'; numbers and booleans cannot become dates"
 
 
 def literal(kind: Type, value: Value) -> Literal:
@@ -160,7 +164,7 @@ def literal(kind: Type, value: Value) -> Literal:
     try:
         return Literal(value, Domain(kind, values=(value,)))
     except InvalidParameter as error:
-        raise Unsupported("literal", f"a literal must be {error.allowed}", fix="write one that is") from None
+        raise Unsupported("literal", f"a literal must be {error.allowed}", fix="write an allowed value") from None
 
 
 def null(kind: Type = Type.TEXT) -> Literal:
@@ -177,7 +181,7 @@ def is_null(expression: Expression) -> bool:
 
 
 def mismatch(found: Expression, wanted: Type) -> Unsupported:
-    rule = f"{_WORDS[wanted]} is needed here, and this is {_WORDS[found.domain.type]}"
+    rule = f"this must be {_WORDS[wanted]}, not {_WORDS[found.domain.type]}"
     return Unsupported("type-mismatch", rule, fix=_conversion_advice(found.domain.type, wanted))
 
 
@@ -270,7 +274,7 @@ def moment(found: Literal) -> Literal:
         pass
     raise Unsupported(
         "date-literal",
-        "a date is written YYYY-MM-DD and a time YYYY-MM-DD HH:MM:SS",
+        "a date must be written YYYY-MM-DD, and a timestamp YYYY-MM-DD HH:MM:SS",
         fix="write DATE '2024-01-31' or TIMESTAMP '2024-01-31 23:59:00'",
     )
 
@@ -292,7 +296,11 @@ def _parse_date_beside(expression: Expression, kinds: set[Type]) -> Expression:
         return expression
     parsed = moment(expression)
     if Type.TIMESTAMP not in kinds and parsed.domain.type is Type.TIMESTAMP:
-        raise Unsupported("date-literal", "a date is compared with a date", fix="write it YYYY-MM-DD, or CAST the date")
+        raise Unsupported(
+            "date-literal",
+            "a date cannot be compared with a timestamp",
+            fix="write it as YYYY-MM-DD, or CAST the date to TIMESTAMP",
+        )
     return parsed
 
 
@@ -315,8 +323,8 @@ def _common_type(arguments: list[Expression], kinds: set[Type]) -> Type:
     mismatched = next(
         argument for argument in arguments if not is_null(argument) and argument.domain.type is not first.domain.type
     )
-    words = f"{_WORDS[first.domain.type]} and {_WORDS[mismatched.domain.type]} do not go together"
-    fix = "write numbers without quotes and texts within them, or convert one side with CAST"
+    words = f"{_WORDS[first.domain.type]} and {_WORDS[mismatched.domain.type]} cannot be combined or compared"
+    fix = "write numbers without quotes and texts with single quotes, or convert one side with CAST"
     raise Unsupported("type-mismatch", words, fix=fix)
 
 

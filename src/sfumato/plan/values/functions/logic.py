@@ -56,13 +56,13 @@ for _name, _words in {
     ">": "greater",
     ">=": "at least",
 }.items():
-    function(_name, f"x {_name} y", f"{_words}: two numbers, texts, dates or truths")(_comparison)
+    function(_name, f"x {_name} y", f"{_words}: two numbers, texts, dates or booleans")(_comparison)
 
-function("AND", "a AND b", "both hold")(_connective)
-function("OR", "a OR b", "one holds, or both")(_connective)
+function("AND", "a AND b", "true where both are")(_connective)
+function("OR", "a OR b", "true where at least one is")(_connective)
 
 
-@function("NOT", "NOT a", "the contrary")
+@function("NOT", "NOT a", "the negation")
 def _not(x: Expression) -> Made:
     return [boolean(x)], truth(x)
 
@@ -73,7 +73,7 @@ def _between(x: Expression, low: Expression, high: Expression) -> Made:
     return converted, truth(*converted)
 
 
-@function("IN", "x IN (1, 2, …)", "equal to one of the values written out")
+@function("IN", "x IN (1, 2, …)", "equal to one of the listed values")
 def _in(x: Expression, first: Expression, *others: Expression) -> Made:
     converted = same((x, first, *others))
     for literal_value in converted[1:]:
@@ -101,18 +101,21 @@ def _folded_matching_steps(node: Call) -> int:
 
 
 function(
-    "LIKE", "text LIKE 'pattern'", "matches: % is any text, _ any one letter, nothing an escape", steps=_matching_steps
+    "LIKE",
+    "text LIKE 'pattern'",
+    "matches the pattern: % is any text, _ any one character; there is no escape character",
+    steps=_matching_steps,
 )(_pattern)
 function(
     "ILIKE",
     "text ILIKE 'pattern'",
-    "LIKE, both sides in small letters",
+    "LIKE with both sides in lower case",
     steps=_folded_matching_steps,
     held=lambda node: 4 * node.arguments[0].domain.letters,
 )(_pattern)
 
 
-@function("IS NULL", "x IS [NOT] NULL", "the value is missing")
+@function("IS NULL", "x IS [NOT] NULL", "true where x is NULL")
 def _is_null(x: Expression) -> Made:
     return [x], truth()
 
@@ -121,11 +124,11 @@ def _truth_test(x: Expression) -> Made:
     return [boolean(x)], truth()
 
 
-function("IS TRUE", "a IS [NOT] TRUE", "holds, and is not missing")(_truth_test)
-function("IS FALSE", "a IS [NOT] FALSE", "does not hold, and is not missing")(_truth_test)
+function("IS TRUE", "a IS [NOT] TRUE", "true, and not NULL")(_truth_test)
+function("IS FALSE", "a IS [NOT] FALSE", "false, and not NULL")(_truth_test)
 
 
-@function("CASE", "CASE WHEN a THEN x … [ELSE y] END", "the first value whose condition holds, else y or NULL")
+@function("CASE", "CASE WHEN a THEN x … [ELSE y] END", "the value of the first true condition, else y or NULL")
 def _case(*arguments: Expression) -> Made:
     if len(arguments) < 2:
         raise Unsupported("arguments", "CASE needs a condition and a value", fix="write CASE WHEN a THEN x ELSE y END")
@@ -137,18 +140,18 @@ def _case(*arguments: Expression) -> Made:
     return [*branches, values[-1]], domain
 
 
-@function("IF", "IF(a, x, y)", "x where a holds, else y")
+@function("IF", "IF(a, x, y)", "x where a is true, else y")
 def _if(condition: Expression, x: Expression, y: Expression) -> Expression:
     return call("CASE", condition, x, y)
 
 
-@function("COALESCE", "COALESCE(x, y, …)", "the first that is not missing")
+@function("COALESCE", "COALESCE(x, y, …)", "the first that is not NULL")
 def _coalesce(x: Expression, *others: Expression) -> Made:
     converted = same((x, *others))
     return converted, union(converted, nullable=all(argument.domain.nullable for argument in converted))
 
 
-@function("NULLIF", "NULLIF(x, y)", "x, but missing where it equals y")
+@function("NULLIF", "NULLIF(x, y)", "x, but NULL where it equals y")
 def _nullif(x: Expression, y: Expression) -> Made:
     converted = same((x, y))
     return converted, union(converted[:1], nullable=True)
@@ -171,7 +174,8 @@ def _cast_bytes(node: Call) -> int:
 @function(
     "CAST",
     "CAST(x AS type), TRY_CAST, x::type",
-    "converted, NULL where that fails; reals to whole numbers with ties to even, never to text; dates never to numbers",
+    "x as another type, NULL where that fails; reals round to whole numbers with ties to even and never become text; "
+    "dates never become numbers",
     steps=_cast_steps,
     held=_cast_bytes,
 )
@@ -192,7 +196,7 @@ def _convert(x: Expression, kind: Type) -> Expression | Made:
     if kind is Type.TEXT and source_type is Type.REAL:
         raise Unsupported(
             "type-mismatch",
-            "a real number cannot become text: it would be written otherwise by every engine",
+            "a real number cannot become text, since databases write it differently",
             fix="use ROUND and CAST(… AS BIGINT) first, or compare numbers as numbers",
         )
     if kind is Type.TEXT:
@@ -204,8 +208,8 @@ def _convert(x: Expression, kind: Type) -> Expression | Made:
     if source_type.temporal or kind.temporal:
         raise Unsupported(
             "type-mismatch",
-            "a date cannot become a number or a truth",
-            fix="use EXTRACT, or DATE_DIFF",
+            "a date cannot become a number or a boolean",
+            fix="use EXTRACT(year FROM …), or DATE_DIFF('day', …, …)",
         )
     if kind is Type.BOOLEAN:
         return (x,), Domain(kind, values=BOTH, nullable=nullable)

@@ -80,11 +80,11 @@ def _divide(x: Expression, y: Expression) -> Made:
     return (x, y), intervals.computed(corner_values, nullable=any_nullable(x, y))
 
 
-@function("//", "x // y", "the quotient of two whole numbers, toward 0; NULL where y is 0")
+@function("//", "x // y", "the quotient of two whole numbers, rounded toward 0; NULL where y is 0")
 def _divide_whole(x: Expression, y: Expression) -> Made:
     for operand in (x, y):
         if operand.domain.type is not Type.INTEGER and not is_null(operand):
-            raise Unsupported("type-mismatch", "only whole numbers can be divided by //", fix="write FLOOR(x / y)")
+            raise Unsupported("type-mismatch", "// is only for whole numbers", fix="write FLOOR(x / y)")
     x, y = (null(Type.INTEGER) if is_null(operand) else operand for operand in (x, y))
     numerator_range: Any = x.domain.range
     divisor_range: Any = y.domain.range
@@ -111,7 +111,7 @@ def toward_zero(x: int, y: int) -> int:
     return size if (x < 0) == (y < 0) else -size
 
 
-@function("%", "x % y", "what is left of x after whole y's; of reals x - y * trunc(x / y), rounded; NULL where y is 0")
+@function("%", "x % y", "the remainder of x / y; for reals x - y * trunc(x / y), rounded; NULL where y is 0")
 def _remainder(x: Expression, y: Expression) -> Made:
     x, y = number(x), number(y)
     is_integer = all(operand.domain.type is Type.INTEGER and operand.domain.range is not None for operand in (x, y))
@@ -147,7 +147,7 @@ def _remainder_range(x: Any, y: Any, below: int) -> tuple[Any, Any]:
     return -min(largest, max(0, -x[0])), min(largest, max(0, x[1]))
 
 
-@function("NEGATE", "-x", "the opposite number")
+@function("NEGATE", "-x", "the negative of a number")
 def _negate(x: Expression) -> Expression | Made:
     x = number(x)
     if isinstance(x, Literal) and isinstance(x.value, int | Fraction):
@@ -155,7 +155,7 @@ def _negate(x: Expression) -> Expression | Made:
     return _mirrored(x, lambda value: -value)
 
 
-@function("ABS", "ABS(x)", "the size of a number")
+@function("ABS", "ABS(x)", "the absolute value")
 def _abs(x: Expression) -> Made:
     return _mirrored(number(x), abs)
 
@@ -178,7 +178,7 @@ def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> Made:
     return (x,), Domain(domain.type, bounds=bounds, grid=domain.grid, nullable=domain.nullable)
 
 
-@function("SIGN", "SIGN(x)", "-1, 0 or 1")
+@function("SIGN", "SIGN(x)", "the sign: -1, 0 or 1")
 def _sign(x: Expression) -> Made:
     x = number(x)
     return (x,), Domain(Type.INTEGER, values=(-1, 0, 1), nullable=x.domain.nullable)
@@ -197,18 +197,22 @@ def _monotone(x: Expression, apply: Callable[[float], float]) -> Made:
     return (x,), intervals.real(ends and [apply(float(end)) for end in ends], nullable=x.domain.nullable)
 
 
-function("FLOOR", "FLOOR(x)", "the next whole number below")(_rounding_rule(lambda x: float(math.floor(x))))
-function("CEIL", "CEIL(x)", "the next whole number above")(_rounding_rule(lambda x: float(math.ceil(x))))
-function("TRUNC", "TRUNC(x)", "the next whole number toward 0")(_rounding_rule(lambda x: float(math.trunc(x))))
+function("FLOOR", "FLOOR(x)", "the largest whole number that is not above x")(
+    _rounding_rule(lambda x: float(math.floor(x)))
+)
+function("CEIL", "CEIL(x)", "the smallest whole number that is not below x")(
+    _rounding_rule(lambda x: float(math.ceil(x)))
+)
+function("TRUNC", "TRUNC(x)", "x without its decimal digits")(_rounding_rule(lambda x: float(math.trunc(x))))
 
 
-@function("ROUND", "ROUND(x [, digits])", "rounded to so many decimal digits, halves away from 0")
+@function("ROUND", "ROUND(x [, digits])", "rounded to this many decimal digits, halves away from 0")
 def _round(x: Expression, digits: Expression | None = None) -> Expression | Made:
     x = number(x)
     digits_literal = digits or literal(Type.INTEGER, 0)
     count = int(written(digits_literal, Type.INTEGER, "the number of digits"))  # type: ignore[arg-type]
     if not -15 <= count <= 15:
-        raise Unsupported("digits", "ROUND takes from -15 to 15 digits", fix="write ROUND(x, 2)")
+        raise Unsupported("digits", "ROUND takes -15 to 15 digits", fix="write ROUND(x, 2)")
     if x.domain.type is Type.INTEGER and count >= 0:
         return x
     if x.domain.type is Type.INTEGER and x.domain.range is not None:
@@ -275,7 +279,7 @@ def _exp(x: Expression) -> Made:
     return (x,), intervals.computed(intervals.widened(corner_values, exact=(0, 1)), nullable=x.domain.nullable)
 
 
-@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none", steps=_transcendental_steps)
+@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where it is undefined", steps=_transcendental_steps)
 def _pow(x: Expression, y: Expression) -> Made:
     x, y = real(x), real(y)
     base, power = intervals.ends(x.domain), intervals.ends(y.domain)
@@ -360,11 +364,15 @@ def limits(x: Expression) -> Limits:
     return None, None
 
 
-function("LEAST", "LEAST(x, y, …)", "the smallest of those that are not missing")(_extreme(least=True))
-function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that are not missing")(_extreme(least=False))
+function("LEAST", "LEAST(x, y, …)", "the smallest of those that are not NULL")(_extreme(least=True))
+function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that are not NULL")(_extreme(least=False))
 
 
-@function("WIDTH_BUCKET", "WIDTH_BUCKET(x, low, high, n)", "which of n equal buckets: 0 below low, n + 1 from high on")
+@function(
+    "WIDTH_BUCKET",
+    "WIDTH_BUCKET(x, low, high, n)",
+    "the number of the bucket among n equal ones: 0 below low, n + 1 from high on",
+)
 def _bucket(x: Expression, low: Expression, high: Expression, count: Expression) -> Made:
     x, low, high = real(x), real(low), real(high)
     first, last = (float(written(end, Type.REAL, "each end of the buckets")) for end in (low, high))  # type: ignore[arg-type]

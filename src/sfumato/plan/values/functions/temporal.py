@@ -41,14 +41,14 @@ PARTS = {
 def _unit(argument: Expression, known_units: Sequence[str]) -> str:
     unit = str(written(argument, Type.TEXT, "the unit"))
     if unit not in known_units:
-        raise Unsupported("unit", "this unit is not known here", fix="use one of " + ", ".join(known_units))
+        raise Unsupported("unit", "this unit is not supported", fix="use one of " + ", ".join(known_units))
     return unit
 
 
 @function(
     "EXTRACT",
     "EXTRACT(part FROM date), DATE_PART('part', date), YEAR(date), …",
-    "one of " + ", ".join(PARTS) + "; dow 0 is Sunday, isodow 1 is Monday, weeks are ISO's",
+    "one of " + ", ".join(PARTS) + "; dow 0 is Sunday, isodow 1 is Monday, weeks are ISO weeks",
 )
 def _extract(part: Expression, x: Expression) -> Made:
     unit = _unit(part, tuple(PARTS))
@@ -106,7 +106,9 @@ def _trunc(unit: Expression, x: Expression) -> Made:
 
 
 @function(
-    "DATE_DIFF", "DATE_DIFF('unit', from, to)", "starts of a unit in between (full weeks): " + ", ".join(calendar.UNITS)
+    "DATE_DIFF",
+    "DATE_DIFF('unit', from, to)",
+    "the number of boundaries of a unit between two dates (for weeks: full weeks): " + ", ".join(calendar.UNITS),
 )
 def _diff(unit: Expression, start: Expression, end: Expression) -> Made:
     name = _unit(unit, calendar.UNITS)
@@ -124,7 +126,7 @@ def _add(x: Expression, amount: Expression, unit: Expression) -> Made:
     name = _unit(unit, calendar.UNITS)
     steps = int(written(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
     if not calendar.spans(steps, name):
-        raise Unsupported("interval", "an interval is shorter than 10,000 years", fix="write a shorter one")
+        raise Unsupported("interval", "an INTERVAL must be shorter than 10,000 years", fix="use a shorter time span")
     x = temporal(x) if name in calendar.DAYS else timestamp(x)
     date_range: Any = x.domain.range
     shifted_range: Any = date_range and tuple(calendar.shifted(end, steps, name) for end in date_range)

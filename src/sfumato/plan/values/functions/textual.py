@@ -63,7 +63,7 @@ def _unary(x: Expression) -> Made:
 def _trim(x: Expression, letters: Expression | None = None) -> Made:
     if letters is None:
         return _unary(x)
-    written(letters, Type.TEXT, "the letters to trim")
+    written(letters, Type.TEXT, "the characters to trim")
     return (text(x), letters), _text_domain(x.domain.letters, x)
 
 
@@ -76,14 +76,14 @@ def _trimming_steps(node: Call) -> int:
 function(
     "LOWER",
     "LOWER(text)",
-    "in small letters, one for one, wherever they stand: İ is i, Σ is σ",
+    "in lower case, letter by letter, whatever the context: İ is i, Σ is σ",
     steps=_folding_steps,
     held=_result_bytes,
 )(_unary)
 function(
     "UPPER",
     "UPPER(text)",
-    "in capital letters, one for one: what has no single capital stays, and ẞ is written ß",
+    "in upper case, letter by letter: a letter without a single capital stays, and ẞ is written ß",
     steps=_folding_steps,
     held=_result_bytes,
 )(_unary)
@@ -91,7 +91,7 @@ for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM":
     function(
         _name,
         f"{_name}(text [, 'letters'])",
-        f"without spaces (or these letters) {_where}",
+        f"without spaces (or these characters) {_where}",
         steps=_trimming_steps,
         held=_result_bytes,
     )(_trim)
@@ -107,7 +107,7 @@ def _position(x: Expression) -> Expression:
     if bounds is None or max(abs(int(bound)) for bound in bounds) > _FARTHEST:  # type: ignore[arg-type]
         raise Unsupported(
             "unbounded-position",
-            "a position in a text must have a known range",
+            "a position or length in a text must have a known range",
             fix="write it as a number, or as LEAST(GREATEST(…, 0), 100)",
         )
     return x
@@ -116,7 +116,7 @@ def _position(x: Expression) -> Expression:
 @function(
     "SUBSTR",
     "SUBSTR(text, start [, length])",
-    "the part from the start-th letter on, counted from 1, or from the end where start < 0",
+    "the part from character start on, counted from 1, or from the end where start < 0",
     steps=_reading_steps,
     held=_result_bytes,
 )
@@ -135,20 +135,20 @@ def _side(x: Expression, count: Expression) -> Made:
 function(
     "LEFT",
     "LEFT(text, n)",
-    "the first n letters; all but the last -n where n < 0",
+    "the first n characters; all but the last -n where n < 0",
     steps=_reading_steps,
     held=_result_bytes,
 )(_side)
 function(
     "RIGHT",
     "RIGHT(text, n)",
-    "the last n letters; all but the first -n where n < 0",
+    "the last n characters; all but the first -n where n < 0",
     steps=_reading_steps,
     held=_result_bytes,
 )(_side)
 
 
-@function("LENGTH", "LENGTH(text)", "the number of letters", steps=_reading_steps)
+@function("LENGTH", "LENGTH(text)", "the number of characters", steps=_reading_steps)
 def _length(x: Expression) -> Made:
     x = text(x)
     lengths = [0, x.domain.letters] if x.domain.values is None else [len(str(value)) for value in x.domain.values]
@@ -163,7 +163,7 @@ def _joined_bytes(node: Call) -> int:
 def _convert_texts(operands: Sequence[Expression]) -> tuple[list[Expression], int]:
     """Return the joined texts, and their letters in all."""
     if len(operands) > MOST_JOINED:
-        raise Unsupported("joined", f"at most {MOST_JOINED} texts are joined at once", fix="join fewer")
+        raise Unsupported("joined", f"at most {MOST_JOINED} texts can be joined at once", fix="join fewer texts")
     texts = [text(operand) for operand in operands]
     return texts, sum(joined_text.domain.letters for joined_text in texts)
 
@@ -171,7 +171,7 @@ def _convert_texts(operands: Sequence[Expression]) -> tuple[list[Expression], in
 @function(
     "CONCAT",
     "CONCAT(text, …)",
-    f"the texts joined, missing ones passed over; cut at {LONGEST:,} letters",
+    f"the texts joined, NULL ones skipped; cut at {LONGEST:,} characters",
     steps=_reading_steps,
     held=_joined_bytes,
 )
@@ -184,7 +184,7 @@ def _concat(x: Expression, *others: Expression) -> Made:
 @function(
     "||",
     "text || text",
-    f"the texts joined, NULL where one is missing; cut at {LONGEST:,} letters",
+    f"the texts joined, NULL where one is NULL; cut at {LONGEST:,} characters",
     steps=_reading_steps,
     held=_joined_bytes,
 )
@@ -208,21 +208,21 @@ def _replacing_steps(node: Call) -> int:
 @function(
     "REPLACE",
     "REPLACE(text, 'old', 'new')",
-    f"every old made new; cut at {LONGEST:,} letters",
+    f"with every old replaced by new; cut at {LONGEST:,} characters",
     steps=_replacing_steps,
     held=lambda node: _BYTES * _replaced_letters(node),
 )
 def _replace(x: Expression, old: Expression, new: Expression) -> Made:
     written(old, Type.TEXT, "the text to replace")
     if len(str(written(new, Type.TEXT, "the replacement"))) > _REPLACEMENT:
-        rule = f"the replacement has at most {_REPLACEMENT} letters"
+        rule = f"the replacement can have at most {_REPLACEMENT} characters"
         raise Unsupported("replacement", rule, fix="use CASE WHEN x = 'old' THEN 'new' ELSE x END")
     converted = text(x), old, new
     max_letters = _replaced_letters(Call("REPLACE", converted, x.domain))
     return converted, _text_domain(max_letters, x)
 
 
-@function("STARTS_WITH", "STARTS_WITH(text, start)", "the text begins so", steps=_reading_steps)
+@function("STARTS_WITH", "STARTS_WITH(text, start)", "true where the text begins with start", steps=_reading_steps)
 def _starts_with(x: Expression, start: Expression) -> Made:
     converted = text(x), text(start)
     return converted, truth(*converted)
