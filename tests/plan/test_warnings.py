@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.plan.described import HOSPITALS
+from plan.described import HOSPITALS
 
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.sql.statements import parse
