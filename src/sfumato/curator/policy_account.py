@@ -44,8 +44,8 @@ LEDGER_NAME = "sfumato.ledger"
 def read_policy(policy: Policy | PathOrText) -> Policy:
     """Take the policy itself, or read the one in a file; what it declares impossible is understood as SQL."""
     found = policy if isinstance(policy, Policy) else read(Path(policy))
-    for each in found.tables.values():
-        impossible(each)
+    for table in found.tables.values():
+        impossible(table)
     return found
 
 
@@ -138,7 +138,7 @@ def budget_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, 
 
 def charges(lines: Iterable[Line], analyst: str | None) -> list[Moment]:
     """List when something was charged to an account, or to an analyst's share of it, and what was spent then."""
-    charged = [each for each in lines if not each.cost.nothing]
+    charged = [line for line in lines if not line.cost.nothing]
     if analyst is None:
         return [Moment(each.time, each.spent.amounts) for each in charged]
     totals = accumulate((each.cost for each in charged), add)

@@ -259,7 +259,7 @@ def _is_data(path: Path) -> bool:
 
 def rows_to_read(files: Sequence[Path]) -> list[Path]:
     """List the files whose rows must be read to know the types of their columns, or how they are written."""
-    return [each for each in files if file_copies.kind(each) in ("text", "sqlite")]
+    return [file for file in files if file_copies.kind(file) in ("text", "sqlite")]
 
 
 def found_tables(path: Path, how: HowWritten, *, rows: bool) -> list[FoundTable]:
@@ -278,7 +278,10 @@ def found_tables(path: Path, how: HowWritten, *, rows: bool) -> list[FoundTable]
     relations: list[str | None] = [*tables(path)] if kind == "duckdb" else [None]
     if not relations:
         raise InvalidPolicy("this database holds no table", place=str(path), fix="create one in it first")
-    return [FoundTable(path, each, _columns(path, each), tuple(unnamed_columns(path, each))) for each in relations]
+    return [
+        FoundTable(path, relation, _columns(path, relation), tuple(unnamed_columns(path, relation)))
+        for relation in relations
+    ]
 
 
 def _text_table(path: Path, how: HowWritten, rows: bool) -> FoundTable:

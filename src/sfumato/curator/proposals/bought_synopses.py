@@ -94,12 +94,12 @@ def least_noisy(publications: Sequence[Publication]) -> tuple[Publication, ...]:
 
 def _least_noisy(publications: Sequence[Publication]) -> tuple[Publication, ...]:
     fronts: dict[str, list[tuple[Publication, Mapping[str, float]]]] = {}
-    for each in reversed(publications):
-        widths = {name: float(width) for name, width in each.accuracy.items()}
-        front = fronts.setdefault(each.plan, [])
+    for publication in reversed(publications):
+        widths = {name: float(width) for name, width in publication.accuracy.items()}
+        front = fronts.setdefault(publication.plan, [])
         if not any(_less_noisy(other, widths) for _, other in front):
             front[:] = [entry for entry in front if not _less_noisy(widths, entry[1])]
-            front += [(each, widths)] if len(front) < _MOST_ASKED else []
+            front += [(publication, widths)] if len(front) < _MOST_ASKED else []
     kept = [each for front in fronts.values() for each, _ in front]
     return tuple(sorted(kept, key=lambda each: -each.number))
 
@@ -131,7 +131,7 @@ class Outline:
         """Return the half-width of a cell of these columns, infinite where they are not together in what was measured;
         and the sum of their own, by which such synopses are compared.
         """
-        names = [each.name for each in self.plan.attributes]
+        names = [attribute.name for attribute in self.plan.attributes]
         check_columns(names, columns)
         places = tuple(sorted(map(names.index, columns)))
         return expected_width(self.plan, places), math.fsum(expected_width(self.plan, (each,)) for each in places)
@@ -286,10 +286,10 @@ def _answers(asked: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer
         return [], ["what is published has one account, for all periods"]
     bought, refusals = candidates(asked.query, asked.limits, context)
     answers, more = _of_each(bought, asked, context)
-    if len(answers) > 1 and not all(_fixed(asked.query, each.answer) for each in answers):
+    if len(answers) > 1 and not all(_fixed(asked.query, answer.answer) for answer in answers):
         missed = (1 - exact(asked.confidence, "confidence", CONFIDENCE)) / len(answers)
         answers, _ = _of_each(bought, replace(asked, confidence=1 - missed), context)
-        answers = [_best_of(len(answers), each, asked.confidence) for each in answers]
+        answers = [_best_of(len(answers), answer, asked.confidence) for answer in answers]
     return answers, [*refusals, *more]
 
 
@@ -297,8 +297,8 @@ def _fixed(query: Query, found: Answer) -> bool:
     """Return whether interval widths are free of noise: measured counts and sums, shown as they are."""
     finish = query.finish
     picked = query.outer or finish.windows or finish.having is not None or finish.limit is not None or finish.offset
-    plain = all(isinstance(each.expression, Column) for each in query.outputs)
-    added = all(type(each) in (Count, Sum) for each in query.plan.measures)
+    plain = all(isinstance(output.expression, Column) for output in query.outputs)
+    added = all(type(measure) in (Count, Sum) for measure in query.plan.measures)
     words = {word for each in (found.basis or {}).values() for word in each}
     return bool(not picked and plain and added and words <= {MEASURED})
 

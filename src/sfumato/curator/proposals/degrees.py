@@ -52,7 +52,7 @@ class Degrees:
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", tuple(self.counts))
         codec.check_fields(self)
-        if not self.counts or not all(type(each) is int for each in self.counts):
+        if not self.counts or not all(type(count) is int for count in self.counts):
             raise InvalidParameter("counts", "something else", "whole numbers")
 
     @property
@@ -99,7 +99,7 @@ class Degrees:
 
     def nonnegative(self) -> Degrees:
         """Raise numbers below 0 to 0: this is free, since it looks at noisy numbers alone."""
-        return replace(self, counts=tuple(max(0, each) for each in self.counts))
+        return replace(self, counts=tuple(max(0, count) for count in self.counts))
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
     @property
     def nodes(self) -> tuple[GroupKey, ...]:
         """List the declared nodes; what is missing is no node."""
-        return tuple(each for each in self.question.groups if each != (None,))
+        return tuple(group for group in self.question.groups if group != (None,))
 
     @property
     def reading(self) -> GroupSizes:

@@ -586,13 +586,13 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
 def _parse_names(names: object, parameter: str) -> list[str]:
     if isinstance(names, (str, bytes)) or not isinstance(names, Sequence) or not names:
         raise InvalidParameter(parameter, names, 'a list of names such as ["sex", "age"]')
-    if not all(isinstance(each, str) for each in names):
+    if not all(isinstance(name, str) for name in names):
         raise InvalidParameter(parameter, names, "names of columns")
     return list(names)
 
 
 def _check_once(names: Sequence[str], parameter: str) -> None:
-    if len({each.lower() for each in names}) != len(names):
+    if len({name.lower() for name in names}) != len(names):
         raise InvalidParameter(parameter, names, "names of columns of which none stands twice")
 
 
@@ -611,12 +611,12 @@ def _parse_weights(sets: tuple[Set, ...], names: Sequence[str], weights: Weights
         return tuple(found)
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):
         raise InvalidParameter("weights", weights, f"{len(sets)} numbers, one for each marginal")
-    return tuple(exact(each, "weights", POSITIVE) for each in weights)
+    return tuple(exact(weight, "weights", POSITIVE) for weight in weights)
 
 
 def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> None:
     """Refuse more cells than are read and measured at once, before any array is made."""
-    sizes = [each.attribute.size for each in columns]
+    sizes = [column.attribute.size for column in columns]
     cells = sum(math.prod(sizes[place] for place in each) for each in largest_sets(workload.sets))
     if cells > MOST_CELLS:
         raise Unsupported(
@@ -628,7 +628,7 @@ def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> 
 
 def _every_row_plan(rows: RowSource, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
     """Make the plan under which every row counts; where periods have accounts, those that are read pay."""
-    plan = Aggregate(rows.relation, tuple(each.key for each in columns), (Count(),))
+    plan = Aggregate(rows.relation, tuple(column.key for column in columns), (Count(),))
     costs.check(plan)
     held, where = by_period(plan, context)
     return Query(held, Finish(())), where

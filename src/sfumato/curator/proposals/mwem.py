@@ -118,12 +118,12 @@ class MwemProposal:
     @property
     def cells(self) -> int:
         """Count the cells of the universe."""
-        return math.prod(each.size for each in self.attributes)
+        return math.prod(attribute.size for attribute in self.attributes)
 
     @cached_property
     def question(self) -> str:
         """Describe what is asked, as the ledger keeps it."""
-        names = ", ".join(each.name for each in self.attributes)
+        names = ", ".join(attribute.name for attribute in self.attributes)
         kind = "textbook model" if self.textbook else "model"
         sets = many(len(self.asked), self._called)
         held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
@@ -239,7 +239,7 @@ class MwemProposal:
         return rehearsed(self, self._context, lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho))
 
     def _begin(self, rows: int) -> Model:
-        shape = tuple(each.size for each in self.attributes)
+        shape = tuple(attribute.size for attribute in self.attributes)
         return Model.uniform(shape, rows, self.rounds, textbook=self.textbook)
 
     def _fitted(self, model: Model, price: Price, steps: MwemSteps, tab: Tab) -> FittedModel:
@@ -261,7 +261,7 @@ class MwemProposal:
             steps.rows.noise,
             steps.choice,
             steps.noise,
-            tuple(FitRound(each.view.places, each.view.cells, each.values) for each in model.rounds),
+            tuple(FitRound(round.view.places, round.view.cells, round.values) for round in model.rounds),
             self.rounds,
             self.textbook,
             price,
@@ -342,8 +342,8 @@ class MwemProposal:
         return Exponential(epsilon, scores.moved, neighbours=scores.neighbours, grid=1)
 
     def _measured(self, price: Price) -> Sensitivity:
-        views = (replace(each, cells=(0,)) if self.textbook else each for each in self._candidates(price).views)
-        return max((each.sensitivity for each in views), key=lambda each: each.total)
+        views = (replace(view, cells=(0,)) if self.textbook else view for view in self._candidates(price).views)
+        return max((view.sensitivity for view in views), key=lambda each: each.total)
 
 
 @dataclass
@@ -420,7 +420,7 @@ def mwem(
     """Propose to fit a model; what cannot be fitted is refused here, before anything is spent."""
     context.require_one_account("a model")
     coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows)
-    cells = math.prod(each.size for each in coded.attributes)
+    cells = math.prod(attribute.size for attribute in coded.attributes)
     if cells > MOST_CELLS:
         raise Unsupported(
             "too-many-cells",
@@ -433,7 +433,7 @@ def mwem(
         raise InvalidParameter("textbook", textbook, "True or False")
     if (ways is None) == (queries is None):
         raise InvalidParameter("queries", queries, "given, or ways instead of them", fix="write ways=2")
-    names = [each.name for each in coded.attributes]
+    names = [attribute.name for attribute in coded.attributes]
     sets = () if ways is None else tuple((each, None) for each in sets_of(ways, names))
     asked = sets if queries is None else _queries(queries, coded.attributes)
     return MwemProposal(context, coded, asked, rounds, textbook)
@@ -442,10 +442,10 @@ def mwem(
 def _queries(queries: Queries, attributes: Attributes) -> tuple[tuple[Set, tuple[int, ...]], ...]:
     """Find the cells that each query counts: those whose columns all have one of the values it names."""
     listed = isinstance(queries, Sequence) and not isinstance(queries, (str, bytes)) and bool(queries)
-    if not listed or not all(isinstance(each, Mapping) and each for each in queries):
+    if not listed or not all(isinstance(query, Mapping) and query for query in queries):
         rule = 'a list of counts such as [{"sex": "f", "age": ["0 to below 18", None]}]'
         raise InvalidParameter("queries", queries, rule)
-    found = tuple(_query(each, attributes) for each in queries)
+    found = tuple(_query(query, attributes) for query in queries)
     if len({*found}) != len(found):
         raise InvalidParameter("queries", len(queries), "counts of which none stands twice")
     return found
@@ -469,7 +469,7 @@ def _cells(cells: object, attribute: Attribute) -> list[int]:
     labels = {key: place for place, (key,) in enumerate(cell_keys([attribute]))}
     wanted = cells if isinstance(cells, (list, tuple)) else [cells]
     if not wanted or not all(isinstance(each, Hashable) and each in labels for each in wanted):
-        known = ", ".join(str(each) for each in list(labels)[:20])
+        known = ", ".join(str(label) for label in list(labels)[:20])
         raise InvalidParameter("queries", cells, f"cells of {attribute.name} as a marginal prints them: {known}")
     return sorted({labels[each] for each in wanted})
 
@@ -545,4 +545,4 @@ def check_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[S
 
 
 def _texts(names: object) -> set[str]:
-    return {str(each).lower() for each in names} if isinstance(names, (tuple, list, frozenset)) else set()
+    return {str(name).lower() for name in names} if isinstance(names, (tuple, list, frozenset)) else set()

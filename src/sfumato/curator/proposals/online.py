@@ -283,7 +283,7 @@ class OnlineSession(SecretSession):
                 rule = "all rounds of this session are spent, so numbers outside its synopsis cannot be verified"
                 raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
             return tuple(SettledTotals(self._hypothesis.of(each), _bounds(each), UNVERIFIED) for each in asked)
-        guess = np.concatenate([self._hypothesis.of(each) for each in compared.parts])
+        guess = np.concatenate([self._hypothesis.of(part) for part in compared.parts])
         try:
             found = self._gates.ask(compared, in_steps(guess, self._unit))
         except BaseException:  # one fixed refusal: why it stopped may depend on private rows
@@ -373,7 +373,7 @@ def proposed_online(
 ) -> ProposedOnline:
     """Make the proposal; what cannot be held in memory is refused here, before anything is spent."""
     found = marginals(context, catalog, table, ways, where=where, columns=columns, rows=rows)
-    cells = math.prod(each.size for each in found.attributes)
+    cells = math.prod(attribute.size for attribute in found.attributes)
     if cells > MOST_CELLS:
         raise Unsupported(
             "too-many-cells",

@@ -116,7 +116,7 @@ class _LimitsDraw(OneReading[UnitLimits]):
 
     @property
     def batch(self) -> Batch:
-        return Batch(tuple(each for search in self.searches for each in search.measurements))
+        return Batch(tuple(measurement for search in self.searches for measurement in search.measurements))
 
     @property
     def reading(self) -> GroupTotals:

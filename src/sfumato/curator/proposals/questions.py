@@ -101,7 +101,7 @@ class Question:
     @property
     def columns(self) -> Columns:
         """List the columns of the answer, with their types: this follows from the question alone, and is free."""
-        return tuple(AnswerColumn(each.name, each.expression.domain.type) for each in self.query.outputs)
+        return tuple(AnswerColumn(output.name, output.expression.domain.type) for output in self.query.outputs)
 
     @property
     def free(self) -> bool:
@@ -117,7 +117,7 @@ class Question:
             return None
         asked = tuple(map(type, self.query.plan.measures))
         scaled = [
-            (each.strategy, [(one.sensitivity, one.unit_value) for one in each.measures]) for each in self.options
+            (option.strategy, [(one.sensitivity, one.unit_value) for one in option.measures]) for option in self.options
         ]
         return self.query.finish, asked, repr(scaled), self.table.every_row
 
@@ -608,7 +608,7 @@ class Question:
         """Count the ranges that have to hold together for one range of the answer to hold."""
         if joint or picks(self.query):
             return max(1, simultaneous(self.query, self._most_groups))
-        return max(1, *(noises(each.expression) for each in self.query.finish.outputs))
+        return max(1, *(noises(output.expression) for output in self.query.finish.outputs))
 
     @cached_property
     def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...], Fraction | None], Prepared]:
@@ -618,7 +618,7 @@ class Question:
     def _weights(self, request: Request) -> tuple[Fraction, ...]:
         """Weigh everything that is asked as the heaviest column that is made from it."""
         given = request.weights or {}
-        read = {each.name: _results(each.expression, self.query.finish) for each in self.query.finish.outputs}
+        read = {output.name: _results(output.expression, self.query.finish) for output in self.query.finish.outputs}
         named = [name for name, places in read.items() if places]
         for name in given:
             if name not in named:
@@ -647,7 +647,7 @@ class Question:
     @property
     def _whole(self) -> tuple[str, ...]:
         """Name the columns of whole numbers."""
-        return tuple(each.name for each in self.query.outputs if each.expression.domain.type is Type.INTEGER)
+        return tuple(output.name for output in self.query.outputs if output.expression.domain.type is Type.INTEGER)
 
     def _chosen(self, prepared: Prepared, confidence: Number, widths: Mapping[str, Width]) -> dict[str, str]:
         """Say of every column that is chosen, and has no half-width, how good the choice is."""

@@ -75,7 +75,7 @@ class RunningForecast:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
-        object.__setattr__(self, "widths", tuple(codec.real(each, "widths") for each in self.widths))
+        object.__setattr__(self, "widths", tuple(codec.real(width, "widths") for width in self.widths))
         if not isinstance(self.periods, KeyColumn) or len(self.periods.values) != len(self.widths):
             raise InvalidParameter("widths", len(self.widths), "one for each period")
 
@@ -104,7 +104,7 @@ class RunningForecast:
         sure = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
         ends = f"±{shown(self.widths[0])} on {first}, ±{shown(self.widths[-1])} on {last}"
         line = f"{self.column} ±{shown(self.worst)} in the worst of {many(len(self.widths), 'period')} ({ends}), {sure}"
-        return "\n".join([line, *(f"warning: {each}" for each in self.warnings)])
+        return "\n".join([line, *(f"warning: {warning}" for warning in self.warnings)])
 
     __repr__ = __str__
 
@@ -329,9 +329,9 @@ class RunningTotals:
         if family not in self._known:
             options = self.question.options
             self._known[family] = tuple(
-                _Way.of(each, factorisation, len(self.series), family)
-                for each in options
-                for factorisation in candidates(len(self.periods), family.order, _bits(each))
+                _Way.of(option, factorisation, len(self.series), family)
+                for option in options
+                for factorisation in candidates(len(self.periods), family.order, _bits(option))
             )
         return self._known[family]
 
@@ -346,20 +346,20 @@ class RunningTotals:
         widths = known.noise.widths(confidence, len(known.totals) if joint else 1)
         totals, reach = np.array(known.totals), np.tile(widths, known.series)
         ranges = tuple(zip((totals - reach).tolist(), (totals + reach).tolist(), strict=True))
-        numbers = [round(each) for each in known.totals] if self._whole else list(known.totals)
+        numbers = [round(total) for total in known.totals] if self._whole else list(known.totals)
         outputs = self.query.finish.outputs
-        cells = [self._column(each.expression, known.keys.groups, numbers) for each in outputs]
+        cells = [self._column(output.expression, known.keys.groups, numbers) for output in outputs]
         words = (known.noise.words(),)
         told = receipt(found, known.purchase, words, question=self.question.text, here=here, confidence=confidence)
         return RunningAnswer(
-            tuple(each.name for each in outputs),
-            tuple(each.expression.domain.type for each in outputs),
+            tuple(output.name for output in outputs),
+            tuple(output.expression.domain.type for output in outputs),
             tuple(zip(*cells, strict=True)),
             {outputs[self._place].name: ranges},
-            tuple(each.name for each in outputs if not _is_result(each.expression)),
+            tuple(output.name for output in outputs if not _is_result(output.expression)),
             replace(told, joint=joint),
             self.question.warnings,
-            period=next(each.name for each in outputs if _key(each.expression) == self.period),
+            period=next(output.name for output in outputs if _key(output.expression) == self.period),
         )
 
     def _column(self, expression: Any, groups: Sequence[GroupKey], numbers: list[Any]) -> list[Any]:
@@ -367,7 +367,7 @@ class RunningTotals:
         if place is None:
             return numbers
         values = [key[place] for key in groups]
-        return [float(each) if isinstance(each, Fraction) else each for each in values]
+        return [float(value) if isinstance(value, Fraction) else value for value in values]
 
 
 @dataclass(frozen=True)
@@ -487,10 +487,10 @@ def _check_shape(asked: Question) -> None:
     if finish.offset or any(_key(each.expression) is None or each.descending for each in finish.order):
         rule = "running totals are shown in the order of the periods"
         raise _refused("running-shape", rule, "leave out ORDER BY and OFFSET, or sort the answer yourself")
-    shown_keys = [_key(each.expression) for each in finish.outputs if not _is_result(each.expression)]
+    shown_keys = [_key(output.expression) for output in finish.outputs if not _is_result(output.expression)]
     if None in shown_keys or len(finish.outputs) != len(shown_keys) + 1:
         raise _refused("running-shape", "running totals show the keys and one number as they are, without arithmetic")
-    if sorted(each for each in shown_keys if each is not None) != list(range(len(query.plan.keys))):
+    if sorted(shown_key for shown_key in shown_keys if shown_key is not None) != list(range(len(query.plan.keys))):
         raise _refused("running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT")
     if asked.found:
         rule = "running totals count every declared period and every declared value of the other keys"

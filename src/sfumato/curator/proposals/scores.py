@@ -81,7 +81,7 @@ class ScoreProposal:
     @property
     def compared(self) -> tuple[str, ...]:
         """List the columns that are compared."""
-        return tuple(each.name for each in self._coded.attributes)
+        return tuple(attribute.name for attribute in self._coded.attributes)
 
     @cached_property
     def sets(self) -> tuple[Set, ...]:
@@ -207,7 +207,7 @@ class ScoreProposal:
     def _shown(self, found: StoredResult[CandidateScore]) -> CandidateScore:
         known, here = found.value, self._context
         noises = (known.rows_noise, known.noise)
-        words = tuple(each.words() for each in noises if each is not None)
+        words = tuple(noise.words() for noise in noises if noise is not None)
         told = receipt(found, known.purchase, words, question=self.question, here=here, confidence="0.95")
         return replace(known, purchase=known.purchase.public, receipt=told)
 
@@ -317,8 +317,8 @@ def score(
         raise InvalidParameter("worst", worst, "True or False")
     name = _only_private(context.policy) if table is None else table
     own = marginals(context, catalog, name, 1, columns=columns, where=where, rows=rows)
-    names = [each.name for each in own.attributes]
-    sizes = [each.size for each in own.attributes]
+    names = [attribute.name for attribute in own.attributes]
+    sizes = [attribute.size for attribute in own.attributes]
     _check_sets(k, sizes)
     known = None if total is None else exact(total, "total", POSITIVE)
     _require_public(candidate, context)
@@ -341,7 +341,7 @@ def _require_public(candidate: Any, context: Context) -> None:
 
 def _files(paths: Iterable[str]) -> set[tuple[int, int]]:
     """Return the files that are there, whatever they are called: a link to a file is that file."""
-    found = (os.stat(each) for each in paths if os.path.exists(each))
+    found = (os.stat(path) for path in paths if os.path.exists(path))
     return {(each.st_dev, each.st_ino) for each in found}
 
 

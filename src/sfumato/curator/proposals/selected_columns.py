@@ -78,7 +78,7 @@ def selected_columns(
     """Read a SELECT and code its columns, or these of them."""
     rows = derived(parse_text(text, None), catalog, {})
     known = {name.lower(): (name, made) for name, made in rows.scope[""].items()}
-    wanted = list(known) if names is None else [_known(each, known) for each in names]
+    wanted = list(known) if names is None else [_known(name, known) for name in names]
     if not wanted or len(set(wanted)) != len(wanted):
         raise InvalidParameter("columns", names, "different columns of the SELECT, one at least")
     found = [_coded(*known[each], policy) for each in wanted]
@@ -183,7 +183,7 @@ def kept_zeros(table: str, attributes: Attributes, face: TableFace, zeros: Zeros
     """
     found = zeros_of(table, attributes, face)
     try:
-        check_zeros(found, [each.size for each in attributes], most_cells)
+        check_zeros(found, [attribute.size for attribute in attributes], most_cells)
     except Unsupported as refusal:
         if refusal.code == "contradictory-zeros":
             raise InvalidParameter("where", where, "a condition that some row can meet") from None

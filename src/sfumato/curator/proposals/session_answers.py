@@ -50,7 +50,7 @@ class SessionAnswers:
 
         A question after the end of the session has no answer in its row.
         """
-        sure, paid = self.receipt.confidence or "0.95", any(each.value is not None for each in self.answers)
+        sure, paid = self.receipt.confidence or "0.95", any(answer.value is not None for answer in self.answers)
         found = list(zip_longest(self.questions, self.answers))
         values = [None if each is None or each.value is None else float(each.value) for _, each in found]
         rows = [(question, None if each is None else each.above) for question, each in found]

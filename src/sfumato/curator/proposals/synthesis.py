@@ -104,7 +104,7 @@ class SynthesisProposal:
     @property
     def attributes(self) -> Attributes:
         """List the columns of the model with their cells."""
-        return tuple(each.flat for each in self._coded.attributes)
+        return tuple(attribute.flat for attribute in self._coded.attributes)
 
     def __repr__(self) -> str:
         told = f"{self.method} of {self._coded.query.plan.table}, {many(len(self.attributes), 'column')}"
@@ -121,7 +121,7 @@ class SynthesisProposal:
     @cached_property
     def question(self) -> str:
         """Describe what is asked, as the ledger keeps it."""
-        names = ", ".join(each.name for each in self.attributes)
+        names = ", ".join(attribute.name for attribute in self.attributes)
         held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
         sets = many(len(self.workload), "marginal")
         return f"synthetic rows of {self._coded.query.plan.table}{held} by {self.method}: {sets} of {names[:4000]}"
@@ -151,7 +151,7 @@ class SynthesisProposal:
 
     def _operators(self, setting: Setting, sure: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
-        cells = ", ".join(f"{each.name} {each.size:,}" for each in self.attributes) + self._decided
+        cells = ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes) + self._decided
         first = self._first_width(setting, sure)
         out = f"; {self.left_out:,} larger ones are left out" if self.left_out else ""
         return (
@@ -170,7 +170,7 @@ class SynthesisProposal:
     @property
     def _kept_implications(self) -> tuple[Operator, ...]:
         """Return which columns decide others in every row, and where nothing says how."""
-        names = [each.name for each in self.attributes]
+        names = [attribute.name for attribute in self.attributes]
         kept = [f"{names[by]} → {names[decided]}" for by, decided in self.implies]
         told = "measured first; the counts say which goes with which, for nothing, and every row keeps it"
         known = {*deciding_pairs(self.attributes, self.face)}
@@ -375,7 +375,7 @@ class SynthesisProposal:
         return setting
 
     def _bounded(self, fine: int) -> BoundedPlan:
-        cells = min(10**7, math.prod(each.size for each in self.attributes))
+        cells = min(10**7, math.prod(attribute.size for attribute in self.attributes))
         found = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, fine)
         return for_neighbours(found, self._context.policy.neighbours)
 
@@ -545,12 +545,15 @@ def synthesis(
         if declared is not None:
             places = {each.name: place for place, each in enumerate(coded.attributes)}
             implied = tuple(implied_of(declared, name, places[by], own) for name, (by, own) in decided.items())
-    names, sizes = [each.name for each in coded.attributes], [each.size for each in coded.attributes]
+    names, sizes = (
+        [attribute.name for attribute in coded.attributes],
+        [attribute.size for attribute in coded.attributes],
+    )
     _check_columns(names, sizes)
     wanted, left_out = workload_sets(ways, names, sizes, most_cells)
     check_weights(weights or {}, names, wanted)
     workload = {each: set_weight(each, names, weights or {}) for each in wanted}
-    flat = tuple(each.flat for each in coded.attributes)
+    flat = tuple(attribute.flat for attribute in coded.attributes)
     face = coded.face
     check_conditions(coded.query.plan.table, flat, implied, face)
     zeros = zeros_of(coded.query.plan.table, flat, face)
@@ -582,7 +585,7 @@ def _implications(table: Table | None, attributes: Attributes, face: TableFace) 
 
 def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attributes, most_cells: int) -> None:
     """Refuse columns that decide others where a model cannot hold both: rows would not keep what the policy says."""
-    sizes = [each.size for each in attributes]
+    sizes = [attribute.size for attribute in attributes]
     sets = [*(places for places, _ in (*zeros, *decided)), *pair_sets(implies)]
     if not (implies or decided) or predicted_cells(sets, sizes) <= sum(sizes) + most_cells:
         return
@@ -596,7 +599,9 @@ def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attri
 
 def _decided(table: Table, columns: Sequence[str] | None, ways: Sets) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Find the columns that others decide, but for those that the workload names: they are to be measured."""
-    listed = columns is None or (isinstance(columns, (list, tuple)) and all(isinstance(each, str) for each in columns))
+    listed = columns is None or (
+        isinstance(columns, (list, tuple)) and all(isinstance(column, str) for column in columns)
+    )
     wanted = set() if isinstance(ways, int) else {str(name).lower() for each in ways for name in each}
     found = implied_columns(table, list(columns or coded_names(table))) if listed else {}
     return {name: each for name, each in found.items() if name.lower() not in wanted}
@@ -630,7 +635,7 @@ def _cells_for(table: Table, name: str) -> str:
         return f'{"" if domain.bounds else "bounds = [2024-01-01, 2024-12-31], "}bins = "month"{place}'
     if domain.bounds is None:
         return f"bounds = [0, 100], bins = 10{place}"
-    low, high = (Fraction(each) for each in domain.bounds)  # type: ignore[arg-type]
+    low, high = (Fraction(bound) for bound in domain.bounds)  # type: ignore[arg-type]
     whole_numbers = int(high - low) + 1 if domain.type is Type.INTEGER else 10
     return f"bins = {min(10, whole_numbers)}{place}"
 
