@@ -17,7 +17,8 @@ post-processing of the noisy counts, so it is free and can be repeated with othe
 Laplace noise X of scale b has E e^{θX} = 1/(1 − (sinh(θ/2)/sinh(1/2b))²) ≤ 1/(1 − 0.95²) at θ = 0.95/b, since sinh is
 convex. So e^{θ(X − 3b)} has a mean of at most e^{−2.85}/0.0975 < 1, its products over longer and longer runs from one
 step on are a supermartingale, and by Ville's inequality (1939) they ever exceed e^{θτ₂} with probability at most
-e^{−θτ₂} = 0.005/K; there are K steps to begin at. ∎ (Privacy does not depend on the range; the claim bounds how often it is too wide.)
+e^{−θτ₂} = 0.005/K; there are K steps to begin at. ∎ (Privacy does not depend on the range; the claim bounds how often
+it is too wide.)
 
 Why noise on counts and not the exponential mechanism over ranks: every unit is in one step, so both ends share one ε,
 and empty steps look empty. A quantile near the end of few values cannot tell the step after the last value from one ten
