@@ -105,7 +105,7 @@ class ProposedOnline:
             Operator(
                 "gate",
                 f"each question outside it, against {shown(batch.gate.threshold * step, 4)}",
-                f"a close hypothesis is within ±{close_text} in every group with {percent(confidence_level)} confidence",
+                f"a close hypothesis is within ±{close_text} in any group with {percent(confidence_level)} confidence",
             ),
             Operator(
                 "buy",

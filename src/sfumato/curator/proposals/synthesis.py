@@ -656,12 +656,14 @@ def _check_all_coded(table: Table) -> None:
     missing = [name for name in table.columns if name not in coded_columns and not _is_unit_id(table, name)]
     if missing:
         more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
+        suggestions = "; ".join(_coding_suggestion(table, name) for name in missing[:_MAX_LISTED])
+        has = "have" if len(missing) > 1 else "has"
         raise Unsupported(
             "uncoded-column",
-            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {'have' if len(missing) > 1 else 'has'} no cells: "
-            "a column has cells if its values are listed, if it is boolean, or if it has bins",
-            fix=f"in the policy, add {'; '.join(_coding_suggestion(table, name) for name in missing[:_MAX_LISTED])}{more}; "
-            f"or leave {'them' if len(missing) > 1 else 'it'} out by naming the others in columns",
+            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no cells: a "
+            "column has cells if its values are listed, if it is boolean, or if it has bins",
+            fix=f"in the policy, add {suggestions}{more}; or leave {'them' if len(missing) > 1 else 'it'} out by "
+            "naming the others in columns",
         )
 
 
