@@ -1,4 +1,4 @@
-"""Rehearse a release: an answer of the right shape with invented numbers, from the policy alone.
+"""Preview a release: an answer of the right shape with invented numbers, from the policy alone.
 
 It is the release itself, over invented rows and a temporary account. No private source is opened and the ledger is
 neither read nor written, so the result has the same distribution whatever the data are: it needs no charge (a constant
@@ -63,7 +63,7 @@ def proposed_again(proposal: P, here: Context) -> P:
         raise InvalidParameter("proposal", proposal, "a proposal of a curator, such as curator.sql(…)")
     if _declarations(policy) != _declarations(here.policy):
         fix = "make the proposal to this curator itself"
-        raise InvalidParameter("proposal", proposal, "one that was made under the same declarations", fix=fix)
+        raise InvalidParameter("proposal", proposal, "a proposal made under the same declarations", fix=fix)
     return moved(proposal, here)
 
 
