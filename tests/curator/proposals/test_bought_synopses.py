@@ -373,7 +373,7 @@ def test_the_best_of_many_different_synopses_is_taken(curator: sf.Curator) -> No
     sets = [[wide[:size], [each]] for size in (1, 2, 3, 4) for each in wide[size:]]
     rhos = ["0.01", "1", *["0.01"] * (len(sets) - 2)]
     bought = [curator.marginals("people", one).release(rho=rho) for one, rho in zip(sets, rhos, strict=True)]
-    assert len(bought) > bought_synopses._MOST_ASKED
+    assert len(bought) > bought_synopses._MAX_CANDIDATES
     text = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
     answer = curator.sql(text).release(free=True)
     least = min(max(_widths(each.sql(text))) for each in bought)

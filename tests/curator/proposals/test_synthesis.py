@@ -29,7 +29,7 @@ from publish.synthesis.clinic import (
     policy_of,
     worlds,
 )
-from sfumato.curator.proposals.synthesis import _bytes, _check_columns
+from sfumato.curator.proposals.synthesis import _check_columns, _parse_memory
 from sfumato.ledger import Tab
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
@@ -692,4 +692,4 @@ def test_a_select_that_cannot_be_a_source_is_refused(text: str, given: Any, word
 
 
 def test_memory_is_read_as_people_write_it() -> None:
-    assert [_bytes(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]
+    assert [_parse_memory(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]
