@@ -195,7 +195,7 @@ def test_a_notebook_shows_a_curator_and_a_question_that_were_closed(people: sf.C
     assert "What is left of the budget cannot be told" not in people._repr_html_()
     people.close()
     assert "people: private" in people._repr_html_()
-    assert "What is left of the budget cannot be told: this ledger is closed." in people._repr_html_()
+    assert "The remaining budget is not available: this ledger is closed." in people._repr_html_()
     assert "this ledger is closed" in ask._repr_html_()
 
 

@@ -459,9 +459,7 @@ def test_queries_count_the_rows_of_their_cells(tmp_path: Path, relation: str, te
     assert [candidates.view(place).of(read).tolist() for place in range(3)] == [[each] for each in truth]
     scores = candidates.scores(lambda view: np.full(view.size, 5))
     assert scores.of(read).tolist() == [abs(each - 5) for each in truth]
-    assert (
-        scores.moved == proposal._split_price(Price(2)).measured.total == 1
-    )  # for replacement too: a count is 0 or 1
+    assert scores.moved == proposal._split_price(Price(2)).measured.total == 1  # for replacement too: a count is 0 or 1
     with curator(tmp_path, rows, relation=relation) as clinic:
         found = clinic.mwem("people", NAMES, rounds=3, **given).release(epsilon=2)
         assert clinic._context.account.spent["pure"] == 2

@@ -354,7 +354,7 @@ def test_it_says_what_it_is(tmp_path: Path) -> None:
     with curator(tmp_path, people(1, 40)) as opened:
         ask = opened.score(CANDIDATE, "people", k=2)
         said = str(ask.explain(epsilon="0.5"))
-        assert "one unit moves it by at most 0.5 rows" in said
+        assert "one unit changes it by at most 0.5 rows" in said
         assert "3 marginals" in repr(ask)
         found = ask.release(epsilon="0.5")
         assert "mean of 3 2-way marginals of 3 columns" in repr(found)

@@ -289,7 +289,7 @@ def _first_width() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):
         currency = SimpleNamespace(noise=lambda *_: Laplace(scale))  # noqa: B023
         setting = SimpleNamespace(currency=currency, reading=None, unit_value=unit)
-        own = SimpleNamespace(_first=lambda _: SimpleNamespace(measured=None))
+        own = SimpleNamespace(_first_round_amounts=lambda _: SimpleNamespace(measured=None))
         with pytest.MonkeyPatch.context() as patch:  # nothing is read of the counts: their noise is given
             patch.setattr(synthesis, "CellCounts", lambda *_: SimpleNamespace(sensitivity=None))
             yield exact(float(_wide(scale, sure) * unit), SynthesisProposal._first_width, own, setting, Fraction(sure))

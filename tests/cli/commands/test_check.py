@@ -75,7 +75,7 @@ def test_losses_by_limit_and_advice_that_is_safe_to_share(tmp_path: Path) -> Non
     done = check(tmp_path, POLICY)
     public, private, _ = done.output.split("PRIVATE: exact figures for the owner alone")
     assert "SAFE TO SHARE" in public
-    assert "max_rows 2 makes 50 % of this error; --limit rows=1 gives" in public
+    assert "max_rows 2 causes 50 % of this error; --limit rows=1 gives" in public
     header = next(line for line in private.splitlines() if line.startswith("  max_rows   "))
     assert header.split() == ["max_rows", "1", "2", "5", "10"]
     assert "rows beyond it" in private

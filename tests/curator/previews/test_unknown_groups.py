@@ -69,7 +69,7 @@ def test_a_public_table_joined_by_the_name_lists_the_groups(opened: Open) -> Non
         "SELECT city, COUNT(*) AS n FROM visits LEFT JOIN cities USING (city) GROUP BY city",
         "SELECT visits.city, COUNT(*) AS n FROM visits JOIN cities USING (city) GROUP BY visits.city",
     ):
-        with pytest.raises(sf.Unsupported, match="takes an ε and a δ"):
+        with pytest.raises(sf.Unsupported, match="needs an ε and a δ"):
             curator.sql(text).release(epsilon=1)
 
 
@@ -161,7 +161,7 @@ def test_a_price_or_an_account_without_a_delta_is_refused_with_a_fix_that_works(
             assert refusal.value.code == "unknown-keys"
             assert "join the public table cities and group by cities.city" in refusal.value.fix
             assert "needs no δ" in refusal.value.fix
-    with pytest.raises(sf.Unsupported, match="takes an ε and a δ"):
+    with pytest.raises(sf.Unsupported, match="needs an ε and a δ"):
         curator.sql(BY_CITY).price(10)
     with pytest.raises(sf.Unsupported, match="an account without a δ"):
         pure.sql(BY_CITY).release(**PRICE)
@@ -210,7 +210,7 @@ def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Ope
         assert threshold.chance(int(least[1]) - 1) < 0.05 <= threshold.chance(int(least[1]))
         assert alone.chance(int(lower[1]) - 1) < 0.95 <= alone.chance(int(lower[1]))
         assert int(lower[1]) < int(threshold.error())
-        assert "An answer without any group has cost its price, too." in told
+        assert "An answer without any group still costs its price." in told
         assert "units in all" not in told  # 1,240 are enough for one
     one = " ".join(ask.limit(groups=1).error(**PRICE).warnings)
     assert "A larger ε or δ shows smaller groups." in one
@@ -224,7 +224,7 @@ def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Ope
 def test_a_table_that_is_smaller_than_a_group_must_be_is_told(opened: Open, epsilon: str, said: bool) -> None:
     """How many units there are is public where one is replaced: 1,240 here."""
     warnings = opened(relation="replace").sql(BY_CITY).error(epsilon=epsilon, delta="1e-8").warnings
-    words = "The policy declares 1,240 units in all, so there may be no group to show."
+    words = "The policy declares 1,240 units in total, so there may be no group to show."
     assert (words in " ".join(warnings)) is said
 
 

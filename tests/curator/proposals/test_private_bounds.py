@@ -258,7 +258,7 @@ def test_too_few_values_are_said_to_be_too_few(cells: list[Any], tmp_path: Path)
     with curator(values, tmp_path) as made:
         found = made.bounds("visits", "cost").release(epsilon="0.1")
         assert (found.low, found.high, found.ends, found.toml) == (None, None, None, "")
-        assert "no range was found for cost" in found.words()
+        assert "no bounds were found for cost" in found.words()
         assert "none found" in repr(found)
         assert Bounds.from_json(found.to_json()) == found
         assert made.budget.remaining["pure"] == Fraction("9.9")  # that nothing was found was paid for

@@ -63,7 +63,7 @@ def kinds(curator: sf.Curator) -> list[str]:
 def test_all_is_charged_at_the_opening_and_nothing_by_a_question(clinic: sf.Curator) -> None:
     proposal = clinic.above(4000, positives=2, tables="visits")
     assert "free" in repr(proposal)
-    assert "at most 2, and all questions the same way" in str(proposal.explain(2))
+    assert "at most 2, all in the same direction" in str(proposal.explain(2))
     assert spent(clinic) == 0
     with proposal.release(2) as session:
         assert spent(clinic) == 2

@@ -142,7 +142,7 @@ def test_wanted_accuracies_decide_the_split(clinic: sf.Curator) -> None:
             asked.price(each)
     with pytest.raises(sf.InvalidParameter, match="'fine, kinds' have none") as refused:
         asked.price({"rough": 400})
-    assert "name one for each of them too, as in fine=NUMBER" in refused.value.fix
+    assert "give one for each of them too, as in fine=NUMBER" in refused.value.fix
     with pytest.raises(sf.InvalidParameter, match="instead of epsilon"):
         asked.error(within=10, epsilon=1)
 

@@ -387,7 +387,7 @@ _HEADROOM = 3.0
 def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
     """Describe the terms below the picture."""
     delta_text = f"with δ = {chance(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
-    coverage = f"half-widths at {percent(confidence)} confidence, for the noise only"
+    coverage = f"half-widths at {percent(confidence)} confidence, for the noise alone"
     return [f"protects {unit}", delta_text, coverage, "nothing was spent"]
 
 

@@ -227,7 +227,7 @@ class MwemProposal:
         warn(price, context)
         context.engine.check(steps.rows.readings[0]).close()
         with context.work.one():
-            opened = series.open(_hold_cost(context, steps))
+            opened = series.open(_amount_to_hold(context, steps))
             if isinstance(opened, StoredAnswer):
                 return self._restore(opened)
             with opened as tab:
@@ -413,7 +413,7 @@ class _MwemSeries:
         return on_tab.released(strategy, f"{step_name} for the {self.question}", limit)
 
 
-def _hold_cost(context: Context, steps: MwemSteps) -> Cost:
+def _amount_to_hold(context: Context, steps: MwemSteps) -> Cost:
     """Return the cost of all steps, added up as they are charged, so that nothing is left over after the last."""
     rows, choice, measurement = map(context.account.cost, steps.curves)
     total_cost = rows

@@ -322,7 +322,7 @@ class SynthesisProposal:
         setting = self._check_price(price)
         warn(price, context)
         context.engine.check(setting.reading).close()
-        hold = _hold_cost(context.account, setting.currency.hold(context.policy.neighbours), len(self.attributes))
+        hold = _amount_to_hold(context.account, setting.currency.hold(context.policy.neighbours), len(self.attributes))
         state = SynthesisState(setting)
         with context.work.one():
             opened = series_request.open(hold)
@@ -448,7 +448,7 @@ _ROUND_WORDS = {
 }
 
 
-def _hold_cost(account: Account, curve: Curve, columns: int) -> Cost:
+def _amount_to_hold(account: Account, curve: Curve, columns: int) -> Cost:
     """Return the amount to hold: slightly more than the leakage of all steps.
 
     The ledger rounds each step's charge up, by far more than a small step leaks, most at orders near 1. The guarantee
