@@ -89,7 +89,7 @@ def test_a_column_that_loses_more_than_half_ends_with_an_error_unless_it_is_mean
     lossy = POLICY.replace("[1, 2, 3, 4, 5, 6]", "[7, 8]")
     done = check(tmp_path, lossy)
     assert done.exit_code == 1
-    assert "% of the values of visits.day are made NULL" in done.output
+    assert "% of the values of visits.day become NULL" in done.output
     assert "more than half is lost" in done.output
     assert check(tmp_path, lossy, "--lossy", "visits.day").exit_code == 0
     assert check(tmp_path, lossy, "--public").exit_code == 0  # what is public knows nothing of it
