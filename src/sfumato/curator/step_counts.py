@@ -118,10 +118,8 @@ def ladder(domain: Domain) -> Ladder:
     """Return the ladder of a column's type, within its declared bounds, if any."""
     low, high = domain.bounds or _TYPE_RANGES[domain.type]
     cuts = _year_cuts(domain.type) if domain.type.temporal else _number_cuts(domain.type)
-    inner_cuts = tuple(
-        (cut, is_below) for cut, is_below in cuts if (low <= cut < high if is_below else low < cut <= high)
-    )  # type: ignore[operator]
-    return Ladder(domain.type, low, high, inner_cuts)
+    inner = tuple((cut, is_below) for cut, is_below in cuts if (low <= cut < high if is_below else low < cut <= high))  # type: ignore[operator]
+    return Ladder(domain.type, low, high, inner)
 
 
 def counting_ladder(most: int) -> Ladder:
