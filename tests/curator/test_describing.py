@@ -109,7 +109,7 @@ def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
     assert [each.price for each in needs] == ["ε = 1, δ = 1e-09"]
     without = describe_policy(policy(tmp_path, "groups"))["visits"]
     assert not any(each.delta for each in without.questions)
-    assert "this account has no δ to find them with" in without.columns["note"]
+    assert "this account has no δ to find them" in without.columns["note"]
 
 
 def test_periods_are_said(tmp_path: Path) -> None:

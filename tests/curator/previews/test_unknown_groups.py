@@ -211,7 +211,7 @@ def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Ope
         assert alone.chance(int(lower[1]) - 1) < 0.95 <= alone.chance(int(lower[1]))
         assert int(lower[1]) < int(threshold.error())
         assert "An answer without any group still costs its price." in told
-        assert "units in all" not in told  # 1,240 are enough for one
+        assert "units in total" not in told  # 1,240 are enough for one
     one = " ".join(ask.limit(groups=1).error(**PRICE).warnings)
     assert "A larger ε or δ shows smaller groups." in one
     declared = opened(relation=relation).sql("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex")
@@ -232,8 +232,8 @@ def test_an_answer_that_was_bought_is_not_warned_of(opened: Open) -> None:
     """It shows what it shows, and costs nothing."""
     ask = opened().sql(BY_CITY)
     ask.release(**PRICE)
-    assert "has cost its price" not in " ".join(ask.error(**PRICE).warnings)
-    assert "has cost its price" in " ".join(ask.error(**PRICE, fresh=True).warnings)
+    assert "still costs its price" not in " ".join(ask.error(**PRICE).warnings)
+    assert "still costs its price" in " ".join(ask.error(**PRICE, fresh=True).warnings)
 
 
 def test_what_is_promised_names_the_delta_that_found_the_groups(opened: Open) -> None:
@@ -316,7 +316,7 @@ def test_numbers_over_found_groups_say_that_they_leave_out_the_others(opened: Op
     """The range of a sum is one of the groups that are shown: the villages' visits are not in it."""
     question = opened().sql(text)
     for said in (question.release(**PRICE).warnings, question.error(**PRICE).warnings):
-        assert any("what others hold is left out" in each for each in said) is (text != BY_CITY)
+        assert any("cover only the groups that are shown" in each for each in said) is (text != BY_CITY)
 
 
 def test_long_texts_are_not_found_and_the_fix_is_followed(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_what_is_wanted_decides(curator: sf.Curator) -> None:
     question, before = curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'"), spent(curator)
     answer = question.release(free=True, within=100)
     assert answer.receipt.line == best
-    with pytest.raises(Unsupported, match=rf"the synopsis of line {best}, the best .* not ±2") as refusal:
+    with pytest.raises(Unsupported, match=rf"the best bought synopsis, of line {best}, .* not ±2") as refusal:
         question.release(free=True, within={"n": 2})
     assert refusal.value.code == "too-wide"
     with pytest.raises(InvalidParameter, match="a column of numbers: n"):
@@ -197,7 +197,7 @@ def test_no_synopsis_no_free_answer(curator: sf.Curator) -> None:
     [{"epsilon": 1}, {"rho": 1}, {"delta": "1e-9"}, {"fresh": True}, {"request_id": "r"}, {"weights": {"n": 1}}],
 )
 def test_a_free_answer_has_no_price(price: dict[str, Any], curator: sf.Curator) -> None:
-    with pytest.raises(InvalidParameter, match="left out where a price is named"):
+    with pytest.raises(InvalidParameter, match="left out where a price or its terms are given"):
         curator.sql("SELECT COUNT(*) AS n FROM people").release(free=True, **price)
 
 
@@ -216,10 +216,10 @@ def test_only_of_the_same_data_policy_and_limits(tmp_path: Path) -> None:
         with pytest.raises(Unsupported, match="it counts 2 rows per unit, and the question 3"):
             curator.sql(text).release(free=True)
         assert curator.sql(text).limit(rows=2).release(free=True).receipt.free
-    with opened(town={"values": ["a", "b"]}) as curator, pytest.raises(Unsupported, match="no synopsis"):
+    with opened(town={"values": ["a", "b"]}) as curator, pytest.raises(Unsupported, match="no bought synopsis"):
         curator.sql(text).limit(rows=2).release(free=True)
     pq.write_table(table(seed=6), source)
-    with opened() as curator, pytest.raises(Unsupported, match="no synopsis"):
+    with opened() as curator, pytest.raises(Unsupported, match="no bought synopsis"):
         curator.sql(text).limit(rows=2).release(free=True)
 
 
@@ -306,7 +306,7 @@ def test_the_command_takes_it(tmp_path: Path) -> None:
     runner = CliRunner()
     refused = runner.invoke(main, ["query", given, text, "--free"])
     assert refused.exit_code != 0
-    assert "no synopsis that was bought" in refused.output
+    assert "no bought synopsis of" in refused.output
     made = runner.invoke(main, ["publish", given, "people", "--epsilon", "1", "-o", str(tmp_path / "people.sfu")])
     assert made.exit_code == 0, made.output
     dry = runner.invoke(main, ["query", given, text, "--epsilon", "0.1", "--dry-run"])

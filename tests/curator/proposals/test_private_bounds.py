@@ -369,9 +369,9 @@ def test_what_has_no_bounds_to_find_is_refused(tmp_path: Path) -> None:
     refused = {
         ("visits", "name"): "a text has no bounds",
         ("visits", "paid"): "a boolean has no bounds",
-        ("visits", "score"): "not listed",
+        ("visits", "score"): "without listed values",
         ("visits", "narrow"): "several steps",
-        ("visits", "who"): "not the id",
+        ("visits", "who"): "the id of the units has no bounds",
         ("visits", "nothing"): "declares in visits",
         ("wards", "beds"): "a private table",
         ("nowhere", "cost"): "a private table of the policy: visits",

@@ -617,8 +617,8 @@ def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str)
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"one_row_per": "unit"}, "beside an order"),
-        ({"order": "age"}, "beside an order"),
+        ({"one_row_per": "unit"}, "together with an order"),
+        ({"order": "age"}, "together with an order"),
         ({"one_row_per": "person", "order": "age"}, "unit"),
         ({"one_row_per": "unit", "order": "weight"}, "order"),
         ({"one_row_per": "unit", "order": "age, sex"}, "order"),

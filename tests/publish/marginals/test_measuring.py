@@ -611,7 +611,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
             draw = proposal(policy, engine)._draw(Price(**price), None)
             assert Price(**price).kept_by(draw.batch.curve)
         monkeypatch.setattr("sfumato.curator.proposals.marginals.rho_of", lambda _: Fraction(1))
-        with pytest.raises(sf.InvalidParameter, match="so many numbers can keep"):
+        with pytest.raises(sf.InvalidParameter, match="this many numbers can stay within"):
             proposal(policy, engine)._draw(Price(rho="0.5"), None)
 
 
