@@ -228,8 +228,8 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "none": ([], "between 1 and"),
-    "no names": ({}, "between 1 and"),
+    "none": ([], "between one and"),
+    "no names": ({}, "between one and"),
     "empty name": ({" ": ALL}, "not empty"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),

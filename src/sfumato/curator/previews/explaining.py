@@ -329,8 +329,8 @@ def limited(bounded: BoundedPlan) -> Operator:
 _STRATEGY_EFFECTS = {
     Strategy.WHOLE: "every row is a unit: nothing to limit",
     Strategy.REWEIGHT: "rows of a unit above the limit are weighted down to it",
-    Strategy.CLIP_L1: "a unit's contributions are scaled down to the allowed L1 norm",
-    Strategy.CLIP_L2: "a unit's contributions are scaled down to the allowed L2 norm",
+    Strategy.CLIP_L1: "a unit's contributions are scaled down to the allowed sum of absolute values",
+    Strategy.CLIP_L2: "a unit's contributions are scaled down to the allowed Euclidean norm",
     Strategy.SAMPLE: "of a unit above the limit, a secret hash selects the rows that count",
 }
 

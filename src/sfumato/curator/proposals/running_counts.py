@@ -170,7 +170,7 @@ class RunningTotals:
         unit_change /= 2**draw.noise.factorisation.bits
         widths, norm_words = (
             self._widths(draw, confidence, joint),
-            "in total (L1)" if draw.noise.mechanism.order == 1 else "in length (L2)",
+            "in total" if draw.noise.mechanism.order == 1 else "in Euclidean norm",
         )
         name = self.query.finish.outputs[self._total_index].name
         coverage = f"{percent(exact(confidence, 'confidence'))} confidence{', all together' if joint else ''}"

@@ -153,13 +153,13 @@ class SynthesisProposal:
         notes = self._context.closing(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), self._operators(setting, confidence_level), _REASON, notes)
 
-    def _operators(self, setting: Setting, confidence_level: Fraction) -> tuple[Operator, ...]:
+    def _operators(self, setting: Setting, confidence: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
         cells = (
             ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes)
             + self._derived_columns_text
         )
-        first_width = self._first_width(setting, confidence_level)
+        first_width = self._first_width(setting, confidence)
         dropped_text = f"; {self.left_out:,} larger ones are dropped" if self.left_out else ""
         return (
             *sources(self._coded.query, self._context.policy),

@@ -537,7 +537,7 @@ def _read_file(file: str | os.PathLike[str]) -> str:
 
 def _require_moderate(questions: Mapping[str, Any]) -> None:
     if not 0 < len(questions) <= MOST_QUESTIONS:
-        rule = f"a workload has between 1 and {MOST_QUESTIONS:,} questions"
+        rule = f"a workload has between one and {MOST_QUESTIONS:,} questions"
         raise Unsupported(
             "no-question" if not questions else "too-many-questions", rule, fix="give a list of questions"
         )
