@@ -376,12 +376,12 @@ def protect(
     column_bounds, column_values = dict(bounds or {}), dict(values or {})
     if unit != ROW:
         check_keys({unit: None}, types, "unit", _NO_COLUMN, f"name {ROW}, or one of")
-    for names, place in (
+    for names, parameter in (
         (column_bounds, "bounds"),
         (column_values, "values"),
         (dict.fromkeys(columns or ()), "columns"),
     ):
-        check_keys(names, types, place, _NO_COLUMN, "remove it, or name one of")
+        check_keys(names, types, parameter, _NO_COLUMN, "remove it, or name one of")
     for key, address in (("account", account), ("ledger", ledger)):
         if not isinstance(address, (str, os.PathLike)) or not str(address).strip():
             raise InvalidParameter(key, address, "given: the record of what was spent must outlive this process")

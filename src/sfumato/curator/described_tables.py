@@ -125,9 +125,9 @@ class Tables(Mapping[str, TableDescription]):
         """Return all descriptions, with a few example questions per table."""
         return self._format_all(_QUESTIONS)
 
-    def _format_all(self, most: int | None) -> str:
+    def _format_all(self, max_questions: int | None) -> str:
         tables = ["\n".join(description.lines) for description in self.tables.values()]
-        question_lines = [line for description in self.tables.values() for line in description.copied(most)]
+        question_lines = [line for description in self.tables.values() for line in description.copied(max_questions)]
         questions = "\n".join(["Questions to copy:", *question_lines])
         return "\n\n".join([self.heading, *tables, *([questions] if question_lines else [])])
 

@@ -266,13 +266,15 @@ def sources(query: Query, policy: Policy) -> list[Operator]:
         elif isinstance(node, Join):
             conditions = [*(("=", expression, column) for expression, column in node.pairs), *node.bands]
             join_text = ", ".join(f"{words(expression)} {test} {column}" for test, expression, column in conditions)
-            most = many(node.multiplicity, "row")
+            max_rows = many(node.multiplicity, "row")
             operators.append(
-                Operator("join", f"{node.table} on {join_text}", f"public; one row becomes at most {most}")
+                Operator("join", f"{node.table} on {join_text}", f"public; one row becomes at most {max_rows}")
             )
         elif isinstance(node, Unnest):
-            most = many(node.most, "row")
-            operators.append(Operator("unnest", str(node.items), f"one row becomes at most {most}, one for each item"))
+            max_rows = many(node.most, "row")
+            operators.append(
+                Operator("unnest", str(node.items), f"one row becomes at most {max_rows}, one for each item")
+            )
         elif isinstance(node, Filter):
             operators.append(Operator("filter", words(node.predicate), "free: decided row by row"))
         elif isinstance(node, PerUnit):
@@ -335,15 +337,14 @@ _STRATEGY_EFFECTS = {
 }
 
 
-def _group_operator(query: Query, groups: int, found: tuple[str, str] | None) -> Operator:
+def _group_operator(query: Query, groups: int, discovered_keys: tuple[str, str] | None) -> Operator:
     keys = query.plan.keys
     if not keys:
         return Operator("group", "all rows", "one group")
     effect = f"{many(groups, 'group')}, from the policy or public tables alone, empty ones too"
-    if found is not None:
-        effect = (
-            f"at most {many(groups, 'group')}: each value of {found[0]} that is shown, with all values of the others"
-        )
+    if discovered_keys is not None:
+        shown_values = f"each value of {discovered_keys[0]} that is shown"
+        effect = f"at most {many(groups, 'group')}: {shown_values}, with all values of the others"
     return Operator("group", ", ".join(words(key) for key in keys), effect)
 
 

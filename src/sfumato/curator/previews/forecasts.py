@@ -176,9 +176,9 @@ def forecast_ranks(prepared: Prepared, made: Sequence[Made], confidence: Number)
 def _widths(
     query: Query,
     prepared: Prepared,
-    made: Sequence[Made],
+    shared_results: Sequence[Made],
     groups: Sequence[GroupKey],
-    most: int,
+    max_groups: int,
     level: Fraction,
     size: int,
 ) -> dict[str, float]:
@@ -188,14 +188,14 @@ def _widths(
     widths are unknown where groups are discovered: they depend on how many are shown.
     """
     sets, is_rowwise, width = query.finish.sets, not (query.finish.windows or query.outer), len(query.plan.keys)
-    if not is_rowwise and most > len(groups):
+    if not is_rowwise and max_groups > len(groups):
         return {}
     rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
     count = 1 if is_rowwise else len(groups)
     numbers = (number for part in prepared.parts for number in part.supposed(size))
     totals = tuple((number,) * count for number in numbers)
-    measured = Measured(scales(prepared), results(prepared, made), totals)
-    row_count = len(answer_rows(sets, groups, width).keys) if sets else most
+    measured = Measured(scales(prepared), results(prepared, shared_results), totals)
+    row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
     joint_draws = simultaneous(query, row_count) if picks(query) else None
     estimates = estimating(measured, level, rows)
     rewritten, parts = parted(replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query)

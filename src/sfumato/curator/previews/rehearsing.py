@@ -49,8 +49,8 @@ def moved(proposal: P, here: Context) -> P:
 
 def policy_of(proposal: object) -> Policy | None:
     """Return the policy of a proposal; None for anything else."""
-    here = getattr(proposal, "_context", None)
-    return here.policy if isinstance(here, Context) else None
+    context = getattr(proposal, "_context", None)
+    return context.policy if isinstance(context, Context) else None
 
 
 def proposed_again(proposal: P, here: Context) -> P:
@@ -74,10 +74,10 @@ def _declarations(policy: Policy) -> list[object]:
     return [policy.unit, policy.neighbours, policy.per, tables]
 
 
-def _with_context(value: Any, here: Context) -> Any:
+def _with_context(value: Any, context: Context) -> Any:
     if isinstance(value, Mapping):
-        return {name: _with_context(member, here) for name, member in value.items()}
+        return {name: _with_context(member, context) for name, member in value.items()}
     if not is_dataclass(value) or isinstance(value, type) or not hasattr(value, "_context"):
         return value
-    members = {field.name: _with_context(getattr(value, field.name), here) for field in fields(value) if field.init}
-    return replace(value, **{**members, "_context": here})
+    members = {field.name: _with_context(getattr(value, field.name), context) for field in fields(value) if field.init}
+    return replace(value, **{**members, "_context": context})

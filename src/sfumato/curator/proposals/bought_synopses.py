@@ -295,11 +295,11 @@ def _free_answers(question: SynopsisQuestion, context: Context) -> tuple[list[Fr
     table = question.query.plan.table
     if context.policy.per is not None or context.policy.tables[table].public:
         return [], ["synopses are published for one account, not for single periods"]
-    bought, refusals = candidates(question.query, question.limits, context)
-    answers, later_refusals = _query_all(bought, question, context)
+    publications, refusals = candidates(question.query, question.limits, context)
+    answers, later_refusals = _query_all(publications, question, context)
     if len(answers) > 1 and not all(_has_fixed_widths(question.query, answer.answer) for answer in answers):
         miss_probability = (1 - exact(question.confidence, "confidence", CONFIDENCE)) / len(answers)
-        answers, _ = _query_all(bought, replace(question, confidence=1 - miss_probability), context)
+        answers, _ = _query_all(publications, replace(question, confidence=1 - miss_probability), context)
         answers = [_as_best_of(len(answers), answer, question.confidence) for answer in answers]
     return answers, [*refusals, *later_refusals]
 

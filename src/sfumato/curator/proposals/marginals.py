@@ -336,8 +336,8 @@ class MarginalsProposal:
 
     # ── planning at a price ────────────────────────────────────────────────────────────
 
-    def _draw(self, price: Price, named: NamedNoise | None) -> PublishDraw:
-        family = noise_family(named)
+    def _draw(self, price: Price, mechanism: NamedNoise | None) -> PublishDraw:
+        family = noise_family(mechanism)
         price = _effective_price(price, family)
         if price not in self._cached_draws:
             self._cached_draws[price] = self._prepare_draw(price)
@@ -374,16 +374,16 @@ class MarginalsProposal:
     @property
     def face(self) -> TableFace:
         """The parts of the policy that readers of the synopsis need."""
-        declared = self._context.policy.tables[self.query.plan.table]
+        policy_table = self._context.policy.tables[self.query.plan.table]
         if self.selected:  # impossible rows of the table do not constrain computed columns
             return TableFace(self.selected, (), self._context.policy.account_name)
-        domains = {column.attribute.name: declared.columns[column.attribute.name] for column in self.coded}
+        domains = {column.attribute.name: policy_table.columns[column.attribute.name] for column in self.coded}
         implies = tuple(
             (column_name, implied_name)
-            for column_name, implied_name in declared.implies.items()
+            for column_name, implied_name in policy_table.implies.items()
             if {column_name, implied_name} <= set(domains)
         )
-        return TableFace(tuple(domains.values()), declared.impossible, self._context.policy.account_name, implies)
+        return TableFace(tuple(domains.values()), policy_table.impossible, self._context.policy.account_name, implies)
 
     def _scaled_plan(self, price: Price, held_back: Fraction) -> Plan:
         """Scale the best plan to a price, with the weight step for which its noise can be drawn."""
@@ -518,15 +518,15 @@ def marginals(
     With an ``order`` only the first row of each unit counts.
     """
     source = selection(catalog, table)
-    declared = context.policy.tables[source.table.name]
+    policy_table = context.policy.tables[source.table.name]
     source = source if where is None else filter_rows(source, where)
-    names, index_sets = _parse_ways(declared, ways, columns)
-    source = source if order is None else one_row_of_each(source, declared, order, names)
-    coded_columns = coded(declared, names, source.rows.resolve)
+    names, index_sets = _parse_ways(policy_table, ways, columns)
+    source = source if order is None else one_row_of_each(source, policy_table, order, names)
+    coded_columns = coded(policy_table, names, source.rows.resolve)
     workload = MarginalWorkload(index_sets, _parse_weights(index_sets, names, weights))
     _check_cells(workload, coded_columns)
     query, restricted_context = _every_row_plan(source.rows, coded_columns, context)
-    limits = _limits(declared, query, rows)
+    limits = _limits(policy_table, query, rows)
     return MarginalsProposal(
         restricted_context, query, tuple(coded_columns), workload, _objective(objective), limits, where or ""
     )

@@ -227,10 +227,10 @@ class MwemProposal:
         warn(price, context)
         context.engine.check(steps.rows.readings[0]).close()
         with context.work.one():
-            opened = series.open(_amount_to_hold(context, steps))
-            if isinstance(opened, StoredAnswer):
-                return self._restore(opened)
-            with opened as tab:
+            tab_or_stored = series.open(_amount_to_hold(context, steps))
+            if isinstance(tab_or_stored, StoredAnswer):
+                return self._restore(tab_or_stored)
+            with tab_or_stored as tab:
                 on_tab = StepsOnTab(context, "mwem", self.identity, tab, call)
                 model = _MwemSeries(on_tab, self.question, steps, self._candidates(price), self._initial_model).run()
                 fitted = self._build_fitted(model, price, steps, tab)

@@ -543,10 +543,10 @@ class Question:
     @cached_property
     def _max_groups(self) -> int:
         """The number of groups of an answer, or its maximum."""
-        declared = len(self.groups)
+        declared_groups = len(self.groups)
         if not self.found:
-            return declared
-        return declared * most_keys(FoundTotals(self.options[0], self.found, self.groups), self.others)
+            return declared_groups
+        return declared_groups * most_keys(FoundTotals(self.options[0], self.found, self.groups), self.others)
 
     @cached_property
     def identity(self) -> str:

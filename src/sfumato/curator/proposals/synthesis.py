@@ -254,7 +254,7 @@ class SynthesisProposal:
         """
         price = Price(epsilon, delta, rho)
         state = self._run_invented(self._check_price(price), self._invented_rows(rows), progress or releasing.quietly)
-        return self._build_synthetic(self._build_synthesized(state, price, complete=True, bought=False), state)
+        return self._build_synthetic(self._build_synthesized(state, price, complete=True, is_purchase=False), state)
 
     def forecast(
         self,
@@ -325,15 +325,15 @@ class SynthesisProposal:
         hold = _amount_to_hold(context.account, setting.currency.hold(context.policy.neighbours), len(self.attributes))
         state = SynthesisState(setting)
         with context.work.one():
-            opened = series_request.open(hold)
-            if isinstance(opened, StoredAnswer):
-                return self._restore(opened)
-            with opened as tab:
+            tab_or_stored = series_request.open(hold)
+            if isinstance(tab_or_stored, StoredAnswer):
+                return self._restore(tab_or_stored)
+            with tab_or_stored as tab:
                 series = _SynthesisSeries(
                     StepsOnTab(context, "synthesis", self.identity, tab, call), self.question, state
                 )
                 complete = series.run(_METHOD_STEPS[self.method](state))
-                synthesized = self._build_synthesized(state, price, complete=complete, bought=True)
+                synthesized = self._build_synthesized(state, price, complete=complete, is_purchase=True)
                 synthetic = self._build_synthetic(synthesized, state, tab, tuple(series.paid))
                 series_request.finish(tab, synthetic)
         return synthetic
@@ -344,7 +344,11 @@ class SynthesisProposal:
         return replace(synthetic, receipt=given_again(synthetic.receipt, self._context))
 
     def _build_synthetic(
-        self, synthesized: Synthesized, state: SynthesisState, tab: Tab | None = None, paid: tuple[Charged, ...] = ()
+        self,
+        synthesized: Synthesized,
+        state: SynthesisState,
+        tab: Tab | None = None,
+        charged_parts: tuple[Charged, ...] = (),
     ) -> Synthetic:
         """Combine the released marginals, the model and the receipt; a preview has no line in the ledger."""
         context = replace(self._context, rehearsed=tab is None)
@@ -355,15 +359,17 @@ class SynthesisProposal:
             line: StoredResult[None] = StoredResult(None, 0, datetime.now(UTC), "", free=True)
         else:
             line = StoredResult(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
-        words = tuple(dict.fromkeys(part.mechanism.words() for part in paid))
+        words = tuple(dict.fromkeys(part.mechanism.words() for part in charged_parts))
         table_receipt = receipt(
             line, synthesized.purchase, words, question=self.question, here=context, confidence="0.95"
         )
-        return Synthetic(synthesized, state.model, table_receipt, paid)
+        return Synthetic(synthesized, state.model, table_receipt, charged_parts)
 
-    def _build_synthesized(self, state: SynthesisState, price: Price, *, complete: bool, bought: bool) -> Synthesized:
+    def _build_synthesized(
+        self, state: SynthesisState, price: Price, *, complete: bool, is_purchase: bool
+    ) -> Synthesized:
         context, coded = self._context, self._coded
-        terms = purchase([state.setting.reading.bounded], price, context.version) if bought else Purchase()
+        terms = purchase([state.setting.reading.bounded], price, context.version) if is_purchase else Purchase()
         table = coded.query.plan.table
         return Synthesized(
             self.method,
@@ -621,12 +627,12 @@ def _implications(table: Table | None, attributes: Attributes, face: TableFace) 
 def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attributes, most_cells: int) -> None:
     """Refuse implications whose pairs the model cannot hold: rows would break what the policy declares."""
     sizes = [attribute.size for attribute in attributes]
-    sets = [*(places for places, _ in (*zeros, *decided)), *pair_sets(implies)]
+    sets = [*(indices for indices, _ in (*zeros, *decided)), *pair_sets(implies)]
     if not (implies or decided) or predicted_cells(sets, sizes) <= sum(sizes) + most_cells:
         return
-    pairs = [*pair_sets(implies), *(places for places, _ in decided)]
+    pairs = [*pair_sets(implies), *(indices for indices, _ in decided)]
     largest = max(pairs, key=lambda pair: math.prod(sizes[index] for index in pair))
-    first_name, second_name = (attributes[place].name for place in largest)
+    first_name, second_name = (attributes[index].name for index in largest)
     rule = f"one of {first_name} and {second_name} determines the other, and the model cannot hold their cells together"
     fix = f'allow more memory, such as memory="4 GiB", or leave {second_name} out with columns='
     raise Unsupported("too-many-cells", rule, fix=fix)

@@ -238,10 +238,10 @@ def auction(context: Context, table: str | None, column: str | None, prices: Seq
 def _find_bid_column(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:
     """Return the column of bids; table and column may be omitted if only one column fits."""
     numeric_columns = [
-        (declared, name)
-        for declared in policy.tables.values()
-        for name, domain in declared.columns.items()
-        if not declared.public and domain.type.numeric
+        (policy_table, name)
+        for policy_table in policy.tables.values()
+        for name, domain in policy_table.columns.items()
+        if not policy_table.public and domain.type.numeric
     ]
     matches = [
         candidate
@@ -249,7 +249,9 @@ def _find_bid_column(policy: Policy, table: str | None, column: str | None) -> t
         if table in (None, candidate[0].name) and column in (None, candidate[1])
     ]
     if len(matches) != 1:
-        choices = ", ".join(f"{declared.name}.{name}" for declared, name in numeric_columns) or "none is declared"
+        choices = (
+            ", ".join(f"{policy_table.name}.{name}" for policy_table, name in numeric_columns) or "none is declared"
+        )
         requested = ".".join("*" if part is None else part for part in (table, column))
         raise InvalidParameter("column", requested, f"one column of numbers in a private table: {choices}")
     return matches[0]

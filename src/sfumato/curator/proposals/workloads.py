@@ -192,7 +192,7 @@ class Workload:
             answers = {
                 name: question.release(confidence=confidence)
                 if question.free
-                else question.answered((stored_results | purchase.each)[question.identity], confidence, joint)
+                else question.answered((stored_results | purchase.results)[question.identity], confidence, joint)
                 for name, question in self.questions.items()
             }
             released = Answers(tuple(answers), tuple(answers.values()), self._receipt(purchase, confidence))
@@ -415,22 +415,22 @@ class Workload:
         }
         return _BatchPurchase(by_identity, batch_result, batch, payer.tab)
 
-    def _receipt(self, bought: _BatchPurchase, confidence: Number) -> Receipt | None:
-        if bought.made is None or bought.rest is None:
+    def _receipt(self, batch_purchase: _BatchPurchase, confidence: Number) -> Receipt | None:
+        if batch_purchase.result is None or batch_purchase.batch is None:
             return None
-        measured = [result.value for result in bought.each.values()]
+        measured = [result.value for result in batch_purchase.results.values()]
         terms = [question.purchase for question in measured]
         mechanism_words = dict.fromkeys(scale.words() for question in measured for scale in question.scales)
         combined = Purchase(
-            str(bought.rest.price),
+            str(batch_purchase.batch.price),
             _join_distinct(purchase.strategy for purchase in terms),
             _join_distinct(purchase.limits for purchase in terms),
             tuple(dict.fromkeys(bound for purchase in terms for bound in purchase.bounds)),
             self._context.version,
-            weak_words(bought.rest.price),
+            weak_words(batch_purchase.batch.price),
         )
         return receipt(
-            bought.made,
+            batch_purchase.result,
             combined,
             tuple(mechanism_words),
             question=self.words,
@@ -475,9 +475,9 @@ class Workload:
 class _BatchPurchase:
     """A purchase: the result of each question, and the joint charge."""
 
-    each: dict[str, StoredResult[Measured]]
-    made: StoredResult[MeasuredTogether] | None = None
-    rest: PricedBatch | None = None
+    results: dict[str, StoredResult[Measured]]
+    result: StoredResult[MeasuredTogether] | None = None
+    batch: PricedBatch | None = None
     tab: Tab | None = None
 
 
