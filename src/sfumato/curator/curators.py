@@ -207,10 +207,8 @@ class Curator(Proposing):
         Where every period has an account of its own, it holds one for each: ``standing()["2024-03"]``. It is cached per
         ledger head. Charges never use it: the ledger decides in a transaction.
         """
-        payer, head = (
-            self._resolve_analyst(analyst),
-            self.ledger.head,
-        )  # read the head first, so that the standing is at least as new
+        payer = self._resolve_analyst(analyst)
+        head = self.ledger.head  # read before the standing, which is then at least as new
         cached = self._standings.get(payer)
         if cached is None or cached.head != head or cached.policy is not self.policy:
             standing = standings_of(self.policy, self._context.account, payer)

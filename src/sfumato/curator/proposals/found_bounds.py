@@ -63,10 +63,8 @@ class Bounds:
 
     def words(self, confidence: Number = "0.95") -> str:
         """Describe the bounds, and how many values lie outside, with this confidence."""
-        confidence_text, half_width = (
-            percent(exact(confidence, "confidence", CONFIDENCE)),
-            self.steps.rank_error(confidence),
-        )
+        confidence_text = percent(exact(confidence, "confidence", CONFIDENCE))
+        half_width = self.steps.rank_error(confidence)
         mark = INVENTED if self.rehearsed else ""
         if self.ends is None:
             return f"no bounds were found for {self.column}: there are too few values to stand out from the noise{mark}"

@@ -250,10 +250,8 @@ class MarginalsProposal:
         joint: bool = False,
     ) -> float:
         """Return the least ε, at this δ, at which every cell of a marginal, or of all, is within this. Free."""
-        error_limit, confidence_level = (
-            float(exact(within, "within", POSITIVE)),
-            exact(confidence, "confidence", CONFIDENCE),
-        )
+        error_limit = float(exact(within, "within", POSITIVE))
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
         pure = not Price(1, delta).delta
         base_plan, sets = self._base_plan(pure), self._parse_marginal(for_, pure=pure)
         widest = max(sets, key=lambda indices: self._width(base_plan, indices, confidence_level, joint))

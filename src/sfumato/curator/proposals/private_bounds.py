@@ -161,11 +161,9 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
         return self._context.policy.tables[self.table]
 
     def _draw(self, epsilon: Number) -> _BoundsDraw:
-        exact_epsilon, steps, uncovered = (
-            exact(epsilon, "epsilon", POSITIVE),
-            range(len(self.ladder)),
-            (1 - self.cover) / 2,
-        )
+        exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
+        steps = range(len(self.ladder))
+        uncovered = (1 - self.cover) / 2
         search = StepSearch.of(self.bounded, tuple(steps), exact_epsilon, (uncovered, uncovered))
         groups = tuple((step,) for step in steps)
         return _BoundsDraw(search, groups, self.ladder, self.column, Price(epsilon), self._context.version)

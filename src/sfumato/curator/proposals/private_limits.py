@@ -100,11 +100,9 @@ class UnitLimits:
 def _limit_words(what: str, limit: int | None, step_counts: StepCounts, confidence: Number) -> str:
     if limit is None:
         return f"no limit of {what} was found: there are too few units to stand out from the noise"
-    units_above, units_within, half_width = (
-        max(0, step_counts.outside),
-        max(0, step_counts.inside),
-        step_counts.rank_error(confidence),
-    )
+    units_above = max(0, step_counts.outside)
+    units_within = max(0, step_counts.inside)
+    half_width = step_counts.rank_error(confidence)
     return f"at most {limit:,} {what}: {units_above:,} units (± {half_width:,}) have more, {units_within:,} do not"
 
 
@@ -247,11 +245,9 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
         return tuple(product(range(len(self.ladder)), repeat=len(self._limit_names)))
 
     def _draw(self, epsilon: Number) -> _LimitsDraw:
-        exact_epsilon, keys, names = (
-            exact(epsilon, "epsilon", POSITIVE),
-            self._keys,
-            [count_field.name for count_field in self._units.columns],
-        )
+        exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
+        keys = self._keys
+        names = [count_field.name for count_field in self._units.columns]
         epsilon_per_limit, uncovered = exact_epsilon / len(self._limit_names), (Fraction(0), 1 - self.share)
         steps_of_groups = [tuple(int(key[names.index(name)]) for key in keys) for name in self._limit_names]  # type: ignore[arg-type]
         searches = (

@@ -168,10 +168,8 @@ class RunningTotals:
         (measurement,), (scaled,) = draw.batch.measurements, draw.batch.bounded.measures
         unit_change = measurement.mechanism.norm(measurement.sensitivity) * scaled.unit_value
         unit_change /= 2**draw.noise.factorisation.bits
-        widths, norm_words = (
-            self._widths(draw, confidence, joint),
-            "in total" if draw.noise.mechanism.order == 1 else "in Euclidean norm",
-        )
+        widths = self._widths(draw, confidence, joint)
+        norm_words = "in total" if draw.noise.mechanism.order == 1 else "in Euclidean norm"
         name = self.query.finish.outputs[self._total_index].name
         coverage = f"{percent(exact(confidence, 'confidence'))} confidence{', all together' if joint else ''}"
         series_text = f" for each of {len(self.series):,} series" if len(self.series) > 1 else ""

@@ -50,10 +50,8 @@ class SessionAnswers:
 
         A question after the end of the session has no answer in its row.
         """
-        confidence, has_values = (
-            self.receipt.confidence or "0.95",
-            any(answer.value is not None for answer in self.answers),
-        )
+        confidence = self.receipt.confidence or "0.95"
+        has_values = any(answer.value is not None for answer in self.answers)
         answered_questions = list(zip_longest(self.questions, self.answers))
         values = [
             None if answer is None or answer.value is None else float(answer.value) for _, answer in answered_questions

@@ -223,10 +223,8 @@ class SynthesisProposal:
 
         The model's error elsewhere depends on the data, and is not available for free.
         """
-        error_limit, confidence_level = (
-            float(exact(within, "within", POSITIVE)),
-            exact(confidence, "confidence", CONFIDENCE),
-        )
+        error_limit = float(exact(within, "within", POSITIVE))
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
         pure = not Price(1, delta).delta
 
         def is_within(amount: Fraction) -> bool:
@@ -588,10 +586,8 @@ def synthesis(
             implied = tuple(
                 implied_of(policy_table, name, index_of_name[by], mapping) for name, (by, mapping) in determined.items()
             )
-    names, sizes = (
-        [attribute.name for attribute in coded.attributes],
-        [attribute.size for attribute in coded.attributes],
-    )
+    names = [attribute.name for attribute in coded.attributes]
+    sizes = [attribute.size for attribute in coded.attributes]
     _check_columns(names, sizes)
     sets, left_out = workload_sets(ways, names, sizes, most_cells)
     check_weights(weights or {}, names, sets)

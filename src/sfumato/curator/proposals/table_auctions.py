@@ -118,10 +118,8 @@ class TableAuction:
     def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> Explanation:
         """Explain the auction at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._draw(epsilon, counting)
-        plan, confidence_text = (
-            self.bounded.plan,
-            f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence",
-        )
+        plan = self.bounded.plan
+        confidence_text = f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         selection, *counts = draw.batch.measurements
         operators = [
             Operator("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),

@@ -208,10 +208,8 @@ class Workload:
 
     def _restore(self, stored_answer: StoredAnswer) -> Answers:
         """Return what the same request bought."""
-        stored_answers, context = (
-            codec.loads_as(Answers, stored_answer.body, longest=len(stored_answer.body)),
-            self._context,
-        )
+        stored_answers = codec.loads_as(Answers, stored_answer.body, longest=len(stored_answer.body))
+        context = self._context
         answers = tuple(
             replace(answer, receipt=given_again(answer.receipt, context)) for answer in stored_answers.answers
         )
@@ -255,10 +253,8 @@ class Workload:
 
     def _offers(self, weights: Mapping[str, Number] | None, request: Request) -> list[Offer]:
         """Return the offer of each question, with a share by its number of measurements times its weight."""
-        question_weights, terms = (
-            self._parse_weights(weights or {}),
-            Request(confidence=request.confidence, joint=request.joint),
-        )
+        question_weights = self._parse_weights(weights or {})
+        terms = Request(confidence=request.confidence, joint=request.joint)
         unscaled_shares = {
             identity: question_weights[identity] * _share_count(question)
             for identity, question in self.measured.items()
