@@ -191,7 +191,7 @@ def test_an_explanation_shows_the_split_and_what_an_even_one_would_give(tmp_path
     assert "% of the price" in told
     assert "split" in told
     assert "sample standard deviation of cost" in told
-    assert "times evenly" in told
+    assert "times if split evenly" in told
     assert "1/2 of the price" in even
     assert "evenly" not in even
 

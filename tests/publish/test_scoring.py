@@ -377,7 +377,7 @@ def test_neighbours_are_told_the_same_before_anything_is_spent(tmp_path: Path) -
     ("candidate", "words"),
     [
         (CANDIDATE.drop_columns(["age"]), "the source has no column age"),
-        (CANDIDATE.slice(0, 0), "a table with rows"),
+        (CANDIDATE.slice(0, 0), "a table with at least one row"),
         ("nowhere.csv", "a file that is there"),
         (__file__, "the kind of a source is told by its ending"),
         (17, "a table has a source"),

@@ -182,7 +182,7 @@ def test_what_was_bought_is_not_bought_again(clinic: sf.Curator) -> None:
     assert [each.rows for each in again] == [each.rows for each in found]
     assert clinic.sql(B).release(epsilon="0.4").rows == found["b"].rows  # type: ignore[union-attr]
     assert spent(clinic) == 2
-    assert "bought before" in asked.error(epsilon="1.5").price
+    assert "all answers are stored" in asked.error(epsilon="1.5").price
     # a better one is bought, and only that
     better = asked.release(epsilon="1.8")
     assert better["a"].receipt.free
@@ -230,7 +230,7 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
 BAD: dict[str, tuple[Any, str]] = {
     "none": ([], "between one and"),
     "no names": ({}, "between one and"),
-    "empty name": ({" ": ALL}, "not empty"),
+    "empty name": ({" ": ALL}, "non-empty"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),
     "describe": ({"one": ALL, "what": "DESCRIBE visits"}, r"question 2 \(what\)"),
