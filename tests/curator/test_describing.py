@@ -102,7 +102,7 @@ def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
     visits = describe_policy(policy(tmp_path, "ids"))["visits"]
     beyond = "rows beyond that are not counted, and ± does not cover them"
     assert visits.about == f"private; at most 20 rows of one patient count; {beyond}"
-    assert "takes a δ" in visits.columns["note"]
+    assert "needs a δ" in visits.columns["note"]
     assert "no bounds" in visits.columns["free"]
     assert "COUNT(DISTINCT who)" in visits.columns["who"]
     needs = [each for each in visits.questions if each.delta]

@@ -377,7 +377,7 @@ def test_flags_about_nothing_are_wrong_usage(people: Path, flags: tuple[str, ...
         ("junk.parquet", b"PAR1" + bytes(100), "Parquet"),
         ("junk.duckdb", bytes(5000), "DuckDB"),
         ("junk.sqlite", bytes(5000), "SQLite"),
-        ("junk.xlsx", b"PK", "ending"),
+        ("junk.xlsx", b"PK", "extension"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, name: str, content: bytes, word: str) -> None:
