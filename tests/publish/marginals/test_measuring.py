@@ -512,20 +512,20 @@ def wide() -> Iterator[DuckDB]:
         ([["sex", "note"]], {}, "has no cells"),
         ([["sex", "who"]], {}, "says whose row it is"),
         ([["sex", "agee"]], {}, "no declared column"),
-        ([["sex", "age"], ["AGE", "sex"]], {}, "none stands twice"),
-        ([["sex", "sex"]], {}, "none stands twice"),
+        ([["sex", "age"], ["AGE", "sex"]], {}, "each listed once"),
+        ([["sex", "sex"]], {}, "each listed once"),
         ([[]], {}, "a list of names"),
         ([], {}, "a number such as 2"),
         ("sex", {}, "a number such as 2"),
         (["sex"], {}, "a list of names"),
         (0, {}, "between 1 and"),
         (8, {}, "between 1 and"),
-        (2, {"columns": ["sex", "sex"]}, "none stands twice"),
+        (2, {"columns": ["sex", "sex"]}, "each listed once"),
         (SETS, {"columns": ["sex"]}, "left out"),
         (SETS, {"weights": [1, 1]}, "3 numbers"),
         (SETS, {"weights": [1, 1, 0]}, "> 0"),
         (SETS, {"weights": {("sex", "age"): -1}}, "> 0"),
-        (SETS, {"weights": {("sex", "smokes"): 1}}, "columns of a marginal"),
+        (SETS, {"weights": {("sex", "smokes"): 1}}, "columns of a requested marginal"),
         (SETS, {"objective": "best"}, "total"),
         (SETS, {"where": "note ="}, ""),
         (SETS, {"where": "COUNT(*) > 3"}, ""),
@@ -650,7 +650,7 @@ def test_a_plan_says_what_it_makes_least(tmp_path: Path) -> None:
             )
         ]
     assert ["all ranges of day" in each for each in said] == [False, True, False, False]
-    assert ["least sum" in each for each in said] == [True, True, False, True]
+    assert ["smallest sum" in each for each in said] == [True, True, False, True]
 
 
 def test_a_histogram_names_its_own_parameter(tmp_path: Path) -> None:

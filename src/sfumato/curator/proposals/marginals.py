@@ -576,7 +576,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
     for left, right in itertools.pairwise(sorted(sets)):
         if left == right:
             raise InvalidParameter(
-                "ways", [names[index] for index in left], "different sets of columns: one is listed twice"
+                "ways", [names[index] for index in left], "different sets of columns, each listed once"
             )
     return names, tuple(sets)
 
@@ -591,7 +591,7 @@ def _parse_names(names: object, parameter: str) -> list[str]:
 
 def _check_once(names: Sequence[str], parameter: str) -> None:
     if len({name.lower() for name in names}) != len(names):
-        raise InvalidParameter(parameter, names, "different columns: one is listed twice")
+        raise InvalidParameter(parameter, names, "different columns, each listed once")
 
 
 def _parse_weights(sets: tuple[Set, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:

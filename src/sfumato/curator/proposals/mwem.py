@@ -473,7 +473,7 @@ def _parse_queries(queries: Queries, attributes: Attributes) -> tuple[tuple[Set,
         raise InvalidParameter("queries", queries, rule)
     parsed = tuple(_parse_query(query, attributes) for query in queries)
     if len({*parsed}) != len(parsed):
-        raise InvalidParameter("queries", len(queries), "different counts: one is listed twice")
+        raise InvalidParameter("queries", len(queries), "different counts, each listed once")
     return parsed
 
 
@@ -517,7 +517,7 @@ def sets_of(ways: Sets, names: Sequence[str]) -> tuple[Set, ...]:
             raise InvalidParameter("ways", column_set, f"sets of different columns among {', '.join(names)}")
         sets.append(tuple(sorted(indices)))
     if len({*sets}) != len(sets):
-        raise InvalidParameter("ways", ways, "different sets of columns: one is listed twice")
+        raise InvalidParameter("ways", ways, "different sets of columns, each listed once")
     return tuple(sets)
 
 
