@@ -453,7 +453,7 @@ MORE = {
         ({"columns": None}, "height.*has no cells|height.*have no cells"),
         ({"columns": ["sex", "height"]}, "no cells"),
         ({"columns": ["sex", "weight"]}, "weight"),
-        ({"columns": ["sex", "sex"]}, "twice"),
+        ({"columns": ["sex", "sex"]}, "each listed once"),
         ({"columns": []}, "columns"),
         ({"columns": ["code", "zip"], "ways": [["code", "zip"]]}, "memory"),
         ({"columns": ["code", "zip"], "ways": 2}, "memory"),
