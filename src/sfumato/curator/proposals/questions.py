@@ -110,10 +110,7 @@ class Question:
 
     @cached_property
     def alike(self) -> tuple[Any, ...] | None:
-        """A key that is equal for questions with equal errors at any price, whichever rows they count.
-
-        None for a question that cannot be compared.
-        """
+        """A key that is equal for questions with equal errors at any price; None if it cannot be compared."""
         if self.query.plan.keys or self.others or self.query.outer or self.found:
             return None
         measure_types = tuple(map(type, self.query.plan.measures))
@@ -221,8 +218,7 @@ class Question:
     def _boundings(self) -> tuple[BoundedPlan, ...]:
         """List the strategies for declared groups.
 
-        A number computed from several measures needs equal row weights in all of them: clipping would scale each
-        measure's totals separately.
+        A number of several measures needs equal row weights in all: clipping would scale each measure separately.
         """
         plan = self.shared.parts[0].plan
         bounded_plans = boundings(plan, self.limits, len(self.groups))
@@ -279,10 +275,7 @@ class Question:
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
     ) -> Advice:
-        """Advise which limit or bound causes most of the error, and what a tighter one would give. Free.
-
-        At ε = 1 when no price is given; from the policy alone.
-        """
+        """Advise which limit or bound causes most of the error, at ε = 1 when no price is given. Free."""
         request = self._with_default_price(Request(epsilon, delta, rho, within, confidence, mechanism, weights))
         prepared = self.prepared(request)
         return Advice(self.text, str(prepared.price), self._tips(request, prepared))
@@ -295,14 +288,8 @@ class Question:
             return changed.forecast(changed.prepared_at(price, request), request.confidence).columns
 
         ranks = by_column(self.query, forecast_ranks(prepared, self.shared.made, request.confidence))
-        return advise(
-            self.query,
-            self.limits,
-            every_row=self.table.every_row,
-            again=forecast_again,
-            ranks=ranks,
-            whole=self._integer_columns,
-        )
+        every_row, whole = self.table.every_row, self._integer_columns
+        return advise(self.query, self.limits, every_row=every_row, again=forecast_again, ranks=ranks, whole=whole)
 
     def _with_default_price(self, request: Request) -> Request:
         """Default the price to ε = 1, with a small δ where one is required."""
@@ -362,13 +349,8 @@ class Question:
         if not stored:
             warnings = (*warnings, *self._discovery_warning(request, prepared), *self._context.closing(prepared.curve))
         remaining = self._remaining_after(prepared) if forecast.accepted else ""
-        return replace(
-            forecast,
-            stored=stored,
-            free="" if free_answer is None else free_answer.words,
-            warnings=warnings,
-            left=remaining,
-        )
+        free = "" if free_answer is None else free_answer.words
+        return replace(forecast, stored=stored, free=free, warnings=warnings, left=remaining)
 
     def _discovery_warning(self, request: Request, prepared: Prepared) -> tuple[str, ...]:
         """Warn, before the purchase, that discovered groups may be too small to be shown."""
@@ -471,10 +453,7 @@ class Question:
         range: str | None = None,  # noqa: A002 - it is called what it is
         joint: bool = False,
     ) -> Answer:
-        """Return an answer of the right shape with invented numbers, at ε = 1 when no price is given.
-
-        It is computed from the policy alone, free, in no ledger, and marked as invented wherever it is shown.
-        """
+        """Return an answer with invented numbers, marked as such; at ε = 1 when no price is given. Free."""
         request = self._with_default_price(
             Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         )
@@ -667,17 +646,9 @@ class Question:
         quality = self._selection_quality(prepared, confidence, widths)
         warnings = (*warnings, *([prepared.idle] if prepared.idle else []))
         level, price = exact(confidence, "confidence"), priced(prepared.price, self._context)
-        counted = cutting(prepared.used)
+        counted, whole = cutting(prepared.used), self._integer_columns
         return Forecast(
-            widths,
-            level,
-            price,
-            accepted,
-            warnings,
-            ranks=ranks,
-            chosen=quality,
-            counted=counted,
-            whole=self._integer_columns,
+            widths, level, price, accepted, warnings, ranks=ranks, chosen=quality, counted=counted, whole=whole
         )
 
     @property

@@ -155,16 +155,14 @@ class SynthesisProposal:
 
     def _operators(self, setting: Setting, confidence: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
-        cells = (
-            ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes)
-            + self._derived_columns_text
-        )
+        sizes = ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes)
+        sizes += self._derived_columns_text
         first_width = self._first_width(setting, confidence)
         dropped_text = f"; {self.left_out:,} larger ones are dropped" if self.left_out else ""
         return (
             *sources(self._coded.query, self._context.policy),
             limited(bounded),
-            Operator("columns", cells, "cells, including one for missing or undeclared values"),
+            Operator("columns", sizes, "cells, with one for missing or undeclared values"),
             Operator("rows", "the noisy number of rows", "1/200 of the price, once"),
             Operator(
                 "candidates",
@@ -208,9 +206,8 @@ class SynthesisProposal:
 
     def _first_width(self, setting: Setting, confidence: Fraction) -> float:
         """Return the half-width of the counts of single columns at the initial noise."""
-        noise = setting.currency.noise(
-            self._first_round_amounts(setting).measured, CellCounts(setting.reading, (0,)).sensitivity
-        )
+        amount, sensitivity = self._first_round_amounts(setting).measured, CellCounts(setting.reading, (0,)).sensitivity
+        noise = setting.currency.noise(amount, sensitivity)
         return float(noise.error(confidence) * setting.unit_value)
 
     def _first_round_amounts(self, setting: Setting) -> Amounts:
@@ -228,15 +225,13 @@ class SynthesisProposal:
         pure = not Price(1, delta).delta
 
         def is_within(amount: Fraction) -> bool:
-            return (
-                self._first_width(self.setting(Price(amount) if pure else Price(rho=amount)), confidence_level)
-                <= error_limit
-            )
+            setting = self.setting(Price(amount) if pure else Price(rho=amount))
+            return self._first_width(setting, confidence_level) <= error_limit
 
         least_amount = least(is_within, "within", Fraction(1, 2**14))
-        return float(
-            rounded_up(least_amount if pure else Fraction(Concentrated(least_amount).hold(_ADD_REMOVE).epsilon(delta)))
-        )
+        if pure:
+            return float(rounded_up(least_amount))
+        return float(rounded_up(Fraction(Concentrated(least_amount).hold(_ADD_REMOVE).epsilon(delta))))
 
     def rehearse(
         self,
@@ -247,9 +242,7 @@ class SynthesisProposal:
         rows: int | None = None,
         progress: Progress | None = None,
     ) -> Synthetic:
-        """Run everything on invented rows, drawn from the declared cells. This is free: no row is read, and the result
-        says nothing about the table.
-        """
+        """Run everything on invented rows, drawn from the declared cells. Free: no row of the table is read."""
         price = Price(epsilon, delta, rho)
         state = self._run_invented(self._check_price(price), self._invented_rows(rows), progress or releasing.quietly)
         return self._build_synthetic(self._build_synthesized(state, price, complete=True, is_purchase=False), state)
@@ -262,11 +255,10 @@ class SynthesisProposal:
         rho: Number | None = None,
         rows: int | None = None,
     ) -> SynthesisForecast:
-        """Forecast time and memory for a number of rows, by default the policy's number of units. This is free and
-        quick.
+        """Forecast time and memory for a number of rows, by default the policy's number of units. Free: no row is read.
 
-        It is computed from the policy, the price and the speed of this machine, which is measured once per process on
-        made-up numbers. No row is read or invented.
+        It is computed from the policy, the price and this machine's speed, measured once per process on made-up
+        numbers.
         """
         price, count = Price(epsilon, delta, rho), self._invented_rows(rows)
         setting = self._check_price(price)
