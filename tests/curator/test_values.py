@@ -150,9 +150,9 @@ def test_what_has_no_half_width_cannot_be_asked_within_one(clinic: sf.Curator) -
     assert ask.price({"n": 50}) > 0
     assert ask.price(50) > 0
     for within in ({"m": 5}, {"m": 5, "n": 5}):
-        with pytest.raises(sf.InvalidParameter, match="has no half-width"):
+        with pytest.raises(sf.InvalidParameter, match="have no half-width"):
             ask.price(within)
-    with pytest.raises(sf.InvalidParameter, match="has no half-width"):
+    with pytest.raises(sf.InvalidParameter, match="have no half-width"):
         clinic.sql("SELECT MODE(drug) AS m FROM visits").release(within=5)
 
 
@@ -164,7 +164,7 @@ REFUSED = {
     "SELECT APPROX_TOP_K(drug) FROM visits": "1 to 100",
     "SELECT APPROX_TOP_K(drug, 2) = 'x' FROM visits": "is a list",
     "SELECT COUNT(*) FROM visits HAVING APPROX_TOP_K(drug, 2) = 'x'": "is a list",
-    "SELECT MODE(ward) FROM visits": "not declared",
+    "SELECT MODE(ward) FROM visits": "among declared ones, and ward has none",
     "SELECT MODE() FROM visits": "name a column",
     "SELECT MODE() WITHIN GROUP (ORDER BY drug, town) FROM visits": "WITHIN GROUP",
     "SELECT MODE(DISTINCT drug) FROM visits": "counted distinct",
