@@ -256,7 +256,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     assert "in one answer, since Gaussian noise was used;" in answer.receipt.short()
     for said in (question.explain(**price), question.error(**price), curator.standing()):
         assert "Gaussian noise ends" not in str(said)
-    assert "Every answer is paid from what is left for Gaussian noise now." in str(curator.standing())
+    assert "All answers are now charged to the budget for Gaussian noise." in str(curator.standing())
     assert closing(curator.budget.remaining) == ""
 
 

@@ -16,8 +16,8 @@ from claims.flattening import claims_of, figures, outcome
 from claims.recorded import Claim, check_claims
 from publish.worlds import attribute
 from sfumato.curator.proposals import marginals, mwem, online, scores, sessions, synthesis, table_auctions
-from sfumato.curator.proposals.bought_synopses import FreeAnswer, _less_noisy, _width
-from sfumato.curator.proposals.running_counts import _made
+from sfumato.curator.proposals.bought_synopses import FreeAnswer, _is_less_noisy, _max_half_width
+from sfumato.curator.proposals.running_counts import _mechanism_of_size
 from sfumato.curator.proposals.selected_columns import is_select
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.values.expressions import Column, Field
@@ -105,7 +105,7 @@ def test_models(clinics: dict[str, sf.Curator], world: str) -> None:
         found |= {f"{label} {key}": each for key, each in free(make(), (40,) if label == "plain" else ()).items()}
         found |= claims_of(f"{label} asked", [list(each) for each in make().asked])
     for name in ("pure", "approximate", "concentrated"):
-        steps = asked["plain"]()._steps(Price(**PRICES[name]))
+        steps = asked["plain"]()._split_price(Price(**PRICES[name]))
         found |= claims_of(f"steps {name}", [repr(steps.rows.noise), repr(steps.choice), repr(steps.noise)], words=True)
         found |= claims_of(f"leak {name}", [steps.curve.epsilon("1e-7"), *(e.epsilon("1e-9") for e in steps.curves)])
     record(f"mwem {world}", found)
@@ -312,8 +312,8 @@ def test_requests_that_are_refused(clinics: dict[str, sf.Curator]) -> None:
         lambda: here.mwem("visits", ["sex"], 2),
         lambda: here.mwem("visits", ["sex"], 0),
         lambda: here.mwem("visits", ["sex"], 1, rounds=0),
-        lambda: here.mwem("visits", ["sex"], 1, rounds=mwem._MOST_ROUNDS).rounds,
-        lambda: here.mwem("visits", ["sex"], 1, rounds=mwem._MOST_ROUNDS + 1),
+        lambda: here.mwem("visits", ["sex"], 1, rounds=mwem._MAX_ROUNDS).rounds,
+        lambda: here.mwem("visits", ["sex"], 1, rounds=mwem._MAX_ROUNDS + 1),
         lambda: here.mwem("visits", ["sex"], 1, textbook=1),
         lambda: here.mwem("visits", ["sex"], queries=[]),
         lambda: here.mwem("visits", ["sex"], queries=[{}]),
@@ -399,16 +399,16 @@ def test_prices_in_rho() -> None:
             paid = str(outcome(lambda: marginals._effective_price(price, family)))
             found |= claims_of(f"paid {price} {family}", paid, words=True)
     for value in (Fraction(2), Fraction(1, 3), Fraction(10**20, 7), Fraction(4)):
-        found |= {f"above {value}": str(mwem._root_above(value)), f"below {value}": str(online._root(value))}
+        found |= {f"above {value}": str(mwem._root_above(value)), f"below {value}": str(online._root_below(value))}
     changes = {"one": Sensitivity(1, 1), "three": Sensitivity(2, 3, 5, 11)}
     changes["replaced"] = Sensitivity(1, 2, neighbours="replace")
     for name, moved in changes.items():
         for gaussian in (False, True):
-            found |= {f"size {name} {gaussian}": str(scores._size(moved, Fraction(2, 7), gaussian))}
+            found |= {f"size {name} {gaussian}": str(scores._noise_size(moved, Fraction(2, 7), gaussian))}
             found |= {f"noise {name} {gaussian}": repr(scores._noise(moved, Fraction(2, 7), gaussian))}
     for size in (Fraction(10**12), Fraction(10**12) + 1, Fraction(1, 10**12)):
         for family in (Laplace, Gaussian):
-            made = repr(outcome(lambda: _made(family, size, Price(1))))
+            made = repr(outcome(lambda: _mechanism_of_size(family, size, Price(1))))
             found |= claims_of(f"made {size} {family.__name__}", made, words=True)
     record("prices", found)
 
@@ -439,7 +439,7 @@ def test_sets_of_columns() -> None:
         made = outcome(lambda: synthesis._check_columns(["a", "b"], [3, cells]))
         found |= claims_of(f"columns {cells}", made)
     for memory in (1, 0, -1, "1 GiB", "1.5 MiB", "2kb", "3 B", "0 B", "x", None, True, "0.1 B"):
-        found |= claims_of(f"memory {memory}", outcome(lambda: synthesis._bytes(memory)))
+        found |= claims_of(f"memory {memory}", outcome(lambda: synthesis._parse_memory(memory)))
     few = ((1, [2, 3]), (2, [2, 3]), (3, [2, 3]))
     for k, own in (*few, (2, [3163, 3163, 2]), (2, [3162, 3162, 2]), (3, [2] * 106), (3, [2] * 107)):
         found |= claims_of(f"score {k} {own[:3]} {len(own)}", outcome(lambda: scores._check_sets(k, own)))
@@ -447,9 +447,9 @@ def test_sets_of_columns() -> None:
         found |= {f"select {source}": is_select(source)}
     sex = Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other()))
     for cells in ("f", ["m", "f"], None, [None, "m", "m"], "x", [], [["f"]]):
-        found |= claims_of(f"cells {cells}", outcome(lambda: mwem._cells(cells, sex)))
+        found |= claims_of(f"cells {cells}", outcome(lambda: mwem._parse_cells(cells, sex)))
     for query in ({"sex": "f"}, {"a": None, "sex": ["f", None]}, {"b": 1}, {"sex": "f", "SEX": "m"}):
-        found |= claims_of(f"query {query}", outcome(lambda: mwem._query(query, (sex, attribute(3)))))
+        found |= claims_of(f"query {query}", outcome(lambda: mwem._parse_query(query, (sex, attribute(3)))))
     record("sets", found)
 
 
@@ -459,16 +459,16 @@ def test_ranges_of_bought_synopses() -> None:
     widths |= {"other": {"c": 0.1}, "mixed": {"a": 0.5, "b": 9.0}, "part": {"a": 0.9}}
     for one, own in widths.items():
         for other, given in widths.items():
-            found |= {f"{one} {other}": _less_noisy(own, given)}
+            found |= {f"{one} {other}": _is_less_noisy(own, given)}
     for ranges in ([], [None], [(1.0, 4.0), None, (0.0, 9.0)], [(-1.0, 1.0)]):
-        found |= claims_of(f"width {ranges}", _width(ranges))
+        found |= claims_of(f"width {ranges}", _max_half_width(ranges))
     answer: Any = None
     known = FreeAnswer(answer, {"n": 5.0, "m": 7.0})
     for goals in ({}, {"n": 5}, {"n": 4, "m": 7}, {"m": 6.9}):
         found |= claims_of(f"misses {goals}", known.misses(goals))
     prices = (Fraction(1), Fraction(5), Fraction(10))
     bid = Column(Field(0, "visits", "cost"), Domain("real", bounds=(0, 20)))
-    found |= claims_of("reaching", str(table_auctions._reaching(bid, prices, 0, 3)).count("cost"))
+    found |= claims_of("reaching", str(table_auctions._reached_prices(bid, prices, 0, 3)).count("cost"))
     record("ranges", found)
 
 
@@ -549,12 +549,12 @@ ASKED = {
 def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, kind: str) -> None:
     asked = clinics[world].sql(ASKED[kind])
     said: dict[str, Any] = {"alone": asked.alike is None, "found": asked.found, "free": asked.free}
-    said |= {"groups": asked.groups, "most": outcome(lambda: asked._most_groups), "whole": asked._whole}
+    said |= {"groups": asked.groups, "most": outcome(lambda: asked._max_groups), "whole": asked._integer_columns}
     said |= {"columns": [(each.name, each.type.value) for each in asked.columns], "warnings": figures(asked.warnings)}
     for name in ("options", "others"):
         made = outcome(lambda: getattr(asked, name))
         said[name] = made if made and isinstance(made[0], str) else [bounding(each) for each in made]
-    said |= {f"ranges {joint}": outcome(lambda: asked._ranges(joint)) for joint in (False, True)}
+    said |= {f"ranges {joint}": outcome(lambda: asked._joint_ranges(joint)) for joint in (False, True)}
     for weights in ({}, {"n": 3}, {"m": 2, "n": 1}, {"n": 0}):
         said[f"weights {weights}"] = outcome(lambda: asked._weights(Request(weights=weights)))
     for delta in (0, "1e-7"):

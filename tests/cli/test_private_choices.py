@@ -96,7 +96,7 @@ def test_init_buys_the_bounds_that_were_not_typed(data: Path, by_flag: bool) -> 
     assert "2 searches at ε = 1 each, ε = 2 in all of the 3 for life of " in done.output
     assert ("Without bounds: cost, day" in done.output) is not by_flag
     text = data.with_name("policy.toml").read_text()
-    assert "# These bounds were not typed: they were found privately for ε = 1, line 4 of the ledger." in text
+    assert "# These bounds were found privately for ε = 1, line 4 of the ledger." in text
     columns = read(data.with_name("policy.toml")).tables["visits"].columns
     assert columns["cost"].bounds == (20, 100)
     assert [str(end) for end in columns["day"].bounds or ()] == ["2024-01-01", "2024-12-31"]

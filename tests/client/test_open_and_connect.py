@@ -187,7 +187,7 @@ def test_tables_and_listings(curators: Curators) -> None:
     tables = curator.tables
     assert isinstance(tables, Tables)
     assert list(tables) == ["visits"]
-    assert "of one patient at most 2 rows count" in str(tables)
+    assert "at most 2 rows of one patient count" in str(tables)
     assert all(each.error for each in tables["visits"].questions)
     assert repr(curator).startswith("clinic protects all rows of one patient")
     listing = curator.sql("DESCRIBE visits")

@@ -136,7 +136,7 @@ def test_declared_values_are_listed_free_and_never_charged(hotel: sf.Curator) ->
     assert not ask.error(epsilon=1).columns
     assert "no row was read" in str(ask.explain())
     assert "no line" in str(answer.receipt)
-    assert answer.warnings == ("These are the values that are declared, whether any row has them or not.",)
+    assert answer.warnings == ("These are the declared values, whether or not any row has them.",)
     assert hotel.sql("SELECT city FROM stays GROUP BY city").release(epsilon=1).rows == (("Ulm",), ("Bonn",), ("Kiel",))
     assert [line.kind for line in hotel.history()] == before
 

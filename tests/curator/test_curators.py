@@ -145,7 +145,7 @@ def test_no_charge_looks_at_a_standing(clinic: sf.Curator) -> None:
     told = clinic.standing()
     clinic.sql(COUNT).release(epsilon="3.5")
     head = clinic.ledger.head
-    clinic._standings[None] = curators._Told(head, clinic.policy, told)  # as wrong as can be
+    clinic._standings[None] = curators._CachedStanding(head, clinic.policy, told)  # as wrong as can be
     assert clinic.standing().left["pure"] == 4
     assert not clinic.sql(WARDS).error(epsilon=1).accepted
     with pytest.raises(sf.Overspent):

@@ -100,24 +100,24 @@ def test_no_source_and_no_ledger_are_opened_or_made(tmp_path: Path) -> None:
 
 def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
     visits = describe_policy(policy(tmp_path, "ids"))["visits"]
-    beyond = "what one patient has beyond is left out, and no range tells how much that is"
-    assert visits.about == f"private; of one patient at most 20 rows count; {beyond}"
-    assert "takes a δ" in visits.columns["note"]
+    beyond = "rows beyond that are not counted, and ± does not cover them"
+    assert visits.about == f"private; at most 20 rows of one patient count; {beyond}"
+    assert "needs a δ" in visits.columns["note"]
     assert "no bounds" in visits.columns["free"]
     assert "COUNT(DISTINCT who)" in visits.columns["who"]
     needs = [each for each in visits.questions if each.delta]
     assert [each.price for each in needs] == ["ε = 1, δ = 1e-09"]
     without = describe_policy(policy(tmp_path, "groups"))["visits"]
     assert not any(each.delta for each in without.questions)
-    assert "this account has no δ to find them with" in without.columns["note"]
+    assert "this account has no δ to find them" in without.columns["note"]
 
 
 def test_periods_are_said(tmp_path: Path) -> None:
     days = describe_policy(policy(tmp_path, "days"))["visits"]
     assert days.about.startswith(
-        "private; of one patient in one day at most 20 rows count; what one patient has beyond"
+        "private; at most 20 rows of one patient in one day count; rows beyond that are not counted"
     )
-    assert days.columns["who"] == "says whose a row is"
+    assert days.columns["who"] == "identifies the patient of a row"
     accounts = describe_policy(policy(tmp_path, "accounts"))["visits"]
     assert accounts.questions[0].price == "ε = 1 in each of 5 accounts: 5 years from 2020 to 2024"
     endless = POLICIES["accounts"].replace(', bounds = ["2020-01-01", "2024-12-31"]', "")

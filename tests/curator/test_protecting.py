@@ -57,7 +57,7 @@ def test_the_same_table_is_of_no_second_account(tmp_path: Path) -> None:
     ("more", "word"),
     [
         ({"unit": "pids"}, "did you mean pid"),
-        ({"unit": "visitor"}, "the table has no column that is called so"),
+        ({"unit": "visitor"}, "the table has no column of this name"),
         ({"bounds": {"aged": (0, 1)}}, "did you mean age"),
         ({"values": {"gender": ["f"]}}, "name one of"),
         ({"columns": ["nothing"]}, "name one of"),

@@ -97,10 +97,10 @@ def test_an_amended_budget_is_seen_by_a_text_that_was_asked_before(clinic: sf.Cu
 
 
 def test_few_and_short_texts_are_kept(clinic: sf.Curator, parsed: list[str]) -> None:
-    for number in range(3 * recent_questions._MOST_KEPT):
+    for number in range(3 * recent_questions._MAX_ENTRIES):
         clinic.sql(f"SELECT COUNT(*) AS n{number} FROM visits")
-        assert len(clinic._recent._understood) <= recent_questions._MOST_KEPT
-    long = COUNT + " " * recent_questions._LONGEST_KEPT
+        assert len(clinic._recent._cache) <= recent_questions._MAX_ENTRIES
+    long = COUNT + " " * recent_questions._MAX_TEXT_LENGTH
     clinic.sql(long)
     clinic.sql(long)
     assert parsed[-2:] == [long, long]

@@ -197,10 +197,10 @@ def test_every_forecast_says_what_gaussian_noise_would_end(people: sf.Curator) -
 
 def test_a_notebook_shows_a_curator_and_a_question_that_were_closed(people: sf.Curator) -> None:
     ask = people.sql("SELECT COUNT(*) AS n FROM people")
-    assert "What is left of the budget cannot be told" not in people._repr_html_()
+    assert "The remaining budget is not available" not in people._repr_html_()
     people.close()
     assert "people: private" in people._repr_html_()
-    assert "What is left of the budget cannot be told: this ledger is closed." in people._repr_html_()
+    assert "The remaining budget is not available: this ledger is closed." in people._repr_html_()
     assert "this ledger is closed" in ask._repr_html_()
 
 

@@ -33,8 +33,8 @@ MUTANTS = (
         "a bound that is advised leaves the range of its column",
         Kind.SENSITIVITY,
         "curator.previews.advising:_narrower_bound",
-        "if not low < moved < high:",
-        "if not moved < high:",
+        "if not low < new_bound < high:",
+        "if not new_bound < high:",
         ("curator/previews/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),
     ),
     Mutant(

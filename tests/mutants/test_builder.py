@@ -118,8 +118,8 @@ MUTANTS = (
         "limits are forgotten when more is added",
         Kind.LIMITS,
         "curator.tables:TableQuestion._with",
-        "return replace(_question(self._context, statement), limits=self.limits, strategy=self.strategy)",
-        "return _question(self._context, statement)",
+        "return replace(_build_question(self._context, statement), limits=self.limits, strategy=self.strategy)",
+        "return _build_question(self._context, statement)",
         ("curator/test_tables.py::test_limits_stay_when_more_is_added",),
     ),
     Mutant(

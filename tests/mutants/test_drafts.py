@@ -24,9 +24,9 @@ MUTANTS = (
     Mutant(
         "a code that SQLite calls a text becomes a number",
         Kind.NAN,
-        "curator.policy_drafts:_type",
-        "if declared is Type.TEXT and written in (Type.DATE, Type.TIMESTAMP):",
-        "if declared is Type.TEXT and written is not None:",
+        "curator.policy_drafts:_merge_type",
+        "if stored is Type.TEXT and inferred in (Type.DATE, Type.TIMESTAMP):",
+        "if stored is Type.TEXT and inferred is not None:",
         ("cli/commands/test_init.py::test_texts_of_sqlite_that_are_dates_are_proposed_as_dates",),
     ),
     Mutant(

@@ -51,8 +51,8 @@ MUTANTS = (
         "every number is made from clipped totals",
         Kind.LIMITS,
         "curator.proposals.questions:Question._boundings",
-        "if each.strategy.order is None)",
-        "if each.strategy)",
+        "if bounded.strategy.order is None)",
+        "if bounded.strategy)",
         ("curator/test_spread.py::test_units_with_more_rows_than_count_weigh_alike_in_all_moments",),
     ),
     Mutant(

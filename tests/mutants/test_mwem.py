@@ -19,17 +19,17 @@ MUTANTS = (
     Mutant(
         "a choice of a count is free",
         Kind.CHARGE_ORDER,
-        "curator.proposals.mwem:_MwemSeries._round",
-        "self._released(ChooseStep(scores, self.steps.choice), 'a choice')",
+        "curator.proposals.mwem:_MwemSeries._run_round",
+        "self._release_step(ChooseStep(scores, self.steps.choice), 'a choice')",
         "ChooseStep(scores, self.steps.choice).draw(lambda r: self.on_tab.engine.read(r, 1))",
         _CHARGE,
     ),
     Mutant(
         "every step costs as much as a round",
         Kind.CHARGE_ORDER,
-        "curator.proposals.mwem:MwemProposal._pure",
-        "epsilon * (1 - _FOR_ROWS) / (2 * self.rounds)",
-        "epsilon * (1 - _FOR_ROWS) / self.rounds",
+        "curator.proposals.mwem:MwemProposal._split_epsilon",
+        "epsilon * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds)",
+        "epsilon * (1 - _ROW_COUNT_SHARE) / self.rounds",
         _CHARGE,
     ),
     Mutant(

@@ -18,9 +18,9 @@ MUTANTS = (
     Mutant(
         "a session makes its gates for one row of a unit",
         Kind.SENSITIVITY,
-        "curator.proposals.online:ProposedOnline._prepared",
-        "most = math.ceil(reading.bounded.measures[0].added.total)",
-        "most = math.ceil(reading.bounded.measures[0].added.total / 3)",
+        "curator.proposals.online:ProposedOnline._prepare_draw",
+        "max_added = math.ceil(reading.bounded.measures[0].added.total)",
+        "max_added = math.ceil(reading.bounded.measures[0].added.total / 3)",
         (f"{_TESTS}::test_one_unit_moves_scores_and_answers_no_further_than_is_charged",),
     ),
     Mutant(
@@ -66,9 +66,9 @@ MUTANTS = (
     Mutant(
         "ranges of sums are those of counts",
         Kind.ROUNDING,
-        "curator.proposals.online:OnlineSession._step",
-        "return float(self._unit) * compared.reach / compared.scale",
-        "return float(self._unit) / compared.scale",
+        "curator.proposals.online:OnlineSession._step_size",
+        "return float(self._unit) * measure.reach / measure.scale",
+        "return float(self._unit) / measure.scale",
         (f"{_TESTS}::test_sums_and_means_are_compared_and_bought_too",),
     ),
     Mutant(

@@ -91,10 +91,12 @@ MUTANTS = (
     Mutant(
         "a gate that speaks for several measures misses twice as often",
         Kind.RANGES,
-        "curator.proposals.online:OnlineSession._close",
-        "width = (close_width(self._batch.gate, self._batch.rounds, own / 2) + 1) * self._step(compared)",
-        "width = (close_width(self._batch.gate, self._batch.rounds, own) + 1) * self._step(compared)",
-        ("vectors/test_curator_vectors.py::test_vectors[curator.proposals.online.OnlineSession._close.ranged]",),
+        "curator.proposals.online:OnlineSession._settle_close",
+        "self._batch.rounds, miss_probability / 2)",
+        "self._batch.rounds, miss_probability)",
+        (
+            "vectors/test_curator_vectors.py::test_vectors[curator.proposals.online.OnlineSession._settle_close.interval]",
+        ),
     ),
     Mutant(
         "the number of rows in NIST's score is taken for known",
@@ -140,8 +142,8 @@ MUTANTS = (
         "a revenue below zero is certain",
         Kind.RANGES,
         "curator.proposals.sold_goods:Sold.revenue_range",
-        "float(self.price * (max(0, self.buyers) + reach))",
-        "float(self.price * max(0, self.buyers + reach))",
+        "float(self.price * (max(0, self.buyers) + half_width))",
+        "float(self.price * max(0, self.buyers + half_width))",
         ("vectors/test_curator_vectors.py::test_vectors[curator.proposals.sold_goods.Sold.revenue_range]",),
     ),
     Mutant(
@@ -163,9 +165,9 @@ MUTANTS = (
     Mutant(
         "a score is shown with the salt of its line",
         Kind.CONSENT,
-        "curator.proposals.scores:ScoreProposal._shown",
-        "return replace(known, purchase=known.purchase.public, receipt=told)",
-        "return replace(known, receipt=told)",
+        "curator.proposals.scores:ScoreProposal._to_score",
+        "return replace(candidate_score, purchase=candidate_score.purchase.public, receipt=score_receipt)",
+        "return replace(candidate_score, receipt=score_receipt)",
         (f"{_EXPORTED}::test_what_is_exported_holds_no_secret[score]",),
     ),
 )

@@ -130,8 +130,8 @@ MUTANTS = (
         "limits are stated for add-remove whatever the policy says",
         Kind.NEIGHBOURS,
         "curator.proposals.questions:Question.options",
-        "(for_neighbours(each, self._context.policy.neighbours) for each in found)",
-        "found",
+        "(for_neighbours(option, self._context.policy.neighbours) for option in options)",
+        "options",
         ("safety/test_regressions.py::test_replacing_a_unit_moves_twice_what_it_holds",),
     ),
     Mutant(
@@ -154,8 +154,8 @@ MUTANTS = (
         "what is asked at another price is not rehearsed",
         Kind.CHARGE_ORDER,
         "curator.proposals.questions:Question.release",
-        "self._rehearsed.get(shown) is prepared",
-        "shown in self._rehearsed",
+        "self._dry_run_releases.get(shown_as) is prepared",
+        "shown_as in self._dry_run_releases",
         ("curator/test_extremes.py::test_what_is_asked_otherwise_than_before_is_rehearsed_anew",),
     ),
     Mutant(

@@ -51,8 +51,8 @@ MUTANTS = (
     Mutant(
         "noise is calibrated to one step",
         Kind.SENSITIVITY,
-        "curator.proposals.running_counts:_calibrated",
-        "    size = family.norm(change)\n",
+        "curator.proposals.running_counts:_calibrate_noise",
+        "    size = family.norm(sensitivity)\n",
         "    size = Fraction(1)\n",
         (f"{_FACADE}::test_what_is_charged_keeps_the_price",),
     ),

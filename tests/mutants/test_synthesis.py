@@ -58,8 +58,8 @@ MUTANTS = (
         "a choice of what to measure next is free",
         Kind.CHARGE_ORDER,
         "curator.proposals.synthesis:_SynthesisSeries.run",
-        "_run(steps, self._released)",
-        "_run(steps, lambda s: self._released(s) if isinstance(s, MeasureStep) else s.draw(lambda r:"
+        "_run_steps(steps, self._release_step)",
+        "_run_steps(steps, lambda s: self._release_step(s) if isinstance(s, MeasureStep) else s.draw(lambda r:"
         " self.on_tab.engine.read(r, 1)))",
         _LEDGER,
     ),
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "what is held leaves out how charges are rounded up",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_held",
+        "curator.proposals.synthesis:_amount_to_hold",
         "charge_units(rounded_up)",
         "0 * charge_units(rounded_up)",
         ("curator/proposals/test_synthesis.py::test_at_every_order_of_the_account_what_is_held_covers_all_steps",),
@@ -99,8 +99,8 @@ MUTANTS = (
         "a clock gives back",
         Kind.CHARGE_ORDER,
         "curator.proposals.synthesis:_SynthesisSeries.run",
-        "except _TimeIsUp:\n        self.tab.forfeit()",
-        "except _TimeIsUp:\n        self.tab.stop()",
+        "except _TimeLimitReached:\n        self.tab.forfeit()",
+        "except _TimeLimitReached:\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
     ),
     Mutant(
@@ -242,8 +242,8 @@ MUTANTS = (
         "a synthesis is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
         "curator.proposals.synthesis:SynthesisProposal._bounded",
-        "return for_neighbours(found, self._context.policy.neighbours)",
-        "return found",
+        "return for_neighbours(bounded, self._context.policy.neighbours)",
+        "return bounded",
         _MOVES,
     ),
     Mutant(

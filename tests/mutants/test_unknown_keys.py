@@ -115,7 +115,7 @@ MUTANTS = (
         "an answer that was bought is warned of as if it were to be paid again",
         Kind.KEYS,
         "curator.proposals.questions:Question.error",
-        "not bought",
+        "not stored",
         "True",
         ("curator/previews/test_unknown_groups.py::test_an_answer_that_was_bought_is_not_warned_of",),
     ),

@@ -118,7 +118,7 @@ def _check_moves(engines: list[DuckDB], relation: str, textbook: bool) -> None:
     price, proposal = Price(2), proposed_to(engines[0], textbook=textbook)
     reading = proposal._reading(price)
     found = [engine.read(reading, 3) for engine in engines]
-    candidates, steps = proposal._candidates(price), proposal._steps(price)
+    candidates, steps = proposal._candidates(price), proposal._split_price(price)
     generator = np.random.default_rng(1)
     furthest: float = 0
     guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
@@ -146,7 +146,7 @@ def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) ->
     price = Price(2)
     tables = [exact(policy_of(each, relation=relation), price) for each in worlds(relation, False)]
     proposal = tables[0][0]
-    choice, candidates = proposal._steps(price).choice, proposal._candidates(price)
+    choice, candidates = proposal._split_price(price).choice, proposal._candidates(price)
     generator, widest = np.random.default_rng(3), 0.0
     for _ in range(60):
         scores = candidates.scores(lambda view: generator.integers(0, 9, view.size))
@@ -190,7 +190,7 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
         assert [each.kind for each in lines].count("tab-close") == 1
         account = clinic._context.account
         proposal = clinic.mwem("people", NAMES, 2, rounds=3)
-        curves = proposal._steps(Price(**price)).curves
+        curves = proposal._split_price(Price(**price)).curves
         costs = [account.cost(curves[0]), *(account.cost(each) for _ in range(3) for each in curves[1:])]
         assert [account.recomputed(each) for each in steps] == costs
         for name, spent in account.spent.items():
@@ -198,7 +198,7 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
             assert spent is None or spent - (before[name] or 0) == sum(filter(None, paid))
         if price == {"epsilon": 2}:
             assert account.spent["pure"] == 2
-        assert Price(**price).kept_by(proposal._steps(Price(**price)).curve)
+        assert Price(**price).kept_by(proposal._split_price(Price(**price)).curve)
         assert len(model.rounds) == model.planned == 3
         assert not account.open_tabs()
 
@@ -248,7 +248,7 @@ def test_a_model_is_replayed_to_the_bit_from_what_was_released(tmp_path: Path, t
     with curator(tmp_path, people(3, 200)) as clinic:
         proposal = clinic.mwem("people", NAMES, 2, rounds=4, textbook=textbook)
         found = proposal.release(epsilon=3)
-    again = replayed(proposal._begin(round(found.model.total)), found.model.rounds)
+    again = replayed(proposal._initial_model(round(found.model.total)), found.model.rounds)
     assert np.array_equal(again.fitted, found.model.fitted)
     assert all((each.cells is not None) is textbook for each in found.rounds)
     assert (found.model.fitted >= 0).all()
@@ -258,7 +258,7 @@ def test_the_textbooks_update_is_the_published_one() -> None:
     """Hardt, Ligett & McSherry 2012, figure 1: A(x) ∝ A(x)·e^{q(x)(m − q(A))/2n}, and the mean of all rounds."""
     proposal, _ = exact(policy_of([]), Price(2), textbook=True)
     view = proposal._candidates(Price(2)).view(4)
-    start = proposal._begin(100)
+    start = proposal._initial_model(100)
     model = start.updated(MwemRound(view, (60,))).updated(MwemRound(view, (55,)))
     q = np.zeros(proposal.cells).reshape(3, 4, 3)
     q[1, 0] = 1  # the fifth cell of sex × age
@@ -285,7 +285,7 @@ def test_noise_as_large_as_can_be_keeps_a_model_finite() -> None:
     proposal, _ = exact(policy_of([]), Price(2))
     view = proposal._candidates(Price(2)).views[0]
     for rows in (-(2**62), 0, 2**62):
-        model = proposal._begin(rows)
+        model = proposal._initial_model(rows)
         for values in ((2**62,) * view.size, (-(2**62),) * view.size):
             model = model.updated(MwemRound(view, values))
             assert np.isfinite(model.fitted).all()
@@ -360,7 +360,7 @@ def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytes
         ({"columns": ["sex", "weight"]}, "weight"),
         ({"columns": ["sex", "height"]}, "no cells"),
         ({"columns": []}, "columns"),
-        ({"columns": ["sex", "sex"]}, "twice"),
+        ({"columns": ["sex", "sex"]}, "each listed once"),
         ({"columns": ["sex", "age", "code", "zip"], "ways": 1}, "10,000,000"),
         ({"rounds": 0}, "rounds"),
         ({"rounds": -1}, "rounds"),
@@ -370,7 +370,7 @@ def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytes
         ({"ways": 0}, "ways"),
         ({"ways": 4}, "ways"),
         ({"ways": [["sex", "weight"]]}, "weight"),
-        ({"ways": [["sex"], ["SEX"]]}, "twice"),
+        ({"ways": [["sex"], ["SEX"]]}, "each listed once"),
         ({"ways": [[]]}, "ways"),
         ({"ways": None}, "queries"),
         ({"queries": [{"sex": "f"}]}, "ways"),
@@ -380,7 +380,7 @@ def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytes
         ({"ways": None, "queries": [{"weight": 1}]}, "weight"),
         ({"ways": None, "queries": [{"sex": "x"}]}, "cells of sex"),
         ({"ways": None, "queries": [{"sex": []}]}, "cells of sex"),
-        ({"ways": None, "queries": [{"sex": "f"}, {"SEX": ["f"]}]}, "twice"),
+        ({"ways": None, "queries": [{"sex": "f"}, {"SEX": ["f"]}]}, "each listed once"),
         ({"textbook": 1}, "textbook"),
         ({"rows": 2}, "every row"),
     ],
@@ -459,7 +459,7 @@ def test_queries_count_the_rows_of_their_cells(tmp_path: Path, relation: str, te
     assert [candidates.view(place).of(read).tolist() for place in range(3)] == [[each] for each in truth]
     scores = candidates.scores(lambda view: np.full(view.size, 5))
     assert scores.of(read).tolist() == [abs(each - 5) for each in truth]
-    assert scores.moved == proposal._steps(Price(2)).measured.total == 1  # a replaced unit too: one count is 0 or 1
+    assert scores.moved == proposal._split_price(Price(2)).measured.total == 1  # for replacement too: a count is 0 or 1
     with curator(tmp_path, rows, relation=relation) as clinic:
         found = clinic.mwem("people", NAMES, rounds=3, **given).release(epsilon=2)
         assert clinic._context.account.spent["pure"] == 2

@@ -437,7 +437,7 @@ def test_sums_and_means_are_compared_and_bought_too(
                     assert row[place] is None or low - 0.5 <= row[place] <= high + 0.5
         asked = weighed(quantities(session._face, SUMS[0]))
         assert asked is not None
-        assert session._step(asked) == 9 * float(session.synopsis.plan.unit_value)  # ages from 0 to 9
+        assert session._step_size(asked) == 9 * float(session.synopsis.plan.unit_value)  # ages from 0 to 9
         before = session.left
         session.sql("SELECT SUM(age / 3.0) AS n FROM people WHERE smokes AND day IS NULL AND sex = 'f'")
         assert session.left == before  # thirds are no decimals: bounded, without a gate
@@ -532,7 +532,7 @@ def test_gates_share_the_chance_to_miss_with_all_that_holds_at_once(
     """Where k numbers hold together each misses with β/k: of k gates every one draws noise of its own."""
     monkeypatch.setattr(Gates, "ask", lambda *_: None)
     monkeypatch.setattr(
-        "sfumato.curator.proposals.online._bounds", lambda _: lambda *_: (np.array(-np.inf), np.array(np.inf))
+        "sfumato.curator.proposals.online._bounds_of", lambda _: lambda *_: (np.array(-np.inf), np.array(np.inf))
     )
 
     def filtered(ages: str) -> str:

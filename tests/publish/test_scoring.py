@@ -354,7 +354,7 @@ def test_it_says_what_it_is(tmp_path: Path) -> None:
     with curator(tmp_path, people(1, 40)) as opened:
         ask = opened.score(CANDIDATE, "people", k=2)
         said = str(ask.explain(epsilon="0.5"))
-        assert "one unit moves it by at most 0.5 rows" in said
+        assert "one unit changes it by at most 0.5 rows" in said
         assert "3 marginals" in repr(ask)
         found = ask.release(epsilon="0.5")
         assert "mean of 3 2-way marginals of 3 columns" in repr(found)
@@ -377,7 +377,7 @@ def test_neighbours_are_told_the_same_before_anything_is_spent(tmp_path: Path) -
     ("candidate", "words"),
     [
         (CANDIDATE.drop_columns(["age"]), "the source has no column age"),
-        (CANDIDATE.slice(0, 0), "a table with rows"),
+        (CANDIDATE.slice(0, 0), "a table with at least one row"),
         ("nowhere.csv", "an existing file"),
         (__file__, "the kind of a source is told by its ending"),
         (17, "a table needs a source"),

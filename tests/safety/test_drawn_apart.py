@@ -86,7 +86,7 @@ def moments(curator: sf.Curator) -> list[float]:
     """The sums of squares and of products have no rounding of their own: they are read as they were drawn."""
     own = "COVAR_POP(cost, day), VAR_POP(cost), VAR_POP(cost) FILTER (WHERE kind = 1)"
     ask = curator.sql(f"SELECT code, {own} FROM people GROUP BY code")
-    prepared = ask._at(Price(1), Request(1))
+    prepared = ask._prepare_at(Price(1), Request(1))
     exact = np.zeros((CODES, sum(each.coordinates for each in prepared.bounded.measures)), np.int64)
     return np.asarray(prepared.totals.draw(prepared.measured[0], exact), np.float64).T.ravel().tolist()
 
@@ -111,7 +111,7 @@ def pure_synopses(curator: sf.Curator) -> list[float]:
 def running_totals(curator: sf.Curator) -> list[float]:
     """The matrix is square, so the noises are found again from the totals."""
     ask = curator.running("SELECT day, COUNT(*) AS n FROM people GROUP BY day")
-    draw, found = ask._at(Price(rho="0.001"), sf.Gaussian), []
+    draw, found = ask._draw_with(Price(rho="0.001"), sf.Gaussian), []
     weights = draw.noise.factorisation.weights.astype(np.float64)
     assert weights.shape == (_DAYS, _DAYS)
     for _ in range(4):

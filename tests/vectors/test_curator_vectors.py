@@ -65,7 +65,7 @@ REGISTRY = Registry(
         "curator.proposals.private_bounds.BoundsSearch.explain": _SAID,
         "curator.proposals.private_limits.UnitLimits.words": _SAID,
         "curator.proposals.questions.Question.forecast": "it counts groups for a note, and widths are from elsewhere",
-        "curator.proposals.questions.Question._chosen": _SAID,
+        "curator.proposals.questions.Question._selection_quality": _SAID,
         "curator.proposals.running_counts.RunningTotals.explain": _SAID,
         "curator.proposals.running_counts.RunningTotals.price": "it searches the least price for a width with vectors",
         "curator.proposals.running_counts.RunningTotals.answered": "it adds and subtracts the widths of RunningNoise",
@@ -115,9 +115,9 @@ def _close(beta: float) -> int:
 
 
 class _Session(SimpleNamespace):
-    _close, _bought = OnlineSession._close, OnlineSession._bought
+    _settle_close, _settle_bought = OnlineSession._settle_close, OnlineSession._settle_bought
 
-    def _step(self, _: Any) -> float:
+    def _step_size(self, _: Any) -> float:
         return 0.5
 
 
@@ -128,11 +128,11 @@ def _told(beta: float, cells: int, *, guess: float, low: float, high: float, sha
     )
     measured = lambda beta, _: (None, np.array([low - 0.1 / beta]), np.array([high + 0.1 / beta]))  # noqa: E731
     compared = SimpleNamespace(parts=(1, 2))
-    found = session._close(SimpleNamespace(range=measured), compared, share).ranged(beta, cells)
+    found = session._settle_close(SimpleNamespace(range=measured), compared, share).ranged(beta, cells)
     return [float(each[0]) for each in found]
 
 
-@formula("curator.proposals.online.OnlineSession._close.ranged")
+@formula("curator.proposals.online.OnlineSession._settle_close.interval")
 def _close_ranged() -> Iterator[Vector]:
     """What the gate says and what was measured have half of the chance each; beside other measures, a share of it."""
     for beta, cells, share in ((0.05, 1, 0.25), (0.05, 3, 0.25), (0.2, 7, 0.5)):
@@ -147,7 +147,7 @@ def _close_ranged() -> Iterator[Vector]:
         yield exact([100 - wide, 1e6 + out], _told, beta, cells, **apart)
 
 
-@formula("curator.proposals.online.OnlineSession._bought.settled.ranged")
+@formula("curator.proposals.online.OnlineSession._settle_bought.settle_group.interval")
 def _bought_ranged() -> Iterator[Vector]:
     hypothesis = SimpleNamespace(updated=lambda *_: None)
     for beta, cells, scale in ((0.05, 1, 1), (0.05, 6, 4), (0.01, 2, 2)):
@@ -157,7 +157,7 @@ def _bought_ranged() -> Iterator[Vector]:
         compared = SimpleNamespace(reach=1, scale=scale)
 
         def ends(session: Any, asked: Any, compared: Any, beta: float, cells: int) -> list[float]:
-            (found,) = session._bought(asked, compared, np.array([40]))
+            (found,) = session._settle_bought(asked, compared, np.array([40]))
             return [float(each[0]) for each in found.ranged(beta, cells)]
 
         wide = _wide(8, str(1 - Fraction(str(beta))), cells) * 0.5 / scale
@@ -185,22 +185,22 @@ def _session_error() -> Iterator[Vector]:
         yield exact(wanted, ask, own, questions, sure)
 
 
-@formula("curator.proposals.session_answers._range")
+@formula("curator.proposals.session_answers._interval")
 def _session_range() -> Iterator[Vector]:
     for value, scale, step, off in ((7, 3, Fraction(1, 2), 0), (-2, 5, 1, Fraction(1, 4)), (0, 9, Fraction(1, 8), 1)):
         reach = _wide(scale, "0.95") * Fraction(step) + off
         found = ThresholdAnswer(True, Fraction(value), Laplace(scale), Fraction(step), Fraction(off))
-        yield exact((float(value - reach), float(value + reach)), session_answers._range, found, "0.95")
+        yield exact((float(value - reach), float(value + reach)), session_answers._interval, found, "0.95")
 
 
 # ── forecasts of proposals ─────────────────────────────────────────────────────────────────────
 
 
-@formula("curator.proposals.bought_synopses._width")
+@formula("curator.proposals.bought_synopses._max_half_width")
 def _synopsis_width() -> Iterator[Vector]:
-    yield exact(2.0, bought_synopses._width, [(0.0, 3.0), None, (1.0, 5.0)])
-    yield exact(0.0, bought_synopses._width, [None])
-    yield exact(0.75, bought_synopses._width, [(-1.0, 0.5)])
+    yield exact(2.0, bought_synopses._max_half_width, [(0.0, 3.0), None, (1.0, 5.0)])
+    yield exact(0.0, bought_synopses._max_half_width, [None])
+    yield exact(0.75, bought_synopses._max_half_width, [(-1.0, 0.5)])
 
 
 @formula("curator.proposals.marginals.MarginalsProposal._independent_widths")
@@ -222,16 +222,16 @@ def _alone() -> Iterator[Vector]:
 def _mwem_error() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):
         reading = SimpleNamespace(bounded=SimpleNamespace(measures=[SimpleNamespace(unit_value=unit)]))
-        own = SimpleNamespace(_reading=lambda _: reading, _steps=lambda _: SimpleNamespace(noise=Laplace(scale)))  # noqa: B023
+        own = SimpleNamespace(_reading=lambda _: reading, _split_price=lambda _: SimpleNamespace(noise=Laplace(scale)))  # noqa: B023
         ask = lambda own, sure: MwemProposal.error(own, epsilon=1, confidence=sure)  # noqa: E731
         yield exact(float(_wide(scale, sure) * unit), ask, own, sure)
 
 
-@formula("curator.proposals.mwem.MwemProposal._wide")
+@formula("curator.proposals.mwem.MwemProposal._half_width_text")
 def _mwem_wide() -> Iterator[Vector]:
     for scale, unit in ((3, Fraction(1)), (10, Fraction(1, 4)), (40, Fraction(1, 2))):
         written = f"{float(_wide(scale, '0.95') * unit):g}"
-        yield exact(written, MwemProposal._wide, None, Laplace(scale), unit, Fraction(19, 20))
+        yield exact(written, MwemProposal._half_width_text, None, Laplace(scale), unit, Fraction(19, 20))
 
 
 @formula("curator.proposals.running_counts.RunningTotals._widths")
@@ -246,12 +246,12 @@ def _running_widths() -> Iterator[Vector]:
 @formula("curator.proposals.scores.ScoreProposal._width")
 def _score_width() -> Iterator[Vector]:
     for scale, step, sure in ((3, Fraction(1, 12), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1), "0.99")):
-        own = SimpleNamespace(_step=lambda _: step)  # noqa: B023
+        own = SimpleNamespace(_distance_step=lambda _: step)  # noqa: B023
         draw = SimpleNamespace(noise=Laplace(scale))
         yield exact(float(_wide(scale, sure) * step), ScoreProposal._width, own, draw, Fraction(sure))
 
 
-@formula("curator.proposals.scores.ScoreProposal._points")
+@formula("curator.proposals.scores.ScoreProposal._score_width")
 def _score_points() -> Iterator[Vector]:
     for rows, public, candidate, wanted in (
         (None, 500, 40, 20.0),
@@ -259,8 +259,8 @@ def _score_points() -> Iterator[Vector]:
         (100, 500, 40, 100.0),
         (5, None, 1, 1000.0),
     ):
-        own = SimpleNamespace(_public=public, candidate_rows=candidate, _width=lambda *_: 10.0)
-        yield exact(wanted, ScoreProposal._points, own, None, Fraction(19, 20), rows)
+        own = SimpleNamespace(_public_row_count=public, candidate_rows=candidate, _width=lambda *_: 10.0)
+        yield exact(wanted, ScoreProposal._score_width, own, None, Fraction(19, 20), rows)
 
 
 @formula("curator.proposals.sold_goods.Sold.revenue_range")
@@ -289,7 +289,7 @@ def _first_width() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):
         currency = SimpleNamespace(noise=lambda *_: Laplace(scale))  # noqa: B023
         setting = SimpleNamespace(currency=currency, reading=None, unit_value=unit)
-        own = SimpleNamespace(_first=lambda _: SimpleNamespace(measured=None))
+        own = SimpleNamespace(_first_round_amounts=lambda _: SimpleNamespace(measured=None))
         with pytest.MonkeyPatch.context() as patch:  # nothing is read of the counts: their noise is given
             patch.setattr(synthesis, "CellCounts", lambda *_: SimpleNamespace(sensitivity=None))
             yield exact(float(_wide(scale, sure) * unit), SynthesisProposal._first_width, own, setting, Fraction(sure))
@@ -320,7 +320,7 @@ def _workload_shares() -> Iterator[Vector]:
 
 @formula("curator.step_counts.surely_inside")
 def _surely_inside() -> Iterator[Vector]:
-    miss = Fraction(step_counts._MISS)
+    miss = Fraction(step_counts._FALSE_POSITIVE_RATE)
     for scale, steps, sure in ((3, 10, "0.95"), (8, 64, "0.9"), (2, 1, "0.99")):
         above = routes.laplace_half_width(scale, 1 - (1 - mpf(miss.numerator) / miss.denominator) ** (mpf(1) / steps))
         yield exact(above + _wide(scale, sure) + 1, step_counts.surely_inside, Laplace(scale), steps, sure)
@@ -351,7 +351,7 @@ def _share() -> Iterator[Vector]:
 @formula("curator.step_counts.StepSearch.error")
 def _step_error() -> Iterator[Vector]:
     """The ladder has one step more than the place of its last."""
-    miss = Fraction(step_counts._MISS)
+    miss = Fraction(step_counts._FALSE_POSITIVE_RATE)
     for scale, last in ((3, 9), (8, 63), (2, 0)):
         own = SimpleNamespace(steps=SimpleNamespace(mechanism=Laplace(scale)), place=(0, last))
         above = 1 - (1 - mpf(miss.numerator) / miss.denominator) ** (mpf(1) / (last + 1))

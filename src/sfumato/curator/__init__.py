@@ -1,10 +1,9 @@
-"""The facade has everything that a command line, a server or a notebook needs of a policy, its data and its account.
+"""The facade for a command line, a server or a notebook: a policy, its data and its account.
 
 A ``Curator`` opens the data. What needs no data is also a function of a policy: ``standing``, ``history``, ``amend``,
 ``describe_policy``.
 
-What others only read back, such as a forecast or a standing, is imported without the engine that computes it: each name
-here is imported when it is first used.
+Names are imported lazily, on first use: reading back a stored forecast or standing does not import the engine.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ __all__ = [
 ]
 
 # fmt: off
-_LATER = {
+_EXPORTS = {
     "previews.advising": ("Advice",),
     "checking": ("CheckReport", "check",),
     "curators": ("Curator", "open",),
@@ -114,10 +113,10 @@ _LATER = {
     "proposals.workloads": ("Workload",),
 }
 # fmt: on
-_HOMES = {name: module for module, names in _LATER.items() for name in names}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"sfumato.curator.{_HOMES[name]}"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"sfumato.curator.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'sfumato.curator' has no attribute {name!r}")

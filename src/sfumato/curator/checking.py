@@ -1,11 +1,10 @@
-"""A check compares a policy with its sources: what is public about them, and what only their owner may see.
+"""Compare a policy with its sources: figures that are public, and figures for the owner alone.
 
-Typical questions are timed over the real rows for the owner, who decides when a server answers.
-
-A server answers every release at one time, ``answer_after``, so that how long its rows take tells nothing
-(``server.answer_clock``). What is measured here is what the server holds back: a release from its charge to the moment
-its answer is written down. It runs over the real rows, from an account that is thrown away, and nobody sees the answer.
-How long it takes depends on the rows, so it is PRIVATE; rounded up to a power of two it is the owner's to publish.
+Typical questions are timed over the real rows, so that the owner can set ``answer_after``: a server answers every
+release at that time, so that the duration of reading reveals nothing (``server.answer_clock``). What is measured is
+what the server holds back: a release from its charge until its answer is written. It runs over the real rows with a
+throw-away account, and its answer is discarded. The duration depends on the rows, so it is PRIVATE; rounded up to a
+power of two, the owner may publish it.
 """
 
 from __future__ import annotations
@@ -39,24 +38,25 @@ from sfumato.release.answers.receipts import for_life
 
 @dataclass(frozen=True)
 class ReadingTime:
-    """How long a release of one question took here, from its charge on. PRIVATE."""
+    """The duration of one release, from its charge on. PRIVATE."""
 
     question: str
     seconds: float
 
 
 def answer_after(times: Iterable[ReadingTime]) -> int | None:
-    """Propose after how many seconds a server should answer: the least power of two that holds them all, from 1 on;
+    """Propose the seconds after which a server should answer: the least power of two, from 1, above all durations.
+
     None where nothing was measured. PRIVATE until the owner decides to use it.
     """
-    longest = max((each.seconds for each in times), default=None)
+    longest = max((timing.seconds for timing in times), default=None)
     return None if longest is None else max(1, 2 ** math.ceil(math.log2(max(longest, 2**-20))))
 
 
 def reading_times(policy: Policy) -> tuple[ReadingTime, ...]:
-    """Measure typical questions of every private table over the rows as they are. PRIVATE.
+    """Time typical questions of every private table over the real rows. PRIVATE.
 
-    They are read with as many threads as a server uses, which leaves one processor to those who ask what is free.
+    They are read with as many threads as a server uses, which keeps one processor for free requests.
     """
     engine = open_engine(policy, threads=max(1, (os.cpu_count() or 1) - 1))
     try:
@@ -104,29 +104,29 @@ class _Stopwatch:
 
 
 MOST_LOST = 0.5
-"""The share of a column's values that may be made NULL before its owner has to say that this is meant."""
+"""The share of a column's values that may become NULL before the owner has to confirm it with ``--lossy``."""
 
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What the policy declares of a table, and what limits and bounds cost."""
+    """The declarations of a table, and what its limits and bounds drop."""
 
     table: Table
     columns: Mapping[str, Domain]
-    """Those that questions may name."""
+    """The columns that questions may name."""
     content: str | None
-    """A hash of the rows. PRIVATE unless the table is public: it lets whoever reads it test a guess of them."""
+    """A hash of the rows. PRIVATE unless the table is public: a reader could test guesses against it."""
     costs: Inspection | None
-    """Exact figures. PRIVATE; None for a public table, and when only what is public was asked for."""
+    """Exact figures. PRIVATE; None for a public table, or without ``private``."""
     remarks: tuple[str, ...] = ()
-    """What an owner should know of the server that holds the rows; nothing of the rows."""
+    """Remarks about the database server, nothing about the rows."""
 
     def __repr__(self) -> str:
         return f"<CheckedTable {self.table.name}: {self.whose_rows}>"
 
     @property
     def whose_rows(self) -> str:
-        """Describe whose row each row is."""
+        """Describe how rows map to units."""
         table = self.table
         return "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
 
@@ -145,23 +145,23 @@ class CheckedTable:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found of a policy and its sources. PRIVATE parts are exact, without noise, for the owner alone."""
+    """A policy compared with its sources. PRIVATE parts are exact, without noise, for the owner alone."""
 
     policy: Policy
     tables: tuple[CheckedTable, ...]
     """Empty when a source was refused."""
     refusal: InvalidPolicy | None = None
     misquoted: tuple[tuple[str, int], ...] = ()
-    """Files with the first line that is not one record: why a source may have been refused. PRIVATE."""
+    """Files, each with its first line that is not one record: a likely cause of a refusal. PRIVATE."""
     advice: tuple[Advice, ...] = ()
-    """What makes the noise of typical questions: from the policy alone, so it is safe to share."""
+    """The causes of noise in typical questions; from the policy alone, so safe to share."""
     times: tuple[ReadingTime, ...] = ()
-    """How long the rows of typical questions took to be read, which a server is to hide. PRIVATE."""
+    """How long typical questions took over the rows, which a server hides. PRIVATE."""
 
     def __repr__(self) -> str:
         summary = "a source was refused" if self.refusal else f"{len(self.tables)} tables were opened"
         column_lines = [f"{table!r} {name}: {words}" for table in self.tables for name, words in table.declared.items()]
-        return "\n".join([f"{summary}; what .tables say of rows is exact, and the owner's alone", *column_lines])
+        return "\n".join([f"{summary}; the figures in .tables are exact, for the owner alone", *column_lines])
 
     @property
     def guarantee(self) -> Guarantee:
@@ -170,18 +170,18 @@ class CheckReport:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warn of declarations that are allowed but hardly intended."""
+        """Warnings about declarations that are allowed but probably unintended."""
         zero_epsilon = "With ε = 0 every question is refused: give the budget an ε above 0."
         return () if self.policy.budget.epsilon else (zero_epsilon,)
 
     @property
     def answer_after(self) -> int | None:
-        """Propose the seconds of a server's ``answer_after``; None where nothing was measured. PRIVATE until used."""
+        """A proposal for a server's ``answer_after``, in seconds; None if nothing was measured. PRIVATE until used."""
         return answer_after(self.times)
 
     @property
     def promise(self) -> str:
-        """Describe the policy's guarantee: for life, or of each unit in its period."""
+        """The policy's guarantee in words: for life, or for each unit in its period."""
         return for_life(self.policy)
 
     def require_kept(self, acknowledged: Collection[str] = ()) -> None:
@@ -194,31 +194,31 @@ class CheckReport:
         for name in acknowledged:
             if name not in column_names:
                 fix = f"name one of {', '.join(column_names)}"
-                raise InvalidPolicy(f"{name[:130]} is no column of this policy", place="acknowledged", fix=fix)
+                raise InvalidPolicy(f"this policy has no column {name[:130]}", place="acknowledged", fix=fix)
         for name, share in emptied.items():
             if name not in acknowledged:
                 raise InvalidPolicy(
-                    f"PRIVATE: {share:.1%} of the values of {name} are made NULL: they are not of the declared type, "
-                    "or not among the declared values",
+                    f"PRIVATE: {share:.1%} of the values of {name} become NULL: they do not have the declared type, "
+                    "or are not among the declared values",
                     place=f"tables.{name.replace('.', '.columns.', 1)}",
-                    fix=f"correct its type or values; or, if this is meant, run check with --lossy {name}",
+                    fix=f"correct its type or values; or, if this is intended, run check with --lossy {name}",
                 )
 
 
 def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
-    """Open a policy's sources and compare them with what it declares; ``private`` adds exact figures for the owner.
+    """Open a policy's sources and compare them with its declarations; ``private`` adds exact figures for the owner.
 
-    A policy that is wrong by itself is refused; a source that is wrong is refused in the report, because only the
-    owner may be told in which line.
+    An invalid policy is refused; an invalid source is refused in the report, because only the owner may see which line
+    is wrong.
     """
-    declared = read_policy(policy)
+    parsed_policy = read_policy(policy)
     try:
-        with open_inspector(declared) as sources:
-            tables = tuple(_check_table(sources, table, private) for table in declared.tables.values())
+        with open_inspector(parsed_policy) as sources:
+            tables = tuple(_check_table(sources, table, private) for table in parsed_policy.tables.values())
     except InvalidPolicy as refusal:
-        return CheckReport(declared, (), refusal, tuple(misquoted_lines(declared)) if private else ())
-    times = reading_times(declared) if private else ()
-    return CheckReport(declared, tables, advice=typical_advice(declared), times=times)
+        return CheckReport(parsed_policy, (), refusal, tuple(misquoted_lines(parsed_policy)) if private else ())
+    times = reading_times(parsed_policy) if private else ()
+    return CheckReport(parsed_policy, tables, advice=typical_advice(parsed_policy), times=times)
 
 
 def typical_advice(policy: Policy) -> tuple[Advice, ...]:
@@ -236,7 +236,7 @@ def _advise_table(alone: PolicyAlone, table: Described) -> list[Advice]:
     for suggestion in suggestions(alone.context.policy, table):
         try:
             advice.append(alone.question(suggestion.sql).advise(epsilon=1, delta=suggestion.delta))
-        except SfumatoError:  # what the policy does not allow is no typical question
+        except SfumatoError:  # skip suggestions that this policy does not allow
             continue
     return advice
 

@@ -1,9 +1,7 @@
-"""All questions of one curator share a context: policy, engine, account, time limit, who asks.
+"""The context that all questions of one curator share: policy, engine, account, time limit, analyst.
 
-The engine over the invented rows of a policy is opened when it is first wanted, and kept with the curator.
-
-The rows are the same every time and nobody's, so every rehearsal may read them there: each still has an account of its
-own, from which nothing is found again.
+The engine over a policy's invented rows is opened on first use and kept with the curator. Those rows are deterministic
+and nobody's, so all previews share it; each preview has an account of its own, from which no answer is reused.
 """
 
 from __future__ import annotations
@@ -25,32 +23,32 @@ from sfumato.release.releasing import Progress
 
 
 class InventedEngine:
-    """This opens the engine once, for all views of one curator. Safe to use from threads."""
+    """An engine over invented rows, opened once for all views of a curator. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._opened: Engine | None = None
+        self._engine: Engine | None = None
 
     def of(self, policy: Policy) -> Engine:
-        """Give the engine over the invented rows of the curator's policy."""
+        """Return the engine over the invented rows of the curator's policy."""
         with self._lock:
-            if self._opened is None:
-                self._opened = open_engine(with_invented_rows(policy))
-            return self._opened
+            if self._engine is None:
+                self._engine = open_engine(with_invented_rows(policy))
+            return self._engine
 
     def close(self) -> None:
-        """Close the engine; it is opened again where it is wanted again."""
+        """Close the engine; the next use opens it again."""
         with self._lock:
-            if self._opened is not None:
-                self._opened.close()
-            self._opened = None
+            if self._engine is not None:
+                self._engine.close()
+            self._engine = None
 
 
 @dataclass(frozen=True)
 class Context:
-    """A context says whose data, where they live, who pays and who asks.
+    """Policy, engine, account and analyst of a question.
 
-    It holds the engine, which reads exact totals: no public attribute hands it out.
+    It holds the engine, which reads exact totals: no public attribute may expose it.
     """
 
     policy: Policy
@@ -58,71 +56,85 @@ class Context:
     account: Account
     progress: Progress
     version: str
-    """Of the data, as readers are told."""
+    """The version of the data, as shown to readers."""
     seconds: float | None = None
-    """How long reading may take before it is stopped."""
+    """The time limit of reading, in seconds."""
     analyst: str | None = None
     rehearsed: bool = False
-    """Whether rows and account are invented (``rehearsing``): answers say so."""
+    """Whether rows and account are invented (``rehearsing``); answers are marked so."""
     work: RunningWork = field(default_factory=RunningWork, repr=False, compare=False)
-    """What runs now: every view of one curator counts it together."""
+    """The running releases, counted over all views of one curator."""
     invented: InventedEngine = field(default_factory=InventedEngine, repr=False, compare=False)
-    """What rehearsals read, of all views of one curator."""
+    """The engine that previews read, shared by all views of one curator."""
     told: Policy | None = None
-    """The policy whose version is told, where the one that is opened has tables without rows in the place of its
-    own."""
+    """The policy whose version is reported, where the opened one has empty tables instead of its own."""
 
     @cached_property
     def declared(self) -> str:
-        """Give the policy's version: the hash of everything declared in it."""
+        """The policy's version: a hash of all its declarations."""
         policy = self.told or self.policy
         ids = [] if policy.id_type is None else [policy.id_type.value]
         ids += [] if policy.per is None else [["per", policy.per]]
-        return digest(policy.unit, [_declared(table) for table in policy.tables.values()] + ids)
+        return digest(policy.unit, [_table_declarations(table) for table in policy.tables.values()] + ids)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """Give the budgets that must afford a release: the account's, and the analyst's share of it."""
+        """The budgets that must afford a release: the account's, and the analyst's share."""
         return self.account.budgets(self.analyst)
 
     def closing(self, *curves: Curve | None) -> tuple[str, ...]:
-        """Say what a release ends that has one of these curves, or Gaussian noise where it is None; mostly nothing."""
-        if all(each is not None and each.max_divergence is not None for each in curves):
+        """Return the warning that a release with these curves makes the plain ε total unavailable, if it does.
+
+        None stands for a curve of Gaussian noise.
+        """
+        if all(curve is not None and curve.max_divergence is not None for curve in curves):
             return ()
         budgets = self.budgets
-        accepted = all(budget.affords(each) for each in curves if each is not None for budget in budgets)
-        said = closing(budgets[-1].remaining) if accepted else ""
-        return (said,) if said else ()
+        accepted = all(budget.affords(curve) for curve in curves if curve is not None for budget in budgets)
+        warning = closing(budgets[-1].remaining) if accepted else ""
+        return (warning,) if warning else ()
 
     def require_one_account(self, what: str) -> None:
-        """Refuse what is charged to one account where every period has its own, before its price is told."""
+        """Refuse, before quoting a price, what needs one account where every period has its own."""
         per = self.policy.per
         if per is not None:
-            rule = f"{what} holds its price in one account, and here every {per} has its own"
-            fix = f"ask single questions, or keep one account for all: leave per = {per!r} out of a new policy"
+            rule = f"{what} is charged to one account, and here every {per} has an account of its own"
+            fix = f"ask single questions, or use one account for all: a new policy without per = {per!r}"
             raise Unsupported("period-tab", rule, place=f"account {self.account.name!r}", fix=fix)
 
 
-def _declared(table: Table) -> list[object]:
-    limits = [_owner(table), table.relation, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
-    lists = [[name, each.items, each.most_items] for name, each in table.lists.items()]
-    return [table.name, limits, [*([name, domain] for name, domain in table.columns.items()), *lists], *_cells(table)]
-
-
-def _cells(table: Table) -> list[object]:
-    """Say what is declared of cells; a table that declares nothing of them has the same version as before."""
-    bins = [[name, each.starts, each.end] for name, each in table.codings.items()]
-    levels = [
-        [name, level.parts, level.name, level.labels] for name, each in table.codings.items() for level in each.levels
+def _table_declarations(table: Table) -> list[object]:
+    limits = [
+        _id_declaration(table),
+        table.relation,
+        table.max_rows,
+        table.max_groups,
+        table.max_rows_per_group,
+        table.public,
     ]
-    spikes = [[name, each.spikes] for name, each in table.codings.items() if each.spikes]
-    told = [bins, levels, table.impossible, [list(each) for each in table.implies.items()]]
-    return [*told, *([spikes] if spikes else [])] if any(told) else []
+    lists = [[name, column_list.items, column_list.most_items] for name, column_list in table.lists.items()]
+    return [
+        table.name,
+        limits,
+        [*([name, domain] for name, domain in table.columns.items()), *lists],
+        *_coding_declarations(table),
+    ]
 
 
-def _owner(table: Table) -> object:
-    """Say whose a table's rows are; what was declared before there were paths and periods has the same version as
-    before.
-    """
-    owner = str(table.id) if isinstance(table.id, Via) else table.id
-    return owner if table.period is None else [owner, table.period]
+def _coding_declarations(table: Table) -> list[object]:
+    """List the declarations about cells; a table without any keeps the version it had before they existed."""
+    bins = [[name, coding.starts, coding.end] for name, coding in table.codings.items()]
+    levels = [
+        [name, level.parts, level.name, level.labels]
+        for name, coding in table.codings.items()
+        for level in coding.levels
+    ]
+    spikes = [[name, coding.spikes] for name, coding in table.codings.items() if coding.spikes]
+    declarations = [bins, levels, table.impossible, [list(implication) for implication in table.implies.items()]]
+    return [*declarations, *([spikes] if spikes else [])] if any(declarations) else []
+
+
+def _id_declaration(table: Table) -> object:
+    """Return how rows map to units; tables without a path or period keep the version they had before these existed."""
+    unit_id = str(table.id) if isinstance(table.id, Via) else table.id
+    return unit_id if table.period is None else [unit_id, table.period]

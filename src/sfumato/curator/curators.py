@@ -1,6 +1,7 @@
-"""A curator is the facade of everything below: it opens a policy, answers questions and tells what is left.
+"""A curator is the facade: it opens a policy, answers questions and reports the remaining budget.
 
-A table in memory is protected in one line: a policy is made of what the caller declares, with an account on disk.
+``protect`` does the same for a table in memory: it builds a policy from the caller's declarations, with an account on
+disk.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ from sfumato.release.releasing import Progress, quietly
 P = TypeVar("P")
 
 SECONDS = 600
-"""The seconds one question may take unless it is said otherwise: nobody's question stops the others for ever."""
+"""The default time limit of one question, in seconds, so that no question blocks the others for ever."""
 
 
-class _Told(NamedTuple):
-    """This is a standing that was told, and when: after which line of the ledger, and under which policy."""
+class _CachedStanding(NamedTuple):
+    """A standing with the ledger head and the policy it was computed for."""
 
     head: tuple[int, str]
     policy: Policy
@@ -72,11 +73,11 @@ class _Told(NamedTuple):
 
 
 class Curator(Proposing):
-    """A trusted curator answers questions about one population. It is safe to use from threads, and closes its files.
+    """A trusted curator that answers questions about one population. Thread-safe; closes its files.
 
-    Whoever holds one in their own process is the owner: the same process can read the same files. ``seconds`` and
-    ``memory`` (such as "4GB") are what one question may take, checking and reading each; None is no limit of time, and
-    beyond the memory it works on disk. ``threads`` is how many read at once; where nothing is said, one per processor.
+    A curator in one's own process is the owner's: the same process can read the same files. ``seconds`` and ``memory``
+    (such as "4GB") limit one question, for checking and for reading each; None is no time limit, and beyond the memory
+    the engine spills to disk. ``threads`` is the number of reading threads; by default one per processor.
     """
 
     def __init__(
@@ -92,49 +93,50 @@ class Curator(Proposing):
         self.policy = read_policy(policy)
         self._memory = memory
         self._threads = threads
-        allowed = None if seconds is None else min(float(exact(seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
+        time_limit = None if seconds is None else min(float(exact(seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
         progress("opening")
-        with ExitStack() as opened:  # what was opened is closed again when something else cannot be
+        with ExitStack() as cleanup:  # closes what was opened if a later step fails
             engine = open_engine(self.policy, memory, threads)
-            opened.callback(engine.close)
+            cleanup.callback(engine.close)
             self._owns_ledger = not isinstance(ledger, Ledger)
             address = ledger if isinstance(ledger, Ledger) else ledger_address(self.policy, ledger)
-            self._kept_at = address.absolute() if isinstance(address, Path) else address
+            self._ledger_address = address.absolute() if isinstance(address, Path) else address
             self.ledger = address if isinstance(address, Ledger) else Ledger.open(address)
             if self._owns_ledger:
-                opened.callback(self.ledger.close)
+                cleanup.callback(self.ledger.close)
             unit, budget, per = self.policy.unit, self.policy.account_budget, self.policy.per or ""
             account = self.ledger.account(self.name, unit=unit, budget=budget, per=per)
-            seen = account.look(*engine.data(public=False))
+            sources = account.look(*engine.data(public=False))
             progress("joining")  # all rows that opening reads have been read, and nothing is written yet
-            for source in seen:
+            for source in sources:
                 account.join(source)
             for data in engine.data(public=True):
                 self.ledger.require_public(data)
-            self._context = Context(self.policy, engine, account, progress, f"version {account.version}", allowed)
+            self._context = Context(self.policy, engine, account, progress, f"version {account.version}", time_limit)
             self._catalog = engine.catalog()
-            self._standings: dict[str | None, _Told] = {}
+            self._standings: dict[str | None, _CachedStanding] = {}
             self._recent = RecentQuestions()
-            opened.pop_all()
+            cleanup.pop_all()
 
     @property
     def name(self) -> str:
-        """Give the name of the account: that of the policy's file."""
+        """The name of the account, taken from the policy's file."""
         return self.policy.account_name
 
     @property
     def budget(self) -> Budget:
-        """Say what may be spent and what has been: of the account, or of the share of the analyst who asks. Where every
-        period has an account of its own, it is that of a period of which nothing was asked yet.
+        """The budget of the account, or of the analyst's share: what may be spent and what was.
+
+        Where every period has an account of its own, it is the budget of a period that was not yet queried.
         """
         return self._context.budgets[-1].told_by(History(self._charges))
 
     def _charges(self) -> list[Moment]:
-        """List when something was charged to the account, or to the analyst's share of it, and what was spent then."""
+        """List the charges to the account, or to the analyst's share, with their times."""
         return charges(self.history(), self._context.analyst)
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
-        """Understand a question in SQL, without asking it yet. This is free.
+        """Parse a question in SQL without asking it. This is free.
 
         ``parameters`` are the values of ``?``, ``$1``, … in a list, or those of ``$name`` and ``:name`` in a dict. SHOW
         TABLES and DESCRIBE are answered at once.
@@ -144,21 +146,21 @@ class Curator(Proposing):
             return listed(question, table, self.policy, self._catalog)
         return self._question(question, parameters)
 
-    def _asked(self, text: str, query: Query) -> Question:
-        """Answer from the policy what measures nothing, unless its groups are found in the data."""
-        asked = Question(self._context, text, query, query.plan.limits)
-        if query.plan.measures or asked.found:
-            return asked
+    def _propose_question(self, text: str, query: Query) -> Question:
+        """Return a question; without measures it is answered from the policy, unless its groups are discovered."""
+        question = Question(self._context, text, query, query.plan.limits)
+        if query.plan.measures or question.found:
+            return question
         return DeclaredValues(self._context, text, query, query.plan.limits)
 
     def table(self, name: str, alias: str | None = None) -> TableView:
-        """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
+        """Start a question about a table in Python, step by step, as in SQL. This is free."""
         return TableView(self._context, selection(self._catalog, name, alias))
 
     def propose(self, spec: Spec[P]) -> P:
         """Propose what a spec describes: ``curator.propose(BoundsSpec("visits", "cost"))``. This is free."""
-        made: P = kind_of(spec).propose(Workspace(self._context, self._catalog, self.sql, self._question), spec)
-        return made
+        proposal: P = kind_of(spec).propose(Workspace(self._context, self._catalog, self.sql, self._question), spec)
+        return proposal
 
     def workload(
         self, questions: Sequence[str | Question] | Mapping[str, str | Question] | os.PathLike[str]
@@ -168,13 +170,13 @@ class Curator(Proposing):
 
     def _question(self, text: str, parameters: Parameters | None = None) -> Question:
         if parameters is not None or not isinstance(text, str):
-            return self._asked(written(text, parameters), parse(text, self._catalog, parameters))
+            return self._propose_question(written(text, parameters), parse(text, self._catalog, parameters))
         return self._recent.of(
-            text, self._context, lambda: parse(text, self._catalog), lambda query: self._asked(text, query)
+            text, self._context, lambda: parse(text, self._catalog), lambda query: self._propose_question(text, query)
         )
 
     def as_analyst(self, name: str) -> Curator:
-        """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
+        """Return a view of this curator that asks and pays as an analyst, within that analyst's share."""
         require_analyst(self.policy, name)
         self._context.account.give_share(name, self.policy.analysts[name])
         view = object.__new__(Curator)
@@ -183,14 +185,16 @@ class Curator(Proposing):
         return view
 
     def again(self, proposal: P) -> P:
-        """Make a proposal again that was made to another curator: about the tables of this one, and paid by its
-        account. Both policies declare the same of every table. This is free.
+        """Rebind a proposal of another curator to this one's tables and account. This is free.
+
+        Both policies must declare the same of every table.
         """
         return proposed_again(proposal, self._context)
 
     def limited(self, limit: SpendingLimit, until: int | None = None) -> Curator:
-        """Give the same curator, whose charges are first reserved within a limit that is kept elsewhere. What was
-        answered after the ledger's line ``until`` is not found there.
+        """Return a view whose charges are first reserved within an external spending limit.
+
+        Answers stored after the ledger's line ``until`` are not reused.
         """
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
@@ -198,93 +202,98 @@ class Curator(Proposing):
         return view
 
     def standing(self, analyst: str | None = None) -> Standing | PeriodStandings:
-        """Tell where the account stands, or an analyst's share of it. An analyst is told of their own share.
+        """Return the standing of the account, or of an analyst's share. An analyst sees only their own share.
 
-        Where every period has an account of its own, it tells so of each: ``standing()["2024-03"]``. It is computed
-        once for each last line of the ledger. A charge never looks at it: the ledger decides in a transaction.
+        Where every period has an account of its own, it holds one for each: ``standing()["2024-03"]``. It is cached per
+        ledger head. Charges never use it: the ledger decides in a transaction.
         """
-        whose, head = self._whose(analyst), self.ledger.head  # the head first: what is found later is no older
-        known = self._standings.get(whose)
-        if known is None or known.head != head or known.policy is not self.policy:
-            found = standings_of(self.policy, self._context.account, whose)
-            known = self._standings[whose] = _Told(head, self.policy, found)
-        return known.standing
+        payer = self._resolve_analyst(analyst)
+        head = self.ledger.head  # read before the standing, which is then at least as new
+        cached = self._standings.get(payer)
+        if cached is None or cached.head != head or cached.policy is not self.policy:
+            standing = standings_of(self.policy, self._context.account, payer)
+            cached = self._standings[payer] = _CachedStanding(head, self.policy, standing)
+        return cached.standing
 
     def history(self, analyst: str | None = None, *, after: int = 0, limit: int | None = None) -> AccountLines:
-        """List every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines.
+        """List the lines of the account, oldest first, or those of an analyst. Analysts see only their own lines.
 
-        ``after`` is the number of the last line that was seen, and ``limit`` how many more are wanted.
+        ``after`` is the number of the last line already seen; ``limit`` is the maximal number of further lines.
         """
-        most = None if limit is None else whole(limit, "limit", at_least=1)
+        max_lines = None if limit is None else whole(limit, "limit", at_least=1)
         whole(after, "after", at_least=0)
-        whose = self._whose(analyst)
-        return AccountLines(lambda: islice(lines_of(self.ledger, self.policy, whose, after), most))
+        payer = self._resolve_analyst(analyst)
+        return AccountLines(lambda: islice(lines_of(self.ledger, self.policy, payer, after), max_lines))
 
     def amend(self, policy: Policy | str | os.PathLike[str] | None = None, *, reason: str) -> Line:
-        """Make a policy's budget the account's, for a reason that is kept for ever: the owner's to call.
+        """Replace the account's budget by the policy's, with a reason that the ledger keeps. For the owner.
 
-        Without a policy it is the one in this curator's file, as the file is now. Unit and neighbours stay for life.
+        Without a policy, this curator's file is read again. Unit and neighbours cannot change.
         """
         self._require_owner("amend")
-        given = self.policy.path if policy is None else policy
-        if given is None:
-            raise InvalidParameter("policy", policy, "given: this curator's was not read from a file")
-        amended = read_policy(given)
+        source = self.policy.path if policy is None else policy
+        if source is None:
+            raise InvalidParameter("policy", policy, "a policy or its path: this curator was not opened from a file")
+        amended = read_policy(source)
         line = amend_account(self._context.account, amended, reason)
         self.policy = replace(self.policy, budget=amended.budget)
         self._context = replace(self._context, policy=self.policy)
         return line
 
     def check(self, *, private: bool = True) -> CheckReport:
-        """Compare the policy with its sources, opened anew. With ``private``, exact figures for the owner alone."""
+        """Compare the policy with its sources, opened anew; ``private`` adds exact figures for the owner alone."""
         self._require_owner("check")
         return check(self.policy, private=private)
 
-    def _whose(self, analyst: str | None) -> str | None:
-        own = self._context.analyst
-        if own is not None and analyst not in (None, own):
-            raise InvalidParameter("analyst", analyst, f"left out, or {own}: others are the owner's to ask about")
-        return own if analyst is None else analyst
+    def _resolve_analyst(self, analyst: str | None) -> str | None:
+        caller = self._context.analyst
+        if caller is not None and analyst not in (None, caller):
+            raise InvalidParameter(
+                "analyst", analyst, f"left out, or {caller}: only the owner may ask about other analysts"
+            )
+        return caller if analyst is None else analyst
 
     def _require_owner(self, call: str) -> None:
         if self._context.analyst is not None:
             raise SfumatoError(
                 f"only the owner of the data may call {call}, not an analyst",
                 place=f"Curator.{call}",
-                fix="ask the owner, or call it on the curator that was opened",
+                fix="ask the owner, or call it on the curator that was opened, not on its as_analyst view",
             )
 
     def reopened(self) -> Curator:
-        """Open the same policy again, on its data as they are now: changed data are a new version.
+        """Open the same policy again on the current data; changed data are a new version.
 
-        The account is the same one, under the same terms and with all that was spent; data that belong to another
-        account are refused. This curator stays as it is, and is to be closed by itself.
+        The account, its terms and what was spent stay the same; data that belong to another account are refused. This
+        curator stays open and has to be closed separately.
         """
-        here, ledger = self._context, self._kept_at
-        found = Curator(
+        context, ledger = self._context, self._ledger_address
+        curator = Curator(
             self.policy,
             ledger,
-            seconds=here.seconds,
+            seconds=context.seconds,
             memory=self._memory,
             threads=self._threads,
-            progress=here.progress,
+            progress=context.progress,
         )
-        if here.account.limit is not None:
-            found = found.limited(here.account.limit)
-        return found if here.analyst is None else found.as_analyst(here.analyst)
+        if context.account.limit is not None:
+            curator = curator.limited(context.account.limit)
+        return curator if context.analyst is None else curator.as_analyst(context.analyst)
 
     def check_files(self) -> None:
-        """Refuse where a file of the data is no longer the one that was opened. No row is read."""
+        """Refuse if a data file is no longer the one that was opened. No row is read."""
         self._context.engine.check_files()
 
     def drain(self, seconds: Number | None = None) -> bool:
-        """Take no new releases from now on, and wait for those that run; tell whether all have ended within this time.
+        """Accept no new releases and wait for the running ones; return whether all ended within this time.
 
-        It is the owner's to call, before closing. What was bought before is still given, and what is free stays free.
+        For the owner, before closing. Stored answers and free calls stay available.
         """
         self._require_owner("drain")
-        allowed = None if seconds is None else min(float(exact(seconds, "seconds", NONNEGATIVE)), threading.TIMEOUT_MAX)
-        return self._context.work.drain(allowed)
+        time_limit = (
+            None if seconds is None else min(float(exact(seconds, "seconds", NONNEGATIVE)), threading.TIMEOUT_MAX)
+        )
+        return self._context.work.drain(time_limit)
 
     def close(self) -> None:
         """Close the sources, and the ledger if this curator opened it."""
@@ -294,11 +303,12 @@ class Curator(Proposing):
             self.ledger.close()
 
     def close_when_unused(self) -> weakref.finalize[..., Any]:
-        """Close the sources, but not the ledger, once nothing is left that was made here: no view, no proposal, no
-        release that runs. Calling what is given closes them at once, if they are open, which it tells as ``alive``.
+        """Close the sources, but not the ledger, when no view, proposal or running release of this curator is left.
+
+        Return the finalizer: calling it closes the sources at once; its ``alive`` says whether they are still open.
         """
-        here = self._context
-        return weakref.finalize(here.work, _close, here.engine, here.invented)
+        context = self._context
+        return weakref.finalize(context.work, _close, context.engine, context.invented)
 
     def __enter__(self) -> Self:
         return self
@@ -308,18 +318,18 @@ class Curator(Proposing):
 
     @property
     def tables(self) -> Tables:
-        """Say what there is to ask, table by table, from the policy alone, with questions to copy and their errors."""
+        """The tables and columns to ask about, from the policy alone, with example questions and their errors."""
         return describe(self.policy, self._catalog, self._question)
 
     def __repr__(self) -> str:
         return describe(self.policy, self._catalog).brief()
 
     def _repr_html_(self) -> str:
-        told = describe(self.policy, self._catalog)._repr_html_()
+        tables_html = describe(self.policy, self._catalog)._repr_html_()
         try:
-            return told + self.budget._repr_html_()
-        except LedgerUnavailable as refused:  # a notebook shows a curator that was closed, too
-            return told + paragraph(f"What is left of the budget cannot be told: {refused.rule}.")
+            return tables_html + self.budget._repr_html_()
+        except LedgerUnavailable as refusal:  # a notebook shows a curator that was closed, too
+            return tables_html + paragraph(f"The remaining budget is not available: {refusal.rule}.")
 
 
 def _close(engine: Engine, invented: InventedEngine) -> None:
@@ -332,7 +342,7 @@ def open(policy: str | os.PathLike[str], ledger: str | os.PathLike[str] | None =
     return Curator(policy, ledger)
 
 
-_NO_COLUMN = "the table has no column that is called so"
+_NO_COLUMN = "the table has no column of this name"
 
 
 def protect(
@@ -350,33 +360,41 @@ def protect(
     name: str = "data",
     called: str | None = None,
 ) -> Curator:
-    """Open a curator of a pandas, polars or Arrow table: nobody can tell from the answers whether one unit is in it.
+    """Open a curator of a pandas, polars or Arrow table: answers do not reveal whether one unit is in it.
 
-    ``unit`` is the column that says whose row it is, or "row"; ``called`` is what a unit is called in words, and
-    ``name`` what questions call the table. Types are those of the columns; ``bounds`` and ``values`` are what you know
-    of them, never what you read off these rows. The account is kept in the ``ledger``, a file: a budget that ended with
-    the process would be none. Whoever protects a copy or an edited table under the same account spends the same budget.
+    ``unit`` is the column with the unit's id, or "row"; ``called`` is the word for a unit, and ``name`` the table's
+    name in questions. Types are those of the columns; ``bounds`` and ``values`` are what you know in advance, never
+    what you read off these rows. The account is kept in the ``ledger``, a file, so that the budget outlives the
+    process. Protecting a copy or an edited table under the same account spends the same budget.
     """
     if isinstance(table, (str, os.PathLike)):
         fix = "run sfumato init on a file to draft its policy, and open that: sf.open('policy.toml')"
         raise InvalidParameter("table", os.fspath(table), "a pandas, polars or Arrow table", fix=fix)
-    kinds = types_in_memory(table)
-    limits, listed = dict(bounds or {}), dict(values or {})
+    types = types_in_memory(table)
+    column_bounds, column_values = dict(bounds or {}), dict(values or {})
     if unit != ROW:
-        check_keys({unit: None}, kinds, "unit", _NO_COLUMN, f"name {ROW}, or one of")
-    for given, place in ((limits, "bounds"), (listed, "values"), (dict.fromkeys(columns or ()), "columns")):
-        check_keys(given, kinds, place, _NO_COLUMN, "remove it, or name one of")
-    for key, named in (("account", account), ("ledger", ledger)):
-        if not isinstance(named, (str, os.PathLike)) or not str(named).strip():
-            raise InvalidParameter(key, named, "given, so that what is spent is known when this process has ended")
-    asked = [each for each in (kinds if columns is None else columns) if each != unit or each in (columns or ())]
-    declared = {each: _domain(kinds[each], limits.get(each), listed.get(each)) for each in asked}
-    made = Table(name, table, declared, id=unit, max_rows=max_rows)
-    whom = PrivacyUnit(called or ("row" if unit == ROW else unit), every_row=unit == ROW)
-    return Curator(Policy(whom, Budget(epsilon, delta), {name: made}, account=account), ledger)
+        check_keys({unit: None}, types, "unit", _NO_COLUMN, f"name {ROW}, or one of")
+    for names, parameter in (
+        (column_bounds, "bounds"),
+        (column_values, "values"),
+        (dict.fromkeys(columns or ()), "columns"),
+    ):
+        check_keys(names, types, parameter, _NO_COLUMN, "remove it, or name one of")
+    for key, address in (("account", account), ("ledger", ledger)):
+        if not isinstance(address, (str, os.PathLike)) or not str(address).strip():
+            raise InvalidParameter(key, address, "given: the record of what was spent must outlive this process")
+    column_names = [
+        column for column in (types if columns is None else columns) if column != unit or column in (columns or ())
+    ]
+    domains = {
+        column: _domain(types[column], column_bounds.get(column), column_values.get(column)) for column in column_names
+    }
+    protected_table = Table(name, table, domains, id=unit, max_rows=max_rows)
+    privacy_unit = PrivacyUnit(called or ("row" if unit == ROW else unit), every_row=unit == ROW)
+    return Curator(Policy(privacy_unit, Budget(epsilon, delta), {name: protected_table}, account=account), ledger)
 
 
-def _domain(kind: Type, bounds: Any, values: Any) -> Domain:
-    """Declare a column as it is stored, with what is known of it."""
-    ends, listed = (each if each is None else tuple(each) for each in (bounds, values))
-    return Domain(kind, bounds=ends, values=listed)
+def _domain(column_type: Type, bounds: Any, values: Any) -> Domain:
+    """Declare a column by its stored type, with the given bounds and values."""
+    lower_upper, value_list = (declared if declared is None else tuple(declared) for declared in (bounds, values))
+    return Domain(column_type, bounds=lower_upper, values=value_list)

@@ -13,7 +13,7 @@ from sfumato.privacy.numbers import NONNEGATIVE, exact
 from sfumato.untrusted import printable
 
 _QUESTIONS = 3
-"""Questions of each table that a curator shows when it is printed."""
+"""Example questions per table in a curator's printed form."""
 
 
 @codec.value("suggestion")
@@ -24,10 +24,10 @@ class Suggestion:
     tells: str
     sql: str
     delta: Fraction = Fraction(0)
-    """The δ that it needs beside an ε."""
+    """The δ that it needs in addition to an ε."""
     error: str = ""
     price: str = ""
-    """How wrong it will be, and at what price; empty until they were asked for."""
+    """The error and the price; empty until they are computed."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -47,9 +47,9 @@ class TableDescription:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if not isinstance(self.columns, Mapping) or not {*map(type, self.columns.values())} <= {str}:
-            raise InvalidParameter("columns", self.columns, "words by the names of columns")
+            raise InvalidParameter("columns", self.columns, "descriptions by column name")
         if type(self.questions) is not tuple or not {*map(type, self.questions)} <= {Suggestion}:
-            raise InvalidParameter("questions", self.questions, "a list of questions to copy")
+            raise InvalidParameter("questions", self.questions, "a list of example questions")
 
     @property
     def lines(self) -> list[str]:
@@ -106,7 +106,7 @@ class Tables(Mapping[str, TableDescription]):
         for description in self.tables.values():
             if description.name.lower() == name.lower():
                 return description
-        from sfumato.plan.sql.text_positions import nearest  # who only reads descriptions needs no parser
+        from sfumato.plan.sql.text_positions import nearest  # reading descriptions needs no parser
 
         rule = f"no declared table is called {printable(name[:60])}"
         raise Unsupported("unknown-table", rule, fix=nearest(name, self.tables))
@@ -125,9 +125,9 @@ class Tables(Mapping[str, TableDescription]):
         """Return all descriptions, with a few example questions per table."""
         return self._format_all(_QUESTIONS)
 
-    def _format_all(self, most: int | None) -> str:
+    def _format_all(self, max_questions: int | None) -> str:
         tables = ["\n".join(description.lines) for description in self.tables.values()]
-        question_lines = [line for description in self.tables.values() for line in description.copied(most)]
+        question_lines = [line for description in self.tables.values() for line in description.copied(max_questions)]
         questions = "\n".join(["Questions to copy:", *question_lines])
         return "\n\n".join([self.heading, *tables, *([questions] if question_lines else [])])
 

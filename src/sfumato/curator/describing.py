@@ -65,14 +65,14 @@ def policy_alone(policy: Policy) -> Iterator[PolicyAlone]:
 
 
 _MAX_VALUES_WIDTH = 60
-"""Letters that the values of one column may take on a line."""
+"""The largest number of characters for the values of one column."""
 _MAX_GROUPS = 50
-"""Groups that a question to copy may have."""
+"""The largest number of groups of an example question."""
 _YEARS = (1000, 2200)
-"""Whole numbers between these may be years."""
+"""Integers in this range may be years."""
 
 Ask = Callable[[str], Question]
-"""What understands a question in SQL."""
+"""Parses a question in SQL."""
 
 
 def describe(policy: Policy, catalog: Catalog, ask: Ask | None = None) -> Tables:
@@ -84,9 +84,9 @@ def describe(policy: Policy, catalog: Catalog, ask: Ask | None = None) -> Tables
 
 def describe_policy(policy: Policy | PathOrText) -> Tables:
     """Describe a policy without opening its data, with the error of every example question."""
-    declared = read_policy(policy)
-    with policy_alone(declared) as alone:
-        return describe(declared, alone.catalog, alone.question)
+    parsed = read_policy(policy)
+    with policy_alone(parsed) as alone:
+        return describe(parsed, alone.catalog, alone.question)
 
 
 def _heading(policy: Policy) -> str:
@@ -95,7 +95,7 @@ def _heading(policy: Policy) -> str:
 
 def _describe_unread(name: str) -> TableDescription:
     """Describe a public table whose columns are only known from its rows."""
-    return TableDescription(name, "public; all its columns can be joined: DESCRIBE lists them", {}, ())
+    return TableDescription(name, "public; all its columns can be joined, and DESCRIBE lists them", {}, ())
 
 
 def _describe_table(policy: Policy, table: Described, ask: Ask | None) -> TableDescription:
@@ -117,17 +117,19 @@ def _describe_rows(policy: Policy, table: Described) -> str:
     limits = table.limits
     per_period = "" if table.period is None else f" in one {table.period.every}"
     limit_text = (
-        f"private; of one {unit}{per_period} at most {many(limits.rows, 'row')} count{'s' if limits.rows == 1 else ''}"
+        f"private; at most {many(limits.rows, 'row')} of one {unit}{per_period} count{'s' if limits.rows == 1 else ''}"
     )
     limit_text += f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else ""
-    return f"{limit_text}; what one {unit} has beyond is left out, and no range tells how much that is"
+    return f"{limit_text}; rows beyond that are not counted, and ± does not cover them"
 
 
 def _describe_columns(policy: Policy, table: Described) -> dict[str, str]:
     descriptions = {}
     if table.id is not None:
         unit_count = f": COUNT(DISTINCT {quoted(table.id)}) counts each {policy.unit.name} once"
-        descriptions[table.id] = "says whose a row is" + (unit_count if table.period is None else "")
+        descriptions[table.id] = f"identifies the {policy.unit.name} of a row" + (
+            unit_count if table.period is None else ""
+        )
     for name, domain in table.columns.items():
         cells = cell_words(table.codings.get(name))
         descriptions[name] = "; ".join(
@@ -144,12 +146,12 @@ def _describe_uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
     """Describe what prevents an obvious use of a column, where something does."""
     if domain.type is Type.TEXT and domain.values is None:
         yield (
-            "to group by it takes a δ, since its values are not listed"
+            "grouping by it needs a δ, since its values are not listed"
             if grouped
-            else "it cannot be grouped by: its values are not listed, and this account has no δ to find them with"
+            else "it cannot be a group key: its values are not listed, and this account has no δ to find them"
         )
     elif domain.type.numeric and domain.range is None:
-        yield "it has no bounds, so write LEAST(GREATEST(…, low), high) to add it up"
+        yield "it has no bounds: to sum it, write LEAST(GREATEST(…, low), high)"
 
 
 def _forecast(suggestion: Suggestion, ask: Ask) -> Suggestion | None:
@@ -179,7 +181,7 @@ def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
     if policy.per is not None and not _has_bounded_periods(policy, table):
         return (_one_month(table, table_name),)
     key_columns = [name for name, domain in table.columns.items() if 1 < _group_count(domain) <= _MAX_GROUPS]
-    keys = sorted(key_columns, key=lambda name: table.columns[name].type.numeric)  # codes that are words read best
+    keys = sorted(key_columns, key=lambda name: table.columns[name].type.numeric)  # text keys first: they read best
     summable = [name for name, domain in table.columns.items() if name not in key_columns and _is_summable(domain)]
     years = [name for name in summable if _holds_years(name, table.columns[name])]
     numbers = [name for name in summable if name not in years]
@@ -215,7 +217,7 @@ def _one_month(table: Described, table_name: str) -> Suggestion:
 
 def _unit_count(policy: Policy, table: Described, table_name: str) -> Iterator[Suggestion]:
     sql = f"SELECT COUNT(DISTINCT {quoted(str(table.id))}) AS n FROM {table_name}"
-    yield Suggestion(f"of how many units ({policy.unit.name}) there are rows", sql)
+    yield Suggestion(f"how many units ({policy.unit.name}) have rows", sql)
 
 
 def _grouped_count(name: str, table_name: str) -> Suggestion:
@@ -315,8 +317,8 @@ def domain_words(domain: Domain) -> str:
     details = [
         "" if domain.grid is None else f"in steps of {text(domain.grid)}",
         "" if domain.max_length is None else f"cut at {many(domain.max_length, 'letter')}",
-        "" if domain.other is None else f"anything else counts as {_format_value(domain.other)}",
-        "a missing value is a group of its own" if domain.nullable else "",
+        "" if domain.other is None else f"any other value counts as {_format_value(domain.other)}",
+        "NULL is a group of its own" if domain.nullable else "",
     ]
     return "; ".join([type_text, *filter(None, details)])
 

@@ -1,4 +1,4 @@
-"""Listings for SHOW TABLES and DESCRIBE: what the policy declares, which is public and free.
+"""Listings for SHOW TABLES and DESCRIBE: the declarations of the policy, which are public and free.
 
 No file, catalog or statistic of a private table is read.
 """
@@ -45,7 +45,7 @@ class Listing:
 
     @property
     def identity(self) -> str:
-        """Empty: nothing is measured, so nothing is stored."""
+        """Empty, since nothing is measured or stored."""
         return ""
 
     @property
@@ -113,7 +113,7 @@ class Listing:
 
 def listed(question: str, table: str, policy: Policy, catalog: Catalog) -> Listing:
     """List the tables of a policy, or the columns of one of them."""
-    from sfumato.plan.sql.text import TABLES  # who only reads a listing back needs no parser
+    from sfumato.plan.sql.text import TABLES  # reading a listing back needs no parser
     from sfumato.plan.sql.text_positions import nearest
 
     if table == TABLES:
@@ -149,7 +149,7 @@ def _column_rows(table: Described) -> list[tuple[str, str, str]]:
     ]
     if table.id is None or table.id.lower() in {name.lower() for name in table.columns}:
         return column_rows
-    return [(table.id, "id", "says whose row it is: COUNT(DISTINCT …) of it counts units"), *column_rows]
+    return [(table.id, "id", "identifies the unit of a row: COUNT(DISTINCT …) of it counts units"), *column_rows]
 
 
 def _describe_domain(domain: Domain) -> str:
@@ -163,8 +163,8 @@ def _describe_domain(domain: Domain) -> str:
     if domain.type is Type.TEXT and domain.values is None:
         parts.append(f"at most {domain.letters:,} letters")
     if domain.nullable:
-        parts.append("missing is a group")
-    return ", ".join(parts) or "nothing"
+        parts.append("NULL is a group")
+    return ", ".join(parts) or "any value"
 
 
 def _format_values(values: tuple[object, ...]) -> str:

@@ -1,8 +1,7 @@
-"""A policy has an account: this says where its ledger is, what is left, what was asked, how its budget is changed.
+"""The account of a policy: the location of its ledger, its standing, its history and its amendments.
 
-None of it needs the data, so none of it opens them.
-
-A question is held to the periods that it reads, and these pay, where every period has an account of its own.
+None of it needs the data, so none of it opens them. Where every period has an account of its own, a question is
+restricted to the periods that it reads, and these pay.
 """
 
 from __future__ import annotations
@@ -38,24 +37,25 @@ from sfumato.release.answers.receipts import promise
 PathOrText = str | os.PathLike[str]
 
 LEDGER_NAME = "sfumato.ledger"
-"""The ledger of every policy in one folder: a copy of a policy under another name meets the same sources there."""
+"""One ledger for all policies of a folder, so that a renamed copy of a policy is charged for the same sources."""
 
 
 def read_policy(policy: Policy | PathOrText) -> Policy:
-    """Take the policy itself, or read the one in a file; what it declares impossible is understood as SQL."""
-    found = policy if isinstance(policy, Policy) else read(Path(policy))
-    for each in found.tables.values():
-        impossible(each)
-    return found
+    """Return the policy, or read it from a file; its impossible conditions are checked as SQL."""
+    parsed = policy if isinstance(policy, Policy) else read(Path(policy))
+    for table in parsed.tables.values():
+        impossible(table)
+    return parsed
 
 
 def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | str:
-    """Find the ledger that is named, here or in the policy, or the one beside the policy's file: a path, or the address
-    of a database. Whoever names another than the policy does is warned: two ledgers are two budgets.
+    """Return the path or database address of the ledger: the given one, the policy's, or the one beside its file.
+
+    Warns if the given one differs from the policy's: two ledgers are two budgets.
     """
     if policy.ledger is not None and ledger is not None and not is_same_ledger(policy.ledger, ledger):
         warnings.warn(
-            "the policy names another ledger than the one that is used: what is charged to both is a larger budget",
+            "the policy names another ledger than the one in use: two ledgers together allow a larger budget",
             WeakLedger,
             stacklevel=2,
         )
@@ -63,9 +63,9 @@ def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | s
 
 
 def _address(policy: Policy, ledger: PathOrText | None) -> Path | str:
-    named = policy.ledger if ledger is None else ledger
-    if named is not None:
-        return named if isinstance(named, str) and is_server_address(named) else Path(named)
+    address = policy.ledger if ledger is None else ledger
+    if address is not None:
+        return address if isinstance(address, str) and is_server_address(address) else Path(address)
     if policy.path is None:
         raise InvalidParameter(
             "ledger",
@@ -77,79 +77,84 @@ def _address(policy: Policy, ledger: PathOrText | None) -> Path | str:
 
 
 def people_place(policy: Policy, ledger: PathOrText | None = None) -> Path:
-    """Find the path beside which a server keeps what it knows of people: it stays on this machine."""
-    found = _address(policy, ledger)
-    if isinstance(found, Path):
-        return found
+    """Return the path beside which a server stores its user accounts, always on this machine."""
+    address = _address(policy, ledger)
+    if isinstance(address, Path):
+        return address
     return Path(LEDGER_NAME) if policy.path is None else policy.path.parent / LEDGER_NAME
 
 
 def is_there(address: Path | str) -> bool:
-    """Tell whether there may be a ledger: a file that is missing is none, and of a database its server tells."""
+    """Return whether a ledger may exist: a missing file does not; for a database only its server knows."""
     return isinstance(address, str) or address.exists()
 
 
 def standing(
     policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None
 ) -> Standing | PeriodStandings:
-    """Tell where a policy's account stands, or an analyst's share of it; no data are opened, and nothing is written.
+    """Return the standing of a policy's account, or of an analyst's share. No data are opened, nothing is written.
 
-    Where every period has an account of its own, it tells so of each.
+    Where every period has an account of its own, it holds one for each.
     """
-    declared = read_policy(policy)
-    with _account(declared, ledger) as account:
-        return standings_of(declared, account, analyst)
+    parsed = read_policy(policy)
+    with _account(parsed, ledger) as account:
+        return standings_of(parsed, account, analyst)
 
 
 def precedents_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, prior: Number = "0.01") -> Precedents:
-    """Read what a policy's account promises to one unit, beside real deployments; what is spent of it is marked."""
-    declared = read_policy(policy)
-    budget = declared.budget
-    found = standing(declared, ledger)
-    spent = found.spent["pure"] if isinstance(found, Standing) else None
+    """Compare the account's guarantee for one unit with real deployments, with the spent part marked."""
+    parsed = read_policy(policy)
+    budget = parsed.budget
+    current = standing(parsed, ledger)
+    spent = current.spent["pure"] if isinstance(current, Standing) else None
     return precedents(
         Guarantee(budget.epsilon, budget.delta),
         prior,
-        neighbours=declared.neighbours,
+        neighbours=parsed.neighbours,
         marks={f"spent so far: ε = {shown(float(spent))}": float(spent)} if spent else {},
-        protects=str(declared.unit),
+        protects=str(parsed.unit),
     )
 
 
 def standings_of(policy: Policy, account: Account | None, analyst: str | None) -> Standing | PeriodStandings:
-    """Compute the standing of the account, or of each period's."""
+    """Compute the standing of the account, or of the account of each period."""
     if policy.per is None:
         return standing_of(policy, account, analyst)
-    known = account if isinstance(account, PeriodAccounts) else None
-    opened = () if known is None else known.opened
-    each = tuple(standing_of(policy, known and known.over((period,)), analyst) for period in opened)
-    return PeriodStandings(policy.per, promise(policy), standing_of(policy, known, analyst), opened, each)
+    period_accounts = account if isinstance(account, PeriodAccounts) else None
+    periods = () if period_accounts is None else period_accounts.opened
+    standings = tuple(
+        standing_of(policy, period_accounts and period_accounts.over((period,)), analyst) for period in periods
+    )
+    return PeriodStandings(
+        policy.per, promise(policy), standing_of(policy, period_accounts, analyst), periods, standings
+    )
 
 
 def budget_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None) -> Budget:
-    """Give the budget of a policy's account, or of an analyst's share, which draws what was spent over time; no data
-    are opened. Where every period has an account of its own, it is that of a period of which nothing was asked yet.
+    """Return the budget of a policy's account, or of an analyst's share, with its history. No data are opened.
+
+    Where every period has an account of its own, it is the budget of a period that was not yet queried.
     """
-    declared = read_policy(policy)
-    with _account(declared, ledger) as account:
-        budget = _budgets(declared, account, analyst)[-1]
-    return budget.told_by(History(lambda: charges(history(declared, ledger, analyst=analyst), analyst)))
+    parsed = read_policy(policy)
+    with _account(parsed, ledger) as account:
+        budget = _budgets(parsed, account, analyst)[-1]
+    return budget.told_by(History(lambda: charges(history(parsed, ledger, analyst=analyst), analyst)))
 
 
 def charges(lines: Iterable[Line], analyst: str | None) -> list[Moment]:
-    """List when something was charged to an account, or to an analyst's share of it, and what was spent then."""
-    charged = [each for each in lines if not each.cost.nothing]
+    """List the charges to an account, or to an analyst's share, with their times and running totals."""
+    charged_lines = [line for line in lines if not line.cost.nothing]
     if analyst is None:
-        return [Moment(each.time, each.spent.amounts) for each in charged]
-    totals = accumulate((each.cost for each in charged), add)
-    return [Moment(each.time, total.amounts) for each, total in zip(charged, totals, strict=True)]
+        return [Moment(line.time, line.spent.amounts) for line in charged_lines]
+    totals = accumulate((line.cost for line in charged_lines), add)
+    return [Moment(line.time, total.amounts) for line, total in zip(charged_lines, totals, strict=True)]
 
 
 def require_analyst(policy: Policy, name: str) -> None:
-    """Refuse whoever is no analyst of a policy, and say who is."""
+    """Refuse a name that is not one of the policy's analysts."""
     if name not in policy.analysts:
-        known = f"name one of {', '.join(policy.analysts)}, or " if policy.analysts else ""
-        fix = f"{known}add [analysts.<name>] to the policy"
+        suggestion = f"name one of {', '.join(policy.analysts)}, or " if policy.analysts else ""
+        fix = f"{suggestion}add [analysts.<name>] to the policy"
         raise InvalidParameter("analyst", name, "an analyst of the policy", fix=fix)
 
 
@@ -159,69 +164,72 @@ def standing_of(policy: Policy, account: Account | None, analyst: str | None) ->
 
 
 def _budgets(policy: Policy, account: Account | None, analyst: str | None) -> list[Budget]:
-    """List the budget of an account, and after it that of an analyst's share."""
-    whole = policy.account_budget if account is None else account.budget
+    """List the account's budget, followed by that of an analyst's share."""
+    account_budget = policy.account_budget if account is None else account.budget
     if analyst is None:
-        return [whole]
+        return [account_budget]
     require_analyst(policy, analyst)
-    known = None if account is None else account.analyst(analyst)
-    shared = policy.account_budget.share(policy.analysts[analyst])
-    return [whole, shared if known is None or known.share is None else known.budget]
+    analyst_account = None if account is None else account.analyst(analyst)
+    declared_share = policy.account_budget.share(policy.analysts[analyst])
+    return [
+        account_budget,
+        declared_share if analyst_account is None or analyst_account.share is None else analyst_account.budget,
+    ]
 
 
 def history(
     policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None
 ) -> Iterator[Line]:
-    """List every line of a policy's account, oldest first; no data are opened."""
-    declared = read_policy(policy)
-    address = ledger_address(declared, ledger)
+    """List the lines of a policy's account, oldest first. No data are opened."""
+    parsed = read_policy(policy)
+    address = ledger_address(parsed, ledger)
     if is_there(address):
-        with Ledger.open(address) as opened:
-            yield from lines_of(opened, declared, analyst)
+        with Ledger.open(address) as open_ledger:
+            yield from lines_of(open_ledger, parsed, analyst)
 
 
 def lines_of(ledger: Ledger, policy: Policy, analyst: str | None, after: int = 0) -> Iterator[Line]:
-    """List the lines of a policy's account after this number, those of its periods among them."""
-    known = _accounts(ledger, policy)
-    if known is None:
+    """List the lines of a policy's account, and of its periods, after this number."""
+    account_names = _account_names(ledger, policy)
+    if account_names is None:
         return ledger.lines(account=policy.account_name, analyst=analyst, after=after)
-    return (line for line in ledger.lines(analyst=analyst, after=after) if line.account in known)
+    return (line for line in ledger.lines(analyst=analyst, after=after) if line.account in account_names)
 
 
 def latest_lines_of(ledger: Ledger, policy: Policy, analyst: str | None, before: int = 0) -> Iterator[Line]:
-    """List the same lines from the last one back, or from before this number, where it is not 0."""
-    known = _accounts(ledger, policy)
-    if known is None:
+    """List the same lines backwards, from the last one or from before this number if it is not 0."""
+    account_names = _account_names(ledger, policy)
+    if account_names is None:
         return ledger.latest(account=policy.account_name, analyst=analyst, before=before)
-    return (line for line in ledger.latest(analyst=analyst, before=before) if line.account in known)
+    return (line for line in ledger.latest(analyst=analyst, before=before) if line.account in account_names)
 
 
-def _accounts(ledger: Ledger, policy: Policy) -> frozenset[str] | None:
-    """Name a policy's account and those of its periods; None where there is the one alone."""
+def _account_names(ledger: Ledger, policy: Policy) -> frozenset[str] | None:
+    """Return the names of a policy's account and of its periods' accounts; None if there are no periods."""
     name = policy.account_name
     if policy.per is None or name not in ledger.accounts:
         return None
     account = ledger.account(name)
-    opened = account.opened if isinstance(account, PeriodAccounts) else ()
-    return frozenset({name, *(f"{name} {period}" for period in opened)})
+    periods = account.opened if isinstance(account, PeriodAccounts) else ()
+    return frozenset({name, *(f"{name} {period}" for period in periods)})
 
 
 def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None = None) -> Line:
-    """Make a policy's budget the account's, for a reason that is kept for ever. The unit stays as it is."""
-    declared = read_policy(policy)
-    with _account(declared, ledger) as account:
+    """Replace the account's budget by the policy's, with a reason that the ledger keeps. The unit cannot change."""
+    parsed = read_policy(policy)
+    with _account(parsed, ledger) as account:
         if account is None:
             raise InvalidParameter(
                 "policy",
-                declared.account_name,
-                "one with an account",
-                fix="nothing to amend: the first question opens it",
+                parsed.account_name,
+                "a policy whose account is open",
+                fix="ask a question first: it opens the account with this budget",
             )
-        return amend_account(account, declared, reason)
+        return amend_account(account, parsed, reason)
 
 
 def amend_account(account: Account, policy: Policy, reason: str) -> Line:
-    """Make a policy's budget that of this account; another unit or other neighbours are refused."""
+    """Replace this account's budget by a policy's; another unit or other neighbours are refused."""
     if account.unit != policy.unit or account.budget.neighbours is not policy.neighbours:
         raise AccountDiffers(
             f"an account protects {account.unit}, {account.budget.neighbours.value}, for life",
@@ -230,26 +238,26 @@ def amend_account(account: Account, policy: Policy, reason: str) -> Line:
         )
     if account.per != (policy.per or ""):
         raise AccountDiffers(
-            "the accounts of a population are kept as they were opened: "
+            "a population keeps the accounts it was opened with: "
             + (f"one for each {account.per}" if account.per else "one for all"),
             place="unit.budget.per",
             fix=f'write per = "{account.per}"' if account.per else "remove per",
         )
-    new = policy.account_budget
-    return account.amend(reason=reason, epsilon=new.epsilon, delta=new.delta, reserve=new.reserve)
+    new_budget = policy.account_budget
+    return account.amend(reason=reason, epsilon=new_budget.epsilon, delta=new_budget.delta, reserve=new_budget.reserve)
 
 
 def refuse_if_curated(data: PathOrText) -> None:
-    """Refuse a data file that belongs to an account of the ledger beside it: only its policy spends that budget."""
+    """Refuse a data file that belongs to an account of the ledger beside it: only its policy may spend its budget."""
     path = Path(data)
-    beside = path.parent / LEDGER_NAME
-    if not beside.exists():
+    ledger_path = path.parent / LEDGER_NAME
+    if not ledger_path.exists():
         return
-    with Ledger.open(beside) as opened:
-        for name in opened.accounts:
-            if any(source.path == str(path.resolve()) for source in opened.account(name).sources):
+    with Ledger.open(ledger_path) as open_ledger:
+        for name in open_ledger.accounts:
+            if any(source.path == str(path.resolve()) for source in open_ledger.account(name).sources):
                 raise SourceTaken(
-                    f"an account's file is read through its policy alone; this one is {name!r}'s",
+                    f"this file belongs to the account {name!r} and is read only through its policy",
                     place=str(path),
                     fix=f"name its policy instead, such as {name}.toml, with the table and the column",
                 )
@@ -257,19 +265,20 @@ def refuse_if_curated(data: PathOrText) -> None:
 
 @contextmanager
 def _account(policy: Policy, ledger: PathOrText | None) -> Iterator[Account | None]:
-    """Find the account as it is, or None before its first question."""
+    """Yield the account, or None before its first question."""
     address = ledger_address(policy, ledger)
     if not is_there(address):
         yield None
         return
-    with Ledger.open(address) as opened:
-        known = policy.account_name in opened.accounts
-        yield opened.account(policy.account_name) if known else None
+    with Ledger.open(address) as open_ledger:
+        is_open = policy.account_name in open_ledger.accounts
+        yield open_ledger.account(policy.account_name) if is_open else None
 
 
 def by_period(plan: Aggregate, context: Context) -> tuple[Aggregate, Context]:
-    """Give the plan that reads no other periods than those that it can mean, and the context in which their accounts
-    pay for it. Both follow from the question and the policy alone; one account for all pays for every plan as it is.
+    """Restrict a plan to the periods that it can read, and return the context whose accounts pay for them.
+
+    Both depend on the question and the policy only. With one account for all periods, both are returned unchanged.
     """
     policy = context.policy
     if policy.per is None:
@@ -280,23 +289,23 @@ def by_period(plan: Aggregate, context: Context) -> tuple[Aggregate, Context]:
 
 
 def charged(context: Context) -> tuple[Operator, ...]:
-    """Explain which accounts a release spends and what they promise, where there are several."""
+    """Explain which accounts a release charges, and their guarantee, if there are several."""
     policy, account = context.policy, context.account
     if policy.per is None or not account.periods:
         return ()
-    what = f"the whole price in {many(len(account.periods), 'account')}: "
-    named = account_periods.words(account.periods, policy.per)
-    return (Operator("charge", what + named, f"one for each {policy.per}; promised is {promise(policy)}"),)
+    accounts_text = f"the whole price in {many(len(account.periods), 'account')}: "
+    periods_text = account_periods.words(account.periods, policy.per)
+    return (
+        Operator("charge", accounts_text + periods_text, f"one for each {policy.per}; guarantee: {promise(policy)}"),
+    )
 
 
 def priced(price: object, context: Context) -> str:
-    """Write a price, with the accounts that pay it where there are several: those of months to come may be among them,
-    so a forecast says it too.
-    """
+    """Format a price, with the paying accounts if there are several; these may include future periods."""
     per, periods = context.policy.per, context.account.periods
     if per is None or not periods:
         return str(price)
-    named = account_periods.words(periods, per)
+    periods_text = account_periods.words(periods, per)
     if len(periods) == 1:
-        return f"{price} in the account of {named}"
-    return f"{price} in each of {many(len(periods), 'account')}: {named}"
+        return f"{price} in the account of {periods_text}"
+    return f"{price} in each of {many(len(periods), 'account')}: {periods_text}"

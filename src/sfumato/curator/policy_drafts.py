@@ -1,11 +1,9 @@
-"""A policy is drafted from what its owner answers: defaults come from names and types alone, never from rows.
+"""Draft a policy from the owner's files and answers; defaults come from names and types, never from rows.
 
-The files of a data owner are looked at here, to draft a policy for them: which tables they hold, and how.
+Names, stored types and headers are read freely: they become public. Functions that read rows are marked PRIVATE and run
+only with the owner's consent; they return types only, which the owner confirms before they are written.
 
-Names, stored types and headers are read freely: they become public. Whatever reads a row is marked PRIVATE and done
-when the owner said so; of what it finds only types are given back, which the owner confirms before they are written.
-
-A policy is written again with the bounds that were bought for it, and a comment that says so.
+A drafted policy can be written again with bounds that were bought for it, with a comment.
 """
 
 from __future__ import annotations
@@ -27,19 +25,19 @@ from sfumato.policy.drafting import drafted
 
 Columns = Mapping[str, Type | None]
 
-_PEOPLE = (
+_PERSON_WORDS = (
     *("person", "patient", "user", "customer", "client", "member", "player", "student", "subject", "participant"),
     *("household", "visitor", "respondent", "employee", "citizen", "p", "u"),
 )
 _ID_ENDINGS = ("id", "uuid", "key", "number", "num", "nr", "no")
-"""What follows the word for a unit, or its first letter, in the name of its key: the surest first."""
-_LONG_ENDINGS = ("identifier", "numero", "nummer", "", "code")
-"""What may follow the word alone. A code may as well be a kind of unit, so it is the last to be taken for a key."""
+"""Suffixes after the word for a unit, or its first letter, in a key's name; the surest first."""
+_WORD_ENDINGS = ("identifier", "numero", "nummer", "", "code")
+"""Suffixes after the whole word only. A code may also be a category, so it comes last."""
 _ID_BEGINNINGS = ("id", "identifier", "numero")
-"""What comes before that word. A number does not: num_patients counts them."""
-_NUMERO = ("n°", "nº", "№")
-"""How numero is written short; without accents and signs a lone n would be left."""
-_NAMING = {
+"""Prefixes before the word. A number is not one: num_patients is a count."""
+_NUMERO_SIGNS = ("n°", "nº", "№")
+"""Signs for numero, of which normalisation would leave a lone n."""
+_IDENTIFYING_NAMES = {
     *("name", "fullname", "firstname", "lastname", "surname", "givenname", "familyname", "maidenname", "username"),
     *("email", "emailaddress", "mail", "phone", "phonenumber", "telephone", "mobile", "address", "street", "ssn"),
     *("iban", "passport", "passportnumber", "ip", "ipaddress", "licenseplate"),
@@ -47,8 +45,8 @@ _NAMING = {
     *("strasse", "telefon", "handy", "apellido", "apellidos", "correo", "direccion", "telefono", "nome", "cognome"),
     *("indirizzo", "sobrenome", "endereco", "naam", "achternaam", "adres"),
 }
-"""What columns are called that name one person, in English, French, German, Spanish, Italian, Portuguese or Dutch."""
-_RANGES = {
+"""Names of identifying columns in English, French, German, Spanish, Italian, Portuguese and Dutch."""
+_BOUNDS_BY_WORD = {
     "age": "0 120",
     "year": "1900 2100",
     "month": "1 12",
@@ -62,54 +60,55 @@ _RANGES = {
     **dict.fromkeys(("jahr", "annee", "ano", "anno", "jaar"), "1900 2100"),
     **dict.fromkeys(("monat", "mois", "mes", "mese", "maand"), "1 12"),
 }
-"""Bounds that a name says by itself. Accents are left out of names before they are looked up here."""
+"""Bounds implied by a column's name, looked up without accents."""
 
 
 def suggested_unit(tables: Sequence[Columns]) -> str:
-    """Find the one word that the keys of people in all tables are called by, such as patient of patient_id; or else
-    person.
-    """
-    found = {word for columns in tables for word in _PEOPLE[1:] if suggested_id(columns, word)} - {"p", "u"}
-    return found.pop() if len(found) == 1 else _PEOPLE[0]
+    """Return the word in the person keys of all tables, such as patient of patient_id, if unique; else person."""
+    unit_words = {word for columns in tables for word in _PERSON_WORDS[1:] if suggested_id(columns, word)} - {"p", "u"}
+    return unit_words.pop() if len(unit_words) == 1 else _PERSON_WORDS[0]
 
 
 def suggested_id(columns: Columns, unit: str) -> str | None:
-    """Find the column that is called like the unit, or like people where that is the unit: from names and types alone,
-    such as player_id, PlayerNr or N° player where a player is protected. A key of another thing is no such column: with
-    it as the unit, a person with several of them would not be protected as a whole.
+    """Return the column that identifies the unit, from names and types alone; None if there is none.
+
+    For a player: player_id, PlayerNr or N° player; for a person, the keys of all words for people. A key of something
+    else is never suggested: with it as the unit, a person with several of them would not be protected as a whole.
     """
-    owners = (_letters(unit), *(_PEOPLE if unit == "person" else ()))
-    called: dict[str, str] = {}
+    unit_words = (_alphanumeric(unit), *(_PERSON_WORDS if unit == "person" else ()))
+    columns_by_name: dict[str, str] = {}
     for name in _possible_keys(columns):
-        called.setdefault(_letters(name), name)
-    return next((called[key] for owner in owners for key in _keys_of(owner) if key in called), None)
+        columns_by_name.setdefault(_alphanumeric(name), name)
+    return next(
+        (columns_by_name[key] for word in unit_words for key in _key_names(word) if key in columns_by_name), None
+    )
 
 
-def _keys_of(owner: str) -> list[str]:
-    """List what the key of a unit may be called, in plain letters, the surest first."""
-    short = [owner + ending for ending in _ID_ENDINGS]
-    if len(owner) == 1:
-        return short
+def _key_names(word: str) -> list[str]:
+    """List the possible names of a unit's key, normalised, the surest first."""
+    short_keys = [word + ending for ending in _ID_ENDINGS]
+    if len(word) == 1:
+        return short_keys
     return [
-        *short,
-        *(owner + ending for ending in _LONG_ENDINGS),
-        *(beginning + owner for beginning in _ID_BEGINNINGS),
+        *short_keys,
+        *(word + ending for ending in _WORD_ENDINGS),
+        *(beginning + word for beginning in _ID_BEGINNINGS),
     ]
 
 
 def only_key(columns: Columns) -> str | None:
-    """Find the one column that is called as keys are; it may be a key of something that is not the unit."""
+    """Return the only column named like a key, which may be the key of something other than the unit."""
     keys = [name for name in _possible_keys(columns) if is_key(name)]
     return keys[0] if len(keys) == 1 else None
 
 
 def _possible_keys(columns: Columns) -> list[str]:
-    return [name for name, kind in columns.items() if kind in (None, Type.INTEGER, Type.TEXT)]
+    return [name for name, column_type in columns.items() if column_type in (None, Type.INTEGER, Type.TEXT)]
 
 
 def is_key(name: str) -> bool:
-    """Return whether a column is called as ids and foreign keys are."""
-    letters = _letters(name)
+    """Return whether a column is named like an id or a foreign key."""
+    letters = _alphanumeric(name)
     return letters == "id" or (
         letters.endswith(("id", "uuid", "key"))
         and (name.lower().endswith(("_id", " id", "-id", "key", "uuid")) or name.endswith(("ID", "Id")))
@@ -117,66 +116,66 @@ def is_key(name: str) -> bool:
 
 
 def names_people(column: str) -> bool:
-    """Return whether a column is called as what names one person, or as a key: nobody needs to ask about it."""
-    return is_key(column) or _letters(column) in _NAMING | _KEYS_OF_PEOPLE
+    """Return whether a column is named like an identifying one, or like a key: no question needs it."""
+    return is_key(column) or _alphanumeric(column) in _IDENTIFYING_NAMES | _PERSON_KEYS
 
 
 def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:
-    """Find the table through which a table without ids probably finds whose its rows are: one that shares a key with
-    it and knows its units.
+    """Return the table through which rows without ids probably belong to units: one that shares a key and has their
+    ids.
     """
     for column in tables[name]:
-        for other, known in tables.items():
-            if other != name and is_key(column) and column in known and suggested_id(known, unit):
+        for other, other_columns in tables.items():
+            if other != name and is_key(column) and column in other_columns and suggested_id(other_columns, unit):
                 return Via(other, column)
     return None
 
 
 def suggested_bounds(name: str, kind: Type) -> str:
-    """Return bounds that the name of a column of whole numbers or reals says by itself; nothing where it does not."""
-    words = {*_words(name), _letters(name)}
-    return next((ends for word, ends in _RANGES.items() if word in words), "") if kind.numeric else ""
+    """Return the bounds implied by the name of a numeric column; empty if there are none."""
+    words = {*_words(name), _alphanumeric(name)}
+    return next((bounds for word, bounds in _BOUNDS_BY_WORD.items() if word in words), "") if kind.numeric else ""
 
 
-def _letters(name: str) -> str:
-    return "".join(letter for letter in _plain(name) if letter.isalnum())
+def _alphanumeric(name: str) -> str:
+    return "".join(letter for letter in _normalize(name) if letter.isalnum())
 
 
 def _words(name: str) -> list[str]:
-    return "".join(letter if letter.isalpha() else " " for letter in _plain(name)).split()
+    return "".join(letter if letter.isalpha() else " " for letter in _normalize(name)).split()
 
 
-def _plain(name: str) -> str:
-    """Leave out case and accents, and write numero in full."""
-    whole = name.casefold()
-    for short in _NUMERO:
-        whole = whole.replace(short, _ID_BEGINNINGS[-1])
-    apart = unicodedata.normalize("NFKD", whole)
-    return "".join(letter for letter in apart if not unicodedata.combining(letter))
+def _normalize(name: str) -> str:
+    """Remove case and accents, and expand the signs for numero."""
+    normalized = name.casefold()
+    for sign in _NUMERO_SIGNS:
+        normalized = normalized.replace(sign, _ID_BEGINNINGS[-1])
+    decomposed = unicodedata.normalize("NFKD", normalized)
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
-_KEYS_OF_PEOPLE = {key for word in _PEOPLE for key in _keys_of(word)} - {*_PEOPLE}
+_PERSON_KEYS = {key for word in _PERSON_WORDS for key in _key_names(word)} - {*_PERSON_WORDS}
 
 
 def own_names(proposed: Sequence[str]) -> list[str]:
-    """Assign every table a name of its own: the second of two that are called alike has a number."""
-    found: list[str] = []
+    """Assign unique table names by appending numbers to repeated ones."""
+    unique_names: list[str] = []
     for name in proposed:
-        called, number = name, 1
-        while called.lower() in {each.lower() for each in found}:
+        candidate, number = name, 1
+        while candidate.lower() in {taken.lower() for taken in unique_names}:
             number += 1
-            called = f"{name}_{number}"
-        found.append(called)
-    return found
+            candidate = f"{name}_{number}"
+        unique_names.append(candidate)
+    return unique_names
 
 
 def refuse_if_written(output: Path) -> None:
-    """Refuse to draft into a file that exists: it is never overwritten."""
+    """Refuse to draft into an existing file."""
     if output.exists():
         raise InvalidPolicy(
             "an existing file is never overwritten",
             place=str(output),
-            fix="choose another with -o, or move it away first",
+            fix="choose another name with -o, or move the file away first",
         )
 
 
@@ -184,20 +183,20 @@ def write_draft(policy: Policy, output: Path) -> None:
     """Write a policy to a new file, with its sources relative to it."""
     text = drafted(policy, output.parent)
     try:
-        with output.open("x", encoding="utf-8") as opened:
-            opened.write(text)
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
     except OSError:
         raise InvalidPolicy(
-            "the policy cannot be written", place=str(output), fix="choose another place with -o"
+            "the policy cannot be written", place=str(output), fix="choose another path with -o"
         ) from None
 
 
-_KINDS = "a CSV, TSV, .csv.gz, Parquet, DuckDB or SQLite file"
+_FILE_TYPES = "a CSV, TSV, .csv.gz, Parquet, DuckDB or SQLite file"
 
 
 @dataclass(frozen=True)
 class HowWritten:
-    """An owner may say how text files are written; what is None is found out."""
+    """The owner's description of text files; None is detected."""
 
     separator: str | None = None
     encoding: str | None = None
@@ -207,48 +206,53 @@ class HowWritten:
 
 @dataclass(frozen=True)
 class FoundTable:
-    """A table was found in a file, with the names of its columns and the types that the file says."""
+    """A table in a file, with its column names and the types that the file stores."""
 
     file: Path
     relation: str | None
     columns: dict[str, Type | None]
     left_out: tuple[str, ...] = ()
-    """Columns that no question can name."""
+    """Columns whose names cannot be used in questions."""
     reasons: tuple[str, ...] = ()
-    """Why the engine cannot read it before it is copied, in words."""
+    """Why the engine cannot read it without a copy, in words."""
     spelling: TextFormat | None = None
     rows_read: bool = False
-    """Whether types were told from cells."""
+    """Whether types were inferred from cells."""
 
     @property
     def label(self) -> str:
-        """Describe which table it is, as people would."""
+        """The table in words."""
         return self.file.name if self.relation is None else f"{self.relation} in {self.file.name}"
 
     @property
     def plain_name(self) -> str:
-        """Propose a name for the table: that of its file, of letters, digits and _."""
+        """A table name derived from the file's name, of letters, digits and _."""
         stem = self.file.name.partition(".")[0] if self.relation is None else self.relation
         return "".join(letter if letter.isalnum() else "_" for letter in stem)[:60] or "data"
 
 
 def data_files(given: Sequence[Path]) -> list[Path]:
-    """List the files that hold tables: those given, and of a folder all of a kind that can be read. A copy that was
-    made of a file in the same folder is not listed beside it.
+    """List the files that hold tables: those given, and all readable ones of a given folder.
+
+    A copy that was made of another file in the folder is not listed.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in given:
         if not path.is_dir():
             if file_copies.kind(path) is None:
-                raise InvalidPolicy("the kind of a file is told by its ending", place=str(path), fix=f"name {_KINDS}")
-            found.append(path)
+                raise InvalidPolicy(
+                    "the type of a file is recognised by its extension", place=str(path), fix=f"name {_FILE_TYPES}"
+                )
+            files.append(path)
             continue
-        inside = sorted(each for each in path.iterdir() if each.is_file() and not each.name.startswith("."))
-        listed = [each for each in inside if _is_data(each)]
-        if not listed:
-            raise InvalidPolicy("no file in this folder holds a table", place=str(path), fix=f"put {_KINDS} into it")
-        found += listed
-    return found
+        folder_files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+        table_files = [file for file in folder_files if _is_data(file)]
+        if not table_files:
+            raise InvalidPolicy(
+                "this folder has no file with a table", place=str(path), fix=f"put {_FILE_TYPES} into it"
+            )
+        files += table_files
+    return files
 
 
 def _is_data(path: Path) -> bool:
@@ -258,87 +262,92 @@ def _is_data(path: Path) -> bool:
 
 
 def rows_to_read(files: Sequence[Path]) -> list[Path]:
-    """List the files whose rows must be read to know the types of their columns, or how they are written."""
-    return [each for each in files if file_copies.kind(each) in ("text", "sqlite")]
+    """List the files whose rows must be read to infer column types, or their format."""
+    return [file for file in files if file_copies.kind(file) in ("text", "sqlite")]
 
 
 def found_tables(path: Path, how: HowWritten, *, rows: bool) -> list[FoundTable]:
-    """List the tables of a file. With ``rows`` every byte of a text file is looked at, to know how it is written.
-    PRIVATE then.
-    """
-    kind = file_copies.kind(path)
-    if kind == "text":
+    """List the tables of a file. With ``rows`` every byte of a text file is read to detect its format; then PRIVATE."""
+    file_type = file_copies.kind(path)
+    if file_type == "text":
         return [_text_table(path, how, rows)]
-    if kind == "sqlite":
-        why = ("the engine does not open SQLite databases",)
+    if file_type == "sqlite":
+        copy_reasons = ("the engine does not open SQLite databases",)
         return [
-            FoundTable(path, name, *_named(columns), reasons=why)
+            FoundTable(path, name, *_split_usable(columns), reasons=copy_reasons)
             for name, columns in file_copies.sqlite_tables(path).items()
         ]
-    relations: list[str | None] = [*tables(path)] if kind == "duckdb" else [None]
+    relations: list[str | None] = [*tables(path)] if file_type == "duckdb" else [None]
     if not relations:
-        raise InvalidPolicy("this database holds no table", place=str(path), fix="create one in it first")
-    return [FoundTable(path, each, _columns(path, each), tuple(unnamed_columns(path, each))) for each in relations]
+        raise InvalidPolicy("this database has no tables", place=str(path), fix="create a table in it first")
+    return [
+        FoundTable(path, relation, _columns(path, relation), tuple(unnamed_columns(path, relation)))
+        for relation in relations
+    ]
 
 
-def _text_table(path: Path, how: HowWritten, rows: bool) -> FoundTable:
-    found = file_copies.spelling(path, rows=rows, separator=how.separator, encoding=how.encoding, quote=how.quote)
-    if how.decimal != ".":
-        found = replace(found, reasons=(*found.reasons, "its numbers have decimal commas"))
-    names = file_copies.renamed(found.names) if found.reasons else found.names
-    return FoundTable(path, None, *_named(dict.fromkeys(names)), reasons=found.reasons, spelling=found)
+def _text_table(path: Path, description: HowWritten, rows: bool) -> FoundTable:
+    text_format = file_copies.spelling(
+        path, rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
+    )
+    if description.decimal != ".":
+        text_format = replace(text_format, reasons=(*text_format.reasons, "its numbers have decimal commas"))
+    names = file_copies.renamed(text_format.names) if text_format.reasons else text_format.names
+    return FoundTable(
+        path, None, *_split_usable(dict.fromkeys(names)), reasons=text_format.reasons, spelling=text_format
+    )
 
 
-def _named(columns: dict[str, Type | None]) -> tuple[dict[str, Type | None], tuple[str, ...]]:
-    """Return the columns that a question can name, and then the names of the others."""
+def _split_usable(columns: dict[str, Type | None]) -> tuple[dict[str, Type | None], tuple[str, ...]]:
+    """Return the columns that a question can name, and the names of the others."""
     usable = set(file_copies.usable(list(columns)))
-    kept = {name: kind for name, kind in columns.items() if name in usable}
-    return kept, tuple(name for name in columns if name not in usable)
+    usable_columns = {name: column_type for name, column_type in columns.items() if name in usable}
+    return usable_columns, tuple(name for name in columns if name not in usable)
 
 
 def _columns(path: Path, relation: str | None) -> dict[str, Type | None]:
-    found = schema(path, relation)
-    if not found:
+    columns = schema(path, relation)
+    if not columns:
         raise InvalidPolicy(
-            "a policy names columns by visible letters, at most 63; no column here is called so",
+            "column names in a policy have at most 63 visible characters; no column here has such a name",
             place=str(path),
-            fix="rename them",
+            fix="rename the columns",
         )
-    return found
+    return columns
 
 
 def copied(table: FoundTable, how: HowWritten) -> tuple[FoundTable, int]:
-    """Copy a table that the engine cannot read as it is, and tell how many records are not in the copy. PRIVATE."""
+    """Copy a table that the engine cannot read directly; return it with the number of records lost. PRIVATE."""
     if table.spelling is not None:
-        made = file_copies.copy_text(table.file, table.spelling, decimal=how.decimal)
+        copy = file_copies.copy_text(table.file, table.spelling, decimal=how.decimal)
     else:
-        made = file_copies.copy_sqlite(table.file, table.relation or "")
-    declared = table.columns
-    columns = {name: declared.get(name) for name in schema(made.path)}
-    return replace(table, file=made.path, relation=None, columns=columns, reasons=(), spelling=None), made.lost
+        copy = file_copies.copy_sqlite(table.file, table.relation or "")
+    stored_types = table.columns
+    columns = {name: stored_types.get(name) for name in schema(copy.path)}
+    return replace(table, file=copy.path, relation=None, columns=columns, reasons=(), spelling=None), copy.lost
 
 
 def with_types(table: FoundTable) -> FoundTable:
-    """Find the types of columns whose file stores texts, from their cells. PRIVATE.
+    """Infer the types of text columns from their cells. PRIVATE.
 
-    SQLite has no type for dates, so that a column that it calls a text is one of dates where every cell is.
+    SQLite has no date type, so a column that it stores as text is one of dates if every cell is.
     """
-    if all(kind not in (None, Type.TEXT) for kind in table.columns.values()):
+    if all(column_type not in (None, Type.TEXT) for column_type in table.columns.values()):
         return table
-    found = written_types(table.file, table.relation)
-    columns = {name: _type(kind, found.get(name)) for name, kind in table.columns.items()}
+    inferred = written_types(table.file, table.relation)
+    columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
     return replace(table, columns=columns, rows_read=True)
 
 
-def _type(declared: Type | None, written: Type | None) -> Type | None:
-    """Choose between what a file calls a column and what its cells can be read as: a text may be a date."""
-    if declared is Type.TEXT and written in (Type.DATE, Type.TIMESTAMP):
-        return written
-    return declared or written
+def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
+    """Combine the stored type of a column with that inferred from its cells: a text may be a date."""
+    if stored is Type.TEXT and inferred in (Type.DATE, Type.TIMESTAMP):
+        return inferred
+    return stored or inferred
 
 
 def columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:
-    """List the columns that bounds can be found for, by table and name: numbers and dates that declare nothing."""
+    """List the columns, by table and name, for which bounds can be found: numbers and dates without declared ones."""
     return [
         (table.name, name)
         for table in policy.tables.values()
@@ -349,30 +358,32 @@ def columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:
 
 
 def write_bounds(policy: Policy, output: Path, found: Mapping[tuple[str, str], Bounds]) -> None:
-    """Write a drafted policy again with the bounds that were found; the old file stands until the new one is whole."""
-    known = {place: each for place, each in found.items() if each.ends is not None}
-    if not known:
+    """Rewrite a drafted policy atomically with the bounds that were found."""
+    usable_bounds = {column: bounds for column, bounds in found.items() if bounds.ends is not None}
+    if not usable_bounds:
         return
-    tables = {name: _with_bounds(table, known) for name, table in policy.tables.items()}
-    notes = {place: _note(each) for place, each in known.items()}
+    tables = {name: _with_bounds(table, usable_bounds) for name, table in policy.tables.items()}
+    notes = {column: _bounds_comment(bounds) for column, bounds in usable_bounds.items()}
     text = drafted(replace(policy, tables=tables), output.parent, notes)
-    beside = output.with_name(f"{output.name}.new")
+    temporary = output.with_name(f"{output.name}.new")
     try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, output)
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, output)
     except OSError:
-        fix = "paste what was printed: " + "; ".join(f"{place[1]}: {each.toml}" for place, each in known.items())
-        raise InvalidPolicy("the policy cannot be written again", place=str(output), fix=fix) from None
+        fix = "paste these lines into it: " + "; ".join(
+            f"{column[1]}: {bounds.toml}" for column, bounds in usable_bounds.items()
+        )
+        raise InvalidPolicy("the policy cannot be rewritten", place=str(output), fix=fix) from None
 
 
-def _with_bounds(table: Table, known: Mapping[tuple[str, str], Bounds]) -> Table:
+def _with_bounds(table: Table, usable_bounds: Mapping[tuple[str, str], Bounds]) -> Table:
     columns: dict[str, Any] = {**table.columns, **table.lists}
-    for (name, column), each in known.items():
+    for (name, column), bounds in usable_bounds.items():
         if name == table.name:
-            columns[column] = replace(table.columns[column], bounds=each.ends)
+            columns[column] = replace(table.columns[column], bounds=bounds.ends)
     return replace(table, columns=columns)
 
 
-def _note(found: Bounds) -> str:
-    bought = "" if found.receipt is None else f", line {found.receipt.line} of the ledger"
-    return f"These bounds were not typed: they were found privately for {found.purchase.price}{bought}."
+def _bounds_comment(bounds: Bounds) -> str:
+    ledger_line = "" if bounds.receipt is None else f", line {bounds.receipt.line} of the ledger"
+    return f"These bounds were found privately for {bounds.purchase.price}{ledger_line}."

@@ -1,6 +1,7 @@
 """The methods that propose a release, the same for a curator in this process and for one at a server.
 
-Each writes the spec of one kind; ``propose`` does the rest. A new kind needs none: ``curator.propose(spec)`` is enough.
+Each builds the spec of one kind; ``propose`` does the rest. A new kind needs no method: ``curator.propose(spec)`` is
+enough.
 """
 
 from __future__ import annotations
@@ -53,21 +54,20 @@ class Proposing(ABC):
 
     @abstractmethod
     def sql(self, question: str, parameters: Parameters | None = None) -> Any:
-        """Read a question in SQL. This is free."""
+        """Parse a question in SQL. This is free."""
 
     def auction(self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]) -> TableAuction:
-        """Propose to sell a digital good to whoever bid in a column, at one of these public prices. This is free.
+        """Propose to sell a digital good to the bidders in a column, at one of these public prices. This is free.
 
-        Table and column may be left out where the policy declares one private column of numbers.
+        Table and column may be omitted if the policy declares only one private column of numbers.
         """
         return self.propose(AuctionSpec(prices, table, column))
 
     def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreeHistogram:
-        """Propose a histogram of degrees: how many nodes have how many edges, in a table whose rows are edges. This is
-        free.
+        """Propose a degree histogram of a table whose rows are edges. This is free.
 
-        ``ends`` names the columns of both ends, or of one to count edges that arrive or leave. The nodes are the values
-        declared for them. Degrees of ``most`` and above are counted together.
+        ``ends`` names the columns of both endpoints, or of one to count incoming or outgoing edges. The nodes are their
+        declared values. Degrees of ``most`` and above are counted together.
         """
         return self.propose(DegreesSpec(table, ends, most))
 
@@ -105,23 +105,22 @@ class Proposing(ABC):
         monotone: bool | None = None,
         questions: Sequence[str] | None = None,
     ) -> ProposedSession | AskedSession:
-        """Propose a session: of many questions each is told to be above a threshold or below it, for one price. This is
-        free.
+        """Propose a session that compares many questions with a threshold for one price. This is free.
 
-        It ends after so many ``positives``. ``sensitivity`` is what one unit may change in any of the questions;
-        without it, that of counting rows of these ``tables``, or of all private ones. With all its ``questions`` known,
-        it asks them one after the other when it is released, and is over.
+        It ends after this many ``positives``. ``sensitivity`` is the most that one unit can change any of the
+        questions; by default that of counting rows of these ``tables``, or of all private ones. With ``questions``,
+        ``release`` asks them one after the other and closes the session.
         """
         if questions is None:
             return self.propose(OpenSessionSpec(threshold, positives, sensitivity, tables, monotone))
         return self.propose(SessionSpec(threshold, questions, positives, sensitivity, tables, monotone))
 
     def running(self, question: str | Question, parameters: Parameters | None = None) -> RunningTotals:
-        """Propose running totals of a question that counts or adds up by days, weeks, months or whole numbers: how much
-        there was up to each of them, at one price for all. This is free.
+        """Propose running totals of a count or sum by day, week, month or integer: one total up to each of them, at one
+        price for all. This is free.
         """
-        asked = question if parameters is None or not isinstance(question, str) else self.sql(question, parameters)
-        return self.propose(RunningSpec(asked))
+        parsed = question if parameters is None or not isinstance(question, str) else self.sql(question, parameters)
+        return self.propose(RunningSpec(parsed))
 
     def marginals(
         self,
@@ -134,11 +133,11 @@ class Proposing(ABC):
         columns: Sequence[str] | None = None,
         rows: int | None = None,
     ) -> MarginalsProposal:
-        """Propose to measure marginals of a table once: counts of all cells of every so many columns, or of these sets
-        of columns. Whatever is asked of them afterwards costs nothing more. This is free.
+        """Propose to measure marginals of a table once: the counts of all cells, for all sets of this many columns or
+        for these sets. Questions to them afterwards are free. This is free.
 
-        ``weights`` say how much each marginal counts, the ``objective`` whether the sum of all variances or the largest
-        is to be least; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count.
+        ``weights`` are the weights of the marginals' errors; the ``objective`` minimises the sum of all variances or
+        the largest one; ``where`` selects rows, ``rows`` lowers the limit of rows per unit.
         """
         return self.propose(MarginalsSpec(table, ways, weights, objective, where, columns, rows))
 
@@ -162,11 +161,11 @@ class Proposing(ABC):
         where: str | None = None,
         rows: int | None = None,
     ) -> MwemProposal:
-        """Propose to fit a model of some columns to the marginals of every so many of them, or of these sets, or to
-        the counts of ``queries``: in each round what it gets most wrong is chosen and measured (MWEM). This is free.
+        """Propose to fit a model of some columns by MWEM: each round selects and measures what the model gets most
+        wrong, among the marginals of this many columns, of these sets, or the counts of ``queries``. This is free.
 
-        ``textbook`` chooses and measures single counts and uses each once, as it was published; otherwise whole
-        marginals, all used again after every round. ``rows`` tightens how many rows of one unit count.
+        ``textbook`` measures single counts and uses each once, as published; by default whole marginals are measured,
+        and all are used again after every round. ``rows`` lowers the limit of rows per unit.
         """
         return self.propose(MwemSpec(table, columns, ways, queries, rounds, textbook, where, rows))
 
@@ -184,17 +183,16 @@ class Proposing(ABC):
         order: str | None = None,
         memory: str | int = "1 GiB",
     ) -> SynthesisProposal:
-        """Propose a synthetic table: a model of these columns that has every marginal of so many of them, or of these
-        sets, as right as the price allows, and rows drawn from it; of a table, or of a SELECT that treats every row by
-        itself. This is free.
+        """Propose a synthetic table: rows drawn from a model that is fitted to noisy marginals, of a table or of a
+        SELECT that maps and filters single rows. This is free.
 
-        The ``method`` is aim, mst, mwem or independent. ``weights`` say how much columns count, such as
-        ``{"income": 3}``; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count;
-        ``one_row_per="unit", order="date"`` lets the first row of each unit stand for it, or the last by
-        ``"date DESC"``; ``memory`` bounds the model.
+        The workload is all marginals of ``ways`` columns, or of these sets. The ``method`` is aim, mst, mwem or
+        independent. ``weights`` are weights of columns, such as ``{"income": 3}``; ``where`` selects rows, ``rows``
+        lowers the limit of rows per unit; ``one_row_per="unit", order="date"`` uses the first row of each unit, or the
+        last with ``"date DESC"``; ``memory`` bounds the model.
         """
-        chosen = method, ways, columns, weights, where, rows
-        return self.propose(SynthesisSpec(table, *chosen, one_row_per, order, memory))
+        options = method, ways, columns, weights, where, rows
+        return self.propose(SynthesisSpec(table, *options, one_row_per, order, memory))
 
     def score(
         self,
@@ -208,13 +206,13 @@ class Proposing(ABC):
         rows: int | None = None,
         total: Number | None = None,
     ) -> ScoreProposal:
-        """Propose to score a candidate table, made by any tool: how close its marginals of all ``k`` columns are to
-        those of a private table, from 0 to 1000 as NIST counts it. This is free.
+        """Propose to score a candidate table, made by any tool: how close its marginals of ``k`` columns are to those
+        of a private table, from 0 to 1000 as NIST counts it. This is free.
 
-        The candidate is public: a path, or an Arrow, pandas or polars table with the columns that are compared. With
-        ``worst`` the worst marginal decides, not the mean. ``total`` is the number of private rows where it is public
-        already, such as that of a synthetic table; otherwise a third of the price buys it. ``where`` keeps the private
-        rows that meet a condition, ``rows`` tightens how many of one unit count.
+        The candidate is public: a path, or an Arrow, pandas or polars table with the columns to compare. With ``worst``
+        the worst marginal is scored instead of the mean. ``total`` is the number of private rows if it is already
+        public, such as that of a synthetic table; otherwise a third of the price pays for it. ``where`` selects private
+        rows, ``rows`` lowers the limit of rows per unit.
         """
         return self.propose(ScoreSpec(candidate, table, k, worst, columns, where, rows, total))
 
@@ -229,21 +227,21 @@ class Proposing(ABC):
         rows: int | None = None,
         textbook: bool = False,
     ) -> ProposedOnline:
-        """Propose an online session: a synopsis of all marginals of so many of these columns, and for questions outside
-        it a hypothesis, which is checked and up to ``rounds`` times mended. Its questions are free. So is this.
+        """Propose an online session: a synopsis of all marginals of this many columns, and for questions outside it a
+        hypothesis, which is checked and up to ``rounds`` times updated. Its questions are free. So is this.
 
-        ``textbook`` measures the number of rows alone, and starts from an even table (Hardt & Rothblum 2010).
+        ``textbook`` measures the number of rows only, and starts from a uniform table (Hardt & Rothblum 2010).
         """
         return self.propose(OnlineSpec(table, columns, ways, rounds, where, rows, textbook))
 
     def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
-        """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from
-        steps that its type alone decides. This is free.
+        """Propose to find bounds for a column of numbers or dates that cover this share of its values, among steps that
+        depend only on its type. This is free.
         """
         return self.propose(BoundsSpec(table, column, cover))
 
     def limits(self, table: str, *, by: str | Sequence[str] = (), share: Number = "0.95") -> LimitsSearch:
-        """Propose to find limits that hold this share of the units whole: of rows, and of groups ``by`` these columns.
-        This is free.
+        """Propose to find limits on rows per unit, and on groups ``by`` these columns, that leave this share of the
+        units whole. This is free.
         """
         return self.propose(LimitsSpec(table, by, share))

@@ -1,6 +1,6 @@
-"""Questions understood lately: what a text means follows from the text and the policy, so it is parsed once.
+"""A cache of recently parsed questions: the meaning of a text follows from the text and the policy.
 
-Nothing that is kept depends on rows, budget or time, and both the number and the length of the texts are bounded.
+Nothing cached depends on rows, budget or time; the number and the length of the texts are bounded.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from sfumato.curator.context import Context
 from sfumato.curator.proposals.questions import Question
 from sfumato.plan.nodes import Query
 
-_MOST_KEPT, _LONGEST_KEPT = 32, 4096
+_MAX_ENTRIES, _MAX_TEXT_LENGTH = 32, 4096
 
 
-class _Understood(NamedTuple):
+class _CachedQuestion(NamedTuple):
     query: Query
     context: Context
     question: Question | None
-    """None for a question by groups, which keeps their list: it may be long."""
+    """None for a grouped question, which holds a possibly long list of its groups."""
 
 
 class RecentQuestions:
-    """The questions of the texts that one curator and its views were asked lately. Safe to use from threads."""
+    """The recent questions of one curator and its views, by their texts. Thread-safe."""
 
     def __init__(self) -> None:
-        self._understood: dict[str, _Understood] = {}
+        self._cache: dict[str, _CachedQuestion] = {}
 
     def of(
         self, text: str, context: Context, parse: Callable[[], Query], propose: Callable[[Query], Question]
     ) -> Question:
-        """Return the question that a text asks in a context, as it was proposed there before or else anew."""
-        known = self._understood.get(text)
-        if known is not None and known.context is context and known.question is not None:
-            return known.question
-        query = parse() if known is None else known.query
+        """Return the cached question of a text in this context, or parse and propose it."""
+        cached = self._cache.get(text)
+        if cached is not None and cached.context is context and cached.question is not None:
+            return cached.question
+        query = parse() if cached is None else cached.query
         question = propose(query)
-        if len(text) <= _LONGEST_KEPT:
-            if len(self._understood) >= _MOST_KEPT:
-                self._understood.clear()
-            self._understood[text] = _Understood(query, context, None if query.plan.keys else question)
+        if len(text) <= _MAX_TEXT_LENGTH:
+            if len(self._cache) >= _MAX_ENTRIES:
+                self._cache.clear()
+            self._cache[text] = _CachedQuestion(query, context, None if query.plan.keys else question)
         return question

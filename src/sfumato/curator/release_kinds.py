@@ -1,9 +1,9 @@
-"""A kind of release, described once: what is sent for it, what makes it, what it costs, and which skins offer it.
+"""The registry of release kinds: for each, its spec, its proposal, its price terms and the skins that offer it.
 
 Every module of ``sfumato.curator.kinds`` holds one ``KIND``. The command line, REST, the client, the page and the
 reference read it from here; a new kind needs no other line. Nothing here imports an engine or a skin.
 
-The types that fields of specs and terms of a price have: what JSON can hold, with the lengths that are accepted.
+Fields of specs and terms of a price have the types that JSON can hold, with limits on their lengths.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Size:
-    """Least and greatest length of a text or list, or value of a whole number."""
+    """Bounds on the length of a text or list, or on the value of an integer."""
 
     least: int
     most: int
@@ -43,14 +43,14 @@ Cell = str | int | float | bool | None
 
 
 def option(text: str, default: Any = ..., *, local: bool = False) -> Any:
-    """Describe a field of a spec; one without a default is required, a ``local`` one exists in Python alone."""
+    """Declare a field of a spec; without a default it is required, a ``local`` one exists only in Python."""
     metadata = {"help": text, "local": local}
     return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Term:
-    """Something that is said of a price."""
+    """One argument of a price, such as ``epsilon``."""
 
     name: str
     annotation: Any
@@ -61,35 +61,42 @@ _COLUMN_WIDTHS = Mapping[str, Number] | Number
 _QUESTION_WIDTHS = Mapping[str, Number | Mapping[str, Number]] | Number
 
 TERMS: Mapping[str, Term] = {
-    "epsilon": Term("epsilon", Number, "The price: by itself the release is ε-private."),
-    "delta": Term("delta", Number, "With epsilon: (ε, δ)-private, Gaussian noise allowed."),
-    "rho": Term("rho", Number, "The price in zero-concentrated terms, instead of epsilon."),
-    "within": Term("within", Number, "The error to stay within, instead of a price."),
-    "column widths": Term("within", _COLUMN_WIDTHS, "The half-width to stay within, or one for each column."),
-    "question widths": Term("within", _QUESTION_WIDTHS, "The half-widths to stay within, by question and column."),
+    "epsilon": Term("epsilon", Number, "The price: the release is ε-differentially private by itself."),
+    "delta": Term("delta", Number, "With epsilon: (ε, δ)-differentially private; allows Gaussian noise."),
+    "rho": Term("rho", Number, "The price in ρ (zero-concentrated differential privacy), instead of epsilon."),
+    "within": Term("within", Number, "The largest acceptable error, instead of a price."),
+    "column widths": Term("within", _COLUMN_WIDTHS, "The largest acceptable ±, for all columns or by column."),
+    "question widths": Term("within", _QUESTION_WIDTHS, "The largest acceptable ±, by question and column."),
     "confidence": Term("confidence", Number, "The confidence of every range."),
-    "mechanism": Term("mechanism", Literal["laplace", "gaussian"], "The noise, instead of the one that errs least."),
-    "weights": Term("weights", Mapping[str, Number], "How much the error of each column counts."),
-    "joint": Term("joint", bool, "All ranges hold together with this confidence, not each by itself."),
-    "fresh": Term("fresh", bool, "Buy a new draw even if the same release is stored, which is free."),
-    "for": Term("for_", Names, "The marginal that the error is of."),
-    "rows": Term("rows", Annotated[int, Size(1, 10**6)], "How many rows a preview invents."),
-    "values_epsilon": Term("values_epsilon", Number, "The part of the price that pays for values."),
-    "counting": Term("counting", Number, "The share of the price that counts the buyers."),
+    "mechanism": Term(
+        "mechanism",
+        Literal["laplace", "gaussian"],
+        "The noise distribution, instead of the one with the smallest error.",
+    ),
+    "weights": Term("weights", Mapping[str, Number], "The weight of each column's error."),
+    "joint": Term("joint", bool, "The confidence holds for all ranges together, not for each by itself."),
+    "fresh": Term("fresh", bool, "Buy a new answer even if the same release is stored and could be returned for free."),
+    "for": Term("for_", Names, "The marginal whose error is wanted."),
+    "rows": Term("rows", Annotated[int, Size(1, 10**6)], "The number of rows that a preview invents."),
+    "values_epsilon": Term("values_epsilon", Number, "The part of the price that pays for noisy values."),
+    "counting": Term("counting", Number, "The share of the price that pays for the number of buyers."),
 }
-"""What may be said of a price. All but the last four are fields of ``release.requests.Request`` or of a call."""
+"""All price terms. All but the last four are fields of ``release.requests.Request`` or of a call."""
 
 
 @dataclass(frozen=True)
 class FieldForm:
-    """How a person gives a field: on a command line or in a form."""
+    """How a person enters a field on a command line or in a form."""
 
     name: Literal["text", "number", "count", "flag", "choice", "list"]
     choices: tuple[str, ...] = ()
 
 
 def field_form(annotation: Any) -> FieldForm:
-    """Return the form of a field; a type that has none is an error, and its kind is offered by hand."""
+    """Return the input form of a field's type.
+
+    Raises TypeError for a type without one: such a kind needs a hand-written command.
+    """
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return field_form(parts[0])
@@ -106,7 +113,7 @@ def field_form(annotation: Any) -> FieldForm:
 
 
 def _union_form(parts: tuple[Any, ...]) -> FieldForm:
-    """One type, a number in any of its types, or a text or several of them."""
+    """Return the form of a union: of a single type, of a number's types, or of a text and a list of texts."""
     if Fraction in parts:
         return FieldForm("number")
     forms = {field_form(part) for part in parts}
@@ -120,22 +127,22 @@ Skin = Literal["command", "rest", "page"]
 
 
 KINDS = "sfumato.curator.kinds"
-"""The package whose modules are kinds."""
+"""The package with one module per kind."""
 
 
 class Spec(Generic[P]):
-    """Base of the frozen dataclass that says what is proposed; ``P`` is the proposal made from it."""
+    """Base class of the frozen specs; ``P`` is the class of the proposal."""
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a proposal is made in: a curator's context, its catalog, and its reader of questions."""
+    """What a proposal is built from: a curator's context, its catalog and its question parser."""
 
     context: Context
     catalog: Catalog
     sql: Callable[[str, Parameters | None], Any]
     question: Callable[..., Question]
-    """Like ``sql``, for text that must be a question."""
+    """Like ``sql``, but refuses SHOW TABLES and DESCRIBE."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ class ReleaseKind:
     """One kind of release."""
 
     name: str
-    """In addresses, ledgers and on the command line."""
+    """The name in URLs, in ledgers and on the command line."""
     spec: type[Spec[Any]]
     propose: Callable[[Workspace, Any], Any]
     proposal: str
@@ -159,18 +166,18 @@ class ReleaseKind:
     answer: str
     """``module:Class`` of the released value, which writes and reads its own JSON."""
     price_terms: tuple[str, ...]
-    """Keys of ``TERMS``: what its methods take of a price."""
+    """Keys of ``TERMS`` that its methods accept."""
     example: Spec[Any]
     positional: tuple[str, ...] = ()
-    """Terms after the first that methods take by place as well as by name."""
+    """Terms after the first that methods accept positionally as well as by name."""
     roles: tuple[str, ...] = ("owner", "analyst")
     skins: Mapping[Skin, SkinRefusal] = field(default_factory=dict)
-    """Skins that do not offer it."""
+    """The skins that do not offer it, with the reason."""
     cost_class: int = 0
-    """How often the time after which a server answers is doubled for it."""
+    """The server's ``answer_after`` is multiplied by 2 to this power."""
 
     def require(self, skin: Skin) -> None:
-        """Refuse where this skin does not offer the kind."""
+        """Raise Unsupported if this skin does not offer the kind."""
         refusal = self.skins.get(skin)
         if refusal is not None:
             raise Unsupported(f"not-at-{'a-server' if skin == 'rest' else skin}", refusal.rule, fix=refusal.fix)
@@ -181,7 +188,7 @@ class ReleaseKind:
 
     @property
     def summary(self) -> str:
-        """The first sentence of what the spec says about itself."""
+        """The first line of the spec's docstring."""
         return (self.spec.__doc__ or "").partition("\n")[0].rstrip(".")
 
     def proposal_class(self) -> type[Any]:
@@ -203,7 +210,7 @@ class SpecField:
 
 
 def spec_fields(spec: type[Spec[Any]]) -> tuple[SpecField, ...]:
-    """List the fields of a spec that can be sent; those of Python alone are left out."""
+    """List the fields of a spec that can be sent, without the local ones."""
     hints = get_type_hints(spec, include_extras=True)
     dataclass_fields = spec.__dataclass_fields__.values()  # type: ignore[attr-defined]
     return tuple(
@@ -220,7 +227,7 @@ def spec_fields(spec: type[Spec[Any]]) -> tuple[SpecField, ...]:
 
 
 def kind_modules() -> Iterator[str]:
-    """Name the modules that hold a kind."""
+    """Yield the names of the modules that hold a kind."""
     return (module.name for module in pkgutil.iter_modules(import_module(KINDS).__path__))
 
 
@@ -240,7 +247,7 @@ def kind_of(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
     kind = getattr(import_module(type(spec).__module__), "KIND", None)
     if not isinstance(kind, ReleaseKind) or type(spec) is not kind.spec:
-        rule = 'what a kind of release takes, such as BoundsSpec("visits", "cost") of sfumato.curator.kinds.bounds'
+        rule = 'the spec of a release kind, such as BoundsSpec("visits", "cost") of sfumato.curator.kinds.bounds'
         raise InvalidParameter("spec", spec, rule)
     return kind
 

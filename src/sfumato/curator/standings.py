@@ -20,7 +20,7 @@ from sfumato.privacy.numbers import NONNEGATIVE, chance, exact, shown
 
 _NOISE_KINDS = ("Laplace", "Gaussian")
 CURRENCIES = ("currency", "allowed", "spent", "left")
-"""What ``rows`` has in each column."""
+"""The column headings of ``rows``."""
 
 
 @codec.value("standing")
@@ -31,14 +31,14 @@ class Standing:
     epsilon: Fraction
     delta: Fraction
     allowed: Mapping[str, Fraction | None] = field(metadata=codec.MAPPING)
-    """None where nothing bounds it."""
+    """None if unbounded."""
     spent: Mapping[str, Fraction | None] = field(metadata=codec.MAPPING)
     left: Mapping[str, Fraction] = field(metadata=codec.MAPPING)
-    """A currency that is closed is missing."""
+    """Closed currencies are missing."""
     largest: Mapping[str, float] = field(metadata=codec.MAPPING)
     """The largest ε accepted now by kind of noise: pure for Laplace, at the account's δ for Gaussian."""
     ordinary: str = ""
-    """How much ε is left for ordinary answers, in words: of this, and of the account that a share is of."""
+    """The remaining ε for ordinary answers in words, of a share and of its account."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -48,7 +48,7 @@ class Standing:
             object.__setattr__(self, name, _parse_amounts(getattr(self, name), name))
         names = set(self.allowed)
         if set(self.spent) != names or not set(self.left) <= names or None in self.left.values():
-            raise InvalidParameter("spent", self.spent, "an amount for each currency that is allowed")
+            raise InvalidParameter("spent", self.spent, "an amount for each currency")
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter("largest", self.largest, "numbers by kind of noise: " + ", ".join(_NOISE_KINDS))
         largest = {name: codec.real(amount, name) for name, amount in self.largest.items()}
@@ -113,7 +113,7 @@ class Standing:
         allowed, left = self.allowed.get("failure"), self.left.get("failure")
         if not allowed or left is None:
             return []
-        return [f"δ left for groups that nobody listed: {at_most(left)} of {at_most(allowed)}"]
+        return [f"δ left for finding undeclared groups: {at_most(left)} of {at_most(allowed)}"]
 
     def _gaussian_lines(self) -> list[str]:
         """Describe the largest Gaussian answer accepted now, and which currency it closes or has closed."""
@@ -123,7 +123,7 @@ class Standing:
         offer = f"up to ε = {at_most(largest)} at δ = {chance(self.delta)} in one answer" if largest else "nothing"
         is_pure_closed = "pure" not in self.left
         consequence = (
-            "Every answer is paid from what is left for Gaussian noise now." if is_pure_closed else closing(self.left)
+            "All answers are now charged to the budget for Gaussian noise." if is_pure_closed else closing(self.left)
         )
         return [f"budget left for answers with Gaussian noise: {offer}", *([consequence] if largest else [])]
 
@@ -162,7 +162,7 @@ class Standing:
             f"only what fits {open_currencies[0]} is accepted" if open_currencies else "nothing more is accepted"
         )
         subject = f"The currency {closed[0]} is" if len(closed) == 1 else "Both are"
-        return [rule, f"{subject} closed: more is spent than was allowed, so {consequence}."]
+        return [rule, f"{subject} closed: more was spent than it allows, so {consequence}."]
 
 
 def _parse_amounts(amounts: object, name: str) -> dict[str, Fraction | None]:
@@ -181,13 +181,13 @@ def _format_amount(amount: Fraction | None) -> str:
 @codec.value("period-standings")
 @dataclass(frozen=True)
 class PeriodStandings:
-    """The standings of all periods that have been asked about, and of a fresh period."""
+    """The standings of all queried periods, and of a fresh one."""
 
     per: str
     promise: str
-    """What the accounts promise, in words."""
+    """The guarantee of the accounts in words."""
     fresh: Standing
-    """Of a period of which nothing was asked."""
+    """The standing of a period that was not yet queried."""
     periods: tuple[str, ...] = ()
     standings: tuple[Standing, ...] = ()
 
@@ -228,7 +228,7 @@ class PeriodStandings:
 
     def details(self) -> list[str]:
         """Explain that each period has its own currencies."""
-        return [f"each {self.per} has these currencies of its own"]
+        return [f"each {self.per} has currencies of its own"]
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

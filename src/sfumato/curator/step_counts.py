@@ -1,35 +1,35 @@
-"""A ladder splits the values of a type into public steps; a noisy count of each step says where the values are.
+"""A ladder splits the values of a type into public steps; noisy counts of the steps show where the values are.
 
 *Steps.* For numbers the cuts are 1, 2 and 5 times the powers of ten, of both signs, and 0 by itself: a range that ends
-at such a number is what people would type, at most 2.5 times too wide, and a step of the ladder is as likely to hold
-the values of one column as of another. For dates they are years, further away decades and centuries. They follow from
-the type (and from bounds that the policy declares), never from rows.
+at such a number is at most 2.5 times too wide, and is what people would type. For dates they are years, further away
+decades and centuries. They depend on the type (and on bounds that the policy declares), never on rows.
 
-*Range.* The steps are counted, each unit in one of them, with noise of one scale b (``Measurement`` charges it). What
-follows looks at noisy counts alone, so it is free and can be tried again with other shares:
+*Range.* The units are counted, each in one step, with noise of one scale b (``Measurement`` charges it). The rest is
+post-processing of the noisy counts, so it is free and can be repeated with other shares:
 
 1. A step is *filled* if its count is above τ, which none of the K empty steps reaches with probability 1 − 0.005. A
    run of steps is *heavy* if its sum of (count − 3b) is above τ₂ = b·ln(K/0.005)/0.95. The range spans all filled steps
-   and all heavy runs; where there is neither, no range is found.
-2. Beyond either end, further steps are taken while their sum of (count − 3b) grows.
-3. End steps are left out again as long as what they hold is no more than the share that need not be covered.
+   and all heavy runs; without either, no range is found.
+2. Beyond either end, further steps are included while their sum of (count − 3b) grows.
+3. End steps are dropped as long as they hold no more than the share that need not be covered.
 
 *Claim.* In empty steps the sum of (X − 3b) over any run exceeds τ₂ with probability at most 0.005. *Proof.* Discrete
 Laplace noise X of scale b has E e^{θX} = 1/(1 − (sinh(θ/2)/sinh(1/2b))²) ≤ 1/(1 − 0.95²) at θ = 0.95/b, since sinh is
 convex. So e^{θ(X − 3b)} has a mean of at most e^{−2.85}/0.0975 < 1, its products over longer and longer runs from one
 step on are a supermartingale, and by Ville's inequality (1939) they ever exceed e^{θτ₂} with probability at most
-e^{−θτ₂} = 0.005/K; there are K steps to begin at. ∎ (No range decides privacy: this says how rarely one is too wide.)
+e^{−θτ₂} = 0.005/K; there are K steps to begin at. ∎ (Privacy does not depend on the range; the claim bounds how often
+it is too wide.)
 
 Why noise on counts and not the exponential mechanism over ranks: every unit is in one step, so both ends share one ε,
 and empty steps look empty. A quantile near the end of few values cannot tell the step after the last value from one ten
 orders of magnitude further: at n = 1,000 and ε = 0.1 it puts the 99.5 % quantile of lognormal values, 264, at 5·10¹⁰
 in the median, where this finds 200. From n·ε of some thousands on both find the same.
 
-Units are counted on the steps of a ladder, with noise; steps are chosen; and who lies inside and outside is counted.
+The search counts units per step with noise, selects steps, and then counts the units inside and outside them.
 
-Both are one batch of a plan in which every unit has one row, so one unit moves the counts of the steps by 1 in all (2
-when it is replaced), and the two numbers too. The choice is made of noisy counts alone (``ladders``), so it is free,
-and the two numbers are an adaptive second measurement: the costs add up (Dwork, McSherry, Nissim & Smith 2006).
+Every unit has one row in the plan, so one unit changes the step counts by 1 in L1 (2 when it is replaced), and the two
+counts inside and outside too. The selection uses noisy counts only, so it is free, and the two counts are an adaptive
+second measurement: the costs add up (Dwork, McSherry, Nissim & Smith 2006).
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import rounded_up
 
-_SMALLEST, _LARGEST = -12, 18
-"""Powers of ten that a ladder of reals reaches; of whole numbers it begins at 1."""
-_MISS = Fraction(1, 200)
-"""How rarely an empty step seems filled, and a run of them."""
+_MIN_POWER, _MAX_POWER = -12, 18
+"""The powers of ten of a ladder of reals; one of integers starts at 1."""
+_FALSE_POSITIVE_RATE = Fraction(1, 200)
+"""The probability that some empty step seems filled, and that some empty run seems heavy."""
 _TOLL = 3
-"""What a further step must hold to be taken, in scales of the noise."""
+"""The count that a further step must exceed to be included, in scales of the noise."""
 _RATE = 0.95
-"""The exponent of the claim, in terms of that scale."""
+"""θ·b of the claim above."""
 
 Span = tuple[int, int]
 """The first and the last step of a range."""
@@ -81,30 +81,35 @@ class Ladder:
     low: Value
     high: Value
     cuts: tuple[tuple[Value, bool], ...]
-    """Where one step ends and the next begins, and whether the number itself belongs to the step below."""
+    """The cuts between steps, and whether the cut itself belongs to the step below."""
 
     def __len__(self) -> int:
         return len(self.cuts) + 1
 
     def place(self, value: Column) -> Expression:
         """Return the expression for a value's step, from 0: a binary search over the cuts."""
-        return self._between(value, 0, len(self.cuts))
+        return self._search_expression(value, 0, len(self.cuts))
 
-    def _between(self, value: Column, first: int, last: int) -> Expression:
+    def _search_expression(self, value: Column, first: int, last: int) -> Expression:
         if first == last:
             return literal(Type.INTEGER, first)
         middle = (first + last + 1) // 2
         cut, is_below = self.cuts[middle - 1]
         beyond = call(">" if is_below else ">=", value, literal(self.type, cut))
-        return call("CASE", beyond, self._between(value, middle, last), self._between(value, first, middle - 1))
+        return call(
+            "CASE",
+            beyond,
+            self._search_expression(value, middle, last),
+            self._search_expression(value, first, middle - 1),
+        )
 
     def ends(self, span: Span) -> tuple[Value, Value]:
         """Return the least and the greatest value of a span of steps."""
         first, last = span
         low = self.low if first == 0 else self.cuts[first - 1][0]
-        return low, self.high if last == len(self.cuts) else self._upper(last)
+        return low, self.high if last == len(self.cuts) else self._upper_bound(last)
 
-    def _upper(self, step: int) -> Value:
+    def _upper_bound(self, step: int) -> Value:
         cut = self.cuts[step][0]
         return cut - dt.timedelta(days=1) if self.type is Type.DATE else cut  # type: ignore[operator, return-value]
 
@@ -113,8 +118,8 @@ def ladder(domain: Domain) -> Ladder:
     """Return the ladder of a column's type, within its declared bounds, if any."""
     low, high = domain.bounds or _TYPE_RANGES[domain.type]
     cuts = _year_cuts(domain.type) if domain.type.temporal else _number_cuts(domain.type)
-    inside = tuple((cut, is_below) for cut, is_below in cuts if (low <= cut < high if is_below else low < cut <= high))  # type: ignore[operator]
-    return Ladder(domain.type, low, high, inside)
+    inner = tuple((cut, is_below) for cut, is_below in cuts if (low <= cut < high if is_below else low < cut <= high))  # type: ignore[operator]
+    return Ladder(domain.type, low, high, inner)
 
 
 def counting_ladder(most: int) -> Ladder:
@@ -128,16 +133,16 @@ def counting_ladder(most: int) -> Ladder:
 
 _TYPE_RANGES: dict[Type, tuple[Value, Value]] = {
     Type.INTEGER: (-LARGEST_INTEGER, LARGEST_INTEGER),
-    Type.REAL: (-(Fraction(10) ** 150), Fraction(10) ** 150),  # all of the size that a real may have, roundly
+    Type.REAL: (-(Fraction(10) ** 150), Fraction(10) ** 150),  # roughly all reals that are representable
     Type.DATE: (dt.date.min, dt.date.max),
     Type.TIMESTAMP: (dt.datetime.min, dt.datetime(9999, 12, 31, 23, 59, 59)),
 }
 
 
 def _number_cuts(value_type: Type) -> list[tuple[Value, bool]]:
-    smallest = 0 if value_type is Type.INTEGER else _SMALLEST
-    magnitudes = [digit * Fraction(10) ** power for power in range(smallest, _LARGEST) for digit in (1, 2, 5)]
-    magnitudes.append(Fraction(10) ** _LARGEST)
+    smallest = 0 if value_type is Type.INTEGER else _MIN_POWER
+    magnitudes = [digit * Fraction(10) ** power for power in range(smallest, _MAX_POWER) for digit in (1, 2, 5)]
+    magnitudes.append(Fraction(10) ** _MAX_POWER)
     negative_cuts: list[tuple[Fraction, bool]] = [(-size, False) for size in reversed(magnitudes)]
     cuts = [*negative_cuts, (Fraction(0), False), (Fraction(0), True), *((size, True) for size in magnitudes)]
     return [(int(cut) if value_type is Type.INTEGER else cut, is_below) for cut, is_below in cuts]
@@ -153,12 +158,12 @@ def _year_cuts(value_type: Type) -> list[tuple[Value, bool]]:
 
 def filled_above(noise: Laplace, steps: int) -> int:
     """Return τ: with high probability no count of so many empty steps exceeds it."""
-    return math.ceil(noise.error(1 - _MISS, k=steps))
+    return math.ceil(noise.error(1 - _FALSE_POSITIVE_RATE, k=steps))
 
 
 def heavy_above(noise: Laplace, steps: int) -> float:
     """Return τ₂: with high probability no run of so many empty steps has a toll-reduced sum above it."""
-    return float(max(noise.sizes)) * math.log(steps / float(_MISS)) / _RATE
+    return float(max(noise.sizes)) * math.log(steps / float(_FALSE_POSITIVE_RATE)) / _RATE
 
 
 def surely_inside(noise: Laplace, steps: int, confidence: Number) -> int:
@@ -235,7 +240,7 @@ class StepCounts:
 
     counts: tuple[int, ...]
     first: int | None
-    """The first step that was chosen, and the last; None where nothing was found."""
+    """The first and last selected step; None if no range was found."""
     last: int | None
     inside: int
     outside: int
@@ -276,11 +281,11 @@ class StepSearch:
     steps: Measurement
     split: Measurement
     place: tuple[int, ...]
-    """For each group of the plan, the step it is on."""
+    """The step of each group of the plan."""
     uncovered: tuple[Fraction, Fraction]
-    """The shares that may be left out, at the low and the high end."""
+    """The shares that may be excluded, at the low and the high end."""
     from_first: bool
-    """Whether what is chosen always begins at the first step."""
+    """Whether the selection always starts at the first step."""
 
     @classmethod
     def of(
@@ -304,7 +309,7 @@ class StepSearch:
         return self.steps, self.split
 
     def error(self, confidence: Number) -> int:
-        """Return the count from which a step is surely selected, unless its share may be left out."""
+        """Return the count from which a step is surely selected, unless its share may be excluded."""
         return surely_inside(self.steps.mechanism, max(self.place) + 1, confidence)
 
     def rank_error(self, confidence: Number) -> int:
@@ -315,7 +320,7 @@ class StepSearch:
         """Describe the steps of the search: what is counted, and which steps are selected."""
         coverage = f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         counts, split = (measurement.mechanism.words() for measurement in self.measurements)
-        claim = f"no step with {self.error(confidence):,} or more {what} lies outside, but for the share left out"
+        claim = f"no step with {self.error(confidence):,} or more {what} is outside, except in the share left out"
         return (
             Operator("count", f"{what} on each step", f"{counts}: one unit is on one step"),
             Operator("choose", f"the {chosen}, from noisy counts alone", f"{coverage} {claim}"),

@@ -1,9 +1,8 @@
-"""A series of steps is paid from one tab: each is a complete release, charged before it reads.
+"""A series of steps paid from one tab: each is a complete release, charged before it reads.
 
-A Ctrl-C within a step of a series waits for the end of the step: what was paid for is then answered and kept, and
-what is unspent is free again. A second one does not wait, and the step that it ends is spent with all that was held.
-
-Who presses it knows what was released, and no more; a step that has begun was charged whether it is waited for or not.
+A Ctrl-C during a step waits for its end: what was paid for is answered and stored, and the unspent rest of the hold is
+freed. A second Ctrl-C does not wait: the step is aborted and the whole hold is spent. The step was charged either way,
+so pressing it reveals nothing beyond what was released.
 """
 
 from __future__ import annotations
@@ -26,41 +25,41 @@ from sfumato.release.payers import OnTab
 from sfumato.release.proposal import ReleaseCall
 from sfumato.release.releasing import ReleaseRequest, ReleaseStrategy
 
-WAITING = "ending after this step; Ctrl-C again ends at once, and all that was held is spent"
+WAITING = "stopping after this step; Ctrl-C again stops at once, and the whole held price is spent"
 
 
 @dataclass
 class Interrupts:
-    """These are the Ctrl-C of one series of steps, told to who waits."""
+    """The deferred Ctrl-C of one series of steps."""
 
     progress: Callable[[str], None]
     asked: bool = False
-    """Whether there was one that was held back."""
+    """Whether a Ctrl-C was deferred."""
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Hold the first Ctrl-C back while a step runs.
+        """Defer the first Ctrl-C while a step runs.
 
-        Python tells signals to the main thread alone, and a handler that is not Python's own is left as it is.
+        Python delivers signals to the main thread only, and a handler other than Python's own is left in place.
         """
-        main = threading.current_thread() is threading.main_thread()
-        if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        if not is_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield
             return
-        signal.signal(signal.SIGINT, self._note)
+        signal.signal(signal.SIGINT, self._defer)
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
+    def _defer(self, _number: int, _frame: FrameType | None) -> None:
         self.asked = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with suppress(Exception):  # what cannot be told must not end the step
+        with suppress(Exception):  # a failing progress callback must not abort the step
             self.progress(WAITING)
 
     def between(self) -> None:
-        """End here, before the next step is charged, where a Ctrl-C was held back."""
+        """Raise KeyboardInterrupt before the next charge if a Ctrl-C was deferred."""
         if self.asked:
             raise KeyboardInterrupt
 
@@ -70,11 +69,11 @@ T = TypeVar("T")
 
 @dataclass
 class StepsOnTab:
-    """This releases steps on a tab, one after the other; rows are read once."""
+    """Releases steps on a tab, one after the other; rows are read once."""
 
     here: Context
     series: str
-    """What the steps are part of, for the hashes of their plans."""
+    """The name of the series, part of the hashes of its plans."""
     identity: str
     tab: Tab
     call: ReleaseCall
@@ -83,34 +82,35 @@ class StepsOnTab:
         self.engine = ReadOnce(self.here.engine)
         self.progress = self.here.progress if self.call.progress is None else self.call.progress
         self._interrupts = Interrupts(self.progress)
-        self._done = 0
+        self._step_count = 0
         self.held_back = 0.0
-        """The seconds for which whoever is told of phases has held steps back: no limit of time counts them."""
+        """The seconds that the progress callback delayed the steps; time limits do not count them."""
 
     def between(self) -> None:
-        """End here, before the next step is charged, where a Ctrl-C was held back."""
+        """Raise KeyboardInterrupt before the next charge if a Ctrl-C was deferred."""
         self._interrupts.between()
 
     def released(self, kind: ReleaseStrategy[T], question: str, seconds: float | None) -> T:
-        """Charge one step and release it; a Ctrl-C meanwhile waits for its end. Whoever is told of phases is told of
-        those of every step: they may hold it back (``release.releasing``).
+        """Charge one step and release it, deferring Ctrl-C until it ends.
+
+        The progress callback sees the phases of every step and may delay them (``release.releasing``).
         """
-        here, self._done = self.here, self._done + 1
-        # the plan is this tab's alone, so that no later step finds the answer of this one as its own
-        plan = digest(self.series, self.tab.opening.hash, self.identity, self._done)
+        context, self._step_count = self.here, self._step_count + 1
+        # the plan hash is unique to this tab, so that no later step reuses this step's answer
+        plan = digest(self.series, self.tab.opening.hash, self.identity, self._step_count)
         with self._interrupts.held_back():
             return releasing.release(
                 kind,
-                ReleaseRequest(question, plan, here.engine.identity(), here.analyst),
-                payer=OnTab(here.account, self.tab),
+                ReleaseRequest(question, plan, context.engine.identity(), context.analyst),
+                payer=OnTab(context.account, self.tab),
                 engine=self.engine,
                 seconds=seconds,
-                progress=self._tell,
+                progress=self._report_phase,
             ).value
 
-    def _tell(self, phase: str) -> None:
-        begun = time.monotonic()
+    def _report_phase(self, phase: str) -> None:
+        started = time.monotonic()
         try:
             self.progress(phase)
         finally:
-            self.held_back += time.monotonic() - begun
+            self.held_back += time.monotonic() - started

@@ -1,4 +1,4 @@
-"""Questions can be put together in Python: a table's rows, step by step, then groups and what is asked of each."""
+"""Questions built in Python: the rows of a table, step by step, then groups and aggregations."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from sfumato.policy import Domain
 
 @dataclass(frozen=True, repr=False)
 class Columns:
-    """These are the columns that can be named at one step: Tab lists them, and ``columns.region`` is how SQL writes its
-    name.
-    """
+    """The columns that a step can name. Tab completes them; ``columns.region`` is the name as SQL writes it."""
 
     _domains: dict[str, Domain]
 
     def __getattr__(self, name: str) -> str:
         if name.startswith("_") or name not in self._domains:
-            raise AttributeError(f"no column is called {name}; there are {', '.join(self._domains)}")
+            raise AttributeError(f"no column is called {name}; the columns are {', '.join(self._domains)}")
         return self[name]
 
     def __getitem__(self, name: str) -> str:
-        """Write the name as SQL writes it, in quotes where it needs them."""
+        """Return the name as SQL writes it, quoted where necessary."""
         if name not in self._domains:
             raise KeyError(name)
         return written(name)
@@ -53,10 +51,10 @@ class Columns:
 
 @dataclass(frozen=True, repr=False)
 class TableView:
-    """This is a view of one table's rows: each method gives a new view with one step more, and reads no data.
+    """A view of a table's rows: each method returns a new view with one more step, and reads no data.
 
-    Conditions and expressions are SQL, read by the parser that reads whole questions; what cannot be answered is
-    refused at its step. ``agg`` gives the question.
+    Conditions and expressions are SQL, parsed like whole questions; a step that cannot be answered is refused at once.
+    ``agg`` returns the question.
     """
 
     _context: Context = field(repr=False, compare=False)
@@ -64,7 +62,7 @@ class TableView:
 
     @property
     def columns(self) -> Columns:
-        """List the columns that can be named now, with their types and ranges."""
+        """The columns that can be named at this step, with types and ranges."""
         return Columns(self._rows.columns)
 
     def where(self, condition: str) -> TableView:
@@ -74,7 +72,7 @@ class TableView:
     def derive(self, **expressions: str) -> TableView:
         """Add columns, each an expression over one row: ``derive(band="age // 10")``.
 
-        Later ones may use earlier ones, and a function over a window of one unit's rows is such a column too.
+        Later ones may use earlier ones. A window function over one unit's rows is such a column too.
         """
         rows = self._rows
         for name, expression in expressions.items():
@@ -86,20 +84,20 @@ class TableView:
 
         Without ``on`` two private tables are joined on the unit.
         """
-        return self._joined(other, on, left=False)
+        return self._join(other, on, left=False)
 
     def left_join(self, other: TableView | str, on: On = None) -> TableView:
         """Join as ``join`` does, and keep rows without a match."""
-        return self._joined(other, on, left=True)
+        return self._join(other, on, left=True)
 
     def union_all(self, other: TableView) -> TableView:
-        """Put the rows of another view about the same units below these, with the columns that both have."""
+        """Append the rows of another view of the same units, with the columns that both have."""
         return replace(self, _rows=building.union_all(self._rows, other._rows))
 
     def per_unit(self, *keys: str, **asked: Asked) -> TableView:
-        """Make one row of each unit, or of each unit and key: ``per_unit(visits=sf.count())``.
+        """Aggregate to one row per unit, or per unit and key: ``per_unit(visits=sf.count())``.
 
-        After it there are the keys and what was asked, and no other columns.
+        The result has the keys and the aggregations as its only columns.
         """
         return replace(self, _rows=building.per_unit(self._rows, keys, asked))
 
@@ -111,11 +109,11 @@ class TableView:
         return GroupedView(self, building.keyed(self._rows, keys, expressions))
 
     def agg(self, **asked: Asked) -> TableQuestion:
-        """Ask this of all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
-        return _question(self._context, building.statement(self._rows, (), asked))
+        """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
+        return _build_question(self._context, building.statement(self._rows, (), asked))
 
     def __getitem__(self, name: str) -> str:
-        """Write a column's name as SQL writes it; Tab completes it."""
+        """Return a column's name as SQL writes it; Tab completes it."""
         return self.columns[name]
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -123,24 +121,24 @@ class TableView:
 
     def __repr__(self) -> str:
         columns = [f"    {line}" for line in repr(self.columns).splitlines()]
-        return "\n".join([_indented(self._rows.steps), "  columns", *columns])
+        return "\n".join([_indent_steps(self._rows.steps), "  columns", *columns])
 
-    def _joined(self, other: TableView | str, on: On, *, left: bool) -> TableView:
+    def _join(self, other: TableView | str, on: On, *, left: bool) -> TableView:
         side = other._rows if isinstance(other, TableView) else other  # noqa: SLF001
         return replace(self, _rows=building.join(self._rows, side, on, left=left))
 
 
 @dataclass(frozen=True, repr=False)
 class GroupedView:
-    """The rows of this view are grouped: ``agg`` says what to ask of every group."""
+    """A view with its rows grouped; ``agg`` aggregates every group."""
 
     _view: TableView
     _keys: Keys
 
     def agg(self, **asked: Asked) -> TableQuestion:
-        """Ask this of every group: aggregations, or SQL over aggregates."""
+        """Aggregate every group, with aggregations or SQL over aggregates."""
         view = self._view
-        return _question(view._context, building.statement(view._rows, self._keys, asked))  # noqa: SLF001
+        return _build_question(view._context, building.statement(view._rows, self._keys, asked))  # noqa: SLF001
 
     def __repr__(self) -> str:
         return f"{self._view!r}\n  group by {', '.join(name for name, _, _ in self._keys)}"
@@ -148,9 +146,9 @@ class GroupedView:
 
 @dataclass(frozen=True, repr=False)
 class TableQuestion(Question):
-    """This question was put together in Python: it is one like any other, to which more may still be added.
+    """A question built in Python, which further steps may extend.
 
-    What is added works on noisy numbers, and is free.
+    These steps work on the noisy numbers and are free.
     """
 
     _statement: QuestionBuilder = field(kw_only=True, repr=False)
@@ -164,34 +162,34 @@ class TableQuestion(Question):
         return self._with(building.order_by(self._statement, columns))
 
     def head(self, rows: int, *, skip: int = 0) -> TableQuestion:
-        """Keep the first so many groups, after so many that are skipped."""
+        """Keep the first ``rows`` groups after skipping ``skip``."""
         return self._with(building.head(self._statement, rows, skip))
 
     def select(self, *columns: str, **expressions: str) -> TableQuestion:
-        """Choose the columns of the answer, and compute more: ``select("region", share="100.0 * late / n")``."""
+        """Select the columns of the answer, and compute new ones: ``select("region", share="100.0 * late / n")``."""
         return self._with(building.select(self._statement, columns, expressions))
 
     def _with(self, statement: QuestionBuilder) -> TableQuestion:
-        return replace(_question(self._context, statement), limits=self.limits, strategy=self.strategy)
+        return replace(_build_question(self._context, statement), limits=self.limits, strategy=self.strategy)
 
     def __repr__(self) -> str:
-        free = "  .explain() .error() .price() .advise() .limit() are free, .release() asks"
-        return f"{_indented(self._statement.steps)}\n{free}"
+        free_methods = "  .explain() .error() .price() .advise() .limit() are free, .release() asks"
+        return f"{_indent_steps(self._statement.steps)}\n{free_methods}"
 
 
 @dataclass(frozen=True, repr=False)
 class TableValues(TableQuestion, DeclaredValues):
-    """Groups are listed of which nothing is asked: they are the declared values, as in SQL, and free."""
+    """Groups without aggregations: the declared values, as in SQL, free."""
 
 
-def _question(context: Context, statement: QuestionBuilder) -> TableQuestion:
+def _build_question(context: Context, statement: QuestionBuilder) -> TableQuestion:
     query = statement.query
-    asked = TableQuestion(context, statement.text, query, query.plan.limits, _statement=statement)
-    if query.plan.measures or asked.found:
-        return asked
+    question = TableQuestion(context, statement.text, query, query.plan.limits, _statement=statement)
+    if query.plan.measures or question.found:
+        return question
     return TableValues(context, statement.text, query, query.plan.limits, _statement=statement)
 
 
-def _indented(steps: tuple[str, ...]) -> str:
+def _indent_steps(steps: tuple[str, ...]) -> str:
     first, *rest = steps
-    return "\n".join([first, *(f"  {each}" for each in rest)])
+    return "\n".join([first, *(f"  {step}" for step in rest)])

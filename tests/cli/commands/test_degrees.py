@@ -33,7 +33,7 @@ def club(tmp_path: Path) -> Path:
 
 def test_a_histogram_is_bought_once_and_shown_again(club: Path) -> None:
     explained = run("degrees", club, "ties", "source", "target", "--epsilon", "1", "--explain")
-    assert "at most 4 in all" in explained.stdout
+    assert "at most 4 in total" in explained.stdout
     assert spent(club) == 0
     asked = ("degrees", club, "ties", "source", "target", "--most", "3", "--epsilon", "1")
     done = run(*asked)

@@ -377,7 +377,7 @@ def test_flags_about_nothing_are_wrong_usage(people: Path, flags: tuple[str, ...
         ("junk.parquet", b"PAR1" + bytes(100), "Parquet"),
         ("junk.duckdb", bytes(5000), "DuckDB"),
         ("junk.sqlite", bytes(5000), "SQLite"),
-        ("junk.xlsx", b"PK", "ending"),
+        ("junk.xlsx", b"PK", "extension"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, name: str, content: bytes, word: str) -> None:
@@ -390,7 +390,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, name: str, content: 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert "no such file" in draft(tmp_path, [], data=tmp_path / "none.parquet").output
-    assert "no file in this folder" in draft(tmp_path, [], data=tmp_path).output
+    assert "this folder has no file" in draft(tmp_path, [], data=tmp_path).output
 
 
 @pytest.mark.parametrize("text", ["user_id,x\n", "user_id,x\n1,2\n1\n1,2,3\n", 'user_id,"a ""b"" c"\n1,2\n'])

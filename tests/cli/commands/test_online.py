@@ -58,7 +58,7 @@ def test_json_is_one_answer_a_line_and_what_cannot_be_asked_is_refused_by_itself
 
 def test_explaining_and_wrong_prices_spend_nothing(policy: Path) -> None:
     explained = run(*session(policy, "--explain"))
-    assert "charged whole when it opens" in explained.stdout
+    assert "charged in full when it opens" in explained.stdout
     assert run(*session(policy, "--within", "50")).exit_code == 2
     assert run(*session(policy)[:-2]).exit_code == 2  # no delta
     assert run("online", policy, "flights", "--columns", "origin,nothing", "--epsilon", "1").exit_code == 2

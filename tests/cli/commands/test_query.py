@@ -182,7 +182,7 @@ def test_sql_from_stdin(policy: Path) -> None:
 def test_explaining_and_dry_runs_spend_nothing_and_agree_with_the_answer(policy: Path) -> None:
     explained = run("query", policy, COUNTS, "--explain")
     assert explained.exit_code == 0
-    assert "one unit moves it by at most 100" in explained.stdout
+    assert "one unit changes it by at most 100" in explained.stdout
     assert json.loads(run("query", policy, COUNTS, "--explain", "--json").stdout)["price"] == "ε = 1"
     dry = run("query", policy, COUNTS, "--within", "500", "--dry-run")
     assert "flights ±499.9" in dry.stdout or "flights ±500" in dry.stdout

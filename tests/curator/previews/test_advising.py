@@ -67,7 +67,7 @@ def test_what_is_advised_is_what_the_tighter_question_is_told(
 
 def test_a_limit_of_twenty_makes_95_per_cent(visits: sf.Curator) -> None:
     said = str(visits.sql("SELECT SUM(cost) AS total FROM visits").advise(epsilon=1).tips[0])
-    assert said == "max_rows 20 makes 95 % of this error; .limit(rows=5) gives ±14,980 instead of ±59,920"
+    assert said == "max_rows 20 causes 95 % of this error; .limit(rows=5) gives ±14,980 instead of ±59,920"
 
 
 def test_the_line_stands_in_the_explanation_as_text_html_and_json(visits: sf.Curator) -> None:
@@ -110,13 +110,13 @@ def test_groups_are_advised_where_they_decide(tmp_path: Path) -> None:
     with curator(tmp_path, max_rows=100, max_groups=8) as made:
         tips = made.sql("SELECT ward, COUNT(DISTINCT who) AS n FROM visits GROUP BY ward").advise().tips
     assert [str(each).split(" gives")[0] for each in tips] == [
-        "max_groups 8 makes 63 % of this error; .limit(groups=2)"
+        "max_groups 8 causes 63 % of this error; .limit(groups=2)"
     ]
 
 
 def test_limits_of_a_question_are_called_by_their_own_name(visits: sf.Curator) -> None:
     tips = visits.sql(COUNT).limit(rows=8).advise().tips
-    assert str(tips[0]).startswith(".limit(rows=8) makes 8")
+    assert str(tips[0]).startswith(".limit(rows=8) causes 8")
 
 
 def test_errors_in_rows_are_told_in_rows(visits: sf.Curator) -> None:

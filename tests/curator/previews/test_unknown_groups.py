@@ -69,7 +69,7 @@ def test_a_public_table_joined_by_the_name_lists_the_groups(opened: Open) -> Non
         "SELECT city, COUNT(*) AS n FROM visits LEFT JOIN cities USING (city) GROUP BY city",
         "SELECT visits.city, COUNT(*) AS n FROM visits JOIN cities USING (city) GROUP BY visits.city",
     ):
-        with pytest.raises(sf.Unsupported, match="takes an ε and a δ"):
+        with pytest.raises(sf.Unsupported, match="needs an ε and a δ"):
             curator.sql(text).release(epsilon=1)
 
 
@@ -161,7 +161,7 @@ def test_a_price_or_an_account_without_a_delta_is_refused_with_a_fix_that_works(
             assert refusal.value.code == "unknown-keys"
             assert "join the public table cities and group by cities.city" in refusal.value.fix
             assert "needs no δ" in refusal.value.fix
-    with pytest.raises(sf.Unsupported, match="takes an ε and a δ"):
+    with pytest.raises(sf.Unsupported, match="needs an ε and a δ"):
         curator.sql(BY_CITY).price(10)
     with pytest.raises(sf.Unsupported, match="an account without a δ"):
         pure.sql(BY_CITY).release(**PRICE)
@@ -210,8 +210,8 @@ def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Ope
         assert threshold.chance(int(least[1]) - 1) < 0.05 <= threshold.chance(int(least[1]))
         assert alone.chance(int(lower[1]) - 1) < 0.95 <= alone.chance(int(lower[1]))
         assert int(lower[1]) < int(threshold.error())
-        assert "An answer without any group has cost its price, too." in told
-        assert "units in all" not in told  # 1,240 are enough for one
+        assert "An answer without any group still costs its price." in told
+        assert "units in total" not in told  # 1,240 are enough for one
     one = " ".join(ask.limit(groups=1).error(**PRICE).warnings)
     assert "A larger ε or δ shows smaller groups." in one
     declared = opened(relation=relation).sql("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex")
@@ -224,7 +224,7 @@ def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Ope
 def test_a_table_that_is_smaller_than_a_group_must_be_is_told(opened: Open, epsilon: str, said: bool) -> None:
     """How many units there are is public where one is replaced: 1,240 here."""
     warnings = opened(relation="replace").sql(BY_CITY).error(epsilon=epsilon, delta="1e-8").warnings
-    words = "The policy declares 1,240 units in all, so there may be no group to show."
+    words = "The policy declares 1,240 units in total, so there may be no group to show."
     assert (words in " ".join(warnings)) is said
 
 
@@ -232,8 +232,8 @@ def test_an_answer_that_was_bought_is_not_warned_of(opened: Open) -> None:
     """It shows what it shows, and costs nothing."""
     ask = opened().sql(BY_CITY)
     ask.release(**PRICE)
-    assert "has cost its price" not in " ".join(ask.error(**PRICE).warnings)
-    assert "has cost its price" in " ".join(ask.error(**PRICE, fresh=True).warnings)
+    assert "still costs its price" not in " ".join(ask.error(**PRICE).warnings)
+    assert "still costs its price" in " ".join(ask.error(**PRICE, fresh=True).warnings)
 
 
 def test_what_is_promised_names_the_delta_that_found_the_groups(opened: Open) -> None:
@@ -316,7 +316,7 @@ def test_numbers_over_found_groups_say_that_they_leave_out_the_others(opened: Op
     """The range of a sum is one of the groups that are shown: the villages' visits are not in it."""
     question = opened().sql(text)
     for said in (question.release(**PRICE).warnings, question.error(**PRICE).warnings):
-        assert any("what others hold is left out" in each for each in said) is (text != BY_CITY)
+        assert any("cover only the groups that are shown" in each for each in said) is (text != BY_CITY)
 
 
 def test_long_texts_are_not_found_and_the_fix_is_followed(tmp_path: Path) -> None:

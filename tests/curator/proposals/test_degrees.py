@@ -91,7 +91,7 @@ def test_a_release_is_charged_and_found_again(neighbours: str, tmp_path: Path) -
     with curator(edges, list(range(34)), tmp_path, neighbours) as made:
         proposal = made.degrees("ties", ("source", "target"), most=20)
         moved = 4 if neighbours == "add-remove" else 8
-        assert f"at most {moved} in all" in str(proposal.explain(1))
+        assert f"at most {moved} in total" in str(proposal.explain(1))
         assert "one row (one tie)" in str(proposal.explain(1))
         assert proposal.price(proposal.error(2)) <= 2
         assert made.budget.remaining["pure"] == 10  # all that was free
@@ -118,7 +118,7 @@ def test_what_is_no_table_of_edges_is_refused(tmp_path: Path) -> None:
     ends = {"source": {"values": NODES}, "target": {"type": "text"}}
     owned = sf.Table("ties", edges, ends, id="who", max_rows=2)
     policy = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(1), {"ties": owned})
-    with sf.Curator(policy, tmp_path / "a.ledger") as made, pytest.raises(sf.InvalidParameter, match="each a unit"):
+    with sf.Curator(policy, tmp_path / "a.ledger") as made, pytest.raises(sf.InvalidParameter, match="each row a unit"):
         made.degrees("ties", "source")
     rows = sf.Table("ties", edges, ends, id="row")
     policy = sf.Policy(sf.PrivacyUnit("tie", every_row=True), sf.Budget(1), {"ties": rows})

@@ -258,7 +258,7 @@ def test_too_few_values_are_said_to_be_too_few(cells: list[Any], tmp_path: Path)
     with curator(values, tmp_path) as made:
         found = made.bounds("visits", "cost").release(epsilon="0.1")
         assert (found.low, found.high, found.ends, found.toml) == (None, None, None, "")
-        assert "no range was found for cost" in found.words()
+        assert "no bounds were found for cost" in found.words()
         assert "none found" in repr(found)
         assert Bounds.from_json(found.to_json()) == found
         assert made.budget.remaining["pure"] == Fraction("9.9")  # that nothing was found was paid for
@@ -369,9 +369,9 @@ def test_what_has_no_bounds_to_find_is_refused(tmp_path: Path) -> None:
     refused = {
         ("visits", "name"): "a text has no bounds",
         ("visits", "paid"): "a boolean has no bounds",
-        ("visits", "score"): "not listed",
+        ("visits", "score"): "without listed values",
         ("visits", "narrow"): "several steps",
-        ("visits", "who"): "not the id",
+        ("visits", "who"): "the id of the units has no bounds",
         ("visits", "nothing"): "declares in visits",
         ("wards", "beds"): "a private table",
         ("nowhere", "cost"): "a private table of the policy: visits",

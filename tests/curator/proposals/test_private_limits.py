@@ -148,7 +148,7 @@ def test_what_cannot_be_limited_is_refused(tmp_path: Path) -> None:
             made.limits("visits").release(epsilon=1, confidence=0)
         assert made.budget.remaining["pure"] == 10
     rows = frame("a")[["ward", "day"]]
-    with curator(rows, tmp_path, unit="row") as made, pytest.raises(sf.InvalidParameter, match="nothing to limit"):
+    with curator(rows, tmp_path, unit="row") as made, pytest.raises(sf.InvalidParameter, match="no limit is needed"):
         made.limits("visits")
 
 

@@ -63,7 +63,7 @@ def kinds(curator: sf.Curator) -> list[str]:
 def test_all_is_charged_at_the_opening_and_nothing_by_a_question(clinic: sf.Curator) -> None:
     proposal = clinic.above(4000, positives=2, tables="visits")
     assert "free" in repr(proposal)
-    assert "at most 2, and all questions the same way" in str(proposal.explain(2))
+    assert "at most 2, all in the same direction" in str(proposal.explain(2))
     assert spent(clinic) == 0
     with proposal.release(2) as session:
         assert spent(clinic) == 2
@@ -136,7 +136,7 @@ def test_what_cannot_be_asked_is_refused_for_free_and_the_session_goes_on(asked:
 
 def test_a_strategy_that_suits_no_session_is_refused_and_the_session_goes_on(clinic: sf.Curator) -> None:
     with clinic.above(4000, tables=["visits"]).release(2) as session:
-        with pytest.raises(sf.InvalidParameter, match="one that suits Laplace noise"):
+        with pytest.raises(sf.InvalidParameter, match="a strategy for Laplace noise"):
             session.ask(clinic.sql(HIGH).limit(strategy="clip-l2"))  # type: ignore[union-attr]
         assert session.ask(clinic.sql(HIGH).limit(strategy="clip-l1"))  # type: ignore[union-attr]
 

@@ -29,7 +29,7 @@ from publish.synthesis.clinic import (
     policy_of,
     worlds,
 )
-from sfumato.curator.proposals.synthesis import _bytes, _check_columns
+from sfumato.curator.proposals.synthesis import _check_columns, _parse_memory
 from sfumato.ledger import Tab
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
@@ -453,7 +453,7 @@ MORE = {
         ({"columns": None}, "height.*has no cells|height.*have no cells"),
         ({"columns": ["sex", "height"]}, "no cells"),
         ({"columns": ["sex", "weight"]}, "weight"),
-        ({"columns": ["sex", "sex"]}, "twice"),
+        ({"columns": ["sex", "sex"]}, "each listed once"),
         ({"columns": []}, "columns"),
         ({"columns": ["code", "zip"], "ways": [["code", "zip"]]}, "memory"),
         ({"columns": ["code", "zip"], "ways": 2}, "memory"),
@@ -617,8 +617,8 @@ def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str)
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"one_row_per": "unit"}, "beside an order"),
-        ({"order": "age"}, "beside an order"),
+        ({"one_row_per": "unit"}, "together with an order"),
+        ({"order": "age"}, "together with an order"),
         ({"one_row_per": "person", "order": "age"}, "unit"),
         ({"one_row_per": "unit", "order": "weight"}, "order"),
         ({"one_row_per": "unit", "order": "age, sex"}, "order"),
@@ -692,4 +692,4 @@ def test_a_select_that_cannot_be_a_source_is_refused(text: str, given: Any, word
 
 
 def test_memory_is_read_as_people_write_it() -> None:
-    assert [_bytes(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]
+    assert [_parse_memory(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]

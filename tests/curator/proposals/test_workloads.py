@@ -142,7 +142,7 @@ def test_wanted_accuracies_decide_the_split(clinic: sf.Curator) -> None:
             asked.price(each)
     with pytest.raises(sf.InvalidParameter, match="'fine, kinds' have none") as refused:
         asked.price({"rough": 400})
-    assert "name one for each of them too, as in fine=NUMBER" in refused.value.fix
+    assert "give one for each of them too, as in fine=NUMBER" in refused.value.fix
     with pytest.raises(sf.InvalidParameter, match="instead of epsilon"):
         asked.error(within=10, epsilon=1)
 
@@ -182,7 +182,7 @@ def test_what_was_bought_is_not_bought_again(clinic: sf.Curator) -> None:
     assert [each.rows for each in again] == [each.rows for each in found]
     assert clinic.sql(B).release(epsilon="0.4").rows == found["b"].rows  # type: ignore[union-attr]
     assert spent(clinic) == 2
-    assert "bought before" in asked.error(epsilon="1.5").price
+    assert "all answers are stored" in asked.error(epsilon="1.5").price
     # a better one is bought, and only that
     better = asked.release(epsilon="1.8")
     assert better["a"].receipt.free
@@ -223,14 +223,14 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
     found = clinic.workload({"kinds": "SELECT DISTINCT kind FROM visits", "all": ALL}).release(epsilon=1)
     assert found["kinds"].column("kind") == ["a", "b", "c"]
     assert spent(clinic) == 1
-    with pytest.raises(sf.Unsupported, match="measures something"):
+    with pytest.raises(sf.Unsupported, match="a workload needs a question that is measured"):
         clinic.workload(["SELECT DISTINCT kind FROM visits"]).release(epsilon=1)
 
 
 BAD: dict[str, tuple[Any, str]] = {
     "none": ([], "between one and"),
     "no names": ({}, "between one and"),
-    "empty name": ({" ": ALL}, "not empty"),
+    "empty name": ({" ": ALL}, "non-empty"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),
     "describe": ({"one": ALL, "what": "DESCRIBE visits"}, r"question 2 \(what\)"),

@@ -512,20 +512,20 @@ def wide() -> Iterator[DuckDB]:
         ([["sex", "note"]], {}, "has no cells"),
         ([["sex", "who"]], {}, "identifies the unit of each row"),
         ([["sex", "agee"]], {}, "no declared column"),
-        ([["sex", "age"], ["AGE", "sex"]], {}, "none stands twice"),
-        ([["sex", "sex"]], {}, "none stands twice"),
+        ([["sex", "age"], ["AGE", "sex"]], {}, "each listed once"),
+        ([["sex", "sex"]], {}, "each listed once"),
         ([[]], {}, "a list of names"),
         ([], {}, "a number such as 2"),
         ("sex", {}, "a number such as 2"),
         (["sex"], {}, "a list of names"),
         (0, {}, "between 1 and"),
         (8, {}, "between 1 and"),
-        (2, {"columns": ["sex", "sex"]}, "none stands twice"),
+        (2, {"columns": ["sex", "sex"]}, "each listed once"),
         (SETS, {"columns": ["sex"]}, "left out"),
         (SETS, {"weights": [1, 1]}, "3 numbers"),
         (SETS, {"weights": [1, 1, 0]}, "> 0"),
         (SETS, {"weights": {("sex", "age"): -1}}, "> 0"),
-        (SETS, {"weights": {("sex", "smokes"): 1}}, "columns of a marginal"),
+        (SETS, {"weights": {("sex", "smokes"): 1}}, "columns of a requested marginal"),
         (SETS, {"objective": "best"}, "total"),
         (SETS, {"where": "note ="}, ""),
         (SETS, {"where": "COUNT(*) > 3"}, ""),
@@ -611,7 +611,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
             draw = proposal(policy, engine)._draw(Price(**price), None)
             assert Price(**price).kept_by(draw.batch.curve)
         monkeypatch.setattr("sfumato.curator.proposals.marginals.rho_of", lambda _: Fraction(1))
-        with pytest.raises(sf.InvalidParameter, match="so many numbers can keep"):
+        with pytest.raises(sf.InvalidParameter, match="this many numbers can stay within"):
             proposal(policy, engine)._draw(Price(rho="0.5"), None)
 
 
@@ -650,7 +650,7 @@ def test_a_plan_says_what_it_makes_least(tmp_path: Path) -> None:
             )
         ]
     assert ["all ranges of day" in each for each in said] == [False, True, False, False]
-    assert ["least sum" in each for each in said] == [True, True, False, True]
+    assert ["smallest sum" in each for each in said] == [True, True, False, True]
 
 
 def test_a_histogram_names_its_own_parameter(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An auction: one private price for a column of bids."""
+"""An auction: one price for a column of bids, chosen privately."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class AuctionSpec(Spec["TableAuction"]):
     """Sell a digital good to whoever bid in a column, at one of these public prices."""
 
     prices: Annotated[Sequence[Number], Size(1, 10000)] = option("The public prices to choose from.")
-    table: Name | None = option("The table with the bids; may be left out where there is one.", None)
-    column: Name | None = option("The column with the bids; may be left out where there is one.", None)
+    table: Name | None = option("The table with the bids; may be omitted if there is only one.", None)
+    column: Name | None = option("The column with the bids; may be omitted if there is only one.", None)
 
 
 def propose(workspace: Workspace, spec: AuctionSpec) -> TableAuction:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 class DegreesSpec(Spec["DegreeHistogram"]):
     """Count how many nodes have how many edges, in a table whose rows are edges."""
 
-    table: Name = option("A private table whose rows are edges, each a unit.")
-    ends: Name | Sequence[Name] = option("The columns of both ends, or of one to count edges that arrive or leave.")
-    most: Count | None = option("Degrees of so many and above are counted together.", None)
+    table: Name = option("A private table whose rows are edges, with every row a unit.")
+    ends: Name | Sequence[Name] = option(
+        "The columns of both endpoints, or one of them to count incoming or outgoing edges."
+    )
+    most: Count | None = option("Degrees from this one upwards are counted together.", None)
 
 
 def propose(workspace: Workspace, spec: DegreesSpec) -> DegreeHistogram:

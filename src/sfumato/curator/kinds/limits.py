@@ -1,4 +1,4 @@
-"""Limits for a unit, found privately: for the owner, who writes them into the policy."""
+"""Limits per unit, found privately, which the owner may write into the policy."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LimitsSpec(Spec["LimitsSearch"]):
-    """Find limits that hold a share of the units whole: of rows, and of groups by some columns."""
+    """Find limits on rows per unit, and on groups per unit, that leave a share of the units whole."""
 
     table: Name = option("A private table of the policy, with an id.")
     by: Name | Sequence[Name] = option("Columns whose groups are limited too.", ())
-    share: Number = option("The share of units to hold whole.", "0.95")
+    share: Number = option("The share of units that keep all their rows and groups.", "0.95")
 
 
 def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsSearch:
@@ -29,7 +29,7 @@ def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsSearch:
 
 
 _OWNER = SkinRefusal(
-    "a search for limits is not there at a server", "ask the owner to release it from the policy's file"
+    "a search for limits is not available at a server", "ask the owner to release it from the policy's file"
 )
 KIND = ReleaseKind(
     "limits",

@@ -28,22 +28,24 @@ Objective = Literal["total", "worst"]
 
 @dataclass(frozen=True)
 class MarginalsSpec(Spec["MarginalsProposal"]):
-    """Measure marginals of a table once; whatever is asked of them afterwards is free."""
+    """Measure marginals of a table once; questions to them afterwards are free."""
 
     table: Name = option("A private table of the policy.")
-    ways: Count | NameSets = option("Marginals of every so many columns, or of these sets of columns.", 2)
-    weights: Sequence[Number] | Mapping[tuple[str, ...], Number] | None = option("How much each marginal counts.", None)
-    objective: Objective = option("Make the sum of all variances least, or the largest.", "total")
-    where: Text | None = option("A condition in SQL that rows meet.", None)
-    columns: Names | None = option("The columns, instead of all that have declared values.", None)
-    rows: Count | None = option("How many rows of one unit count, at most.", None)
+    ways: Count | NameSets = option("All marginals of this many columns, or of these sets of columns.", 2)
+    weights: Sequence[Number] | Mapping[tuple[str, ...], Number] | None = option(
+        "The weight of each marginal's error.", None
+    )
+    objective: Objective = option("Minimise the sum of all variances, or the largest one.", "total")
+    where: Text | None = option("An SQL condition that selects rows.", None)
+    columns: Names | None = option("The columns; by default all with declared values.", None)
+    rows: Count | None = option("The largest number of rows per unit that count.", None)
 
 
 def propose(workspace: Workspace, spec: MarginalsSpec) -> MarginalsProposal:
     from sfumato.curator.proposals.marginals import marginals
 
-    given: dict[str, Any] = vars(spec)
-    return marginals(workspace.context, workspace.catalog, **given)
+    fields: dict[str, Any] = vars(spec)
+    return marginals(workspace.context, workspace.catalog, **fields)
 
 
 _PUBLISH = SkinRefusal("marginals are published by a command of their own", "sfumato publish")

@@ -1,4 +1,4 @@
-"""A model fitted round by round to what it gets most wrong (MWEM)."""
+"""A model fitted round by round to the marginals that it gets most wrong (MWEM)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ Queries = Sequence[Mapping[Name, Cell | Sequence[Cell]]]
 
 @dataclass(frozen=True)
 class MwemSpec(Spec["MwemProposal"]):
-    """Fit a model of some columns, round by round, to what it gets most wrong (MWEM)."""
+    """Fit a model of some columns, round by round, to the marginals it gets most wrong (MWEM)."""
 
     table: Name = option("A private table of the policy.")
-    columns: Names | None = option("The columns, instead of all that have declared values.", None)
-    ways: Count | NameSets | None = option("Marginals of every so many columns, or of these sets.", None)
+    columns: Names | None = option("The columns; by default all with declared values.", None)
+    ways: Count | NameSets | None = option("All marginals of this many columns, or of these sets.", None)
     queries: Queries | None = option("Counts, instead of marginals.", None)
-    rounds: Count = option("How many marginals or counts are chosen and measured.", 10)
-    textbook: bool = option("Single counts, each used once, as it was published.", False)
-    where: Text | None = option("A condition in SQL that rows meet.", None)
-    rows: Count | None = option("How many rows of one unit count, at most.", None)
+    rounds: Count = option("The number of marginals or counts that are chosen and measured.", 10)
+    textbook: bool = option("Measure single counts and use each once, as published.", False)
+    where: Text | None = option("An SQL condition that selects rows.", None)
+    rows: Count | None = option("The largest number of rows per unit that count.", None)
 
 
 def propose(workspace: Workspace, spec: MwemSpec) -> MwemProposal:
     from sfumato.curator.proposals.mwem import mwem
 
-    given: dict[str, Any] = vars(spec)
-    return mwem(workspace.context, workspace.catalog, **given)
+    fields: dict[str, Any] = vars(spec)
+    return mwem(workspace.context, workspace.catalog, **fields)
 
 
 _PUBLISH = SkinRefusal("models are published by a command of their own", "sfumato publish --method mwem")

@@ -1,4 +1,4 @@
-"""An online session: a synopsis, and for questions outside it a hypothesis that is checked and mended."""
+"""An online session: a synopsis, and for questions outside it a hypothesis that is checked and updated."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnlineSpec(Spec["ProposedOnline"]):
-    """Open a session whose questions are free: a synopsis, and a hypothesis that is checked and mended."""
+    """Open a session whose questions are free: a synopsis, and a hypothesis that is checked and updated."""
 
     table: Name = option("A private table of the policy.")
-    columns: Names = option("The columns that questions may be about.")
-    ways: Count = option("Marginals of every so many columns are measured.", 3)
-    rounds: Count = option("How often the hypothesis is mended, at most.", 20)
-    where: Text | None = option("A condition in SQL that rows meet.", None)
-    rows: Count | None = option("How many rows of one unit count, at most.", None)
-    textbook: bool = option("Measure the number of rows alone, and start from an even table.", False)
+    columns: Names = option("The columns that questions may use.")
+    ways: Count = option("All marginals of this many columns are measured.", 3)
+    rounds: Count = option("The largest number of updates of the hypothesis.", 20)
+    where: Text | None = option("An SQL condition that selects rows.", None)
+    rows: Count | None = option("The largest number of rows per unit that count.", None)
+    textbook: bool = option("Measure the number of rows only, and start from a uniform table.", False)
 
 
 def propose(workspace: Workspace, spec: OnlineSpec) -> ProposedOnline:
     from sfumato.curator.proposals.online import proposed_online
 
-    given: dict[str, Any] = vars(spec)
-    return proposed_online(workspace.context, workspace.catalog, **given)
+    fields: dict[str, Any] = vars(spec)
+    return proposed_online(workspace.context, workspace.catalog, **fields)
 
 
-_OPEN = SkinRefusal("an online session is not there at a server", "buy marginals once: questions to them are free")
+_NEEDS_PROCESS = SkinRefusal(
+    "an online session is not available at a server", "buy marginals once: questions to them are free"
+)
 KIND = ReleaseKind(
     "online",
     OnlineSpec,
@@ -41,8 +43,8 @@ KIND = ReleaseKind(
     ("epsilon", "delta", "rho", "within", "confidence"),
     OnlineSpec("visits", ("clinic", "day")),
     skins={
-        "rest": _OPEN,
-        "page": _OPEN,
+        "rest": _NEEDS_PROCESS,
+        "page": _NEEDS_PROCESS,
         "command": SkinRefusal("online sessions have a command of their own", "sfumato online"),
     },
 )

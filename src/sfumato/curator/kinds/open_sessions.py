@@ -1,4 +1,4 @@
-"""A session that stays open: questions are compared with a threshold as they come."""
+"""A session that stays open: questions are compared with a threshold as they arrive."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenSessionSpec(Spec["ProposedSession"]):
-    """Tell of questions, as they come, whether each is above a threshold, for one price."""
+    """Compare questions with a threshold as they arrive, for one price."""
 
-    threshold: Number = option("What the questions are compared with.")
-    positives: Count = option("After so many answers above the threshold the session ends.", 1)
-    sensitivity: Number | None = option("What one unit may change in any of the questions.", None)
-    tables: Names | None = option("Instead: counts of rows of these tables.", None)
-    monotone: bool | None = option("Whether one unit moves all questions the same way.", None)
+    threshold: Number = option("The number that questions are compared with.")
+    positives: Count = option("The session ends after this many answers above the threshold.", 1)
+    sensitivity: Number | None = option("The most that one unit can change any of the questions.", None)
+    tables: Names | None = option("Instead of a sensitivity: questions count rows of these tables.", None)
+    monotone: bool | None = option("Whether one unit changes all questions in the same direction.", None)
 
 
 def propose(workspace: Workspace, spec: OpenSessionSpec) -> ProposedSession:
@@ -29,8 +29,8 @@ def propose(workspace: Workspace, spec: OpenSessionSpec) -> ProposedSession:
     return proposed_session(workspace.context, workspace.question, **vars(spec))
 
 
-_WAITS = SkinRefusal(
-    "a session that waits for its questions is not there at a server", "give them all: above(…, questions=[…])"
+_NEEDS_PROCESS = SkinRefusal(
+    "a session that stays open is not available at a server", "send all questions: above(…, questions=[…])"
 )
 KIND = ReleaseKind(
     "open-sessions",
@@ -41,8 +41,8 @@ KIND = ReleaseKind(
     ("epsilon", "within", "confidence"),
     OpenSessionSpec(100),
     skins={
-        "rest": _WAITS,
-        "page": _WAITS,
+        "rest": _NEEDS_PROCESS,
+        "page": _NEEDS_PROCESS,
         "command": SkinRefusal("sessions have a command of their own", "sfumato above"),
     },
 )

@@ -1,4 +1,4 @@
-"""Running totals of a question that counts or adds up by days, weeks, months or whole numbers."""
+"""Running totals of a count or sum by day, week, month or integer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunningSpec(Spec["RunningTotals"]):
-    """Count, or add up, what there was up to each day, week, month or whole number, at one price for all."""
+    """Count or sum up to each day, week, month or integer, at one price for all totals."""
 
-    question: Text | Any = option("A question in SQL that groups by a declared date, week, month or whole number.")
+    question: Text | Any = option("A question in SQL, grouped by a declared date, week, month or integer.")
 
 
 def propose(workspace: Workspace, spec: RunningSpec) -> RunningTotals:
     from sfumato.curator.proposals.running_counts import running_totals
 
-    asked: Question | Any = spec.question
-    return running_totals(workspace.context, workspace.sql(asked, None) if isinstance(asked, str) else asked)
+    question: Question | Any = spec.question
+    return running_totals(workspace.context, workspace.sql(question, None) if isinstance(question, str) else question)
 
 
 KIND = ReleaseKind(

@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoreSpec(Spec["ScoreProposal"]):
-    """Score how close the marginals of a public candidate table are to those of a private one, from 0 to 1000."""
+    """Score from 0 to 1000 how close the marginals of a public candidate table are to those of a private one."""
 
     candidate: Any = option("A path, or an Arrow, pandas or polars table.", local=True)
-    table: Name | None = option("The private table; may be left out where there is one.", None)
-    k: Count = option("Marginals of every so many columns are compared.", 3)
-    worst: bool = option("The worst marginal decides, not the mean.", False)
-    columns: Names | None = option("The columns that are compared.", None)
-    where: Text | None = option("A condition in SQL that private rows meet.", None)
-    rows: Count | None = option("How many rows of one unit count, at most.", None)
-    total: Number | None = option("The number of private rows, where it is public.", None)
+    table: Name | None = option("The private table; may be omitted if there is only one.", None)
+    k: Count = option("All marginals of this many columns are compared.", 3)
+    worst: bool = option("Score the worst marginal instead of the mean.", False)
+    columns: Names | None = option("The columns to compare.", None)
+    where: Text | None = option("An SQL condition that selects private rows.", None)
+    rows: Count | None = option("The largest number of rows per unit that count.", None)
+    total: Number | None = option("The number of private rows, if it is public.", None)
 
 
 def propose(workspace: Workspace, spec: ScoreSpec) -> ScoreProposal:
     from sfumato.curator.proposals.scores import score
 
-    given: dict[str, Any] = vars(spec)
-    return score(workspace.context, workspace.catalog, **given)
+    fields: dict[str, Any] = vars(spec)
+    return score(workspace.context, workspace.catalog, **fields)
 
 
 _UPLOAD = SkinRefusal(
-    "the score of a candidate is not there at a server", "ask the owner to release it from the policy's file"
+    "scoring a candidate is not available at a server", "ask the owner to release it from the policy's file"
 )
 KIND = ReleaseKind(
     "scores",

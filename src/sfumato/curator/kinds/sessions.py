@@ -1,4 +1,4 @@
-"""A session whose questions are known: each is told to be above a threshold or below it."""
+"""A session with a fixed list of questions, each compared with a threshold."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionSpec(Spec["AskedSession"]):
-    """Tell of each of these questions whether it is above a threshold, one after the other, for one price."""
+    """Compare a list of questions with a threshold, one after the other, for one price."""
 
-    threshold: Number = option("What the questions are compared with.")
-    questions: Annotated[Sequence[Text], Size(1, 1000)] = option("Questions in SQL, in the order of asking.")
-    positives: Count = option("After so many answers above the threshold the session ends.", 1)
-    sensitivity: Number | None = option("What one unit may change in any of the questions.", None)
-    tables: Names | None = option("Instead: counts of rows of these tables.", None)
-    monotone: bool | None = option("Whether one unit moves all questions the same way.", None)
+    threshold: Number = option("The number that questions are compared with.")
+    questions: Annotated[Sequence[Text], Size(1, 1000)] = option("Questions in SQL, in the order to ask them.")
+    positives: Count = option("The session ends after this many answers above the threshold.", 1)
+    sensitivity: Number | None = option("The most that one unit can change any of the questions.", None)
+    tables: Names | None = option("Instead of a sensitivity: questions count rows of these tables.", None)
+    monotone: bool | None = option("Whether one unit changes all questions in the same direction.", None)
 
 
 def propose(workspace: Workspace, spec: SessionSpec) -> AskedSession:

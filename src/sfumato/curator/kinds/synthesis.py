@@ -28,25 +28,25 @@ Method = Literal["aim", "mst", "mwem", "independent"]
 
 @dataclass(frozen=True)
 class SynthesisSpec(Spec["SynthesisProposal"]):
-    """Make a synthetic table: a model whose marginals are as right as the price allows, and rows drawn from it."""
+    """Make a synthetic table: fit a model to noisy marginals, and draw rows from it."""
 
-    table: Text = option("A private table, or a SELECT that treats every row by itself.")
+    table: Text = option("A private table, or a SELECT that maps and filters single rows.")
     method: Method = option("How marginals are chosen.", "aim")
-    ways: Count | NameSets = option("Marginals of every so many columns, or of these sets, are to be right.", 3)
-    columns: Names | None = option("The columns, instead of all that have declared values.", None)
-    weights: Mapping[Name | tuple[str, ...], Number] | None = option("How much columns count, such as income 3.", None)
-    where: Text | None = option("A condition in SQL that rows meet.", None)
-    rows: Count | None = option("How many rows of one unit count, at most.", None)
-    one_row_per: Name | None = option("With an order: one row stands for each unit.", None)
-    order: Name | None = option("Which row stands for a unit: the first by a column, or the last by DESC.", None)
-    memory: str | int = option("The most memory that the model may take.", "1 GiB", local=True)
+    ways: Count | NameSets = option("The workload: all marginals of this many columns, or of these sets.", 3)
+    columns: Names | None = option("The columns; by default all with declared values.", None)
+    weights: Mapping[Name | tuple[str, ...], Number] | None = option("Weights of columns, such as income 3.", None)
+    where: Text | None = option("An SQL condition that selects rows.", None)
+    rows: Count | None = option("The largest number of rows per unit that count.", None)
+    one_row_per: Name | None = option("With an order: the unit's id; one row per unit is used.", None)
+    order: Name | None = option("Which row of a unit is used: the first by this column, or the last with DESC.", None)
+    memory: str | int = option("The memory limit of the model.", "1 GiB", local=True)
 
 
 def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
     from sfumato.curator.proposals.synthesis import synthesis
 
-    given: dict[str, Any] = vars(spec)
-    return synthesis(workspace.context, workspace.catalog, **given)
+    fields: dict[str, Any] = vars(spec)
+    return synthesis(workspace.context, workspace.catalog, **fields)
 
 
 _COMMAND = SkinRefusal("synthetic tables are made by a command of their own", "sfumato synthesize")

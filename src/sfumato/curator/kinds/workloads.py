@@ -28,7 +28,7 @@ def propose(workspace: Workspace, spec: WorkloadSpec) -> Workload:
 
 
 _QUERY = SkinRefusal("several questions are asked by sfumato query", "sfumato query POLICY questions.sql")
-_ALONE = SkinRefusal("the page asks one question at a time", "ask a workload from Python: curator.workload([…])")
+_ONE_QUESTION = SkinRefusal("the page asks one question at a time", "ask a workload from Python: curator.workload([…])")
 KIND = ReleaseKind(
     "workloads",
     WorkloadSpec,
@@ -37,5 +37,5 @@ KIND = ReleaseKind(
     "curator.proposals.workload_answers:Answers",
     ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
     WorkloadSpec(("SELECT COUNT(*) AS n FROM visits",)),
-    skins={"command": _QUERY, "page": _ALONE},
+    skins={"command": _QUERY, "page": _ONE_QUESTION},
 )

@@ -25,20 +25,20 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import PROBABILITY, exact, percent, text
 
 _LIMIT_FACTOR, _BOUND_FACTOR = 4, 2
-"""How many times tighter the limit is that is tried, and the bound."""
+"""The factors by which limits and bounds are tightened in a trial."""
 _MIN_SHARE = Fraction(1, 2)
-"""The share of the error that a limit must make to be spoken of."""
+"""The share of the error that a limit must cause to be reported."""
 _MAX_RATIO = 0.75
-"""At most this part of the error may be left for a change to be worth telling."""
-_BIAS = "What a tighter limit or bound leaves out of the data is bias, which no ± shows."
-_NONE = "No limit or bound of one unit makes most of this error: a higher price or fewer columns would help."
+"""The largest remaining share of the error for a change to be reported."""
+_BIAS = "A tighter limit or bound drops data: this bias is not covered by ±."
+_NONE = "No limit or bound per unit causes most of this error: a higher price or fewer columns would help."
 _POLICY = {"rows": "max_rows", "groups": "max_groups", "rows_per_group": "max_rows_per_group"}
-"""What the limits are called in a policy."""
+"""The names of the limits in a policy."""
 
 Widths = Mapping[str, Width]
 """The half-widths of an answer's columns."""
 Again = Callable[[Query, Limits], Widths]
-"""What forecasts a question that differs in one limit or bound."""
+"""Forecasts the question with other limits or bounds."""
 
 
 @codec.value("tip")
@@ -47,15 +47,15 @@ class Tip:
     """One limit or bound of a question, and the effect of a tighter one."""
 
     cause: str
-    """Such as "max_rows 20 makes 95 % of this error"."""
+    """Such as "max_rows 20 causes 95 % of this error"."""
     share: Fraction
-    """Of the error: what would be gone with a limit of 1, or with the bound that is tried."""
+    """The share of the error removed by a limit of 1, or by the tried bound."""
     change: str
     """What to write, such as ".limit(rows=5)"."""
     column: str
     now: str
     then: str
-    """Its half-width as the question is, and with the change."""
+    """The half-width now, and with the change."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -188,7 +188,7 @@ def _try_limit(name: str, query: Query, limits: Limits, current: Widths, again: 
     is_policy_limit = getattr(query.plan.limits, name) == limit
     limit_text = f"{_POLICY[name]} {limit:,}" if is_policy_limit else f".limit({name}={limit})"
     return _TriedChange(
-        f"{limit_text} makes {percent(share)} of this error", share, f".limit({name}={tried_limit})", widths
+        f"{limit_text} causes {percent(share)} of this error", share, f".limit({name}={tried_limit})", widths
     )
 
 
@@ -221,15 +221,15 @@ def _narrower_bound(measure: Sum | Mean) -> tuple[str, Value, Value] | None:
     domain, value = measure.value.domain, measure.value
     if domain.range is None or not (isinstance(value, Column) and isinstance(value.reference, Field)):
         return None
-    if not value.reference.table:  # found in a subquery, where it has no name that could be written
+    if not value.reference.table:  # a column of a subquery has no name that could be written
         return None
     low, high = (Fraction(bound) for bound in domain.range)  # type: ignore[arg-type]
     moves_upper = isinstance(measure, Mean) or abs(high) >= abs(low)
     base, end = low if isinstance(measure, Mean) else Fraction(0), high if moves_upper else low
-    moved = _round_toward_zero(base + (end - base) / _BOUND_FACTOR, whole=domain.type is Type.INTEGER)
-    if not low < moved < high:
+    new_bound = _round_toward_zero(base + (end - base) / _BOUND_FACTOR, whole=domain.type is Type.INTEGER)
+    if not low < new_bound < high:
         return None
-    ends: list[Value] = [int(bound) if domain.type is Type.INTEGER else bound for bound in (end, moved)]
+    ends: list[Value] = [int(bound) if domain.type is Type.INTEGER else bound for bound in (end, new_bound)]
     return "LEAST" if moves_upper else "GREATEST", ends[0], ends[1]
 
 

@@ -1,6 +1,6 @@
-"""Explaining says, operator by operator, what one unit can do, what noise answers it, and what it costs.
+"""Explain a question operator by operator: what one unit can change, the noise, and the cost.
 
-Much is said of groups that nobody declared: what finding them costs, how large they must be, and what needs no δ.
+For undeclared groups: what discovering them costs, how large they must be, and how to avoid a δ.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price
 
 _USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
-"""How often a group is shown that is said to be shown, and one that is said to be shown rarely."""
+"""The probabilities with which a group counts as shown, and as rarely shown."""
 
 
 def names(query: Query, found: tuple[int, ...]) -> str:
@@ -88,7 +88,7 @@ def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
         rule = f"the values of {keys} are not declared, and an account without a δ cannot find them in the data"
         raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
     if price.epsilon is None or not price.delta:
-        rule = f"the values of {keys} are not declared, and to find them in the data takes an ε and a δ"
+        rule = f"the values of {keys} are not declared, and finding them in the data needs an ε and a δ"
         example = "give a delta, such as release(epsilon=1, delta=1e-9) or --delta 1e-9"
         raise Unsupported("unknown-keys", rule, fix=f"{example}; or {other}: that needs no δ")
 
@@ -112,8 +112,8 @@ def foretold(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: i
         else [f"A group of fewer than {rarely_shown_size:,} units is shown less than 1 time in 20."]
     )
     if size is not None and size < int(threshold.error(_USUALLY_SHOWN)):
-        sentences.append(f"The policy declares {size:,} units in all, so there may be no group to show.")
-    sentences.append("An answer without any group has cost its price, too.")
+        sentences.append(f"The policy declares {size:,} units in total, so there may be no group to show.")
+    sentences.append("An answer without any group still costs its price.")
     one_group_text = (
         ""
         if in_one_group is None
@@ -125,25 +125,23 @@ def foretold(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: i
 def adds_up(query: Query) -> bool:
     """Return whether noisy rows are combined: notes then cover the shown groups alone."""
     finishes = (query.finish, *(outer.finish for outer in query.outer))
-    return any(each.totals for each in query.outer) or any(outer.windows for outer in finishes)
+    return any(outer.totals for outer in query.outer) or any(outer.windows for outer in finishes)
 
 
 def notes(threshold: KeyThreshold, shown: int, most: int, *, together: bool = False) -> tuple[str, ...]:
     """Return the notes of an answer with discovered groups; ``together`` where it combines them."""
     sentences = [f"Groups are found in the data: {appearing(threshold)}."]
-    sentences += [_TOGETHER] if together else []
+    sentences += [_COMBINED_NOTE] if together else []
     sentences += ["No group has enough units to be shown."] if not shown else []
-    sentences += [f"An answer has at most {most:,} groups, and there may be more than these."] if shown >= most else []
+    sentences += [f"An answer has at most {most:,} groups; there may be more."] if shown >= most else []
     return tuple(sentences)
 
 
-_TOGETHER = (
-    "Numbers over several groups, and their ranges, are of the groups that are shown: what others hold is left out."
-)
+_COMBINED_NOTE = "Totals over several groups, and their ranges, cover only the groups that are shown."
 
 
-_DIGITS = 4
-"""Of the size of noise, and of what one unit changes, as an explanation tells them: as many as its errors have."""
+_SIGNIFICANT_DIGITS = 4
+"""Significant digits of noise scales and sensitivities, as many as errors have."""
 
 
 @codec.value("operator")
@@ -169,9 +167,9 @@ class Explanation:
     operators: tuple[Operator, ...]
     reason: str
     warnings: tuple[str, ...]
-    """What the answer may miss because nobody declared it."""
+    """What the answer may miss for lack of declarations."""
     advice: str = ""
-    """What makes most of the error, and what a tighter limit or bound would give; empty where none does."""
+    """What causes most of the error, and what a tighter limit or bound would give; empty if none does."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -223,7 +221,7 @@ def explain(
     operators += [] if found is None else [_selection_operator(prepared, *found)]
     rows = answer_rows(query.finish.sets, groups, len(query.plan.keys))
     selects_rows = picks(query)
-    joint_note = ", all at once since rows are picked by them" if selects_rows else ""
+    joint_note = ", jointly since rows are selected by them" if selects_rows else ""
     coverage = f"with {percent(confidence)} confidence{joint_note}"
     shares = prepared.split.shares
     for scaled, mechanism, share in zip(prepared.bounded.noised, prepared.mechanisms, shares[0], strict=False):
@@ -235,7 +233,7 @@ def explain(
         operators.append(
             Operator(
                 "noise",
-                mechanism.words(scaled.unit_value, _DIGITS),
+                mechanism.words(scaled.unit_value, _SIGNIFICANT_DIGITS),
                 f"±{shown(float(width))}{per_sum} {coverage}, for {_share_text(share, 'the price')}",
             )
         )
@@ -268,24 +266,24 @@ def sources(query: Query, policy: Policy) -> list[Operator]:
         elif isinstance(node, Join):
             conditions = [*(("=", expression, column) for expression, column in node.pairs), *node.bands]
             join_text = ", ".join(f"{words(expression)} {test} {column}" for test, expression, column in conditions)
-            most = many(node.multiplicity, "row")
+            max_rows = many(node.multiplicity, "row")
             operators.append(
-                Operator("join", f"{node.table} on {join_text}", f"public; one row becomes at most {most}")
+                Operator("join", f"{node.table} on {join_text}", f"public; one row becomes at most {max_rows}")
             )
         elif isinstance(node, Unnest):
-            most = many(node.most, "row")
-            operators.append(Operator("unnest", str(node.items), f"one row becomes at most {most}, one for each item"))
+            max_rows = many(node.most, "row")
+            operators.append(
+                Operator("unnest", str(node.items), f"one row becomes at most {max_rows}, one for each item")
+            )
         elif isinstance(node, Filter):
             operators.append(Operator("filter", words(node.predicate), "free: decided row by row"))
         elif isinstance(node, PerUnit):
             operators.append(_per_unit_operator(node))
         elif isinstance(node, Window):
             results = [f"{window_words(function)}{_range_text(function.domain)}" for _, function in node.functions]
-            operators.append(Operator("window", ", ".join(results), "free: from the unit's own rows alone"))
+            operators.append(Operator("window", ", ".join(results), "free: computed from the unit's own rows"))
         elif isinstance(node, Cut):
-            operators.append(
-                Operator("cut", f"{many(node.rows, 'row')} of one unit", "more are left out by a secret hash")
-            )
+            operators.append(Operator("cut", f"{many(node.rows, 'row')} of one unit", "a secret hash drops the others"))
         elif isinstance(node, (UnitJoin, SemiJoin)):
             operators.append(_private_join(node))
         elif isinstance(node, Union):
@@ -299,16 +297,16 @@ def _private_join(node: UnitJoin | SemiJoin) -> Operator:
     condition = " and ".join(["the unit", *equalities, *([] if node.condition is None else [words(node.condition)])])
     if isinstance(node, SemiJoin):
         kept_rows = "rows without a match" if node.anti else "rows with a match"
-        return Operator("test", f"{kept_rows} on {condition}", "free: from the unit's own rows alone")
+        return Operator("test", f"{kept_rows} on {condition}", "free: computed from the unit's own rows")
     row_limit = "" if node.most_rows is None else f": at most {many(node.most_rows, 'row')} of one unit"
     kept_rows = ", rows without a match kept" if node.outer else ""
-    return Operator("unit join", f"on {condition}{kept_rows}", f"a unit's rows beside its own alone{row_limit}")
+    return Operator("unit join", f"on {condition}{kept_rows}", f"only rows of the same unit are joined{row_limit}")
 
 
 def _per_unit_operator(node: PerUnit) -> Operator:
     key_text = "".join(f" and {words(key)}" for _, key in node.keys)
     results = [f"{unit_words(measure)}{_range_text(measure.domain)}" for _, measure in node.results]
-    return Operator("per unit", ", ".join(results) or "nothing", f"one row for each unit{key_text}; no row is left out")
+    return Operator("per unit", ", ".join(results) or "nothing", f"one row for each unit{key_text}; no row is dropped")
 
 
 def _range_text(domain: Domain) -> str:
@@ -332,22 +330,21 @@ def limited(bounded: BoundedPlan) -> Operator:
 
 _STRATEGY_EFFECTS = {
     Strategy.WHOLE: "every row is a unit: nothing to limit",
-    Strategy.REWEIGHT: "rows of a unit with more are weighted down, so that together they count as many as allowed",
-    Strategy.CLIP_L1: "a unit's contributions are scaled down to the allowed sum of sizes",
-    Strategy.CLIP_L2: "a unit's contributions are scaled down to the allowed length",
-    Strategy.SAMPLE: "rows of a unit with more are kept by a secret hash",
+    Strategy.REWEIGHT: "rows of a unit above the limit are weighted down to it",
+    Strategy.CLIP_L1: "a unit's contributions are scaled down to the allowed sum of absolute values",
+    Strategy.CLIP_L2: "a unit's contributions are scaled down to the allowed Euclidean norm",
+    Strategy.SAMPLE: "of a unit above the limit, a secret hash selects the rows that count",
 }
 
 
-def _group_operator(query: Query, groups: int, found: tuple[str, str] | None) -> Operator:
+def _group_operator(query: Query, groups: int, discovered_keys: tuple[str, str] | None) -> Operator:
     keys = query.plan.keys
     if not keys:
         return Operator("group", "all rows", "one group")
     effect = f"{many(groups, 'group')}, from the policy or public tables alone, empty ones too"
-    if found is not None:
-        effect = (
-            f"at most {many(groups, 'group')}: each value of {found[0]} that is shown, with all values of the others"
-        )
+    if discovered_keys is not None:
+        shown_values = f"each value of {discovered_keys[0]} that is shown"
+        effect = f"at most {many(groups, 'group')}: {shown_values}, with all values of the others"
     return Operator("group", ", ".join(words(key) for key in keys), effect)
 
 
@@ -376,12 +373,18 @@ def _split_operators(query: Query, prepared: Prepared) -> list[Operator]:
     split = prepared.split
     if split.even:
         return []
-    measures = [measured(error_text) for error_text in query.plan.measures]
+    measures = [measured(measure) for measure in query.plan.measures]
     errors = zip(measures, split.times, split.evenly, strict=True)
     error_text = "; ".join(
-        f"{name} {shown(times, 3)} times ({shown(evenly, 3)} times evenly)" for name, times, evenly in errors
+        f"{name} {shown(times, 3)} times ({shown(evenly, 3)} times if split evenly)" for name, times, evenly in errors
     )
-    return [Operator("split", "the price, for the least error of what is asked", f"the error alone: {error_text}")]
+    return [
+        Operator(
+            "split",
+            "the price, for the smallest error of the requested numbers",
+            f"error against buying each alone: {error_text}",
+        )
+    ]
 
 
 def _subtotal_operators(
@@ -395,9 +398,7 @@ def _subtotal_operators(
         mechanism.sum_error(longest_sum, confidence, joint_draws) * scaled.unit_value + longest_sum * scaled.rounding
     )
     description = f"sums of up to {many(longest_sum, 'group')}"
-    return [
-        Operator("subtotals", description, f"±{shown(float(width))} on the longest; free: made of the noisy groups")
-    ]
+    return [Operator("subtotals", description, f"±{shown(float(width))} on the longest; free: sums of noisy groups")]
 
 
 def _outer_operator(query: Outer, reference_names: Mapping[Reference, str]) -> Operator:
@@ -409,8 +410,10 @@ def _outer_operator(query: Outer, reference_names: Mapping[Reference, str]) -> O
 def _sensitivity_text(scaled: ScaledMeasure) -> str:
     sensitivity = scaled.sensitivity
     bounds_text = bounds(scaled)
-    in_all, in_group = (shown(float(norm * scaled.unit_value), _DIGITS) for norm in (sensitivity.l1, sensitivity.linf))
-    effect = f"one unit moves {scaled.measure.noised} by at most {in_all} in all, {in_group} in a group"
+    in_all, in_group = (
+        shown(float(norm * scaled.unit_value), _SIGNIFICANT_DIGITS) for norm in (sensitivity.l1, sensitivity.linf)
+    )
+    effect = f"one unit changes {scaled.measure.noised} by at most {in_all} in total, {in_group} in one group"
     return f"{bounds_text}; {effect}" if bounds_text else effect
 
 
@@ -419,4 +422,4 @@ def _finish_operator(finish: Finish, reference_names: Mapping[Reference, str]) -
     clauses += [f"having {words(finish.having, reference_names)}"] if finish.having is not None else []
     clauses += ["ordered"] if finish.order else []
     clauses += [f"at most {finish.limit} rows"] if finish.limit is not None else []
-    return Operator("finish", ", ".join(clauses), "free: works on noisy numbers alone")
+    return Operator("finish", ", ".join(clauses), "free: computed from noisy numbers")

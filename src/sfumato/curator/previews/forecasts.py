@@ -40,7 +40,7 @@ from sfumato.release.requests import Within
 from sfumato.untrusted import printable
 
 Width = float | Mapping[int, float]
-"""Of a column: one number, or by group size."""
+"""The half-width of a column: one number, or one per group size."""
 
 SIZES = (100, 1_000, 10_000)
 """Group sizes for which the error of a mean or a ratio is shown when none is declared."""
@@ -57,21 +57,21 @@ class Forecast:
     accepted: bool
     """Whether the account, and the analyst's share of it, would accept this release now."""
     warnings: tuple[str, ...]
-    """What the answer may miss because nobody declared it."""
+    """What the answer may miss for lack of declarations."""
     stored: bool = False
-    """Whether an answer that is as good was bought before: it is free, whatever is left."""
+    """Whether a stored answer is at least as accurate: it is free, whatever budget remains."""
     ranks: tuple[str, ...] = ()
-    """The columns whose half-width is in rows, between what is released and what it stands for."""
+    """The columns whose half-width is a rank error, in rows."""
     chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
-    """For a column of values that are chosen, how good a choice is, in words: it has no half-width."""
+    """The quality, in words, of columns with selected values, which have no half-width."""
     free: str = ""
-    """What a synopsis that was bought says of it for nothing, and how to take that; empty where none answers it."""
+    """The free answer of a bought synopsis in words, and how to get it; empty if there is none."""
     counted: str = ""
-    """What of one unit counts, where the rest is left out; empty where all rows count."""
+    """The limits per unit in words; empty if all rows count."""
     left: str = ""
-    """What would be left for ordinary answers after this release, in words; empty where it is not accepted."""
+    """The remaining budget for ordinary answers after this release, in words; empty if it is refused."""
     whole: tuple[str, ...] = ()
-    """The columns of whole numbers, whose half-width is written as one."""
+    """The integer columns, whose half-width is shown as an integer."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -119,7 +119,7 @@ class Forecast:
     def _repr_html_(self) -> str:
         rows = self.rows()
         verdict = "the account would accept it now" if self.accepted else "the account would REFUSE it now"
-        verdict_text = "an answer as good was bought before: it is free" if self.stored else verdict
+        verdict_text = "a stored answer is as accurate, and free" if self.stored else verdict
         summary = f"at {self.price}, with {percent(self.confidence)} confidence; {verdict_text}"
         warnings = (f"warning: {warning}" for warning in self.warnings)
         return table(("column", "error"), rows) + paragraphs([summary, self.free, *warnings])
@@ -129,8 +129,9 @@ def supposed(query: Query) -> tuple[str, ...]:
     """State for which values the half-widths of spreads and pairs were computed."""
     if any(isinstance(measure, (Variance, Pairs)) for measure in query.plan.measures):
         return (
-            "The half-widths of spreads, correlations and lines are of values spread evenly over their declared range: "
-            "where values lie closer together, as most do, expect several times as much, or declare narrower bounds.",
+            "The half-widths of variances, correlations and regression lines assume values spread evenly over their "
+            "declared range: where values lie closer together, as most do, expect several times as much, or declare "
+            "narrower bounds.",
         )
     return ()
 
@@ -175,9 +176,9 @@ def forecast_ranks(prepared: Prepared, made: Sequence[Made], confidence: Number)
 def _widths(
     query: Query,
     prepared: Prepared,
-    made: Sequence[Made],
+    shared_results: Sequence[Made],
     groups: Sequence[GroupKey],
-    most: int,
+    max_groups: int,
     level: Fraction,
     size: int,
 ) -> dict[str, float]:
@@ -187,14 +188,14 @@ def _widths(
     widths are unknown where groups are discovered: they depend on how many are shown.
     """
     sets, is_rowwise, width = query.finish.sets, not (query.finish.windows or query.outer), len(query.plan.keys)
-    if not is_rowwise and most > len(groups):
+    if not is_rowwise and max_groups > len(groups):
         return {}
     rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
     count = 1 if is_rowwise else len(groups)
     numbers = (number for part in prepared.parts for number in part.supposed(size))
     totals = tuple((number,) * count for number in numbers)
-    measured = Measured(scales(prepared), results(prepared, made), totals)
-    row_count = len(answer_rows(sets, groups, width).keys) if sets else most
+    measured = Measured(scales(prepared), results(prepared, shared_results), totals)
+    row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
     joint_draws = simultaneous(query, row_count) if picks(query) else None
     estimates = estimating(measured, level, rows)
     rewritten, parts = parted(replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query)
@@ -243,7 +244,7 @@ def half_width(width: float, *, whole: bool) -> str:
 
 
 SHOWN_PLAN = 24
-"""How many marginals are listed."""
+"""The number of marginals that are listed."""
 
 
 @codec.value("marginals-forecast")
@@ -253,19 +254,19 @@ class MarginalsForecast:
 
     sets: tuple[tuple[str, ...], ...]
     widths: tuple[float, ...]
-    """In the order of the sets, in rows."""
+    """Half-widths in rows, in the order of the sets."""
     confidence: Fraction
     joint: bool
-    """Whether all ranges hold together with this confidence, or each by itself."""
+    """Whether the confidence holds for all ranges jointly, or for each by itself."""
     price: str
     accepted: bool
     """Whether the account, and the analyst's share of it, would accept this release now."""
     stored: bool = False
-    """Whether marginals that are as good were bought before: they are free, whatever is left."""
+    """Whether stored marginals are at least as accurate: they are free, whatever budget remains."""
     counted: str = ""
-    """What of one unit counts, where the rest is left out; empty where all rows count."""
+    """The limits per unit in words; empty if all rows count."""
     warnings: tuple[str, ...] = ()
-    """What buying them would end."""
+    """Whether buying them closes the plain ε total."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -288,7 +289,7 @@ class MarginalsForecast:
         for marginal, width in zip(self.sets, self.widths, strict=True):
             if column_set == frozenset(marginal):
                 return width
-        raise InvalidParameter("columns", columns, "those of one of the marginals")
+        raise InvalidParameter("columns", columns, "the columns of one of the marginals")
 
     def to_json(self) -> str:
         """Serialize the forecast as JSON text, with a kind and a version."""
@@ -317,7 +318,7 @@ def name_of(columns: Sequence[str]) -> str:
     return " × ".join(columns)
 
 
-_PRICE_PRECISION = Fraction(1, 2**20)  # how exactly the least price is found, as a part of itself
+_PRICE_PRECISION = Fraction(1, 2**20)  # relative precision of the price search
 Widths = Callable[[Fraction, int | None], Mapping[str, Width]]
 """The half-widths of every column at a price, for groups of one size, or of every size."""
 
@@ -335,11 +336,11 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
     try:
         price = least_by(lambda price: excess(price, SIZES[0]), "within", _PRICE_PRECISION)
         return rounded_up(price if excess(price) <= 0 else least_by(excess, "within", _PRICE_PRECISION))
-    except InvalidParameter as refused:
-        if refused.place not in ("guarantee", "price"):
+    except InvalidParameter as refusal:
+        if refusal.place not in ("guarantee", "price"):
             raise
-        rule = "half-widths that the noise of some price has: no price has these"
-        fix = "look at error(), which says what a price gives"
+        rule = "half-widths that some price can reach: no price reaches these"
+        fix = "call error() to see what a price gives"
         raise InvalidParameter("within", within, rule, fix=fix) from None
 
 
@@ -357,37 +358,35 @@ def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[
         if name not in widths:
             raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(widths))
         if widths[name] == math.inf:
-            raise InvalidParameter(
-                "within", name, "a column whose error is finite: a part of it may be divided by zero"
-            )
+            raise InvalidParameter("within", name, "a column with a finite error: this one may divide by zero")
         if isinstance(widths[name], Mapping):
             raise InvalidParameter(
                 "within",
                 name,
                 "a column with one half-width: that of a mean or a ratio depends on how many rows a group has",
                 fix="add COUNT(*) AS n or a SUM to the question and name that one; or give epsilon (--epsilon) and "
-                "look at error() (--dry-run), which shows this column's half-width by the size of a group",
+                "call error() (--dry-run), which shows this column's half-width by group size",
             )
     return goals
 
 
 def _no_half_width(*names: str) -> InvalidParameter:
-    rule = "a column of noisy numbers: what is a key, or is chosen among values, has no half-width"
-    fix = "give epsilon (--epsilon) and look at error() (--dry-run), which says how good a choice is"
+    rule = "a column of noisy numbers: keys and selected values have no half-width"
+    fix = "give epsilon (--epsilon) and call error() (--dry-run), which shows how good a selection is"
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
 
 
 _STEPS = 24
-"""Prices at which the error is computed."""
+"""The number of prices at which the error is computed."""
 _MAX_PANELS, _GAP = 6, 30.0
-"""Columns on a page, and pixels between two of them."""
+"""The largest number of panels, and the pixels between two of them."""
 _HEADROOM = 3.0
-"""How far above the largest error a panel goes, so that what is left is written above the lines."""
+"""The factor above the largest error that leaves room for the label of the remaining budget."""
 
 
 def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
     """Describe the terms below the picture."""
-    delta_text = f"beside δ = {chance(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
+    delta_text = f"with δ = {chance(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
     coverage = f"half-widths at {percent(confidence)} confidence, for the noise alone"
     return [f"protects {unit}", delta_text, coverage, "nothing was spent"]
 
@@ -412,12 +411,12 @@ def draw_errors(
     }
     panel_lines = {column: lines for column, lines in columns.items() if lines}
     if not panel_lines:
-        raise InvalidParameter("question", "no half-widths", "one with a column of numbers whose error is finite")
+        raise InvalidParameter("question", "no half-widths", "a question with a column of numbers with a finite error")
     markers = ((float(left), f"left: ε = {number(float(left))}"),) if left else ()
     note = (
-        [f"drawn are the first {_MAX_PANELS} of {len(panel_lines)} columns"] if len(panel_lines) > _MAX_PANELS else []
+        [f"the first {_MAX_PANELS} of {len(panel_lines)} columns are drawn"] if len(panel_lines) > _MAX_PANELS else []
     )
-    return framed(_draw_panels(panel_lines, markers), f"How wrong: {name}", terms, note)
+    return framed(_draw_panels(panel_lines, markers), f"Error by price: {name}", terms, note)
 
 
 def _draw_panels(panel_lines: Mapping[str, Sequence[PlottedLine]], markers: tuple[tuple[float, str], ...]) -> Drawing:

@@ -1,4 +1,4 @@
-"""Rehearse a release: an answer of the right shape with invented numbers, from the policy alone.
+"""Preview a release: an answer of the right shape with invented numbers, from the policy alone.
 
 It is the release itself, over invented rows and a temporary account. No private source is opened and the ledger is
 neither read nor written, so the result has the same distribution whatever the data are: it needs no charge (a constant
@@ -49,8 +49,8 @@ def moved(proposal: P, here: Context) -> P:
 
 def policy_of(proposal: object) -> Policy | None:
     """Return the policy of a proposal; None for anything else."""
-    here = getattr(proposal, "_context", None)
-    return here.policy if isinstance(here, Context) else None
+    context = getattr(proposal, "_context", None)
+    return context.policy if isinstance(context, Context) else None
 
 
 def proposed_again(proposal: P, here: Context) -> P:
@@ -63,7 +63,7 @@ def proposed_again(proposal: P, here: Context) -> P:
         raise InvalidParameter("proposal", proposal, "a proposal of a curator, such as curator.sql(…)")
     if _declarations(policy) != _declarations(here.policy):
         fix = "make the proposal to this curator itself"
-        raise InvalidParameter("proposal", proposal, "one that was made under the same declarations", fix=fix)
+        raise InvalidParameter("proposal", proposal, "a proposal made under the same declarations", fix=fix)
     return moved(proposal, here)
 
 
@@ -74,10 +74,10 @@ def _declarations(policy: Policy) -> list[object]:
     return [policy.unit, policy.neighbours, policy.per, tables]
 
 
-def _with_context(value: Any, here: Context) -> Any:
+def _with_context(value: Any, context: Context) -> Any:
     if isinstance(value, Mapping):
-        return {name: _with_context(member, here) for name, member in value.items()}
+        return {name: _with_context(member, context) for name, member in value.items()}
     if not is_dataclass(value) or isinstance(value, type) or not hasattr(value, "_context"):
         return value
-    members = {field.name: _with_context(getattr(value, field.name), here) for field in fields(value) if field.init}
-    return replace(value, **{**members, "_context": here})
+    members = {field.name: _with_context(getattr(value, field.name), context) for field in fields(value) if field.init}
+    return replace(value, **{**members, "_context": context})

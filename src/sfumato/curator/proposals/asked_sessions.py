@@ -29,16 +29,16 @@ from sfumato.release.requests import RequestedSeries, given_again
 
 @dataclass(frozen=True)
 class AskedSession:
-    """A proposal of a session with its questions: only ``release`` spends."""
+    """A proposal of a session with all its questions; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     session: ProposedSession
     questions: Mapping[str, Question]
-    """Every question by its place, from 1."""
+    """The questions by number, from "1"."""
 
     @property
     def identity(self) -> str:
-        """The hash of the proposal. A session is never reused: what it says is bought each time."""
+        """The hash of the proposal. Sessions are never reused: each release is bought anew."""
         return digest(
             "asked-session", self.session.identity, *(question.identity for question in self.questions.values())
         )

@@ -1,23 +1,22 @@
-"""Synopses are bought once and answer later questions about their table for nothing: no row is read or charged.
+"""Synopses are bought once and answer later questions about their table for free: no row is read or charged.
 
-They are chosen from all that the account bought of the same table, under the same policy and on the same data, however
-long ago (``synopsis_candidates``). What was published is public, so it answers whoever may ask the curator, as a stored
-answer does, and nobody is told who bought it.
+All synopses that the account bought of the same table, under the same policy and on the same data, are considered. What
+was published is public, so it answers everybody who may query the curator, as a stored answer does, without revealing
+who bought it.
 
-A question is answered only where it means the same there: all rows of the table are in the synopsis, with the same
-limit of rows, every column that the question reads was published, and its groups are those that the curator would show.
+A question is answered only if it means the same there: the synopsis covers all rows of the table, with the same limit
+of rows per unit, every column that the question reads was published, and its groups are those that the curator would
+show.
 
-The best of several is the one with the narrowest ranges. Where noise decides how wide they are (those of bounds, means
-and products), the narrowest of k ranges misses up to k times as often as each: all k are then made to hold at once,
-each with the part 1/k of the chance to miss. Ranges of counts and sums that were measured follow from the plan alone.
-Which k are asked was decided by their plans, so by no noise.
+The best of several is the one with the narrowest ranges. Where the widths themselves depend on noise (for bounds, means
+and products), the narrowest of k ranges misses up to k times as often as each: then all k are made to hold jointly,
+each with 1/k of the miss probability (union bound). Widths of measured counts and sums depend on the plan only. Which k
+are asked is decided by their plans, hence by no noise.
 
-Choose which bought synopses a question is put to: all that can answer it, those with the best forecasts first.
-
-What can be told from the ledger's lines is decided by them: which columns a synopsis has, and which of several
-purchases of the same marginals have less noise. Bodies are loaded for the rest, and their plans are kept by each
-process. A forecast is the half-width of one cell of the columns that the question reads. Lines, plans and forecasts
-follow from the policy and from prices, so nothing of this depends on private rows or on noise.
+Candidates are ranked by forecast. The ledger's lines decide which columns a synopsis has, and which of several
+purchases of the same marginals has less noise. Bodies are loaded for the rest, and each process caches their plans. A
+forecast is the half-width of one cell of the columns that the question reads. Lines, plans and forecasts depend on the
+policy and on prices, never on private rows or on noise.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ from sfumato.release.proposal import receipt
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import Within
 
-_MOST_ASKED = 8
-_MOST_SHELVES, _MOST_OUTLINES, _MOST_LOADED = 64, 256, 4
+_MAX_CANDIDATES = 8
+_MAX_FRONTS, _MAX_OUTLINES, _MAX_BODIES = 64, 256, 4
 
 T = TypeVar("T")
 
 
 def shelf(context: Context, table: str) -> str:
-    """Return the text that the plans of all that is published of a table start with, under one policy."""
+    """Return the common prefix of the plans of everything published of a table under one policy."""
     return f"synopsis-{digest(context.declared, table)[:32]}-"
 
 
@@ -64,82 +63,92 @@ def candidates(query: Query, limits: Limits, context: Context) -> tuple[list[Pub
     publications = context.account.published(shelf(context, query.plan.table), data=context.engine.identity())
     ranked: list[tuple[tuple[float, float], int, Publication]] = []
     refusals: list[str] = []
-    for each in least_noisy(publications):
+    for publication in least_noisy(publications):
         try:
-            ranked.append((_forecast(each, columns_read(query), limits, context), -each.number, each))
+            ranked.append(
+                (_forecast(publication, columns_read(query), limits, context), -publication.number, publication)
+            )
         except (Unsupported, LedgerDamaged) as refusal:
             refusals.append(reason(refusal))
-    return [each for _, _, each in sorted(ranked, key=lambda entry: entry[:2])[:_MOST_ASKED]], refusals
+    return [
+        publication for _, _, publication in sorted(ranked, key=lambda entry: entry[:2])[:_MAX_CANDIDATES]
+    ], refusals
 
 
 def reason(refusal: Unsupported | LedgerDamaged) -> str:
-    """Return the rule of a refusal without its code. A lost body hinders no other synopsis, and no purchase."""
+    """Return the rule of a refusal without its code.
+
+    A lost body affects no other synopsis, and no purchase.
+    """
     return refusal.rule.removesuffix(f" [{refusal.code}]") if isinstance(refusal, Unsupported) else refusal.rule
 
 
-# ── what lines tell ────────────────────────────────────────────────────────────────────────────
+# ── what the ledger lines tell ────────────────────────────────────────────────────────────────────────────
 
 
 def least_noisy(publications: Sequence[Publication]) -> tuple[Publication, ...]:
-    """Leave out purchases of the same marginals that another has less noise than; newest first.
+    """Drop purchases that another purchase of the same marginals dominates; newest first.
 
-    Plans of one text differ by the scale of their noise, or by its kind: one with smaller half-widths throughout is
-    better for every question. Of those that are equally good, so many stay as are asked.
+    Plans of one text differ by the scale or the family of their noise: one with smaller half-widths throughout is
+    better for every question. Of equally good ones, up to the maximal number of candidates stay.
     """
     if not publications:
         return ()
     # The hash of the last line covers all lines before it.
-    return _fronts.of(publications[-1].hash, lambda: _least_noisy(publications))
+    return _fronts.of(publications[-1].hash, lambda: _undominated(publications))
 
 
-def _least_noisy(publications: Sequence[Publication]) -> tuple[Publication, ...]:
+def _undominated(publications: Sequence[Publication]) -> tuple[Publication, ...]:
     fronts: dict[str, list[tuple[Publication, Mapping[str, float]]]] = {}
-    for each in reversed(publications):
-        widths = {name: float(width) for name, width in each.accuracy.items()}
-        front = fronts.setdefault(each.plan, [])
-        if not any(_less_noisy(other, widths) for _, other in front):
-            front[:] = [entry for entry in front if not _less_noisy(widths, entry[1])]
-            front += [(each, widths)] if len(front) < _MOST_ASKED else []
-    kept = [each for front in fronts.values() for each, _ in front]
-    return tuple(sorted(kept, key=lambda each: -each.number))
+    for publication in reversed(publications):
+        widths = {name: float(width) for name, width in publication.accuracy.items()}
+        front = fronts.setdefault(publication.plan, [])
+        if not any(_is_less_noisy(other, widths) for _, other in front):
+            front[:] = [entry for entry in front if not _is_less_noisy(widths, entry[1])]
+            front += [(publication, widths)] if len(front) < _MAX_CANDIDATES else []
+    undominated = [publication for front in fronts.values() for publication, _ in front]
+    return tuple(sorted(undominated, key=lambda publication: -publication.number))
 
 
-def _less_noisy(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    pairs = [(one[name], other[name]) for name in one.keys() & other.keys()]
+def _is_less_noisy(widths: Mapping[str, float], other_widths: Mapping[str, float]) -> bool:
+    pairs = [(widths[name], other_widths[name]) for name in widths.keys() & other_widths.keys()]
     return all(first <= second for first, second in pairs) and any(first < second for first, second in pairs)
 
 
-# ── what bodies tell ───────────────────────────────────────────────────────────────────────────
+# ── what the stored bodies tell ───────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What a synopsis is of, without its numbers."""
+    """The plan and the condition of a synopsis, without its numbers."""
 
     plan: Plan
     where: str
 
     def require_rows(self, limits: Limits) -> None:
-        """Refuse what counts other rows than the question."""
+        """Refuse a synopsis that counts other rows than the question."""
         if self.where:
-            raise Unsupported("some-rows", f"it is of the rows where {self.where}", fix="ask the synopsis itself")
+            raise Unsupported(
+                "some-rows", f"it covers only the rows where {self.where}", fix="query the synopsis itself"
+            )
         if self.plan.rows != limits.rows:
-            rule = f"it counts {digits(self.plan.rows)} rows of each unit, and the question {limits.rows}"
-            raise Unsupported("other-limits", rule, fix="ask the synopsis itself")
+            rule = f"it counts {digits(self.plan.rows)} rows per unit, and the question {limits.rows}"
+            raise Unsupported("other-limits", rule, fix="query the synopsis itself")
 
     def expected(self, columns: frozenset[str]) -> tuple[float, float]:
-        """Return the half-width of a cell of these columns, infinite where they are not together in what was measured;
-        and the sum of their own, by which such synopses are compared.
+        """Return the half-width of a cell of these columns, and the sum of the single columns' half-widths.
+
+        The first is infinite if no measured set holds them all; such synopses are compared by the second.
         """
-        names = [each.name for each in self.plan.attributes]
+        names = [attribute.name for attribute in self.plan.attributes]
         check_columns(names, columns)
-        places = tuple(sorted(map(names.index, columns)))
-        return expected_width(self.plan, places), math.fsum(expected_width(self.plan, (each,)) for each in places)
+        indices = tuple(sorted(map(names.index, columns)))
+        return expected_width(self.plan, indices), math.fsum(expected_width(self.plan, (index,)) for index in indices)
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """The body of a publication."""
+    """The body of a publication, with its synopsis."""
 
     released: StoredResult[Published]
     synopsis: Synopsis
@@ -148,20 +157,20 @@ class Loaded:
 def _forecast(
     publication: Publication, columns: frozenset[str], limits: Limits, context: Context
 ) -> tuple[float, float]:
-    known = columns_of(publication.accuracy)
-    if known:  # an older version wrote no columns: its body tells
-        check_columns(known, columns)
+    published_columns = columns_of(publication.accuracy)
+    if published_columns:  # older lines do not list columns; the body does
+        check_columns(published_columns, columns)
     outline = _outlines.of(publication.hash, lambda: _outline(loaded(publication, context)))
     outline.require_rows(limits)
     return outline.expected(columns)
 
 
-def _outline(found: Loaded) -> Outline:
-    return Outline(found.released.value.plan, found.released.value.where)
+def _outline(body: Loaded) -> Outline:
+    return Outline(body.released.value.plan, body.released.value.where)
 
 
 def loaded(publication: Publication, context: Context) -> Loaded:
-    """Load a body; those that were used last are kept, by their lines' hashes."""
+    """Load a body, with a cache of the last used ones by their lines' hashes."""
     return _bodies.of(publication.hash, lambda: _load(publication, context))
 
 
@@ -169,182 +178,193 @@ def _load(publication: Publication, context: Context) -> Loaded:
     stored = context.account.read_published(publication)
     value = codec.loads(stored.body, longest=len(stored.body))
     assert isinstance(value, Published)
-    found = StoredResult(value, stored.number, stored.time, stored.hash, free=True)
-    return Loaded(found, Synopsis(value, receipt_of(found, context)))
+    result = StoredResult(value, stored.number, stored.time, stored.hash, free=True)
+    return Loaded(result, Synopsis(value, receipt_of(result, context)))
 
 
 def receipt_of(found: StoredResult[Published], context: Context) -> Receipt:
-    """Return the receipt of a synopsis for whoever asks now."""
+    """Return the receipt of a synopsis in the current context."""
     words = (noise_words(found.value.plan),)
     return receipt(found, found.value.purchase, words, question="", here=context, confidence="0.95")
 
 
-class _LastUsed(Generic[T]):
-    """Values by the hash of a line; of more than ``most``, those that were not used for longest are forgotten.
+class _LruCache(Generic[T]):
+    """A least-recently-used cache of at most ``max_size`` values, keyed by the hash of a ledger line.
 
-    A value follows from its line, so threads need no lock: two that miss it at once make the same.
+    A value is a function of its line, so no lock is needed: two threads that miss it at once compute the same.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
         self._values: dict[str, T] = {}
 
     def of(self, line_hash: str, make: Callable[[], T]) -> T:
-        """Return the value of a line, made where it is not kept."""
-        found = self._values.pop(line_hash, None)
-        value = make() if found is None else found
+        """Return the cached value of a line, or compute it."""
+        cached = self._values.pop(line_hash, None)
+        value = make() if cached is None else cached
         self._values[line_hash] = value
-        for oldest in list(self._values)[: -self._most]:
+        for oldest in list(self._values)[: -self._max_size]:
             self._values.pop(oldest, None)
         return value
 
 
-_fronts: _LastUsed[tuple[Publication, ...]] = _LastUsed(_MOST_SHELVES)
-_outlines: _LastUsed[Outline] = _LastUsed(_MOST_OUTLINES)
-_bodies: _LastUsed[Loaded] = _LastUsed(_MOST_LOADED)
+_fronts: _LruCache[tuple[Publication, ...]] = _LruCache(_MAX_FRONTS)
+_outlines: _LruCache[Outline] = _LruCache(_MAX_OUTLINES)
+_bodies: _LruCache[Loaded] = _LruCache(_MAX_BODIES)
 
 
-_HOW = "release(free=True), or --free"
+_HOW_TO_TAKE = "release(free=True), or --free"
 
 
 @dataclass(frozen=True)
 class SynopsisQuestion:
-    """A question as it is put to a synopsis."""
+    """A question put to a synopsis."""
 
     text: str
     query: Query
     limits: Limits
     groups: Callable[[], Sequence[GroupKey]]
-    """Gives the groups that the curator would show."""
+    """Returns the groups that the curator would show."""
     confidence: Number = "0.95"
     joint: bool = False
 
 
 @dataclass(frozen=True)
 class FreeAnswer:
-    """An answer that costs nothing, and the half-width of each of its columns: the widest of its rows."""
+    """A free answer, with the half-width of each of its columns: that of its widest row."""
 
     answer: Answer
     widths: Mapping[str, float]
 
     @property
     def words(self) -> str:
-        """Describe what it would give, and how to take it."""
-        within = ", ".join(f"{name} within ±{shown(width)}" for name, width in self.widths.items())
-        return f"a synopsis bought on line {self.answer.receipt.line} answers this, {within}, for nothing: {_HOW}"
+        """Describe the answer and how to get it."""
+        accuracy = ", ".join(f"{name} within ±{shown(width)}" for name, width in self.widths.items())
+        return f"a synopsis bought on line {self.answer.receipt.line} answers this for free, {accuracy}: {_HOW_TO_TAKE}"
 
     def misses(self, goals: Mapping[str, Any]) -> list[str]:
-        """Name the columns that are known less well than is wanted."""
+        """List the columns whose half-width exceeds the goal."""
         return [name for name, goal in goals.items() if not self.widths[name] <= goal]
 
 
 def best(asked: SynopsisQuestion, context: Context) -> FreeAnswer | None:
-    """Find the synopsis that answers a question best; None where none answers it."""
-    found, _ = _answers(asked, context)
-    return min(found, key=_widest, default=None)
+    """Return the best free answer to a question; None if no synopsis answers it."""
+    answers, _ = _free_answers(asked, context)
+    return min(answers, key=_total_width, default=None)
 
 
 def taken(asked: SynopsisQuestion, context: Context, within: Within | None) -> Answer:
     """Return the best bought synopsis's answer, if it meets the accuracy goal; nothing is ever charged."""
-    found, refusals = _answers(asked, context)
-    if not found:
-        why = f": {refusals[0]}" if refusals else ""
-        rule = f"no synopsis that was bought of {asked.query.plan.table} answers this question{why}"
+    answers, refusals = _free_answers(asked, context)
+    if not answers:
+        cause = f": {refusals[0]}" if refusals else ""
+        rule = f"no bought synopsis of {asked.query.plan.table} answers this question{cause}"
         fix = (
             "name a price, such as epsilon (--epsilon) or within (--within), and leave out free (--free); or publish "
             "its columns together first"
         )
         raise Unsupported("no-synopsis", rule, fix=fix)
-    nearest = min(found, key=lambda each: (len(each.misses(_goals(within, each))), _widest(each)))
-    goals = _goals(within, nearest)
-    wide = nearest.misses(goals)
-    if wide:
-        known = ", ".join(f"{name} within ±{shown(nearest.widths[name])}, not ±{digits(goals[name])}" for name in wide)
-        rule = f"the synopsis of line {nearest.answer.receipt.line}, the best that was bought, knows {known}"
-        raise Unsupported("too-wide", rule, fix="name a price, which buys an answer of its own, or a wider range")
-    return nearest.answer
+    closest = min(answers, key=lambda answer: (len(answer.misses(_goals(within, answer))), _total_width(answer)))
+    goals = _goals(within, closest)
+    missed_columns = closest.misses(goals)
+    if missed_columns:
+        accuracy = ", ".join(
+            f"{name} within ±{shown(closest.widths[name])}, not ±{digits(goals[name])}" for name in missed_columns
+        )
+        rule = f"the best bought synopsis, of line {closest.answer.receipt.line}, gives {accuracy}"
+        raise Unsupported("too-wide", rule, fix="name a price, which buys a new answer, or a wider range")
+    return closest.answer
 
 
-def _widest(found: FreeAnswer) -> float:
-    return sum(found.widths.values())
+def _total_width(free_answer: FreeAnswer) -> float:
+    return sum(free_answer.widths.values())
 
 
-def _goals(within: Within | None, found: FreeAnswer) -> dict[str, Any]:
+def _goals(within: Within | None, free_answer: FreeAnswer) -> dict[str, Any]:
     if within is None:
         return {}
-    wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(found.widths, within)
-    for name in wanted:
-        if name not in found.widths:
-            raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(found.widths))
-    return {name: exact(each, f"within {name}", POSITIVE) for name, each in wanted.items()}
+    goals: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(free_answer.widths, within)
+    for name in goals:
+        if name not in free_answer.widths:
+            raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(free_answer.widths))
+    return {name: exact(goal, f"within {name}", POSITIVE) for name, goal in goals.items()}
 
 
-def _answers(asked: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer], list[str]]:
-    """Ask the synopses with the best forecasts; and say why those that do not answer do not."""
-    table = asked.query.plan.table
+def _free_answers(question: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer], list[str]]:
+    """Query the synopses with the best forecasts; return their answers, and the refusals of the others."""
+    table = question.query.plan.table
     if context.policy.per is not None or context.policy.tables[table].public:
-        return [], ["what is published has one account, for all periods"]
-    bought, refusals = candidates(asked.query, asked.limits, context)
-    answers, more = _of_each(bought, asked, context)
-    if len(answers) > 1 and not all(_fixed(asked.query, each.answer) for each in answers):
-        missed = (1 - exact(asked.confidence, "confidence", CONFIDENCE)) / len(answers)
-        answers, _ = _of_each(bought, replace(asked, confidence=1 - missed), context)
-        answers = [_best_of(len(answers), each, asked.confidence) for each in answers]
-    return answers, [*refusals, *more]
+        return [], ["synopses are published for one account, not for single periods"]
+    publications, refusals = candidates(question.query, question.limits, context)
+    answers, later_refusals = _query_all(publications, question, context)
+    if len(answers) > 1 and not all(_has_fixed_widths(question.query, answer.answer) for answer in answers):
+        miss_probability = (1 - exact(question.confidence, "confidence", CONFIDENCE)) / len(answers)
+        answers, _ = _query_all(publications, replace(question, confidence=1 - miss_probability), context)
+        answers = [_as_best_of(len(answers), answer, question.confidence) for answer in answers]
+    return answers, [*refusals, *later_refusals]
 
 
-def _fixed(query: Query, found: Answer) -> bool:
-    """Return whether interval widths are free of noise: measured counts and sums, shown as they are."""
+def _has_fixed_widths(query: Query, answer: Answer) -> bool:
+    """Return whether interval widths are free of noise: measured counts and sums, shown unchanged."""
     finish = query.finish
-    picked = query.outer or finish.windows or finish.having is not None or finish.limit is not None or finish.offset
-    plain = all(isinstance(each.expression, Column) for each in query.outputs)
-    added = all(type(each) in (Count, Sum) for each in query.plan.measures)
-    words = {word for each in (found.basis or {}).values() for word in each}
-    return bool(not picked and plain and added and words <= {MEASURED})
+    selects_rows = (
+        query.outer or finish.windows or finish.having is not None or finish.limit is not None or finish.offset
+    )
+    is_plain = all(isinstance(output.expression, Column) for output in query.outputs)
+    is_additive = all(type(measure) in (Count, Sum) for measure in query.plan.measures)
+    bases = {basis for column in (answer.basis or {}).values() for basis in column}
+    return bool(not selects_rows and is_plain and is_additive and bases <= {MEASURED})
 
 
-def _best_of(count: int, found: FreeAnswer, confidence: Number) -> FreeAnswer:
-    """Return with what confidence the best of several answers holds, whichever it is."""
-    told = replace(found.answer.receipt, confidence=digits(exact(confidence, "confidence", CONFIDENCE)))
-    said = f"the best of {count} synopses: its ranges hold although noise decides which is the best"
-    return replace(found, answer=replace(found.answer, receipt=told, warnings=(*found.answer.warnings, said)))
+def _as_best_of(count: int, free_answer: FreeAnswer, confidence: Number) -> FreeAnswer:
+    """Relabel an answer with the confidence that holds for the best of several, whichever it is."""
+    relabelled = replace(free_answer.answer.receipt, confidence=digits(exact(confidence, "confidence", CONFIDENCE)))
+    note = f"the best of {count} synopses: its ranges allow for the selection by noisy widths"
+    return replace(
+        free_answer,
+        answer=replace(free_answer.answer, receipt=relabelled, warnings=(*free_answer.answer.warnings, note)),
+    )
 
 
-def _of_each(
-    bought: Sequence[Publication], asked: SynopsisQuestion, context: Context
+def _query_all(
+    publications: Sequence[Publication], question: SynopsisQuestion, context: Context
 ) -> tuple[list[FreeAnswer], list[str]]:
-    table = asked.query.plan.table
+    table = question.query.plan.table
     answers, refusals = [], []
-    for each in bought:
+    for publication in publications:
         try:
-            answers.append(_asked(_face(each, context), asked, _weighted(table, asked.limits, context)))
+            answers.append(
+                _query_synopsis(
+                    _current_face(publication, context), question, _weight_note(table, question.limits, context)
+                )
+            )
         except (Unsupported, LedgerDamaged) as refusal:
             refusals.append(reason(refusal))
     return answers, refusals
 
 
-def _weighted(table: str, limits: Limits, context: Context) -> tuple[str, ...]:
-    """State that a unit with more rows than count has less weight in a synopsis than in a question that keeps few."""
+def _weight_note(table: str, limits: Limits, context: Context) -> tuple[str, ...]:
+    """Note that the row limit weighs a unit over all its rows, also where the question selects few."""
     if context.policy.tables[table].every_row:
         return ()
-    rule = f"who has more than {limits.rows} rows counts as {limits.rows} in the whole synopsis"
-    return (f"{rule}, and so as less among the rows that a question keeps",)
+    rule = f"a unit with more than {limits.rows} rows is weighted down to {limits.rows} over the whole synopsis"
+    return (f"{rule}, so it counts less among the rows that a question selects",)
 
 
-def _asked(face: answering.Face, asked: SynopsisQuestion, notes: tuple[str, ...]) -> FreeAnswer:
-    answering.check_same_meaning(face, asked.query)
-    how: dict[str, Any] = {"confidence": asked.confidence, "together": asked.joint, "groups": asked.groups}
-    made = answering.answered(face, asked.query, asked.text, **how)
-    said = f"answered from the synopsis of line {made.receipt.line}: no row was read, and nothing was charged"
-    widths = {name: _width(ranges) for name, ranges in made.intervals.items()}
-    return FreeAnswer(replace(made, warnings=(said, *notes, *made.warnings)), widths)
+def _query_synopsis(face: answering.Face, question: SynopsisQuestion, notes: tuple[str, ...]) -> FreeAnswer:
+    answering.check_same_meaning(face, question.query)
+    options: dict[str, Any] = {"confidence": question.confidence, "together": question.joint, "groups": question.groups}
+    answer = answering.answered(face, question.query, question.text, **options)
+    note = f"answered from the synopsis of line {answer.receipt.line}: no row was read, and nothing was charged"
+    widths = {name: _max_half_width(ranges) for name, ranges in answer.intervals.items()}
+    return FreeAnswer(replace(answer, warnings=(note, *notes, *answer.warnings)), widths)
 
 
-def _width(ranges: Sequence[tuple[float, float] | None]) -> float:
+def _max_half_width(ranges: Sequence[tuple[float, float] | None]) -> float:
     return max(((high - low) / 2 for low, high in filter(None, ranges)), default=0.0)
 
 
-def _face(bought: Publication, context: Context) -> answering.Face:
-    """Return what questions see of a synopsis, with a receipt of now."""
-    found = loaded(bought, context)
-    return replace(found.synopsis.face, receipt=receipt_of(found.released, context))
+def _current_face(publication: Publication, context: Context) -> answering.Face:
+    """Return a synopsis's public face with a receipt in the current context."""
+    body = loaded(publication, context)
+    return replace(body.synopsis.face, receipt=receipt_of(body.released, context))

@@ -1,8 +1,7 @@
-"""A histogram of degrees says how many nodes have how many edges: a proposal over a table whose rows are edges, each a
-unit of its own.
+"""A proposal of a degree histogram, over a table whose rows are edges, each a unit of its own.
 
-The nodes are public: they are the values declared for the columns of the ends. What one edge can move is derived from
-the plan that counts edges by node (``plan.readings.GroupSizes``): 4 for undirected edges, 2 for one end alone.
+The nodes are public: they are the declared values of the endpoint columns. The sensitivity to one edge is derived from
+the plan that counts edges by node (``plan.readings.GroupSizes``): 4 for undirected edges, 2 for one endpoint only.
 """
 
 from __future__ import annotations
@@ -35,36 +34,36 @@ from sfumato.release.proposal import receipt
 from sfumato.release.releasing import StoredResult
 
 MOST_DEGREE = 100_000
-"""No histogram is longer."""
+"""The longest histogram."""
 
 
 @codec.value("degrees")
 @dataclass(frozen=True)
 class Degrees:
-    """Degrees are shown as a noisy histogram: ``counts[d]`` nodes have d edges, the last one as many or more."""
+    """A noisy degree histogram: ``counts[d]`` nodes have d edges; the last entry counts that many or more."""
 
     counts: tuple[int, ...]
     noise: Laplace | None = field(default=None, repr=False)
     purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
-    """What it cost and whom it protects; not stored with the counts, since it says what is left now."""
+    """What it cost and whom it protects; not stored with the counts, since it quotes the current remaining budget."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", tuple(self.counts))
         codec.check_fields(self)
-        if not self.counts or not all(type(each) is int for each in self.counts):
+        if not self.counts or not all(type(count) is int for count in self.counts):
             raise InvalidParameter("counts", "something else", "whole numbers")
 
     @property
     def rehearsed(self) -> bool:
-        """Return whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Whether it was invented from the policy alone: nothing was read, charged or stored."""
         return self.receipt is not None and self.receipt.rehearsed
 
     def __repr__(self) -> str:
         return f"Degrees(counts={self.counts!r}){INVENTED if self.rehearsed else ''}"
 
     def error(self, confidence: Number = "0.95") -> Fraction | None:
-        """Each number is within this of the exact one, with this confidence."""
+        """Return the half-width of each number with this confidence; None if the noise is unknown."""
         return None if self.noise is None else Fraction(self.noise.error(confidence))
 
     @property
@@ -73,16 +72,16 @@ class Degrees:
 
     @property
     def intervals(self) -> Mapping[str, tuple[tuple[float, float], ...]]:
-        """The range of every number, with the confidence of the receipt; none where the noise is not known."""
+        """The interval of every number at the receipt's confidence; empty if the noise is unknown."""
         error = self.error(self._confidence)
         return {} if error is None else {"nodes": tuple((float(n - error), float(n + error)) for n in self.counts)}
 
     def cells(self) -> list[tuple[str, str]]:
-        """Write one row for each degree, with the range of its number; the last counts all above it too."""
+        """Return one row per degree, its number with ±; the last counts all higher degrees too."""
         last, error = len(self.counts) - 1, self.error(self._confidence)
-        around = "" if error is None else f" ± {float(error):g}"
+        plus_minus = "" if error is None else f" ± {float(error):g}"
         names = [*map(str, range(last)), f"{last} or more"]
-        return [(name, f"{count}{around}") for name, count in zip(names, self.counts, strict=True)]
+        return [(name, f"{count}{plus_minus}") for name, count in zip(names, self.counts, strict=True)]
 
     @property
     def _confidence(self) -> Number:
@@ -98,13 +97,13 @@ class Degrees:
         return codec.loads_as(cls, source)
 
     def nonnegative(self) -> Degrees:
-        """Raise numbers below 0 to 0: this is free, since it looks at noisy numbers alone."""
-        return replace(self, counts=tuple(max(0, each) for each in self.counts))
+        """Clip negative numbers to 0. Free: it is post-processing."""
+        return replace(self, counts=tuple(max(0, count) for count in self.counts))
 
 
 @dataclass(frozen=True)
 class _DegreesDraw(OneReading[Degrees]):
-    """A histogram of degrees is released as noise on its counts."""
+    """The release of a degree histogram: Laplace noise on its counts."""
 
     batch: Batch
     groups: tuple[GroupKey, ...]
@@ -113,12 +112,12 @@ class _DegreesDraw(OneReading[Degrees]):
 
     @property
     def noise(self) -> Laplace:
-        found: Laplace = self.batch.mechanisms[0]
-        return found
+        mechanism: Laplace = self.batch.mechanisms[0]
+        return mechanism
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
-        """A stored histogram is as good if its numbers are as close."""
+        """The widths that a stored histogram must reach to be returned instead."""
         return {"nodes": self.noise.error("0.95")}
 
     @property
@@ -127,14 +126,14 @@ class _DegreesDraw(OneReading[Degrees]):
 
     def made(self, totals: Integers) -> Degrees:
         (measurement,) = self.batch.measurements
-        noisy = measurement.draw(measurement.reading.of(totals))
+        noisy_counts = measurement.draw(measurement.reading.of(totals))
         terms = purchase([self.batch.bounded], self.total, self.version)
-        return Degrees(tuple(int(each) for each in noisy), self.noise, terms)
+        return Degrees(tuple(int(count) for count in noisy_counts), self.noise, terms)
 
 
 @dataclass(frozen=True)
 class DegreeHistogram(PricedByEpsilon[Degrees]):
-    """A proposal: only ``release`` spends."""
+    """A proposal of a degree histogram; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
@@ -154,85 +153,95 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
 
     @property
     def columns(self) -> Columns:
-        """List what is released: how many nodes have each degree."""
+        """The released columns: degrees and numbers of nodes."""
         return AnswerColumn("degree", Type.INTEGER), AnswerColumn("nodes", Type.INTEGER)
 
     @property
-    def _where(self) -> Context:
+    def _paying_context(self) -> Context:
         return self._context
 
     @property
     def nodes(self) -> tuple[GroupKey, ...]:
-        """List the declared nodes; what is missing is no node."""
-        return tuple(each for each in self.question.groups if each != (None,))
+        """The declared nodes; NULL is not a node."""
+        return tuple(group for group in self.question.groups if group != (None,))
 
     @property
     def reading(self) -> GroupSizes:
         return GroupSizes(Totals(self.question.options[0]), self.most)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
-        """Describe what is done at this price, step by step. This is free."""
+        """Explain the release at this price, step by step. This is free."""
         policy, noise = self._context.policy, self._draw(epsilon).noise
-        moved, sure = self.reading.sensitivity, percent(exact(confidence, "confidence", CONFIDENCE))
+        sensitivity, confidence_text = self.reading.sensitivity, percent(exact(confidence, "confidence", CONFIDENCE))
         plan = self.question.query.plan
         operators = (
             Operator("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
             Operator("count", f"edges by {' and '.join(self.ends)}, for {len(self.nodes)} nodes", "exact, not shown"),
             Operator(
-                "histogram", f"degrees 0 to {self.most} or more", f"one unit moves it by at most {moved.l1} in all"
+                "histogram",
+                f"degrees 0 to {self.most} or more",
+                f"one unit changes it by at most {sensitivity.l1} in total",
             ),
-            Operator("noise", noise.words(), f"±{noise.error(confidence)} with {sure} confidence"),
+            Operator("noise", noise.words(), f"±{noise.error(confidence)} with {confidence_text} confidence"),
         )
-        reason = "whole numbers from a bounded sum of changes: Laplace noise is the least"
+        reason = "counts with a bounded total change: Laplace noise has the smallest error"
         return Explanation(self.question.text, str(Price(epsilon)), operators, reason, self.question.warnings)
 
     def error(self, epsilon: Number, confidence: Number = "0.95") -> float:
-        """Each number is within this of the exact one, with this confidence. Free."""
+        """Return the half-width of each number at this price and confidence. Free."""
         return float(self._draw(epsilon).noise.error(confidence))
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
-        """Find the least ε at which each number is within this of the exact one, with this confidence. This is free."""
-        wanted = exact(within, "within", POSITIVE)
-        return float(rounded_up(least(lambda epsilon: self.error(epsilon, confidence) <= wanted, "within")))
+        """Find the least ε at which each number has at most this half-width. This is free."""
+        error_limit = exact(within, "within", POSITIVE)
+        return float(rounded_up(least(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within")))
 
     def _draw(self, epsilon: Number) -> _DegreesDraw:
-        paid, reading = exact(epsilon, "epsilon", POSITIVE), self.reading
-        batch = Batch((Measurement(reading, Laplace(reading.sensitivity.l1 / paid)),))
+        exact_epsilon, reading = exact(epsilon, "epsilon", POSITIVE), self.reading
+        batch = Batch((Measurement(reading, Laplace(reading.sensitivity.l1 / exact_epsilon)),))
         return _DegreesDraw(batch, self.nodes, Price(epsilon), self._context.version)
 
-    def _shown(self, found: StoredResult[Degrees], confidence: Number) -> Degrees:
-        known, here, said = found.value, self._context, self.question.text
-        words = () if known.noise is None else (known.noise.words(),)
-        told = receipt(found, known.purchase, words, question=said, here=here, confidence=confidence)
-        return replace(known, purchase=known.purchase.public, receipt=told)
+    def _with_receipt(self, result: StoredResult[Degrees], confidence: Number) -> Degrees:
+        histogram, context, question_text = result.value, self._context, self.question.text
+        words = () if histogram.noise is None else (histogram.noise.words(),)
+        histogram_receipt = receipt(
+            result, histogram.purchase, words, question=question_text, here=context, confidence=confidence
+        )
+        return replace(histogram, purchase=histogram.purchase.public, receipt=histogram_receipt)
 
 
 def degree_histogram(
     context: Context, ask: Callable[[str], Question], table: str, ends: str | Sequence[str], most: int | None
 ) -> DegreeHistogram:
-    """Make the proposal for a table of edges; the names are looked up in the policy before they become a question."""
-    named = (ends,) if isinstance(ends, str) else tuple(ends)
-    declared = context.policy.tables.get(table)
-    if declared is None or declared.public or not declared.every_row:
+    """Propose a histogram of a table of edges; the names are checked against the policy first."""
+    end_columns = (ends,) if isinstance(ends, str) else tuple(ends)
+    edge_table = context.policy.tables.get(table)
+    if edge_table is None or edge_table.public or not edge_table.every_row:
         raise InvalidParameter(
             "table",
             table,
-            "a private table whose rows are edges, each a unit",
-            fix='declare it with id = "row": a row with two owners has no person as its unit',
+            "a private table whose rows are edges, each row a unit",
+            fix='declare it with id = "row": an edge between two people belongs to neither alone',
         )
-    if not 1 <= len(named) <= 2 or any(each not in declared.columns for each in named) or len(set(named)) < len(named):
-        raise InvalidParameter("ends", ends, f"one or two columns of {table}: " + ", ".join(declared.columns))
-    parts = " UNION ALL ".join(f"SELECT {quoted(each)} AS node FROM {quoted(table)}" for each in named)
-    found = DegreeHistogram(
-        context, ask(f"SELECT node, COUNT(*) AS edges FROM ({parts}) AS ends GROUP BY node"), named, 1
+    if (
+        not 1 <= len(end_columns) <= 2
+        or any(column not in edge_table.columns for column in end_columns)
+        or len(set(end_columns)) < len(end_columns)
+    ):
+        raise InvalidParameter("ends", ends, f"one or two columns of {table}: " + ", ".join(edge_table.columns))
+    endpoints_sql = " UNION ALL ".join(
+        f"SELECT {quoted(column)} AS node FROM {quoted(table)}" for column in end_columns
     )
-    if found.question.found:
+    proposal = DegreeHistogram(
+        context, ask(f"SELECT node, COUNT(*) AS edges FROM ({endpoints_sql}) AS ends GROUP BY node"), end_columns, 1
+    )
+    if proposal.question.found:
         raise Unsupported(
             "unknown-nodes",
-            "a histogram of degrees counts nodes without edges too, so all nodes are declared values",
-            fix="declare the values, or the bounds of whole numbers, of every end in the policy",
+            "a degree histogram counts nodes without edges too, so all nodes have to be declared values",
+            fix="in the policy, declare values, or integer bounds, for every endpoint column",
         )
-    longest = len(found.nodes) - 1 if most is None else whole(most, "most", at_least=1)
-    if longest > MOST_DEGREE:
-        raise InvalidParameter("most", longest, f"at most {MOST_DEGREE:,}")
-    return replace(found, most=max(1, longest))
+    max_degree = len(proposal.nodes) - 1 if most is None else whole(most, "most", at_least=1)
+    if max_degree > MOST_DEGREE:
+        raise InvalidParameter("most", max_degree, f"at most {MOST_DEGREE:,}")
+    return replace(proposal, most=max(1, max_degree))

@@ -1,4 +1,4 @@
-"""A range of a column is read here without the engine that looked for it."""
+"""Bounds that a search found, readable without the engine."""
 
 from __future__ import annotations
 
@@ -20,72 +20,73 @@ from sfumato.release.payers import NOT_BOUGHT, Purchase
 @codec.value("bounds")
 @dataclass(frozen=True, repr=False)
 class Bounds:
-    """Bounds that were found for a column; ``low`` and ``high`` are None where none could be found."""
+    """The bounds found for a column; ``low`` and ``high`` are None if none could be found."""
 
     column: str
     type: Type
     low: Value | None
     high: Value | None
     steps: StepCounts
-    """The noisy counts that the bounds were chosen from, and how many values lie inside and outside."""
+    """The noisy step counts, and the numbers of values inside and outside the bounds."""
     purchase: Purchase = NOT_BOUGHT
     receipt: Receipt | None = field(default=None, compare=False)
-    """What it cost and whom it protects; not stored with the bounds, since it says what is left now."""
+    """What it cost and whom it protects; not stored with the bounds, since it quotes the current remaining budget."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "type", Type.of(self.type))
         for name in ("low", "high"):
-            given = getattr(self, name)
-            object.__setattr__(self, name, None if given is None else as_value(self.type, given, name))
+            bound = getattr(self, name)
+            object.__setattr__(self, name, None if bound is None else as_value(self.type, bound, name))
 
     @property
     def rehearsed(self) -> bool:
-        """Return whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Whether it was invented from the policy alone: nothing was read, charged or stored."""
         return self.receipt is not None and self.receipt.rehearsed
 
     @property
     def ends(self) -> tuple[Value, Value] | None:
-        """Return the bounds as a policy declares them; None where none could be found."""
+        """The bounds as a policy declares them; None if none could be found."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
     def toml(self) -> str:
-        """Return the text to paste into the policy; empty where nothing was found."""
+        """The line to paste into the policy; empty if nothing was found."""
         return "" if self.ends is None else f"bounds = [{', '.join(map(toml_value, self.ends))}]"
 
     def __repr__(self) -> str:
         return f"<Bounds of {self.column}: {self.toml or 'none found'}{INVENTED if self.rehearsed else ''}>"
 
     def __str__(self) -> str:
-        said = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
-        return f"{self.toml}\n{said}" if self.toml else said
+        summary = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
+        return f"{self.toml}\n{summary}" if self.toml else summary
 
     def words(self, confidence: Number = "0.95") -> str:
-        """Describe what was found, and how many values lie outside, with this confidence."""
-        sure, reach = percent(exact(confidence, "confidence", CONFIDENCE)), self.steps.rank_error(confidence)
+        """Describe the bounds, and how many values lie outside, with this confidence."""
+        confidence_text = percent(exact(confidence, "confidence", CONFIDENCE))
+        half_width = self.steps.rank_error(confidence)
         mark = INVENTED if self.rehearsed else ""
         if self.ends is None:
-            return f"no range was found for {self.column}: there are too few values to be seen through the noise{mark}"
+            return f"no bounds were found for {self.column}: there are too few values to stand out from the noise{mark}"
         share, _ = self.steps.covered(confidence)
         return (
             f"{self.column} in [{', '.join(map(toml_value, self.ends))}]: {max(0, self.steps.outside):,} values "
-            f"outside (± {reach:,}), {max(0, self.steps.inside):,} inside, so with {sure} confidence at least "
-            f"{percent(Fraction(int(share * 1000), 1000))} are covered{mark}"
+            f"outside (± {half_width:,}), {max(0, self.steps.inside):,} inside, so with {confidence_text} confidence "
+            f"at least {percent(Fraction(int(share * 1000), 1000))} are covered{mark}"
         )
 
     def as_answer(self) -> Answer:
-        """Return one row: the bounds, and how many values lie inside and outside, with the ranges of these."""
+        """Return one row: the bounds, and the numbers of values inside and outside with their intervals."""
         if self.receipt is None:
-            raise InvalidParameter("receipt", None, "there: rows are given of what was bought")
-        reach = self.steps.rank_error(self.receipt.confidence or "0.95")
+            raise InvalidParameter("receipt", None, "a receipt: only released bounds have rows")
+        half_width = self.steps.rank_error(self.receipt.confidence or "0.95")
         counts = {"inside": self.steps.inside, "outside": self.steps.outside}
-        ends = (float(each) if isinstance(each, Fraction) else each for each in (self.low, self.high))
+        bounds = (float(bound) if isinstance(bound, Fraction) else bound for bound in (self.low, self.high))
         return Answer(
             ("column", "low", "high", *counts),
             (Type.TEXT, self.type, self.type, Type.INTEGER, Type.INTEGER),
-            ((self.column, *ends, *counts.values()),),
-            {name: ((float(count - reach), float(count + reach)),) for name, count in counts.items()},
+            ((self.column, *bounds, *counts.values()),),
+            {name: ((float(count - half_width), float(count + half_width)),) for name, count in counts.items()},
             ("column",),
             self.receipt,
             (),
@@ -102,7 +103,7 @@ class Bounds:
 
 
 def toml_value(value: Value) -> str:
-    """Write an end of a range as a policy writes it."""
+    """Format a bound as a policy writes it."""
     if isinstance(value, Fraction):
         return text(value)
     return value.isoformat() if isinstance(value, dt.date) else str(value)

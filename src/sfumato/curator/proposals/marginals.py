@@ -33,7 +33,7 @@ from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginals
-from sfumato.plan.sql.building import selection, where as kept
+from sfumato.plan.sql.building import selection, where as filter_rows
 from sfumato.plan.sql.rows import RowSource
 from sfumato.plan.words import cutting, many
 from sfumato.policy import Domain, Table
@@ -78,7 +78,7 @@ Weights = Sequence[Number] | Mapping[tuple[str, ...], Number] | None
 _HELD_BACK = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**4), Fraction(1, 100))
 """The fractions of the price held back, tried in turn: room for rounding of the noise and of the computed loss."""
 _SPENT_FACTOR = 1 - 1e-5
-"""More than what is not spent of a price at first, and what rounding makes of noise."""
+"""Less than the share of a price that is spent, with room for held-back price and rounding of the noise."""
 _MAX_BITS, _MIN_BITS = 20, 6
 _SHOWN_SETS = 6
 
@@ -94,9 +94,9 @@ class MarginalsProposal:
     objective: str
     limits: Limits
     condition: str = ""
-    """Which rows count, as it was written; all where it is empty."""
+    """The WHERE condition as written; empty for all rows."""
     selected: tuple[Domain, ...] = field(default=(), repr=False)
-    """Of a SELECT what is publicly known of its columns; of a table the policy says so."""
+    """The public domains of a SELECT's columns; empty for a table, whose domains are in the policy."""
 
     @property
     def attributes(self) -> Attributes:
@@ -159,7 +159,7 @@ class MarginalsProposal:
             Operator(
                 "cells",
                 f"{many(len(self.sets), 'marginal')} of {many(len(self.coded), 'column')}, {many(cells, 'cell')}",
-                "declared: shown whatever the data hold; what is missing or not listed has a cell of its own",
+                "declared, so shown whatever the data hold; missing and undeclared values have a cell of their own",
             ),
             *self._plan_table(draw.plan, confidence_level),
             *charged(self._context),
@@ -172,12 +172,12 @@ class MarginalsProposal:
     def _describe_objective(self, plan: Plan) -> str:
         """Describe the plan's objective: for columns with levels it covers sums over ranges, not single cells."""
         if self.objective == "worst":
-            return "the least largest variance"
+            return "the smallest largest variance"
         range_columns = " and ".join(self._column_names(() if plan.marginals else self._with_ranges.ranges))
         range_note = (
-            f", over all ranges of {range_columns}: a single cell of these has more noise" if range_columns else ""
+            f", over all ranges of {range_columns}: their single cells have more noise" if range_columns else ""
         )
-        return f"the least sum of variances{range_note}"
+        return f"the smallest sum of variances{range_note}"
 
     def _plan_table(self, plan: Plan, confidence: float) -> list[Operator]:
         """Describe what is measured, its cost and error, and the error of noise on each marginal."""
@@ -250,10 +250,8 @@ class MarginalsProposal:
         joint: bool = False,
     ) -> float:
         """Return the least ε, at this δ, at which every cell of a marginal, or of all, is within this. Free."""
-        error_limit, confidence_level = (
-            float(exact(within, "within", POSITIVE)),
-            exact(confidence, "confidence", CONFIDENCE),
-        )
+        error_limit = float(exact(within, "within", POSITIVE))
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
         pure = not Price(1, delta).delta
         base_plan, sets = self._base_plan(pure), self._parse_marginal(for_, pure=pure)
         widest = max(sets, key=lambda indices: self._width(base_plan, indices, confidence_level, joint))
@@ -280,7 +278,7 @@ class MarginalsProposal:
         indices = tuple(sorted({index_of_name.get(str(name).lower(), -1) for name in names}))
         containing = [requested for requested in self.workload.sets if set(indices) <= set(requested)]
         if not containing or (pure and indices not in containing):
-            raise InvalidParameter("for_", columns, "the columns of a marginal that is asked for")
+            raise InvalidParameter("for_", columns, "the columns of a requested marginal")
         return (indices,)
 
     def _width(self, plan: Plan, indices: Set, confidence: Fraction, joint: bool) -> float:
@@ -323,7 +321,7 @@ class MarginalsProposal:
         return rehearsed(
             self,
             self._context,
-            lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho, mechanism=mechanism),
+            lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho, mechanism=mechanism),
         )
 
     def _to_synopsis(self, result: StoredResult[Published]) -> Synopsis:
@@ -334,10 +332,10 @@ class MarginalsProposal:
         )
         return Synopsis(published, synopsis_receipt)
 
-    # ── what is measured at a price ────────────────────────────────────────────────────────────
+    # ── planning at a price ────────────────────────────────────────────────────────────
 
-    def _draw(self, price: Price, named: NamedNoise | None) -> PublishDraw:
-        family = noise_family(named)
+    def _draw(self, price: Price, mechanism: NamedNoise | None) -> PublishDraw:
+        family = noise_family(mechanism)
         price = _effective_price(price, family)
         if price not in self._cached_draws:
             self._cached_draws[price] = self._prepare_draw(price)
@@ -356,8 +354,8 @@ class MarginalsProposal:
             batch = batch_of(plan, reading)
             if price.kept_by(batch.curve):
                 return self.draw_of(plan, reading, batch, price)
-        rule = "one that noise on so many numbers can keep"
-        raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or give more")
+        rule = "a price that noise on this many numbers can stay within"
+        raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or pay more")
 
     def draw_of(self, plan: Plan, reading: Marginals, batch: Batch, price: Price) -> PublishDraw:
         """Return the release of a plan: the batch, over its reading."""
@@ -373,17 +371,17 @@ class MarginalsProposal:
 
     @property
     def face(self) -> TableFace:
-        """What readers of the synopsis need to know of the policy."""
-        declared = self._context.policy.tables[self.query.plan.table]
-        if self.selected:  # what no row of the table can be says nothing of columns that were computed
+        """The parts of the policy that readers of the synopsis need."""
+        policy_table = self._context.policy.tables[self.query.plan.table]
+        if self.selected:  # impossible rows of the table do not constrain computed columns
             return TableFace(self.selected, (), self._context.policy.account_name)
-        domains = {column.attribute.name: declared.columns[column.attribute.name] for column in self.coded}
+        domains = {column.attribute.name: policy_table.columns[column.attribute.name] for column in self.coded}
         implies = tuple(
             (column_name, implied_name)
-            for column_name, implied_name in declared.implies.items()
+            for column_name, implied_name in policy_table.implies.items()
             if {column_name, implied_name} <= set(domains)
         )
-        return TableFace(tuple(domains.values()), declared.impossible, self._context.policy.account_name, implies)
+        return TableFace(tuple(domains.values()), policy_table.impossible, self._context.policy.account_name, implies)
 
     def _scaled_plan(self, price: Price, held_back: Fraction) -> Plan:
         """Scale the best plan to a price, with the weight step for which its noise can be drawn."""
@@ -443,8 +441,8 @@ class MarginalsProposal:
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "noise is drawn exactly up to 1e12 steps, and marginals with so many cells need more at this price",
-                fix="give more, ask for fewer columns at once, or take coarser bins",
+                "noise is drawn exactly up to 1e12 steps, and marginals with this many cells need more at this price",
+                fix="pay more, ask for fewer columns at once, or use coarser bins",
             )
         return bits
 
@@ -497,7 +495,7 @@ def _effective_price(price: Price, family: Family | None) -> Price:
     return Price(price.epsilon) if family is Laplace else price
 
 
-# ── what is asked for ──────────────────────────────────────────────────────────────────────────
+# ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
 def marginals(
@@ -513,20 +511,20 @@ def marginals(
     rows: int | None = None,
     order: str | None = None,
 ) -> MarginalsProposal:
-    """Propose marginals of a table; what cannot be measured is refused here, before anything is spent.
+    """Propose marginals of a table; refuse here, before any charge, what cannot be measured.
 
     With an ``order`` only the first row of each unit counts.
     """
     source = selection(catalog, table)
-    declared = context.policy.tables[source.table.name]
-    source = source if where is None else kept(source, where)
-    names, index_sets = _parse_ways(declared, ways, columns)
-    source = source if order is None else one_row_of_each(source, declared, order, names)
-    coded_columns = coded(declared, names, source.rows.resolve)
+    policy_table = context.policy.tables[source.table.name]
+    source = source if where is None else filter_rows(source, where)
+    names, index_sets = _parse_ways(policy_table, ways, columns)
+    source = source if order is None else one_row_of_each(source, policy_table, order, names)
+    coded_columns = coded(policy_table, names, source.rows.resolve)
     workload = MarginalWorkload(index_sets, _parse_weights(index_sets, names, weights))
     _check_cells(workload, coded_columns)
     query, restricted_context = _every_row_plan(source.rows, coded_columns, context)
-    limits = _limits(declared, query, rows)
+    limits = _limits(policy_table, query, rows)
     return MarginalsProposal(
         restricted_context, query, tuple(coded_columns), workload, _objective(objective), limits, where or ""
     )
@@ -563,7 +561,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
             raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))
     if columns is not None:
-        raise InvalidParameter("columns", columns, "left out where sets of columns are written")
+        raise InvalidParameter("columns", columns, "left out where ways lists sets of columns")
     if isinstance(ways, (str, bytes)) or not isinstance(ways, Sequence) or not ways:
         raise InvalidParameter("ways", ways, 'a number such as 2, or sets of columns such as [["sex", "age"]]')
     name_sets = [_parse_names(names_of_set, "ways") for names_of_set in ways]
@@ -578,7 +576,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
     for left, right in itertools.pairwise(sorted(sets)):
         if left == right:
             raise InvalidParameter(
-                "ways", [names[index] for index in left], "sets of columns of which none stands twice"
+                "ways", [names[index] for index in left], "different sets of columns, each listed once"
             )
     return names, tuple(sets)
 
@@ -586,52 +584,54 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
 def _parse_names(names: object, parameter: str) -> list[str]:
     if isinstance(names, (str, bytes)) or not isinstance(names, Sequence) or not names:
         raise InvalidParameter(parameter, names, 'a list of names such as ["sex", "age"]')
-    if not all(isinstance(each, str) for each in names):
+    if not all(isinstance(name, str) for name in names):
         raise InvalidParameter(parameter, names, "names of columns")
     return list(names)
 
 
 def _check_once(names: Sequence[str], parameter: str) -> None:
-    if len({each.lower() for each in names}) != len(names):
-        raise InvalidParameter(parameter, names, "names of columns of which none stands twice")
+    if len({name.lower() for name in names}) != len(names):
+        raise InvalidParameter(parameter, names, "different columns, each listed once")
 
 
 def _parse_weights(sets: tuple[Set, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
-    """Read how much each marginal counts: one number for each, or by the names of its columns, and 1 for the others."""
+    """Parse the weights of marginals: one number for each, or by the names of their columns, 1 for the others."""
     if weights is None:
         return ()
     if isinstance(weights, Mapping):
-        named = {frozenset(names[place].lower() for place in each): index for index, each in enumerate(sets)}
-        found = [Fraction(1)] * len(sets)
-        for each, weight in weights.items():
-            key = frozenset(str(name).lower() for name in ((each,) if isinstance(each, str) else each))
-            if key not in named:
-                raise InvalidParameter("weights", each, "the columns of a marginal that is asked for")
-            found[named[key]] = exact(weight, "weights", POSITIVE)
-        return tuple(found)
+        index_of_set = {
+            frozenset(names[position].lower() for position in indices): index for index, indices in enumerate(sets)
+        }
+        parsed = [Fraction(1)] * len(sets)
+        for columns, weight in weights.items():
+            key = frozenset(str(name).lower() for name in ((columns,) if isinstance(columns, str) else columns))
+            if key not in index_of_set:
+                raise InvalidParameter("weights", columns, "the columns of a requested marginal")
+            parsed[index_of_set[key]] = exact(weight, "weights", POSITIVE)
+        return tuple(parsed)
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):
         raise InvalidParameter("weights", weights, f"{len(sets)} numbers, one for each marginal")
-    return tuple(exact(each, "weights", POSITIVE) for each in weights)
+    return tuple(exact(weight, "weights", POSITIVE) for weight in weights)
 
 
 def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> None:
-    """Refuse more cells than are read and measured at once, before any array is made."""
-    sizes = [each.attribute.size for each in columns]
-    cells = sum(math.prod(sizes[place] for place in each) for each in largest_sets(workload.sets))
+    """Refuse more cells than are measured at once, before any array is allocated."""
+    sizes = [column.attribute.size for column in columns]
+    cells = sum(math.prod(sizes[index] for index in indices) for indices in largest_sets(workload.sets))
     if cells > MOST_CELLS:
         raise Unsupported(
             "too-many-cells",
             f"marginals have at most {MOST_CELLS:,} cells together; these have {cells:,}",
-            fix="ask for fewer columns at once, or take coarser bins",
+            fix="ask for fewer columns at once, or use coarser bins",
         )
 
 
 def _every_row_plan(rows: RowSource, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
-    """Make the plan under which every row counts; where periods have accounts, those that are read pay."""
-    plan = Aggregate(rows.relation, tuple(each.key for each in columns), (Count(),))
+    """Build the plan that counts every row; where periods have accounts, the periods read pay."""
+    plan = Aggregate(rows.relation, tuple(column.key for column in columns), (Count(),))
     costs.check(plan)
-    held, where = by_period(plan, context)
-    return Query(held, Finish(())), where
+    period_plan, period_context = by_period(plan, context)
+    return Query(period_plan, Finish(())), period_context
 
 
 def _limits(table: Table, query: Query, rows: int | None) -> Limits:

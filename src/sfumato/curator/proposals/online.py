@@ -1,9 +1,9 @@
-"""An online session is bought once and then asked for free: from its synopsis where that has measured what is asked,
-and else from a hypothesis that a gate compares with the exact counts.
+"""An online session is bought once and then queried for free: from its synopsis where that measured the columns, and
+otherwise from a hypothesis that a gate compares with the exact counts.
 
-The proposal is free to explain. ``release`` charges all of it at once: the synopsis, and every gate and every answer
+The proposal is free to explain. ``release`` charges everything at once: the synopsis, and every gate and every answer
 that may be bought (``publish.online``, theorem). The counts of all cells are read once, when the session opens, and
-stay in the memory of the process that opened it: all questions see the same rows, and none of them is read again.
+stay in the memory of its process: all questions see the same rows, and no row is read again.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.requests import one_session
 
 _SHARES = Fraction(1, 2), Fraction(2, 5), Fraction(1, 10)
-"""The parts of ρ that pay for the synopsis, for all gates and for all answers that may be bought,"""
+"""The shares of ρ for the synopsis, for all gates and for all answers that may be bought."""
 _TEXTBOOK_SHARES = Fraction(1, 50), Fraction(39, 50), Fraction(1, 5)
-"""and where the synopsis is the number of rows alone."""
-_SPENT = tuple(Fraction(each, 100) for each in (100, 99, 97, 94, 90, 85, 80, 70, 60, 50))
-"""How much of ρ is spent: gates leak a little more than noise of the same ρ, so less may be needed."""
+"""The same where the synopsis is the number of rows only."""
+_SPENT_SHARES = tuple(Fraction(percentage, 100) for percentage in (100, 99, 97, 94, 90, 85, 80, 70, 60, 50))
+"""The shares of ρ to spend, tried in turn: gates leak a little more than Gaussian noise of the same ρ."""
 
 
 @dataclass(frozen=True)
 class ProposedOnline:
-    """A proposal: only ``release`` spends, and gives a session that is asked question by question."""
+    """A proposal of an online session; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     _marginals: MarginalsProposal = field(repr=False)
@@ -75,13 +75,13 @@ class ProposedOnline:
 
     @property
     def words(self) -> str:
-        """Describe what is asked, as the ledger keeps it."""
+        """The proposal in words, as stored in the ledger."""
         kind = "a textbook session" if self.textbook else "an online session"
         return f"{kind} of {many(self.rounds, 'round')} over {self._marginals.question}"
 
     @property
     def columns(self) -> Columns:
-        """List the columns that may be asked about, with their types, and the count."""
+        """The columns that may be queried, with their types, and the count."""
         return self._marginals.columns
 
     def explain(
@@ -92,26 +92,30 @@ class ProposedOnline:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Describe what a session at this price does, step by step. This is free."""
+        """Explain a session at this price, step by step. This is free."""
         price = Price(epsilon, delta, rho)
         draw = self._draw(price)
         batch, step = draw.batch, draw.step
-        sure = exact(confidence, "confidence", CONFIDENCE)
-        close = shown((close_width(batch.gate, self.rounds, 1 - float(sure)) + 1) * step, 4)
-        bought = shown(float(batch.noise.error(sure)) * step, 4)
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
+        close_text = shown((close_width(batch.gate, self.rounds, 1 - float(confidence_level)) + 1) * step, 4)
+        bought_text = shown(float(batch.noise.error(confidence_level)) * step, 4)
         operators = (
             *sources(self._marginals.query, self._context.policy),
             Operator("synopsis", self._marginals.question, f"{len(batch.measurements)} noisy blocks"),
             Operator(
                 "gate",
                 f"each question outside it, against {shown(batch.gate.threshold * step, 4)}",
-                f"a hypothesis that is close is within ±{close} in every group with {percent(sure)} confidence",
+                f"a close hypothesis is within ±{close_text} in any group with {percent(confidence_level)} confidence",
             ),
-            Operator("buy", f"up to {many(self.rounds, 'answer')}", f"±{bought} with {percent(sure)} confidence"),
+            Operator(
+                "buy",
+                f"up to {many(self.rounds, 'answer')}",
+                f"±{bought_text} with {percent(confidence_level)} confidence",
+            ),
         )
-        reason = "charged whole when it opens, since the gates' noise stays secret between answers"
-        said = self._context.closing(None) if price.allows_gaussian else ()
-        return Explanation(self.words, str(price), operators, reason, said)
+        reason = "charged in full when it opens, since the gates' noise stays secret between answers"
+        notes = self._context.closing(None) if price.allows_gaussian else ()
+        return Explanation(self.words, str(price), operators, reason, notes)
 
     def error(
         self,
@@ -121,15 +125,16 @@ class ProposedOnline:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> float:
-        """Bound how far a hypothesis that a gate called close is from the truth in any group, in rows; of sums and
-        means, in rows of the largest value. What was measured narrows it further. This is free.
+        """Bound the error, in rows, of a hypothesis that a gate called close, in any group. This is free.
+
+        For sums and means it is in rows of the largest value. What the synopsis measured narrows it further.
         """
         beta = 1 - float(exact(confidence, "confidence", CONFIDENCE))
         draw = self._draw(Price(epsilon, delta, rho))
         return (close_width(draw.batch.gate, self.rounds, beta) + 1) * draw.step
 
     def price(self, within: Number, *, delta: Number, confidence: Number = "0.95") -> float:
-        """Find the least ε, beside this δ, at which every hypothesis that a gate calls close is within this. Free."""
+        """Find the least ε, at this δ, at which every hypothesis that a gate calls close is within this. Free."""
 
         def error(epsilon: Fraction) -> float:
             return self.error(epsilon=epsilon, delta=delta, confidence=confidence)
@@ -146,16 +151,16 @@ class ProposedOnline:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> OnlineSession:
-        """Charge the price, all of it now, and open the session; it is never found again, and bought each time.
+        """Charge the whole price now and open the session. Sessions are never reused: each is bought anew.
 
-        A ``request_id`` opens one session: nobody is charged for it again, and nobody can be given it again either.
+        A ``request_id`` opens one session: it is not charged twice, and the session cannot be returned twice either.
         """
         price = Price(epsilon, delta, rho)
         draw = self._draw(price)
         synopsis = released(
             draw,
             price,
-            self._shown,
+            self._to_synopsis,
             question=self.words,
             plan="",
             here=self._context,
@@ -175,45 +180,47 @@ class ProposedOnline:
         question: str | None = None,
         confidence: Number = "0.95",
     ) -> Answer:
-        """Answer a question as the session would, with invented numbers: by default how many rows there are. Free."""
+        """Answer a question as the session would, with invented numbers; by default the number of rows. Free."""
         table = quoted(self._marginals.query.plan.table)
-        asked = f"SELECT COUNT(*) AS n FROM {table}" if question is None else question
+        preview_question = f"SELECT COUNT(*) AS n FROM {table}" if question is None else question
 
-        def release(there: ProposedOnline) -> Answer:
-            session = there.release(epsilon=epsilon, delta=delta, rho=rho)
+        def release(proposal: ProposedOnline) -> Answer:
+            session = proposal.release(epsilon=epsilon, delta=delta, rho=rho)
             try:
-                return session.sql(asked, confidence=confidence)
+                return session.sql(preview_question, confidence=confidence)
             finally:
                 session.close()
 
         return rehearsed(self, self._context, release)
 
-    def _shown(self, found: StoredResult[Published]) -> Synopsis:
+    def _to_synopsis(self, result: StoredResult[Published]) -> Synopsis:
         words = (f"Gaussian on blocks, then up to {many(self.rounds, 'gate')} and as many noisy answers",)
-        own = found.value.purchase
-        told = receipt(found, own, words, question=self.words, here=self._context, confidence="0.95")
-        return Synopsis(found.value, told)
+        purchase = result.value.purchase
+        synopsis_receipt = receipt(result, purchase, words, question=self.words, here=self._context, confidence="0.95")
+        return Synopsis(result.value, synopsis_receipt)
 
     def _draw(self, price: Price) -> OnlineDraw:
         """Prepare the session that spends nearly all of the price, and certainly no more."""
         if not price.allows_gaussian:
-            rule = "one with a delta, or in ρ: a synopsis and its gates are put together with Gaussian noise"
+            rule = "a price with a delta, or in ρ: the synopsis and its gates use Gaussian noise"
             raise InvalidParameter("price", str(price), rule, fix="give a delta such as 1e-9")
         rho = rho_of(price)
-        for spent in _SPENT:
-            found = self._prepared(price, rho * spent * (1 - Fraction(1, 10**6)))
-            if price.kept_by(found.batch.curve):
-                return found
-        rule = "one that so many gates can keep"
-        raise InvalidParameter("price", str(price), rule, fix="give more, or take fewer rounds")
+        for share in _SPENT_SHARES:
+            draw = self._prepare_draw(price, rho * share * (1 - Fraction(1, 10**6)))
+            if price.kept_by(draw.batch.curve):
+                return draw
+        rule = "a price that this many gates can stay within"
+        raise InvalidParameter("price", str(price), rule, fix="pay more, or use fewer rounds")
 
-    def _prepared(self, price: Price, rho: Fraction) -> OnlineDraw:
-        first, second, third = (each * rho for each in (_TEXTBOOK_SHARES if self.textbook else _SHARES))
-        plan, reading = self._marginals.in_one_table(first)
-        most = math.ceil(reading.bounded.measures[0].added.total)
-        gate = gate_for(_root(2 * second / self.rounds), most, self._context.policy.neighbours)
-        moved = Marginal(reading, 0).sensitivity
-        noise = Gaussian(1 / _root(2 * third / self.rounds / moved.squares))
+    def _prepare_draw(self, price: Price, rho: Fraction) -> OnlineDraw:
+        synopsis_rho, gates_rho, answers_rho = (
+            share * rho for share in (_TEXTBOOK_SHARES if self.textbook else _SHARES)
+        )
+        plan, reading = self._marginals.in_one_table(synopsis_rho)
+        max_added = math.ceil(reading.bounded.measures[0].added.total)
+        gate = gate_for(_root_below(2 * gates_rho / self.rounds), max_added, self._context.policy.neighbours)
+        sensitivity = Marginal(reading, 0).sensitivity
+        noise = Gaussian(1 / _root_below(2 * answers_rho / self.rounds / sensitivity.squares))
         batch = SessionBatch(batch_of(plan, reading).measurements, reading, gate, noise, self.rounds)
         return OnlineDraw(self._marginals.draw_of(plan, reading, batch, price))
 
@@ -221,16 +228,16 @@ class ProposedOnline:
         return f"<ProposedOnline {self.words}: .explain() .error() .price() are free, .release() opens it>"
 
 
-def _root(value: Fraction) -> Fraction:
-    """Take a square root, rounded down to twelve digits: less is spent, never more."""
+def _root_below(value: Fraction) -> Fraction:
+    """Return the square root, rounded down to twelve digits: less is spent, never more."""
     return Fraction(f"{math.sqrt(value) * (1 - 1e-12):.12g}")
 
 
 class OnlineSession(SecretSession):
-    """A session is open for questions in SQL, all of which are free. Every number says what it rests on.
+    """An open session for questions in SQL, all free. Every number states its basis.
 
-    Questions from several threads are answered one after the other. Its secrets belong to the process that opened it,
-    and it can neither be copied nor stored.
+    Questions from several threads are answered one after the other. Its secrets belong to the process that opened it;
+    it cannot be copied or stored.
     """
 
     def __init__(
@@ -243,14 +250,14 @@ class OnlineSession(SecretSession):
     ) -> None:
         self.proposal = proposal
         self.synopsis = synopsis
-        """What was measured when the session opened."""
+        """The synopsis measured when the session opened."""
         self._gates = gates
         self._batch = batch
         self._hypothesis = hypothesis
         self._unit = synopsis.plan.unit_value
         self._lock = threading.RLock()
-        guessing = replace(synopsis.face.known, modelled=lambda axes: self._hypothesis.over(axes))
-        self._face = replace(synopsis.face, known=guessing)
+        with_model = replace(synopsis.face.known, modelled=lambda axes: self._hypothesis.over(axes))
+        self._face = replace(synopsis.face, known=with_model)
 
     def sql(
         self,
@@ -266,87 +273,92 @@ class OnlineSession(SecretSession):
         once all rounds are spent, which ``strict`` refuses. Where rows of one bin count differently, it is *bounded*.
         """
 
-        def settle(asked: tuple[Quantity, ...], share: float) -> tuple[SettledTotals, ...] | None:
-            compared = weighed(asked)
-            if compared is None or not self._batch.can_weigh(compared):
+        def settle(quantities: tuple[Quantity, ...], share: float) -> tuple[SettledTotals, ...] | None:
+            measure = weighed(quantities)
+            if measure is None or not self._batch.can_weigh(measure):
                 return None
-            return self._settled(asked, compared, share, strict)
+            return self._settle(quantities, measure, share, strict)
 
         with self._lock:
             return answering.ask(self._face, question, parameters, confidence=confidence, settle=settle)
 
-    def _settled(
-        self, asked: tuple[Quantity, ...], compared: WeighedMeasure, share: float, strict: bool
+    def _settle(
+        self, quantities: tuple[Quantity, ...], measure: WeighedMeasure, share: float, strict: bool
     ) -> tuple[SettledTotals, ...]:
         if not self._gates.left:
             if strict:
                 rule = "all rounds of this session are spent, so numbers outside its synopsis cannot be verified"
                 raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
-            return tuple(SettledTotals(self._hypothesis.of(each), _bounds(each), UNVERIFIED) for each in asked)
-        guess = np.concatenate([self._hypothesis.of(each) for each in compared.parts])
+            return tuple(
+                SettledTotals(self._hypothesis.of(quantity), _bounds_of(quantity), UNVERIFIED)
+                for quantity in quantities
+            )
+        predicted = np.concatenate([self._hypothesis.of(part) for part in measure.parts])
         try:
-            found = self._gates.ask(compared, in_steps(guess, self._unit))
+            noisy_totals = self._gates.ask(measure, in_steps(predicted, self._unit))
         except BaseException:  # one fixed refusal: why it stopped may depend on private rows
             raise SessionInterrupted(self.synopsis.receipt.line) from None
-        if found is None:
-            return tuple(self._close(each, compared, share) for each in asked)
-        return self._bought(asked, compared, found)
+        if noisy_totals is None:
+            return tuple(self._settle_close(quantity, measure, share) for quantity in quantities)
+        return self._settle_bought(quantities, measure, noisy_totals)
 
-    def _close(self, asked: Quantity, compared: WeighedMeasure, share: float) -> SettledTotals:
-        guess, bounds = self._hypothesis.of(asked), _bounds(asked)
+    def _settle_close(self, quantity: Quantity, measure: WeighedMeasure, share: float) -> SettledTotals:
+        predicted, bounds = self._hypothesis.of(quantity), _bounds_of(quantity)
 
-        def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:
-            """Take what the gate says and what was measured, each with half of the chance to miss.
+        def interval(beta: float, cells: int) -> tuple[Floats, Floats]:
+            """Intersect the gate's interval with the measured one, each with half of the miss probability.
 
-            One gate speaks for all groups of its measure. Where more noises hold at once than the measure has, other
-            measures are among them, and it may miss in its share of the chance alone.
+            One gate covers all groups of its measure. If more cells must hold jointly than the measure has, other
+            measures are among them, and the gate gets only its share of the probability.
             """
-            own = beta if cells <= len(compared.parts) else beta * share
-            # one step more, since totals were compared in whole steps of what a row can add
-            width = (close_width(self._batch.gate, self._batch.rounds, own / 2) + 1) * self._step(compared)
+            miss_probability = beta if cells <= len(measure.parts) else beta * share
+            # one more step, since totals were compared rounded to whole steps
+            width = (close_width(self._batch.gate, self._batch.rounds, miss_probability / 2) + 1) * self._step_size(
+                measure
+            )
             low, high = bounds(beta / 2, cells)
-            both = np.maximum(guess - width, low), np.minimum(guess + width, high)
-            # ranges that do not meet do not hold both: either may be the wrong one, and all of them is shown
-            apart = both[0] > both[1]
-            every = np.minimum(guess - width, low), np.maximum(guess + width, high)
-            return np.where(apart, every[0], both[0]), np.where(apart, every[1], both[1])
+            intersection = np.maximum(predicted - width, low), np.minimum(predicted + width, high)
+            # disjoint intervals cannot both hold, and either may be wrong: return their hull
+            disjoint = intersection[0] > intersection[1]
+            union = np.minimum(predicted - width, low), np.maximum(predicted + width, high)
+            return np.where(disjoint, union[0], intersection[0]), np.where(disjoint, union[1], intersection[1])
 
-        return SettledTotals(guess, ranged, HYPOTHESIS)
+        return SettledTotals(predicted, interval, HYPOTHESIS)
 
-    def _step(self, compared: WeighedMeasure) -> float:
-        """Return how much one step of gates is, of what is asked."""
-        return float(self._unit) * compared.reach / compared.scale
+    def _step_size(self, measure: WeighedMeasure) -> float:
+        """Return the size of one gate step in the measure's own units."""
+        return float(self._unit) * measure.reach / measure.scale
 
-    def _bought(
-        self, asked: tuple[Quantity, ...], compared: WeighedMeasure, noisy: Integers
+    def _settle_bought(
+        self, quantities: tuple[Quantity, ...], measure: WeighedMeasure, noisy: Integers
     ) -> tuple[SettledTotals, ...]:
-        noise, step = self._batch.noise_for(compared.reach), float(self._unit)
+        noise, step = self._batch.noise_for(measure.reach), float(self._unit)
         totals = noisy.astype(np.float64) * step
-        near, far = float(max(noise.sizes)) * step, self._batch.gate.threshold * step
-        self._hypothesis = self._hypothesis.updated(compared, totals, near, far)
+        noise_scale, gate_threshold = float(max(noise.sizes)) * step, self._batch.gate.threshold * step
+        self._hypothesis = self._hypothesis.updated(measure, totals, noise_scale, gate_threshold)
 
-        def settled(values: Floats) -> SettledTotals:
-            def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:
-                width = float(noise.error(f"{1 - beta:.12g}", cells)) * step / compared.scale
+        def settle_group(values: Floats) -> SettledTotals:
+            def interval(beta: float, cells: int) -> tuple[Floats, Floats]:
+                width = float(noise.error(f"{1 - beta:.12g}", cells)) * step / measure.scale
                 return values - width, values + width
 
-            return SettledTotals(values, ranged, BOUGHT)
+            return SettledTotals(values, interval, BOUGHT)
 
-        ends = np.cumsum([len(each.groups.places) for each in asked])[:-1]
-        return tuple(map(settled, np.split(totals / compared.scale, ends)))
+        split_points = np.cumsum([len(quantity.groups.places) for quantity in quantities])[:-1]
+        return tuple(map(settle_group, np.split(totals / measure.scale, split_points)))
 
     @property
     def left(self) -> int:
-        """Return how many answers may still be bought; without any, numbers outside the synopsis are unverified."""
+        """The number of answers that may still be bought; at 0, numbers outside the synopsis are unverified."""
         return self._gates.left
 
     @property
     def receipt(self) -> Receipt:
-        """Return what the session cost and whom it protects."""
+        """What the session cost and whom it protects."""
         return self.synopsis.receipt
 
     def close(self) -> None:
-        """Forget the secrets; what was charged stays charged, and the synopsis stays as it is."""
+        """Forget the secrets; the charge and the synopsis stay."""
         with self._lock:
             self._gates.close()
 
@@ -355,8 +367,8 @@ class OnlineSession(SecretSession):
         return f"<OnlineSession of {self.synopsis.table}: {state}>"
 
 
-def _bounds(asked: Quantity) -> Callable[[float, int], tuple[Floats, Floats]]:
-    return lambda beta, cells: asked.range(beta, cells)[1:]
+def _bounds_of(quantity: Quantity) -> Callable[[float, int], tuple[Floats, Floats]]:
+    return lambda beta, cells: quantity.range(beta, cells)[1:]
 
 
 def proposed_online(
@@ -371,17 +383,17 @@ def proposed_online(
     rows: int | None,
     textbook: bool,
 ) -> ProposedOnline:
-    """Make the proposal; what cannot be held in memory is refused here, before anything is spent."""
-    found = marginals(context, catalog, table, ways, where=where, columns=columns, rows=rows)
-    cells = math.prod(each.size for each in found.attributes)
+    """Propose the session; refuse here, before any charge, what cannot be held in memory."""
+    synopsis = marginals(context, catalog, table, ways, where=where, columns=columns, rows=rows)
+    cells = math.prod(attribute.size for attribute in synopsis.attributes)
     if cells > MOST_CELLS:
         raise Unsupported(
             "too-many-cells",
             f"a session holds a table of at most {MOST_CELLS:,} cells; these columns have {cells:,} together",
-            fix="leave out columns, or take coarser bins",
+            fix="name fewer columns, or use coarser bins",
         )
     if not isinstance(textbook, bool):
         raise InvalidParameter("textbook", textbook, "True or False")
-    found = replace(found, workload=MarginalWorkload(((),))) if textbook else found
-    here = found._context  # noqa: SLF001 - of the periods that pay
-    return ProposedOnline(here, found, whole(rounds, "rounds", at_least=1), textbook)
+    synopsis = replace(synopsis, workload=MarginalWorkload(((),))) if textbook else synopsis
+    paying_context = synopsis._context  # noqa: SLF001 - the context of the paying periods
+    return ProposedOnline(paying_context, synopsis, whole(rounds, "rounds", at_least=1), textbook)

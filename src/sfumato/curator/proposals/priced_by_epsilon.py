@@ -1,4 +1,4 @@
-"""Some proposals are paid with an ε alone: they are released in one way."""
+"""The base class of proposals that are priced by ε alone."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ K = TypeVar("K", covariant=True)
 
 
 class Draw(ReleaseStrategy[K], Protocol[K]):
-    """This kind of release knows its price."""
+    """A release strategy with a known price."""
 
     @property
     def total(self) -> Price: ...
 
 
 class PricedByEpsilon(ABC, Generic[T]):
-    """Such a proposal says what is drawn for an ε, and what is shown of that."""
+    """A proposal priced by ε: subclasses define the draw, and how its result is shown."""
 
     @property
     @abstractmethod
     def text(self) -> str:
-        """Describe what is asked, in words."""
+        """The proposal in words."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Return the hash of what is measured, under which stored answers are found."""
+        """The hash of what is measured, by which stored answers are found."""
 
     @property
     @abstractmethod
     def columns(self) -> Columns:
-        """List what is released, by name and type."""
+        """The released columns with their types."""
 
     @property
     @abstractmethod
-    def _where(self) -> Context:
-        """Return where it is released, and who pays."""
+    def _paying_context(self) -> Context:
+        """The context of the release, with the paying account."""
 
     @abstractmethod
     def _draw(self, epsilon: Number) -> Draw[T]:
-        """Return what is drawn at this price."""
+        """Return the draw at this price."""
 
     @abstractmethod
-    def _shown(self, found: StoredResult[T], confidence: Number) -> T:
-        """Return what was drawn, with its receipt."""
+    def _with_receipt(self, result: StoredResult[T], confidence: Number) -> T:
+        """Return the drawn value with its receipt."""
 
     def release(
         self,
@@ -65,19 +65,19 @@ class PricedByEpsilon(ABC, Generic[T]):
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> T:
-        """Charge ε and draw; what was drawn before, at least as accurate, is found again and free."""
+        """Charge ε and draw; a stored result that is at least as accurate is returned free."""
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(epsilon)
         return released(
             draw,
             draw.total,
-            lambda found: self._shown(found, confidence),
+            lambda result: self._with_receipt(result, confidence),
             question=self.text,
             plan=self.identity,
-            here=self._where,
+            here=self._paying_context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
     def rehearse(self, epsilon: Number, *, confidence: Number = "0.95") -> T:
-        """Return what would be released, drawn from invented rows: from the policy alone, and free."""
-        return rehearsed(self, self._where, lambda there: there.release(epsilon, confidence=confidence))
+        """Return a result drawn from invented rows, from the policy alone. Free."""
+        return rehearsed(self, self._paying_context, lambda proposal: proposal.release(epsilon, confidence=confidence))

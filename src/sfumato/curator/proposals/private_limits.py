@@ -1,8 +1,8 @@
-"""Limits of one unit are found privately: how many rows and groups most units have, a proposal like every other.
+"""A proposal to find limits per unit privately: how many rows and groups most units have.
 
-The plan has one row for each unit: how many rows it has and, if asked for, how many groups these lie in. The candidates
-are a public ladder of whole numbers. One unit is on one step of each ladder, so it moves the counts by 1 in all, as
-many rows as it may have: that is what makes a limit possible that is not declared yet.
+The plan has one row per unit: its number of rows and, if requested, the number of groups they are in. The candidates
+are a public ladder of integers. One unit is on one step of each ladder, so it changes the counts by 1 in total however
+many rows it has: this allows a search before any limit is declared.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ from sfumato.release.proposal import receipt
 from sfumato.release.releasing import StoredResult
 
 MOST = 10**6
-"""No limit of a policy is larger."""
+"""The largest limit that a policy may declare."""
 
 
 @codec.value("unit-limits")
 @dataclass(frozen=True)
 class UnitLimits:
-    """Limits that were found; each is None where it was not asked for, or could not be found."""
+    """The limits found; each is None if it was not requested or could not be found."""
 
     max_rows: int | None
     max_groups: int | None
     rows: StepCounts = field(repr=False)
-    """The noisy numbers of units by rows, and how many units have more rows than the limit."""
+    """The noisy numbers of units by rows, and the number of units above the limit."""
     groups: StepCounts | None = field(default=None, repr=False)
     purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
-    """What it cost and whom it protects; not stored with the limits, since it says what is left now."""
+    """What it cost and whom it protects; not stored with the limits, since it quotes the current remaining budget."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
 
     @property
     def rehearsed(self) -> bool:
-        """Return whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Whether it was invented from the policy alone: nothing was read, charged or stored."""
         return self.receipt is not None and self.receipt.rehearsed
 
     @property
     def toml(self) -> str:
-        """Return the lines to paste into the policy; empty where nothing was found."""
+        """The lines to paste into the policy; empty if nothing was found."""
         limits = {"max_rows": self.max_rows, "max_groups": self.max_groups}
         return "\n".join(f"{name} = {limit}" for name, limit in limits.items() if limit is not None)
 
@@ -77,15 +77,15 @@ class UnitLimits:
         return f"UnitLimits(max_rows={self.max_rows}, max_groups={self.max_groups}){mark}"
 
     def __str__(self) -> str:
-        said = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
-        return f"{self.toml}\n{said}" if self.toml else said
+        summary = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
+        return f"{self.toml}\n{summary}" if self.toml else summary
 
     def words(self, confidence: Number = "0.95") -> str:
-        """Describe what was found, and how many units have more, with this confidence."""
+        """Describe the limits, and how many units have more, with this confidence."""
         exact(confidence, "confidence", CONFIDENCE)
-        said = [_told("rows", self.max_rows, self.rows, confidence)]
-        said += [] if self.groups is None else [_told("groups", self.max_groups, self.groups, confidence)]
-        return "; ".join(said) + (INVENTED if self.rehearsed else "")
+        sentences = [_limit_words("rows", self.max_rows, self.rows, confidence)]
+        sentences += [] if self.groups is None else [_limit_words("groups", self.max_groups, self.groups, confidence)]
+        return "; ".join(sentences) + (INVENTED if self.rehearsed else "")
 
     def to_json(self) -> str:
         """Write the limits as JSON text, with a kind and a version."""
@@ -97,16 +97,18 @@ class UnitLimits:
         return codec.loads_as(cls, source)
 
 
-def _told(what: str, limit: int | None, found: StepCounts, confidence: Number) -> str:
+def _limit_words(what: str, limit: int | None, step_counts: StepCounts, confidence: Number) -> str:
     if limit is None:
-        return f"no limit of {what} was found: there are too few units to be seen through the noise"
-    beyond, within, reach = max(0, found.outside), max(0, found.inside), found.rank_error(confidence)
-    return f"at most {limit:,} {what}: {beyond:,} units (± {reach:,}) have more, {within:,} do not"
+        return f"no limit of {what} was found: there are too few units to stand out from the noise"
+    units_above = max(0, step_counts.outside)
+    units_within = max(0, step_counts.inside)
+    half_width = step_counts.rank_error(confidence)
+    return f"at most {limit:,} {what}: {units_above:,} units (± {half_width:,}) have more, {units_within:,} do not"
 
 
 @dataclass(frozen=True)
 class _LimitsDraw(OneReading[UnitLimits]):
-    """Limits are released as a search among the steps of each ladder."""
+    """The release of limits: a search among the steps of each ladder."""
 
     searches: tuple[StepSearch, ...]
     keys: tuple[GroupKey, ...]
@@ -116,7 +118,7 @@ class _LimitsDraw(OneReading[UnitLimits]):
 
     @property
     def batch(self) -> Batch:
-        return Batch(tuple(each for search in self.searches for each in search.measurements))
+        return Batch(tuple(measurement for search in self.searches for measurement in search.measurements))
 
     @property
     def reading(self) -> GroupTotals:
@@ -124,29 +126,29 @@ class _LimitsDraw(OneReading[UnitLimits]):
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
-        """Stored limits are as good if their counts are as close."""
+        """The widths that stored limits must reach to be returned instead."""
         return {"steps": self.searches[0].error("0.95"), "outside": self.searches[0].rank_error("0.95")}
 
     def made(self, totals: Integers) -> UnitLimits:
-        found = [search.draw(totals) for search in self.searches]
-        rows, groups = found[0], found[1] if len(found) > 1 else None
+        step_counts = [search.draw(totals) for search in self.searches]
+        rows, groups = step_counts[0], step_counts[1] if len(step_counts) > 1 else None
         terms = purchase([self.batch.bounded], self.total, self.version)
         return UnitLimits(self._limit(rows), self._limit(groups), rows, groups, terms)
 
-    def _limit(self, found: StepCounts | None) -> int | None:
-        return None if found is None or found.span is None else int(self.ladder.ends(found.span)[1])  # type: ignore[arg-type]
+    def _limit(self, step_counts: StepCounts | None) -> int | None:
+        return None if step_counts is None or step_counts.span is None else int(self.ladder.ends(step_counts.span)[1])  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class LimitsSearch(PricedByEpsilon[UnitLimits]):
-    """A proposal to find limits: only ``release`` spends."""
+    """A proposal to find limits; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     table: str
     by: tuple[str, ...]
-    """The columns whose values are the groups; none where only rows are limited."""
+    """The columns that define groups; empty if only rows are limited."""
     share: Fraction
-    """The share of the units that should be wholly within each limit."""
+    """The share of units that should stay within each limit."""
 
     def __repr__(self) -> str:
         return f"<{self.text}: .explain() .error() .price() are free, .release() asks>"
@@ -158,111 +160,120 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
 
     @property
     def columns(self) -> Columns:
-        """List what is released: a limit of rows, and one of groups where they are limited too."""
-        return tuple(AnswerColumn(f"max_{each}", Type.INTEGER) for each in self._named)
+        """The released columns: a limit of rows, and one of groups if requested."""
+        return tuple(AnswerColumn(f"max_{name}", Type.INTEGER) for name in self._limit_names)
 
     @cached_property
     def ladder(self) -> Ladder:
-        """Return the limits to choose from."""
+        """The candidate limits."""
         return counting_ladder(MOST)
 
     @cached_property
     def bounded(self) -> BoundedPlan:
-        """Return the plan: how many units have how many rows, and groups."""
-        (whole,) = boundings(self._paid[0], self._units.limits, len(self._keys))
-        return for_neighbours(whole, self._context.policy.neighbours)
+        """The plan that counts units by their numbers of rows and groups."""
+        (bounded,) = boundings(self._period_plan[0], self._units.limits, len(self._keys))
+        return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
-    def _paid(self) -> tuple[Aggregate, Context]:
-        """Return the plan held to the periods whose accounts pay, and where it is released."""
-        counts = [Column(own, domain) for own, domain in self._units.columns.items()]
+    def _period_plan(self) -> tuple[Aggregate, Context]:
+        """The plan restricted to the periods whose accounts pay, and their context."""
+        counts = [Column(count_field, domain) for count_field, domain in self._units.columns.items()]
         plan = Aggregate(self._units, tuple(map(self.ladder.place, counts)), (Count(),))
         return by_period(plan, self._context)
 
     @property
     def identity(self) -> str:
-        """Return the hash of what is measured."""
+        """The hash of what is measured."""
         return digest("limits", self.bounded.plan, self.share, self._context.declared)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
-        """Describe what is done at this price, step by step. This is free."""
+        """Explain the search at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._draw(epsilon)
         operators = [
             Operator("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator("per unit", f"counts {' and '.join(self._named)}", f"one row for each {policy.unit.name}"),
+            Operator("per unit", f"counts {' and '.join(self._limit_names)}", f"one row for each {policy.unit.name}"),
         ]
-        for name, search in zip(self._named, draw.searches, strict=True):
-            chosen = f"least limit of {name} that {percent(self.share)} of the units keep"
-            operators += search.operators("units", chosen, confidence)
-        operators += charged(self._paid[1])
-        reason = "one unit has one number of rows, however large, so it moves the counts by one"
+        for name, search in zip(self._limit_names, draw.searches, strict=True):
+            selection = f"smallest limit of {name} that {percent(self.share)} of the units stay within"
+            operators += search.operators("units", selection, confidence)
+        operators += charged(self._period_plan[1])
+        reason = "one unit has one number of rows, however large, so it changes the counts by one"
         return Explanation(self.text, str(draw.total), tuple(operators), reason, ())
 
     def error(self, epsilon: Number, confidence: Number = "0.95") -> int:
-        """Return how many units a step holds that is within the limit, with this confidence, unless it is part of the
-        share that may be left out. Free.
+        """Return the number of units from which a step is within the limit with this confidence, unless its share may
+        be excluded. Free.
         """
         return self._draw(epsilon).searches[0].error(confidence)
 
     def rank_error(self, epsilon: Number, confidence: Number = "0.95") -> int:
-        """Return how well the number of units beyond the limit will be known, with this confidence. Free."""
+        """Return the half-width of the number of units above the limit. Free."""
         return self._draw(epsilon).searches[0].rank_error(confidence)
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
-        """Find the least ε at which no step with so many units is missed, with this confidence. This is free."""
+        """Find the least ε at which no step with this many units is missed. This is free."""
         return least_price(lambda epsilon: self.error(epsilon, confidence), within)
 
     @property
-    def _where(self) -> Context:
-        return self._paid[1]
+    def _paying_context(self) -> Context:
+        return self._period_plan[1]
 
     @property
-    def _declared(self) -> Table:
+    def _policy_table(self) -> Table:
         return self._context.policy.tables[self.table]
 
     @property
-    def _named(self) -> tuple[str, ...]:
+    def _limit_names(self) -> tuple[str, ...]:
         return ("rows", "groups") if self.by else ("rows",)
 
     @cached_property
     def _units(self) -> PerUnit:
-        """Make one row for each unit; its groups are counted as rows of units and keys."""
-        declared = self._declared
-        columns = {Field(0, declared.name, name): declared.columns[name] for name in self.by}
-        scan = Scan(declared.name, declared.every_row, 0, columns, Limits.of(declared))
+        """The relation with one row per unit; groups are counted as rows per unit and key."""
+        table = self._policy_table
+        columns = {Field(0, table.name, name): table.columns[name] for name in self.by}
+        scan = Scan(table.name, table.every_row, 0, columns, Limits.of(table))
         rows = UnitCount(None, MOST)
         if not self.by:
             return PerUnit(scan, 1, (), (("rows", rows),))
-        keys = tuple((own.name, Column(own, domain)) for own, domain in columns.items())
-        parts = PerUnit(scan, 1, keys, (("rows in a group", rows),))
-        added = UnitSum(Column(Field(1, "", "rows in a group"), rows.domain), cap=MOST)
-        return PerUnit(parts, 2, (), (("groups", rows), ("rows", added)))
+        keys = tuple((key_field.name, Column(key_field, domain)) for key_field, domain in columns.items())
+        per_group = PerUnit(scan, 1, keys, (("rows in a group", rows),))
+        row_total = UnitSum(Column(Field(1, "", "rows in a group"), rows.domain), cap=MOST)
+        return PerUnit(per_group, 2, (), (("groups", rows), ("rows", row_total)))
 
     @property
     def _keys(self) -> tuple[GroupKey, ...]:
-        return tuple(product(range(len(self.ladder)), repeat=len(self._named)))
+        return tuple(product(range(len(self.ladder)), repeat=len(self._limit_names)))
 
     def _draw(self, epsilon: Number) -> _LimitsDraw:
-        paid, keys, names = exact(epsilon, "epsilon", POSITIVE), self._keys, [own.name for own in self._units.columns]
-        each, left_out = paid / len(self._named), (Fraction(0), 1 - self.share)
-        places = [tuple(int(key[names.index(name)]) for key in keys) for name in self._named]  # type: ignore[arg-type]
-        searches = (StepSearch.of(self.bounded, place, each, left_out, from_first=True) for place in places)
+        exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
+        keys = self._keys
+        names = [count_field.name for count_field in self._units.columns]
+        epsilon_per_limit, uncovered = exact_epsilon / len(self._limit_names), (Fraction(0), 1 - self.share)
+        steps_of_groups = [tuple(int(key[names.index(name)]) for key in keys) for name in self._limit_names]  # type: ignore[arg-type]
+        searches = (
+            StepSearch.of(self.bounded, step_of_group, epsilon_per_limit, uncovered, from_first=True)
+            for step_of_group in steps_of_groups
+        )
         return _LimitsDraw(tuple(searches), keys, self.ladder, Price(epsilon), self._context.version)
 
-    def _shown(self, found: StoredResult[UnitLimits], confidence: Number) -> UnitLimits:
-        known, here = found.value, self._where
-        drawn = [each for each in (known.rows, known.groups) if each is not None]
-        words = tuple(noise.words() for each in drawn for noise in (each.noise, each.counter))
-        said = receipt(found, known.purchase, words, question=self.text, here=here, confidence=confidence)
-        return replace(known, purchase=known.purchase.public, receipt=said)
+    def _with_receipt(self, result: StoredResult[UnitLimits], confidence: Number) -> UnitLimits:
+        limits, context = result.value, self._paying_context
+        step_counts = [counts for counts in (limits.rows, limits.groups) if counts is not None]
+        words = tuple(noise.words() for counts in step_counts for noise in (counts.noise, counts.counter))
+        limits_receipt = receipt(
+            result, limits.purchase, words, question=self.text, here=context, confidence=confidence
+        )
+        return replace(limits, purchase=limits.purchase.public, receipt=limits_receipt)
 
 
 def limits_search(context: Context, table: str, by: str | Sequence[str], share: Number) -> LimitsSearch:
-    """Propose to find limits for the units of a table; the names are looked up in the policy."""
-    declared, named = private_table(context.policy, table), (by,) if isinstance(by, str) else tuple(by)
-    if declared.every_row:
-        rule = "a table whose units have several rows: where every row is a unit there is nothing to limit"
+    """Propose to find limits per unit of a table; the names are checked against the policy."""
+    policy_table, group_columns = private_table(context.policy, table), (by,) if isinstance(by, str) else tuple(by)
+    if policy_table.every_row:
+        rule = "a table whose units have several rows: where every row is a unit, no limit is needed"
         raise InvalidParameter("table", table, rule)
-    if len(set(named)) < len(named) or any(each not in declared.columns or each == declared.id for each in named):
-        raise InvalidParameter("by", by, f"different columns of {table}: " + ", ".join(declared.columns))
-    return LimitsSearch(context, declared.name, named, exact(share, "share", INSIDE_UNIT))
+    if len(set(group_columns)) < len(group_columns) or any(
+        column not in policy_table.columns or column == policy_table.id for column in group_columns
+    ):
+        raise InvalidParameter("by", by, f"different columns of {table}: " + ", ".join(policy_table.columns))
+    return LimitsSearch(context, policy_table.name, group_columns, exact(share, "share", INSIDE_UNIT))

@@ -1,8 +1,8 @@
-"""Running totals say for every day how much there was up to that day: a proposal over a question that groups by days.
+"""A proposal of running totals: the total up to each period, over a question that groups by periods.
 
-All days together have one price. They are measured through a factorisation of the matrix of all sums
-(``mechanisms.factorisations``), chosen with the strategy that limits a unit for the least error on the worst day, from
-the policy and the price alone.
+All periods together have one price. They are measured through a factorisation of the prefix-sum matrix
+(``mechanisms.factorisations``), chosen together with the strategy that limits a unit for the smallest error in the
+worst period, from the policy and the price alone.
 """
 
 from __future__ import annotations
@@ -47,41 +47,41 @@ from sfumato.release.proposal import ReleaseCall, is_stored, receipt, released
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.running_totals import RunningAnswer, RunningDraw, RunningMeasured, RunningNoise
 
-_FINEST, _COARSEST, _MOST_BITS = 10, 6, 33
-"""Bits of the matrix: fewer where one unit's contribution is many steps already, so that the noise can be drawn."""
+_MAX_MATRIX_BITS, _MIN_MATRIX_BITS, _MAX_TOTAL_BITS = 10, 6, 33
+"""Bits of the matrix entries: fewer where one unit's contribution is already large, so that the noise can be drawn."""
 
 
 @codec.value("running-forecast")
 @dataclass(frozen=True)
 class RunningForecast:
-    """A forecast of running totals gives the half-width of each period's total, before it is bought."""
+    """A forecast of running totals: the half-width of each period's total, before the purchase."""
 
     column: str
     periods: KeyColumn
     widths: tuple[float, ...]
-    """In the order of the periods."""
+    """Half-widths in the order of the periods."""
     confidence: Fraction
     joint: bool
-    """Whether all ranges hold together with this confidence, or each by itself."""
+    """Whether the confidence holds for all ranges jointly, or for each by itself."""
     price: str
     accepted: bool
     """Whether the account, and the analyst's share of it, would accept this release now."""
     stored: bool = False
-    """Whether running totals that are as good were bought before: they are free, whatever is left."""
+    """Whether stored running totals are at least as accurate: they are free, whatever budget remains."""
     warnings: tuple[str, ...] = ()
     counted: str = ""
-    """What of one unit counts, where the rest is left out; empty where all rows count."""
+    """The limits per unit in words; empty if all rows count."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
-        object.__setattr__(self, "widths", tuple(codec.real(each, "widths") for each in self.widths))
+        object.__setattr__(self, "widths", tuple(codec.real(width, "widths") for width in self.widths))
         if not isinstance(self.periods, KeyColumn) or len(self.periods.values) != len(self.widths):
             raise InvalidParameter("widths", len(self.widths), "one for each period")
 
     @property
     def worst(self) -> float:
-        """Return the half-width of the widest period."""
+        """The half-width of the widest period."""
         return max(self.widths)
 
     def __getitem__(self, period: Value) -> float:
@@ -91,32 +91,33 @@ class RunningForecast:
         return self.widths[self.periods.values.index(period)]
 
     def to_json(self) -> str:
-        """Write the forecast as JSON text, with a kind and a version."""
+        """Serialize the forecast as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> RunningForecast:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def __str__(self) -> str:
         first, last = self.periods.values[0], self.periods.values[-1]
-        sure = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
-        ends = f"±{shown(self.widths[0])} on {first}, ±{shown(self.widths[-1])} on {last}"
-        line = f"{self.column} ±{shown(self.worst)} in the worst of {many(len(self.widths), 'period')} ({ends}), {sure}"
-        return "\n".join([line, *(f"warning: {each}" for each in self.warnings)])
+        confidence_text = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
+        end_widths = f"±{shown(self.widths[0])} on {first}, ±{shown(self.widths[-1])} on {last}"
+        worst = f"{self.column} ±{shown(self.worst)} in the worst of {many(len(self.widths), 'period')}"
+        summary = f"{worst} ({end_widths}), {confidence_text}"
+        return "\n".join([summary, *(f"warning: {warning}" for warning in self.warnings)])
 
     __repr__ = __str__
 
 
 @dataclass(frozen=True)
 class RunningTotals:
-    """A proposal: only ``release`` spends."""
+    """A proposal of running totals; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
     period: int
-    """The place of the key of the periods."""
+    """The index of the period key."""
 
     @property
     def query(self) -> Query:
@@ -124,21 +125,21 @@ class RunningTotals:
 
     @property
     def columns(self) -> Columns:
-        """List the columns of the answer, with their types."""
+        """The columns of the answer with their types."""
         return self.question.columns
 
     @cached_property
     def periods(self) -> tuple[Value, ...]:
-        """List the declared periods in their order; rows without a period are in none."""
-        found = {key[self.period] for key in self.question.groups} - {None}
-        return tuple(sorted(found))  # type: ignore[arg-type]
+        """The declared periods in order; rows without a period are in none."""
+        values = {key[self.period] for key in self.question.groups} - {None}
+        return tuple(sorted(values))  # type: ignore[arg-type]
 
     @cached_property
     def series(self) -> tuple[GroupKey, ...]:
-        """List the values of the other keys, one running total each."""
-        return tuple(dict.fromkeys(self._others(key) for key in self.question.groups))
+        """The values of the other keys, one running total each."""
+        return tuple(dict.fromkeys(self._other_keys(key) for key in self.question.groups))
 
-    def _others(self, key: GroupKey) -> GroupKey:
+    def _other_keys(self, key: GroupKey) -> GroupKey:
         return (*key[: self.period], *key[self.period + 1 :])
 
     @cached_property
@@ -148,7 +149,7 @@ class RunningTotals:
         )
 
     def limit(self, *, rows: int | None = None, groups: int | None = None, rows_per_group: int | None = None) -> Any:
-        """Propose the same with tighter limits for one unit: less noise, more bias."""
+        """Propose the same with tighter limits per unit: less noise, more bias."""
         return replace(self, question=self.question.limit(rows=rows, groups=groups, rows_per_group=rows_per_group))
 
     def explain(
@@ -161,36 +162,41 @@ class RunningTotals:
         joint: bool = False,
         mechanism: NamedNoise | None = None,
     ) -> Explanation:
-        """Describe what is done at this price, step by step; at ε = 1 when none is named. This is free."""
-        named = epsilon is not None or rho is not None
-        draw = self._draw(Price(epsilon if named else 1, delta, rho), mechanism)
+        """Explain the release at this price, step by step; at ε = 1 if none is given. This is free."""
+        has_price = epsilon is not None or rho is not None
+        draw = self._draw(Price(epsilon if has_price else 1, delta, rho), mechanism)
         (measurement,), (scaled,) = draw.batch.measurements, draw.batch.bounded.measures
-        moved = measurement.mechanism.norm(measurement.sensitivity) * scaled.unit_value
-        moved /= 2**draw.noise.factorisation.bits
-        widths, length = self._widths(draw, confidence, joint), "in all" if draw.noise.mechanism.order == 1 else "long"
-        name = self.query.finish.outputs[self._place].name
-        sure = f"{percent(exact(confidence, 'confidence'))} confidence{', all together' if joint else ''}"
-        lines = f" for each of {len(self.series):,} series" if len(self.series) > 1 else ""
+        unit_change = measurement.mechanism.norm(measurement.sensitivity) * scaled.unit_value
+        unit_change /= 2**draw.noise.factorisation.bits
+        widths = self._widths(draw, confidence, joint)
+        norm_words = "in total" if draw.noise.mechanism.order == 1 else "in Euclidean norm"
+        name = self.query.finish.outputs[self._total_index].name
+        coverage = f"{percent(exact(confidence, 'confidence'))} confidence{', all together' if joint else ''}"
+        series_text = f" for each of {len(self.series):,} series" if len(self.series) > 1 else ""
         operators = (
             *sources(self.query, self._context.policy),
             limited(draw.batch.bounded),
-            Operator("group", f"{many(len(self.periods), 'period')}{lines}", "declared: shown whatever the data hold"),
+            Operator(
+                "group",
+                f"{many(len(self.periods), 'period')}{series_text}",
+                "declared, so shown whatever the data hold",
+            ),
             Operator("measure", measured(scaled.measure), "exact, not shown"),
             Operator(
                 "factorise",
                 draw.noise.factorisation.words(),
-                f"one unit moves what is measured by a vector at most {shown(float(moved), 4)} {length}",
+                f"one unit changes what is measured by at most {shown(float(unit_change), 4)} {norm_words}",
             ),
             Operator("noise", draw.noise.mechanism.words(scaled.unit_value / 2**draw.noise.factorisation.bits), "once"),
             Operator(
                 "add up",
                 f"{name} up to each period",
-                f"±{shown(float(widths.max()))} in the worst, ±{shown(float(widths[0]))} in the first, {sure}",
+                f"±{shown(float(widths.max()))} in the worst, ±{shown(float(widths[0]))} in the first, {coverage}",
             ),
             *charged(self._context),
         )
-        said = (*self.question.warnings, *self._context.closing(draw.batch.curve))
-        return Explanation(self.question.text, str(draw.total), operators, draw.reason, said)
+        notes = (*self.question.warnings, *self._context.closing(draw.batch.curve))
+        return Explanation(self.question.text, str(draw.total), operators, draw.reason, notes)
 
     def error(
         self,
@@ -206,9 +212,9 @@ class RunningTotals:
         """Return the half-width of every period's running total at this price. This is free."""
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
         stored = not fresh and is_stored(draw, self.identity, self._context)
-        ends = () if stored else self._context.closing(draw.batch.curve)
+        closing_notes = () if stored else self._context.closing(draw.batch.curve)
         return RunningForecast(
-            self.query.finish.outputs[self._place].name,
+            self.query.finish.outputs[self._total_index].name,
             KeyColumn(self.query.plan.keys[self.period].domain.type, self.periods),
             tuple(self._widths(draw, confidence, joint).tolist()),
             exact(confidence, "confidence"),
@@ -216,21 +222,21 @@ class RunningTotals:
             priced(draw.total, self._context),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             stored,
-            (*self.question.warnings, *ends),
+            (*self.question.warnings, *closing_notes),
             cutting([draw.batch.bounded]),
         )
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95", joint: bool = False) -> float:
-        """Find the least ε, beside this δ, at which every period's total is within this of the exact one. Free."""
-        wanted = float(exact(within, "within", POSITIVE))
+        """Find the least ε, at this δ, at which every period's total has at most this half-width. Free."""
+        error_limit = float(exact(within, "within", POSITIVE))
 
-        def enough(epsilon: Fraction) -> bool:
-            return float(self._widths(self._draw(Price(epsilon, delta), None), confidence, joint).max()) <= wanted
+        def is_within(epsilon: Fraction) -> bool:
+            return float(self._widths(self._draw(Price(epsilon, delta), None), confidence, joint).max()) <= error_limit
 
-        if wanted <= self._rounding:
-            rule = f"above {shown(self._rounding)}: the numbers are shown as whole ones"
+        if error_limit <= self._rounding:
+            rule = f"above {shown(self._rounding)}: the totals are rounded to whole numbers"
             raise InvalidParameter("within", within, rule)
-        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
+        return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
 
     def release(
         self,
@@ -246,17 +252,17 @@ class RunningTotals:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> RunningAnswer:
-        """Charge the price, once for all periods, and draw their running totals; the same ones, at least as accurate,
-        are found again and free.
+        """Charge the price, once for all periods, and draw their running totals. Stored ones that are at least as
+        accurate are returned free.
 
-        With ``joint`` all ranges hold together with this confidence; else each does by itself.
+        With ``joint`` the confidence holds for all ranges jointly, otherwise for each by itself.
         """
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
         return released(
             draw,
             draw.total,
-            lambda found: self.answered(found, confidence, joint),
+            lambda result: self.answered(result, confidence, joint),
             question=self.question.text,
             plan=self.identity,
             here=self._context,
@@ -275,239 +281,247 @@ class RunningTotals:
     ) -> RunningAnswer:
         """Return an answer of this shape with invented numbers, from the policy alone. This is free."""
         price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mechanism": mechanism}
-        return rehearsed(self, self._context, lambda there: there.release(**price, confidence=confidence, joint=joint))
+        return rehearsed(
+            self, self._context, lambda proposal: proposal.release(**price, confidence=confidence, joint=joint)
+        )
 
     @property
     def identity(self) -> str:
-        """Return the hash of what is measured: no count of single days is mistaken for it."""
+        """The hash of what is measured, different from that of the plain counts."""
         return digest("running", self.question.identity, self.period)
 
     @property
-    def _place(self) -> int:
-        """Return the place of the column of numbers."""
-        return next(index for index, each in enumerate(self.query.finish.outputs) if _is_result(each.expression))
+    def _total_index(self) -> int:
+        """The index of the output with the totals."""
+        return next(index for index, output in enumerate(self.query.finish.outputs) if _is_result(output.expression))
 
     @property
-    def _whole(self) -> bool:
+    def _is_integer(self) -> bool:
         return self.query.plan.measures[0].result.type is Type.INTEGER
 
     @property
     def _rounding(self) -> float:
-        """Whole numbers are shown rounded, which moves each by up to a half."""
-        return 0.5 if self._whole else 0.0
+        """The error by rounding to whole numbers: up to a half."""
+        return 0.5 if self._is_integer else 0.0
 
     def _widths(self, draw: RunningDraw, confidence: Number, joint: bool) -> Any:
         return draw.noise.widths(confidence, len(self._groups) if joint else 1) + self._rounding
 
-    def _draw(self, price: Price, named: NamedNoise | None) -> RunningDraw:
-        family = noise_family(named)
+    def _draw(self, price: Price, mechanism: NamedNoise | None) -> RunningDraw:
+        family = noise_family(mechanism)
         if family is Gaussian and not price.allows_gaussian:
-            raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
+            raise InvalidParameter(
+                "mechanism", "Gaussian", "Laplace for a price without delta", fix="give a delta, or a rho"
+            )
         if family is Laplace and price.rho is not None:
             raise InvalidParameter("mechanism", "Laplace", "Gaussian for a price in ρ", fix="give an epsilon")
-        pure = [] if price.rho is not None or family is Gaussian else [self._at(price, Laplace)]
+        laplace_draws = [] if price.rho is not None or family is Gaussian else [self._draw_with(price, Laplace)]
         if not price.allows_gaussian or family is Laplace:
-            return pure[0]
-        return _better(pure, self._at(price, Gaussian), self._context.account.budget)
+            return laplace_draws[0]
+        return _choose_noise(laplace_draws, self._draw_with(price, Gaussian), self._context.account.budget)
 
-    def _at(self, price: Price, family: Family) -> RunningDraw:
-        """Prepare the release with this noise, through what errs least on the worst period."""
-        ways = self._ways(family)
-        chosen = min(ways, key=lambda way: round(way.error, 9))
-        alone = min(way.error for way in ways if way.factorisation.form == "each day")
-        paid = Price(price.epsilon) if family.pure else price
-        mechanism = _calibrated(chosen.reading, paid, family)
-        noise = RunningNoise.of(chosen.factorisation, mechanism, chosen.reading.totals.scaled)
-        reason = f"{chosen.factorisation.words()}, for the least error in the worst period"
-        if chosen.factorisation.form != "each day":
-            reason += f": the noise of single periods would add up to {shown(alone / chosen.error)} times as much"
+    def _draw_with(self, price: Price, family: Family) -> RunningDraw:
+        """Prepare the release with this noise family, with the smallest error in the worst period."""
+        strategies = self._compare_strategies(family)
+        best = min(strategies, key=lambda strategy: round(strategy.error, 9))
+        independent_error = min(strategy.error for strategy in strategies if strategy.factorisation.form == "each day")
+        spent_price = Price(price.epsilon) if family.pure else price
+        mechanism = _calibrate_noise(best.reading, spent_price, family)
+        noise = RunningNoise.of(best.factorisation, mechanism, best.reading.totals.scaled)
+        reason = f"{best.factorisation.words()}, for the smallest error in the worst period"
+        if best.factorisation.form != "each day":
+            reason += f": adding up noisy periods would give {shown(independent_error / best.error)} times the error"
         types = tuple(key.domain.type for key in self.query.plan.keys)
-        batch = Batch((Measurement(chosen.reading, mechanism),))
-        return RunningDraw(batch, noise, self._groups, types, paid, self._context.version, reason)
+        batch = Batch((Measurement(best.reading, mechanism),))
+        return RunningDraw(batch, noise, self._groups, types, spent_price, self._context.version, reason)
 
-    def _ways(self, family: Family) -> tuple[_Way, ...]:
-        if family not in self._known:
+    def _compare_strategies(self, family: Family) -> tuple[_Strategy, ...]:
+        if family not in self._strategies:
             options = self.question.options
-            self._known[family] = tuple(
-                _Way.of(each, factorisation, len(self.series), family)
-                for each in options
-                for factorisation in candidates(len(self.periods), family.order, _bits(each))
+            self._strategies[family] = tuple(
+                _Strategy.of(option, factorisation, len(self.series), family)
+                for option in options
+                for factorisation in candidates(len(self.periods), family.order, _bits(option))
             )
-        return self._known[family]
+        return self._strategies[family]
 
     @cached_property
-    def _known(self) -> dict[Family, tuple[_Way, ...]]:
-        """Keep what was compared: it is the same at every price."""
+    def _strategies(self) -> dict[Family, tuple[_Strategy, ...]]:
+        """The compared strategies by noise family; they are the same at every price."""
         return {}
 
     def answered(self, found: StoredResult[RunningMeasured], confidence: Number, joint: bool) -> RunningAnswer:
-        """Show what was drawn for it."""
-        known, here = found.value, self._context
-        widths = known.noise.widths(confidence, len(known.totals) if joint else 1)
-        totals, reach = np.array(known.totals), np.tile(widths, known.series)
-        ranges = tuple(zip((totals - reach).tolist(), (totals + reach).tolist(), strict=True))
-        numbers = [round(each) for each in known.totals] if self._whole else list(known.totals)
+        """Build the answer from the drawn totals."""
+        measured_totals, context = found.value, self._context
+        widths = measured_totals.noise.widths(confidence, len(measured_totals.totals) if joint else 1)
+        totals, half_widths = np.array(measured_totals.totals), np.tile(widths, measured_totals.series)
+        ranges = tuple(zip((totals - half_widths).tolist(), (totals + half_widths).tolist(), strict=True))
+        values = measured_totals.totals
+        numbers = [round(total) for total in values] if self._is_integer else list(values)
         outputs = self.query.finish.outputs
-        cells = [self._column(each.expression, known.keys.groups, numbers) for each in outputs]
-        words = (known.noise.words(),)
-        told = receipt(found, known.purchase, words, question=self.question.text, here=here, confidence=confidence)
+        cells = [self._column(output.expression, measured_totals.keys.groups, numbers) for output in outputs]
+        words = (measured_totals.noise.words(),)
+        terms, text = measured_totals.purchase, self.question.text
+        answer_receipt = receipt(found, terms, words, question=text, here=context, confidence=confidence)
         return RunningAnswer(
-            tuple(each.name for each in outputs),
-            tuple(each.expression.domain.type for each in outputs),
+            tuple(output.name for output in outputs),
+            tuple(output.expression.domain.type for output in outputs),
             tuple(zip(*cells, strict=True)),
-            {outputs[self._place].name: ranges},
-            tuple(each.name for each in outputs if not _is_result(each.expression)),
-            replace(told, joint=joint),
+            {outputs[self._total_index].name: ranges},
+            tuple(output.name for output in outputs if not _is_result(output.expression)),
+            replace(answer_receipt, joint=joint),
             self.question.warnings,
-            period=next(each.name for each in outputs if _key(each.expression) == self.period),
+            period=next(output.name for output in outputs if _key_index(output.expression) == self.period),
         )
 
     def _column(self, expression: Any, groups: Sequence[GroupKey], numbers: list[Any]) -> list[Any]:
-        place = _key(expression)
-        if place is None:
+        key_index = _key_index(expression)
+        if key_index is None:
             return numbers
-        values = [key[place] for key in groups]
-        return [float(each) if isinstance(each, Fraction) else each for each in values]
+        values = [key[key_index] for key in groups]
+        return [float(value) if isinstance(value, Fraction) else value for value in values]
 
 
 @dataclass(frozen=True)
-class _Way:
-    """One way to measure running totals, and how wrong its worst period is, relative to other ways."""
+class _Strategy:
+    """One strategy to measure running totals, and the relative error of its worst period."""
 
     reading: FactoredTotals
     factorisation: Factorisation
     error: float
 
     @classmethod
-    def of(cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family) -> _Way:
+    def of(cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family) -> _Strategy:
         reading = FactoredTotals(Totals(bounded), factorisation.weights, series)
         size = float(family.norm(reading.sensitivity) * reading.totals.scaled.unit_value)
         return cls(reading, factorisation, size * float(factorisation.lengths.max()))
 
 
 def _bits(bounded: BoundedPlan) -> int:
-    most = int(bounded.measures[0].added.total).bit_length()
-    return max(_COARSEST, min(_FINEST, _MOST_BITS - most))
+    total_bits = int(bounded.measures[0].added.total).bit_length()
+    return max(_MIN_MATRIX_BITS, min(_MAX_MATRIX_BITS, _MAX_TOTAL_BITS - total_bits))
 
 
-def _calibrated(reading: FactoredTotals, price: Price, family: Family) -> Additive:
-    """Find the least noise that keeps the price."""
-    change = reading.sensitivity
-    size = family.norm(change)
-    unit = family.closed_form(epsilon=price.epsilon, rho=price.rho)
-    if unit is not None:
-        return _made(family, size * unit, price)
-    promise = Guarantee(price.epsilon or 0, price.delta)
-    return calibrate(lambda scale: _made(family, scale * size, price), promise, change)
+def _calibrate_noise(reading: FactoredTotals, price: Price, family: Family) -> Additive:
+    """Return the least noise that stays within the price."""
+    sensitivity = reading.sensitivity
+    size = family.norm(sensitivity)
+    unit_scale = family.closed_form(epsilon=price.epsilon, rho=price.rho)
+    if unit_scale is not None:
+        return _mechanism_of_size(family, size * unit_scale, price)
+    guarantee = Guarantee(price.epsilon or 0, price.delta)
+    return calibrate(lambda scale: _mechanism_of_size(family, scale * size, price), guarantee, sensitivity)
 
 
-def _made(family: Family, size: Fraction, price: Price) -> Additive:
+def _mechanism_of_size(family: Family, size: Fraction, price: Price) -> Additive:
     if size > MOST_STEPS:
-        rule = "one whose noise can be drawn exactly: this asks for too much of it"
-        raise InvalidParameter("price", str(price), rule, fix="give more, or declare narrower bounds or limits")
+        rule = "a price whose noise can be drawn exactly: this one needs too much noise"
+        raise InvalidParameter("price", str(price), rule, fix="pay more, or declare narrower bounds or limits")
     return family.of_size(max(size, LEAST_STEPS))
 
 
-def _better(pure: list[RunningDraw], gaussian: RunningDraw, account: Budget) -> RunningDraw:
-    """Choose the noise that errs less; Gaussian noise must halve the error where it would close the account's pure
-    currency.
-    """
-    if not pure:
+def _choose_noise(laplace_draws: list[RunningDraw], gaussian: RunningDraw, account: Budget) -> RunningDraw:
+    """Return the draw with less error; Gaussian noise must halve it if it would close the account's pure ε total."""
+    if not laplace_draws:
         return gaussian
-    (laplace,) = pure
+    (laplace,) = laplace_draws
     gain = float(laplace.noise.widths().max() / gaussian.noise.widths().max())
     if gain <= 1:
         return laplace
-    keeps = "pure" in account.remaining and account.affords(laplace.batch.curve)
-    if not keeps or (gain >= 2 and account.affords(gaussian.batch.curve)):
+    pure_is_open = "pure" in account.remaining and account.affords(laplace.batch.curve)
+    if not pure_is_open or (gain >= 2 and account.affords(gaussian.batch.curve)):
         return gaussian
-    why = f"Gaussian noise would have {1 / gain:.2g} times the error but end {ENDS}"
-    return replace(laplace, reason=f"{laplace.reason}; {why}")
+    closing_note = f"Gaussian noise would have {1 / gain:.2g} times the error but end {ENDS}"
+    return replace(laplace, reason=f"{laplace.reason}; {closing_note}")
 
 
 def _is_result(expression: Any) -> bool:
     return isinstance(expression, Column) and isinstance(expression.reference, Result)
 
 
-def _key(expression: Any) -> int | None:
-    """Return the place of the key that an output shows; None where it shows no key."""
+def _key_index(expression: Any) -> int | None:
+    """Return the index of the key that an output shows; None for any other output."""
     if isinstance(expression, Column) and isinstance(expression.reference, Key):
         return expression.reference.index
     return None
 
 
 def running_totals(context: Context, asked: Any) -> RunningTotals:
-    """Make the proposal of a question that counts or adds up by periods; what it cannot be made of is refused here.
+    """Propose running totals of a question that counts or sums by periods; refuse any other question here.
 
-    What one unit changes was proven of the question under its own policy, so it is asked of the same curator. Who asks
-    now pays, and where every period has an account of its own, those that the question reads do.
+    The sensitivity was derived for the question under its own policy, so it must be a question of the same curator. The
+    caller pays, or the accounts of the periods that the question reads.
     """
     if not isinstance(asked, Question):
-        raise _refused("running-listing", "running totals are made of a question about a private table")
+        raise _refusal("running-listing", "running totals need a question about a private table")
     if not asked.is_of(context):
         raise InvalidParameter("question", asked.text, "SQL text, or a question of the same curator")
     asked = replace(asked, _context=context)
     _check_measure(asked.query)
     _check_shape(asked)
-    found = RunningTotals(asked._context, asked, _period(asked.query))  # noqa: SLF001
-    if len(found.periods) > MOST_PERIODS:
-        rule = f"running totals have at most {MOST_PERIODS:,} periods; here they have {len(found.periods):,}"
-        fix = "group by weeks or months, or leave out periods with WHERE, such as WHERE day >= DATE '2024-01-01'"
+    proposal = RunningTotals(asked._context, asked, _period_key(asked.query))  # noqa: SLF001
+    if len(proposal.periods) > MOST_PERIODS:
+        rule = f"running totals have at most {MOST_PERIODS:,} periods; here they have {len(proposal.periods):,}"
+        fix = "group by weeks or months, or exclude periods with WHERE, such as WHERE day >= DATE '2024-01-01'"
         raise Unsupported("too-many-periods", rule, fix=fix)
-    if not found.periods:
-        raise _refused("no-periods", "the conditions leave no period: no row can meet them")
-    return found
+    if not proposal.periods:
+        raise _refusal("no-periods", "no period meets the conditions")
+    return proposal
 
 
-_EXAMPLE = "ask such as SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"
+_EXAMPLE = "ask for example SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"
 
 
-def _refused(code: str, rule: str, fix: str = _EXAMPLE) -> Unsupported:
+def _refusal(code: str, rule: str, fix: str = _EXAMPLE) -> Unsupported:
     return Unsupported(code, rule, fix=fix)
 
 
 def _check_measure(query: Query) -> None:
-    """Refuse what does not add up over periods: means, and units, since one that counts once a day counts more than
-    once.
+    """Refuse measures that are not additive over periods: means, and distinct units, which may appear in several
+    periods.
     """
     measures = query.plan.measures
     if len(measures) != 1:
-        raise _refused("running-columns", "running totals have one column of numbers", "ask for each number by itself")
+        raise _refusal("running-columns", "running totals have one column of numbers", "ask for each number separately")
     if type(measures[0]) not in (Count, Sum):
-        rule = "running totals add up what each period has, so they are of COUNT(*), COUNT(column) or SUM"
-        raise _refused("running-measure", rule, "for a mean ask for SUM and COUNT; units are counted once per question")
+        rule = "running totals add up periods, so they take COUNT(*), COUNT(column) or SUM"
+        raise _refusal(
+            "running-measure", rule, "for a mean ask for SUM and COUNT; distinct units do not add up over periods"
+        )
 
 
-def _check_shape(asked: Question) -> None:
-    """Every output is a key or the number itself, every key is shown, and nothing is picked or put together."""
-    query, finish = asked.query, asked.query.finish
+def _check_shape(question: Question) -> None:
+    """Require that every output is a key or the total itself, that every key is shown, and that nothing else is
+    computed.
+    """
+    query, finish = question.query, question.query.finish
     if query.outer or finish.sets or finish.windows or finish.having is not None or finish.limit is not None:
-        rule = "running totals show every period once: HAVING, LIMIT, ROLLUP, windows and an outer SELECT are left out"
-        raise _refused("running-shape", rule)
-    if finish.offset or any(_key(each.expression) is None or each.descending for each in finish.order):
-        rule = "running totals are shown in the order of the periods"
-        raise _refused("running-shape", rule, "leave out ORDER BY and OFFSET, or sort the answer yourself")
-    shown_keys = [_key(each.expression) for each in finish.outputs if not _is_result(each.expression)]
+        rule = "running totals show every period once, without HAVING, LIMIT, ROLLUP, windows or an outer SELECT"
+        raise _refusal("running-shape", rule)
+    if finish.offset or any(_key_index(term.expression) is None or term.descending for term in finish.order):
+        rule = "running totals are sorted by period"
+        raise _refusal("running-shape", rule, "leave out ORDER BY and OFFSET, or sort the answer yourself")
+    shown_keys = [_key_index(output.expression) for output in finish.outputs if not _is_result(output.expression)]
     if None in shown_keys or len(finish.outputs) != len(shown_keys) + 1:
-        raise _refused("running-shape", "running totals show the keys and one number as they are, without arithmetic")
-    if sorted(each for each in shown_keys if each is not None) != list(range(len(query.plan.keys))):
-        raise _refused("running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT")
-    if asked.found:
+        raise _refusal("running-shape", "running totals show the keys and one number, without arithmetic")
+    if sorted(shown_key for shown_key in shown_keys if shown_key is not None) != list(range(len(query.plan.keys))):
+        raise _refusal("running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT")
+    if question.found:
         rule = "running totals count every declared period and every declared value of the other keys"
         fix = "declare bounds of the dates and values of the other keys in the policy, or name them in WHERE"
-        raise _refused("unknown-periods", rule, fix)
+        raise _refusal("unknown-periods", rule, fix)
 
 
-def _period(query: Query) -> int:
-    """Find the key of the periods: the one date or timestamp, or else the one whole number."""
+def _period_key(query: Query) -> int:
+    """Return the index of the period key: the only date or timestamp, or else the only integer."""
     types = [key.domain.type for key in query.plan.keys]
-    dates = [index for index, kind in enumerate(types) if kind in (Type.DATE, Type.TIMESTAMP)]
-    numbers = [index for index, kind in enumerate(types) if kind is Type.INTEGER]
-    meant = dates or numbers
-    if not meant:
-        rule = "running totals are over one key of GROUP BY that is a date, a timestamp or a whole number"
-        raise _refused("no-period-key", rule)
-    if len(meant) > 1:
-        rule = "running totals are over one key of GROUP BY; here several of them are ordered"
-        raise _refused("two-period-keys", rule, "group by one date or one whole number, or CAST the others to text")
-    return meant[0]
+    dates = [index for index, key_type in enumerate(types) if key_type in (Type.DATE, Type.TIMESTAMP)]
+    numbers = [index for index, key_type in enumerate(types) if key_type is Type.INTEGER]
+    period_keys = dates or numbers
+    if not period_keys:
+        rule = "running totals need one key of GROUP BY that is a date, a timestamp or a whole number"
+        raise _refusal("no-period-key", rule)
+    if len(period_keys) > 1:
+        rule = "running totals run over one key of GROUP BY; here several keys are dates or whole numbers"
+        raise _refusal("two-period-keys", rule, "group by one date or one whole number, or CAST the others to text")
+    return period_keys[0]

@@ -1,7 +1,7 @@
-"""The score of a candidate table is a proposal: how close its marginals are to those of private rows, at a small price.
+"""A proposal to score a candidate table: how close its marginals are to those of private rows, at a small price.
 
 The candidate may come from any tool. Its rows are public, so reading and coding them is free; the private rows are read
-once, and one number about them is released, with the noisy number of rows before it (``publish.scoring``).
+once, and one number about them is released, together with the noisy number of rows (``publish.scoring``).
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from sfumato.release.proposal import ReleaseCall, receipt, released
 from sfumato.release.releasing import Progress, StoredResult
 
 MOST_SETS = 20_000
-"""How many marginals one score is over, at most."""
-_FOR_ROWS = Fraction(1, 3)
-"""The share of the price that pays for the number of rows: the error that is left, of both numbers, is about least."""
-_TRIMS = tuple(map(Fraction, ("1e-9", "1e-6", "1e-4", "0.01", "0.05")))
-"""How much less than a price with δ or ρ is spent, at first: rounding of the noise, and of its loss, has room in it."""
-_MOST_GRID, _WEIGHT_BITS = 1 << 20, 10
-_DIGITS = 10**12
+"""The largest number of marginals in one score."""
+_ROW_COUNT_SHARE = Fraction(1, 3)
+"""The share of the price for the number of rows; about optimal for the combined error of both numbers."""
+_HELD_BACK = tuple(map(Fraction, ("1e-9", "1e-6", "1e-4", "0.01", "0.05")))
+"""The fractions of a price with δ or ρ held back, tried in turn: room for rounding of the noise and of its loss."""
+_MAX_GRID, _WEIGHT_BITS = 1 << 20, 10
+_ROOT_PRECISION = 10**12
 
 
 @dataclass(frozen=True)
 class ScoreProposal:
-    """A proposal: only ``release`` spends."""
+    """A proposal of a score; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     _coded: MarginalsProposal = field(repr=False)
@@ -71,49 +71,49 @@ class ScoreProposal:
     k: int
     worst: bool = False
     total: Fraction | None = None
-    """The number of rows where it is public; None where it is bought."""
+    """The number of rows if it is public; None if it is bought."""
 
     @property
     def columns(self) -> Columns:
-        """Return what is released: the score, from 0 to 1000."""
+        """The released column: the score, from 0 to 1000."""
         return (AnswerColumn("score", Type.REAL),)
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """List the columns that are compared."""
-        return tuple(each.name for each in self._coded.attributes)
+        """The names of the compared columns."""
+        return tuple(attribute.name for attribute in self._coded.attributes)
 
     @cached_property
     def sets(self) -> tuple[Set, ...]:
-        """List the places of the columns of every marginal."""
+        """The column indices of every marginal."""
         return tuple(itertools.combinations(range(len(self.compared)), self.k))
 
     @property
     def candidate_rows(self) -> int:
-        """Count the rows of the candidate."""
+        """The candidate's number of rows."""
         return int(self._candidate.totals.sum())
 
     @property
     def question(self) -> str:
-        """Describe what is asked, as the ledger keeps it."""
+        """The proposal in words, as stored in the ledger."""
         kind = "worst" if self.worst else "mean"
-        held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
-        over = f"{kind} of {many(len(self.sets), 'marginal')} of {', '.join(self.compared)[:4000]}"
-        candidate = f"the candidate {self._content[:12]} of {many(self.candidate_rows, 'row')}"
-        return f"score of {candidate} against {self._coded.query.plan.table}{held}: {over}"
+        condition = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
+        workload = f"{kind} of {many(len(self.sets), 'marginal')} of {', '.join(self.compared)[:4000]}"
+        candidate = f"the candidate {self._candidate_hash[:12]} of {many(self.candidate_rows, 'row')}"
+        return f"score of {candidate} against {self._coded.query.plan.table}{condition}: {workload}"
 
     @cached_property
-    def _content(self) -> str:
+    def _candidate_hash(self) -> str:
         return candidate_digest(self._candidate)
 
     @property
     def identity(self) -> str:
-        """Return the hash of what is measured: the candidate's content is part of it."""
-        return digest("score", self._coded.identity, self._content, self.k, self.worst, str(self.total))
+        """The hash of what is measured, including the candidate's content."""
+        return digest("score", self._coded.identity, self._candidate_hash, self.k, self.worst, str(self.total))
 
     def __repr__(self) -> str:
-        over = f"{many(len(self.sets), 'marginal')} of {self._coded.query.plan.table}"
-        return f"<score over {over}: .explain() .error() .price() are free, .release() spends>"
+        workload = f"{many(len(self.sets), 'marginal')} of {self._coded.query.plan.table}"
+        return f"<score over {workload}: .explain() .error() .price() are free, .release() spends>"
 
     def explain(
         self,
@@ -123,29 +123,38 @@ class ScoreProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Describe what is done at this price, step by step. This is free."""
-        price, sure = Price(epsilon, delta, rho), exact(confidence, "confidence", CONFIDENCE)
+        """Explain the release at this price, step by step. This is free."""
+        price, confidence_level = Price(epsilon, delta, rho), exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(price)
         bounded, unit = draw.view.bounded, draw.unit_value
-        moved = draw.view.sensitivity.total * self._step(draw)
+        unit_change = draw.view.sensitivity.total * self._distance_step(draw)
+        width = self._width(draw, confidence_level)
         if draw.rows_noise is None:
-            rows = Operator("rows", f"{shown(float(draw.view.total * unit))}, which is public", "costs nothing")
+            rows = Operator("rows", f"{shown(float(draw.view.total * unit))}, which is public", "free")
         else:
-            rows = Operator("rows", draw.rows_noise.words(), f"±{shown(float(draw.rows_noise.error(sure) * unit))}")
+            rows = Operator(
+                "rows", draw.rows_noise.words(), f"±{shown(float(draw.rows_noise.error(confidence_level) * unit))}"
+            )
         operators = (
             *sources(self._coded.query, self._context.policy),
             limited(bounded),
-            Operator("candidate", f"{many(self.candidate_rows, 'row')}, coded by the policy", "public: read for free"),
+            Operator(
+                "candidate", f"{many(self.candidate_rows, 'row')}, coded by the policy", "public, so reading is free"
+            ),
             rows,
             Operator(
                 "distance",
                 f"{'worst' if self.worst else 'mean'} of {many(len(self.sets), 'marginal')}, {draw.noise.words()}",
-                f"one unit moves it by at most {shown(float(moved))} rows; ±{shown(self._width(draw, sure))} rows",
+                f"one unit changes it by at most {shown(float(unit_change))} rows; ±{shown(width)} rows",
             ),
-            Operator("score", f"0 to {BEST}, computed from the two", f"±{shown(self._points(draw, sure, None))}"),
+            Operator(
+                "score",
+                f"0 to {BEST}, computed from both numbers",
+                f"±{shown(self._score_width(draw, confidence_level, None))}",
+            ),
             *charged(self._context),
         )
-        reason = "one number is read of all marginals together, so their number does not raise the price"
+        reason = "one number is measured for all marginals together, so more marginals do not raise the price"
         return Explanation(self.question, str(price), operators, reason, ())
 
     def error(
@@ -157,16 +166,17 @@ class ScoreProposal:
         rows: Number | None = None,
         confidence: Number = "0.95",
     ) -> float:
-        """Return the half-width of the score at this price, for so many private rows: without ``rows`` as many as are
-        public, or as the candidate has. This is free.
+        """Return the half-width of the score at this price, for this number of private rows. This is free.
+
+        By default ``rows`` is the public number of rows, or that of the candidate.
         """
         draw = self._draw(Price(epsilon, delta, rho))
-        return self._points(draw, exact(confidence, "confidence", CONFIDENCE), rows)
+        return self._score_width(draw, exact(confidence, "confidence", CONFIDENCE), rows)
 
     def price(
         self, within: Number, *, delta: Number = 0, rows: Number | None = None, confidence: Number = "0.95"
     ) -> float:
-        """Find the least ε, beside this δ, at which the score is within so many points. This is free."""
+        """Find the least ε, at this δ, at which the score is within this many points. This is free."""
 
         def error(epsilon: Fraction) -> float:
             return self.error(epsilon=epsilon, delta=delta, rows=rows, confidence=confidence)
@@ -184,14 +194,12 @@ class ScoreProposal:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> CandidateScore:
-        """Charge the price and score the candidate; a score that was bought before and is at least as accurate is found
-        again and free.
-        """
+        """Charge the price and score the candidate; a stored score at least as accurate is returned free."""
         draw = self._draw(Price(epsilon, delta, rho))
         return released(
             draw,
             draw.total,
-            self._shown,
+            self._to_score,
             question=self.question,
             plan=self.identity,
             here=self._context,
@@ -201,102 +209,108 @@ class ScoreProposal:
     def rehearse(
         self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None
     ) -> CandidateScore:
-        """Return the score of the candidate against invented rows: free, and it says nothing of the private ones."""
-        return rehearsed(self, self._context, lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho))
+        """Return a score against invented rows. Free; it says nothing about the private ones."""
+        return rehearsed(self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho))
 
-    def _shown(self, found: StoredResult[CandidateScore]) -> CandidateScore:
-        known, here = found.value, self._context
-        noises = (known.rows_noise, known.noise)
-        words = tuple(each.words() for each in noises if each is not None)
-        told = receipt(found, known.purchase, words, question=self.question, here=here, confidence="0.95")
-        return replace(known, purchase=known.purchase.public, receipt=told)
+    def _to_score(self, result: StoredResult[CandidateScore]) -> CandidateScore:
+        candidate_score, context = result.value, self._context
+        noises = (candidate_score.rows_noise, candidate_score.noise)
+        words = tuple(noise.words() for noise in noises if noise is not None)
+        score_receipt = receipt(
+            result, candidate_score.purchase, words, question=self.question, here=context, confidence="0.95"
+        )
+        return replace(candidate_score, purchase=candidate_score.purchase.public, receipt=score_receipt)
 
-    # ── what is measured at a price ────────────────────────────────────────────────────────────
+    # ── measurements at a price ────────────────────────────────────────────────────────────
 
-    def _step(self, draw: ScoreDraw) -> Fraction:
+    def _distance_step(self, draw: ScoreDraw) -> Fraction:
         return distance_step(draw.unit_value, draw.view.grid, 1 if self.worst else len(self.sets))
 
     def _width(self, draw: ScoreDraw, confidence: Fraction) -> float:
-        return float(draw.noise.error(confidence) * self._step(draw))
+        return float(draw.noise.error(confidence) * self._distance_step(draw))
 
-    def _points(self, draw: ScoreDraw, confidence: Fraction, rows: Number | None) -> float:
-        assumed = self._public or self.candidate_rows if rows is None else exact(rows, "rows", POSITIVE)
-        return min(float(BEST), BEST * self._width(draw, confidence) / float(assumed))
+    def _score_width(self, draw: ScoreDraw, confidence: Fraction, rows: Number | None) -> float:
+        row_count = self._public_row_count or self.candidate_rows if rows is None else exact(rows, "rows", POSITIVE)
+        return min(float(BEST), BEST * self._width(draw, confidence) / float(row_count))
 
     @property
-    def _public(self) -> Fraction | None:
-        """Return the number of rows where it is public: given by the caller, or fixed by replace neighbours.
+    def _public_row_count(self) -> Fraction | None:
+        """The number of rows if it is public: given by the caller, or fixed by replace neighbours.
 
-        The latter needs that each row is a unit and all rows count.
+        The latter requires that each row is a unit and all rows count.
         """
         if self.total is not None:
             return self.total
         size = self._context.policy.size
-        exactly = size is not None and self._bounded(0).measures[0].sensitivity.neighbours.value == "replace"
-        return Fraction(size or 0) if exactly and has_fixed_total(self._bounded(0)) else None
+        is_fixed = size is not None and self._bounded(0).measures[0].sensitivity.neighbours.value == "replace"
+        return Fraction(size or 0) if is_fixed and has_fixed_total(self._bounded(0)) else None
 
     def _bounded(self, bits: int) -> BoundedPlan:
-        cells = max(math.prod(self._candidate.sizes[place] for place in each) for each in self.sets)
-        found = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
-        return for_neighbours(found, self._context.policy.neighbours)
+        cells = max(math.prod(self._candidate.sizes[index] for index in indices) for indices in self.sets)
+        bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
+        return for_neighbours(bounded, self._context.policy.neighbours)
 
     def _draw(self, price: Price) -> ScoreDraw:
         if not price.allows_gaussian:
             assert price.epsilon is not None
-            return self._prepared(price, price.epsilon)
-        most = rho_of(price)
-        for trim in _TRIMS:
-            found = self._prepared(price, most * (1 - trim))
-            if price.kept_by(found.batch.curve):
-                return found
-        raise InvalidParameter("price", str(price), "one that noise on two numbers can keep", fix="give more")
+            return self._prepare_draw(price, price.epsilon)
+        rho = rho_of(price)
+        for held_back in _HELD_BACK:
+            draw = self._prepare_draw(price, rho * (1 - held_back))
+            if price.kept_by(draw.batch.curve):
+                return draw
+        raise InvalidParameter("price", str(price), "a price that noise on two numbers can stay within", fix="pay more")
 
-    def _prepared(self, price: Price, amount: Fraction) -> ScoreDraw:
-        """Prepare the release that spends an ε, or a ρ: all on the distance where the number of rows is public. A part
-        has fifteen decimals and the other what is left, so that both add up: the ledger rounds each charge up.
+    def _prepare_draw(self, price: Price, amount: Fraction) -> ScoreDraw:
+        """Prepare the release that spends this ε, or ρ; all on the distance if the number of rows is public.
+
+        The first part is rounded to fifteen decimals and the other is the rest, so that both add up: the ledger rounds
+        each charge up.
         """
-        public, gaussian = self._public, price.allows_gaussian
-        for_rows = Fraction(0) if public is not None else Fraction(math.floor(amount * _FOR_ROWS * 10**15), 10**15)
-        view = self._view(amount - for_rows, gaussian)
-        rows = CellCounts(view.reading, ()).sensitivity
-        rows_noise = None if public is not None else _noise(rows, for_rows, gaussian)
-        noise = _noise(view.sensitivity, amount - for_rows, gaussian)
-        if public is not None:
+        public_rows, gaussian = self._public_row_count, price.allows_gaussian
+        row_count_amount = (
+            Fraction(0) if public_rows is not None else Fraction(math.floor(amount * _ROW_COUNT_SHARE * 10**15), 10**15)
+        )
+        view = self._view(amount - row_count_amount, gaussian)
+        row_sensitivity = CellCounts(view.reading, ()).sensitivity
+        rows_noise = None if public_rows is not None else _noise(row_sensitivity, row_count_amount, gaussian)
+        noise = _noise(view.sensitivity, amount - row_count_amount, gaussian)
+        if public_rows is not None:
             (measure,) = view.bounded.measures
-            view = replace(view, total=round(public / measure.unit_value))
-        own = self.compared, self.k, view, noise, rows_noise, price, self._context.version
-        return ScoreDraw(*own, assumed=self.total is not None)
+            view = replace(view, total=round(public_rows / measure.unit_value))
+        terms = self.compared, self.k, view, noise, rows_noise, price, self._context.version
+        return ScoreDraw(*terms, assumed=self.total is not None)
 
     def _view(self, amount: Fraction, gaussian: bool) -> SetDistance:
-        """Take the finest steps at which the noise can be drawn exactly: data have no part in it."""
-        weighted = self._bounded(0).strategy is not Strategy.WHOLE
-        bits = min(_WEIGHT_BITS, self._bounded(_WEIGHT_BITS).measures[0].bits) if weighted else 0
-        reading = CellRows(self._bounded(bits), tuple(each.codes for each in self._coded.coded))
+        """Choose the finest grid at which the noise can be drawn exactly, independent of the data."""
+        is_weighted = self._bounded(0).strategy is not Strategy.WHOLE
+        bits = min(_WEIGHT_BITS, self._bounded(_WEIGHT_BITS).measures[0].bits) if is_weighted else 0
+        reading = CellRows(self._bounded(bits), tuple(column.codes for column in self._coded.coded))
         view = SetDistance(reading, self.sets, self._candidate, 1, self.worst)
-        size = _size(view.sensitivity, amount, gaussian)
-        grid = min(_MOST_GRID >> bits, 1 << max(0, math.floor(MOST_STEPS / (4 * size)).bit_length() - 1))
+        size = _noise_size(view.sensitivity, amount, gaussian)
+        grid = min(_MAX_GRID >> bits, 1 << max(0, math.floor(MOST_STEPS / (4 * size)).bit_length() - 1))
         if size > MOST_STEPS / 4:
             raise Unsupported(
                 "too-much-noise",
-                "noise is drawn exactly up to 1e12 steps, and a score over so many marginals needs more at this price",
-                fix="give more, name fewer columns, or let fewer rows of a unit count with rows=",
+                "noise is drawn exactly up to 1e12 steps, and a score of this many marginals needs more at this price",
+                fix="pay more, name fewer columns, or lower the rows per unit with rows=",
             )
         return replace(view, grid=grid)
 
 
-def _size(moved: Sensitivity, amount: Fraction, gaussian: bool) -> Fraction:
+def _noise_size(sensitivity: Sensitivity, amount: Fraction, gaussian: bool) -> Fraction:
     """Return the scale of Laplace noise for an ε, Δ₁/ε, or the deviation of Gaussian noise for a ρ, Δ₂/√2ρ."""
     if not gaussian:
-        return moved.total / amount
-    return Fraction(math.isqrt(math.ceil(moved.squares / (2 * amount) * _DIGITS**2)) + 1, _DIGITS)
+        return sensitivity.total / amount
+    return Fraction(math.isqrt(math.ceil(sensitivity.squares / (2 * amount) * _ROOT_PRECISION**2)) + 1, _ROOT_PRECISION)
 
 
-def _noise(moved: Sensitivity, amount: Fraction, gaussian: bool) -> Additive:
-    size = _size(moved, amount, gaussian)
+def _noise(sensitivity: Sensitivity, amount: Fraction, gaussian: bool) -> Additive:
+    size = _noise_size(sensitivity, amount, gaussian)
     return Gaussian(size) if gaussian else Laplace(size)
 
 
-# ── what is asked for ──────────────────────────────────────────────────────────────────────────
+# ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
 def score(
@@ -312,50 +326,50 @@ def score(
     rows: int | None = None,
     total: Number | None = None,
 ) -> ScoreProposal:
-    """Propose to score a candidate; what cannot be scored is refused here, before anything is spent."""
+    """Propose to score a candidate; refuse here, before any charge, what cannot be scored."""
     if type(worst) is not bool:
         raise InvalidParameter("worst", worst, "True or False")
     name = _only_private(context.policy) if table is None else table
-    own = marginals(context, catalog, name, 1, columns=columns, where=where, rows=rows)
-    names = [each.name for each in own.attributes]
-    sizes = [each.size for each in own.attributes]
+    coded_table = marginals(context, catalog, name, 1, columns=columns, where=where, rows=rows)
+    names = [attribute.name for attribute in coded_table.attributes]
+    sizes = [attribute.size for attribute in coded_table.attributes]
     _check_sets(k, sizes)
-    known = None if total is None else exact(total, "total", POSITIVE)
+    public_total = None if total is None else exact(total, "total", POSITIVE)
     _require_public(candidate, context)
-    coded = coded_candidate(candidate, context.policy.tables[own.query.plan.table], names)
+    coded = coded_candidate(candidate, context.policy.tables[coded_table.query.plan.table], names)
     if not coded.totals.sum():
-        raise InvalidParameter("candidate", "a table without rows", "a table with rows", fix="give one that has rows")
-    _, here = by_period(own.query.plan, context)
-    return ScoreProposal(here, own, coded, k, worst, known)
+        raise InvalidParameter("candidate", "a table without rows", "a table with at least one row")
+    _, paying_context = by_period(coded_table.query.plan, context)
+    return ScoreProposal(paying_context, coded_table, coded, k, worst, public_total)
 
 
 def _require_public(candidate: Any, context: Context) -> None:
-    """Refuse a private source as a candidate: how many rows a candidate has, and a hash of them, is told for free."""
+    """Refuse a private source as a candidate: a candidate's number of rows and hash are shown for free."""
     if not isinstance(candidate, (str, os.PathLike)):
         return
-    private = {each.address for each in context.engine.data(public=False)}
-    if _files(glob.glob(os.fspath(candidate), recursive=True)) & _files(private):
-        rule = "a public table, and not the private one that it is scored against"
+    private_paths = {source.address for source in context.engine.data(public=False)}
+    if _file_ids(glob.glob(os.fspath(candidate), recursive=True)) & _file_ids(private_paths):
+        rule = "a public table, not the private one that it is compared with"
         raise InvalidParameter("candidate", os.fspath(candidate), rule, fix="give the synthetic table")
 
 
-def _files(paths: Iterable[str]) -> set[tuple[int, int]]:
-    """Return the files that are there, whatever they are called: a link to a file is that file."""
-    found = (os.stat(each) for each in paths if os.path.exists(each))
-    return {(each.st_dev, each.st_ino) for each in found}
+def _file_ids(paths: Iterable[str]) -> set[tuple[int, int]]:
+    """Return device and inode of the existing files, so that links are recognised."""
+    stats = (os.stat(path) for path in paths if os.path.exists(path))
+    return {(stat.st_dev, stat.st_ino) for stat in stats}
 
 
 def _only_private(policy: Policy) -> str:
     names = [name for name, table in policy.tables.items() if not table.public]
     if len(names) != 1:
-        raise InvalidParameter("table", None, f"the private table that it is scored against: {', '.join(names)}")
+        raise InvalidParameter("table", None, f"the private table to compare with: {', '.join(names)}")
     return names[0]
 
 
 def _check_sets(k: int, sizes: Sequence[int]) -> None:
-    """Refuse more marginals than are counted in one release, or one with too many cells, before any array is made."""
+    """Refuse too many marginals, or one with too many cells, before any array is allocated."""
     if not 1 <= whole(k, "k", at_least=1) <= len(sizes):
-        rule = f"a whole number between 1 and {len(sizes)}, the number of columns that are compared"
+        rule = f"a whole number between 1 and {len(sizes)}, the number of compared columns"
         raise InvalidParameter("k", k, rule)
     sets, largest = math.comb(len(sizes), k), math.prod(sorted(sizes)[-k:])
     if sets > MOST_SETS or largest > MOST_CELLS:
@@ -363,5 +377,5 @@ def _check_sets(k: int, sizes: Sequence[int]) -> None:
             "too-many-cells",
             f"a score is over at most {MOST_SETS:,} marginals, each of at most {MOST_CELLS:,} cells; these are "
             f"{sets:,}, and the largest has {largest:,}",
-            fix="name fewer columns, take a smaller k, or coarser bins",
+            fix="name fewer columns, or use a smaller k or coarser bins",
         )

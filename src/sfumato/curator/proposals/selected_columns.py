@@ -1,19 +1,16 @@
-"""Rows to publish may be those of a SELECT that treats every row by itself: derived columns, public tables beside them.
+"""The columns of a SELECT that maps single rows, possibly joined with public tables, coded for publishing.
 
-A column of it is coded as it is in its own table; one that is computed is coded when it is boolean, or its values are
-known to be few: listed ones, or whole numbers of a short range. Whatever else comes out, and NULL, is in the last cell.
+A plain column is coded as in its own table; a computed one is coded if it is boolean or its values are known to be few:
+listed ones, or integers of a short range. Any other value, and NULL, is in the last cell.
 
-Of each unit one row may stand for all: the first in an order, so that one row of a unit is all that counts.
+One row per unit may be used: the first in an order, so that one row of a unit is all that counts. Ties are broken by
+every column that is read, in the order of the policy; rows that still tie are equal in all of them, so the choice
+depends neither on other units' rows nor on the engine.
 
-Rows that are equal in the order are told apart by every column that is read, in the order of the policy; what still
-ties is equal in all of them, so no other unit's rows, and no engine, decide which row stands.
+Impossible rows never count: those that the policy rules out, and those that a question's condition excludes. Both are
+public before a row is read, so the model leaves such cells empty, and no such row is drawn.
 
-Some rows never count: those that the policy calls impossible, and those that the condition of a question leaves out.
-
-Both are public before a row is read. So the model leaves such cells empty, and no such row is drawn.
-
-A question is answered from the policy where it measures nothing: SELECT DISTINCT, or GROUP BY without an
-aggregate.
+A question without measures (SELECT DISTINCT, or GROUP BY without an aggregate) is answered from the policy.
 """
 
 from __future__ import annotations
@@ -54,13 +51,13 @@ from sfumato.release.payers import Purchase
 from sfumato.release.proposal import receipt
 from sfumato.release.releasing import StoredResult
 
-_MOST_WHOLE = 1000
-"""How many whole numbers a computed column may have to be coded by them."""
+_MAX_INTEGERS = 1000
+"""The longest range of integers that a computed column is coded by."""
 
 
 @dataclass(frozen=True)
 class SelectedColumns:
-    """The rows of a SELECT, and its coded columns with what is publicly known of each."""
+    """The rows of a SELECT, and its coded columns with their public domains."""
 
     rows: RowSource
     columns: tuple[CodedColumn, ...]
@@ -68,34 +65,34 @@ class SelectedColumns:
 
 
 def is_select(source: str) -> bool:
-    """Tell a SELECT from the name of a table."""
+    """Return whether the text is a SELECT rather than the name of a table."""
     return source.split(None, 1)[:1] != [source.strip()] and source.split()[0].upper() in ("SELECT", "WITH")
 
 
 def selected_columns(
     catalog: Catalog, policy: Policy, text: str, names: Sequence[str] | None = None
 ) -> SelectedColumns:
-    """Read a SELECT and code its columns, or these of them."""
+    """Parse a SELECT and code its columns, or only the named ones."""
     rows = derived(parse_text(text, None), catalog, {})
-    known = {name.lower(): (name, made) for name, made in rows.scope[""].items()}
-    wanted = list(known) if names is None else [_known(each, known) for each in names]
-    if not wanted or len(set(wanted)) != len(wanted):
-        raise InvalidParameter("columns", names, "different columns of the SELECT, one at least")
-    found = [_coded(*known[each], policy) for each in wanted]
-    return SelectedColumns(rows, tuple(each for each, _ in found), tuple(domain for _, domain in found))
+    columns_by_name = {name.lower(): (name, expression) for name, expression in rows.scope[""].items()}
+    selected = list(columns_by_name) if names is None else [_column_key(name, columns_by_name) for name in names]
+    if not selected or len(set(selected)) != len(selected):
+        raise InvalidParameter("columns", names, "different columns of the SELECT, at least one")
+    coded = [_code_column(*columns_by_name[key], policy) for key in selected]
+    return SelectedColumns(rows, tuple(column for column, _ in coded), tuple(domain for _, domain in coded))
 
 
-def _known(name: object, known: dict[str, tuple[str, Expression]]) -> str:
-    if not isinstance(name, str) or name.lower() not in known:
-        fix = nearest(str(name), [each for each, _ in known.values()])
+def _column_key(name: object, columns_by_name: dict[str, tuple[str, Expression]]) -> str:
+    if not isinstance(name, str) or name.lower() not in columns_by_name:
+        fix = nearest(str(name), [column for column, _ in columns_by_name.values()])
         raise Unsupported("unknown-column", f"the SELECT has no column called {str(name)[:60]}", fix=fix)
     return name.lower()
 
 
-def _coded(name: str, made: Expression, policy: Policy) -> tuple[CodedColumn, Domain]:
-    coding = _coding(made, policy)
-    domain = made.domain if coding is not None else _few(name, made.domain)
-    expression = replace(made, domain=replace(domain, nullable=True))
+def _code_column(name: str, selected: Expression, policy: Policy) -> tuple[CodedColumn, Domain]:
+    coding = _coding(selected, policy)
+    domain = selected.domain if coding is not None else _with_listed_values(name, selected.domain)
+    expression = replace(selected, domain=replace(domain, nullable=True))
     if isinstance(expression, Column):
         key, codes = coded_key(expression, coding)
     else:
@@ -103,25 +100,25 @@ def _coded(name: str, made: Expression, policy: Policy) -> tuple[CodedColumn, Do
     return CodedColumn(attribute_of(name, domain, coding), key, codes), domain
 
 
-def _coding(made: Expression, policy: Policy) -> Coding | None:
-    """Find the bins of a column that is taken as it is."""
-    if not isinstance(made, Column) or not isinstance(made.reference, Field):
+def _coding(expression: Expression, policy: Policy) -> Coding | None:
+    """Return the coding of a plain column; None for a computed one."""
+    if not isinstance(expression, Column) or not isinstance(expression.reference, Field):
         return None
-    table = policy.tables.get(made.reference.table)
-    return None if table is None else table.codings.get(made.reference.name)
+    table = policy.tables.get(expression.reference.table)
+    return None if table is None else table.codings.get(expression.reference.name)
 
 
-def _few(name: str, domain: Domain) -> Domain:
-    """Return the domain with its values listed; refuse one that has too many, or too few known."""
+def _with_listed_values(name: str, domain: Domain) -> Domain:
+    """Return the domain with its values listed; refuse one with too many or unknown values."""
     if domain.values is not None or domain.type is Type.BOOLEAN:
         return domain
     if domain.type is Type.INTEGER and domain.bounds is not None:
         low, high = domain.bounds
         assert isinstance(low, int)
         assert isinstance(high, int)
-        if high - low < _MOST_WHOLE:
+        if high - low < _MAX_INTEGERS:
             return Domain(Type.INTEGER, values=tuple(range(low, high + 1)), nullable=domain.nullable)
-    rule = f"{name} has no cells: a computed column is coded when its values are listed, few whole numbers, or truths"
+    rule = f"{name} has no cells: a computed column needs listed values, a short range of whole numbers, or booleans"
     fix = f"write CASE WHEN … THEN 'low' ELSE 'high' END AS {name}, or select a column that has bins"
     raise Unsupported("uncoded-column", rule, fix=fix)
 
@@ -130,114 +127,116 @@ _ORDER = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?\s*", re.IGNORECASE | re.DOTALL)
 
 
 def one_row_of_each(source: RowSelection, table: Table, order: object, names: Sequence[str]) -> RowSelection:
-    """Keep the first row of each unit: ``order`` is a column, or a column and DESC for the last."""
+    """Keep the first row of each unit; ``order`` is a column, or a column and DESC for the last row."""
     if table.every_row:
         raise InvalidParameter("one_row_per", "unit", "left out: every row is a unit")
-    found = _ORDER.fullmatch(order) if isinstance(order, str) else None
-    known = {name.lower(): name for name in table.columns}
-    if found is None or found[1].lower() not in known:
+    match = _ORDER.fullmatch(order) if isinstance(order, str) else None
+    columns_by_name = {name.lower(): name for name in table.columns}
+    if match is None or match[1].lower() not in columns_by_name:
         rule = f"a column of {table.name} such as visited, or visited DESC for the last row"
         raise InvalidParameter("order", order, rule, fix=f"name one of {', '.join(table.columns)}")
     if not isinstance(table.id, str):
-        raise InvalidParameter("one_row_per", "unit", "left out: this table has no column with the ids of units")
-    number = next(name for name in map("number_{}".format, range(len(known) + 1)) if name not in known)
-    first = f"{quoted(known[found[1].lower()])} {(found[2] or 'ASC').upper()}"
-    others = [quoted(name) for name in names]
-    by = f"PARTITION BY {quoted(table.id)} ORDER BY {', '.join([first, *others])}"
-    return where(derive(source, number, f"ROW_NUMBER() OVER ({by})"), f"{number} = 1")
+        raise InvalidParameter("one_row_per", "unit", "left out: this table has no column with unit ids")
+    number_column = next(
+        name for name in map("number_{}".format, range(len(columns_by_name) + 1)) if name not in columns_by_name
+    )
+    first_key = f"{quoted(columns_by_name[match[1].lower()])} {(match[2] or 'ASC').upper()}"
+    tie_breakers = [quoted(name) for name in names]
+    window = f"PARTITION BY {quoted(table.id)} ORDER BY {', '.join([first_key, *tie_breakers])}"
+    return where(derive(source, number_column, f"ROW_NUMBER() OVER ({window})"), f"{number_column} = 1")
 
 
-_OF_OTHER_COLUMNS = "unknown-column"
+_UNKNOWN_COLUMN = "unknown-column"
 
 
 def check_conditions(table: str, attributes: Attributes, implied: Sequence[ImpliedColumn], face: TableFace) -> None:
-    """Refuse a condition that cannot be told of drawn rows, but for one on columns that they do not have."""
-    added = tuple(each.attribute for each in implied)
-    domains = (*face.known(attributes), *BARE.known(added))
-    for each in face.impossible:
+    """Refuse an impossible-condition that cannot be evaluated on drawn rows, unless it uses columns they lack."""
+    implied_attributes = tuple(column.attribute for column in implied)
+    domains = (*face.known(attributes), *BARE.known(implied_attributes))
+    for condition in face.impossible:
         try:
-            _evaluate(table, (*attributes, *added), domains, each)
+            _evaluate(table, (*attributes, *implied_attributes), domains, condition)
         except Unsupported as refusal:
-            if refusal.code != _OF_OTHER_COLUMNS:
-                rule = (
-                    f"drawn rows never meet what the policy calls impossible, and {each[:200]} cannot be told of them"
-                )
+            if refusal.code != _UNKNOWN_COLUMN:
+                rule = f"the policy's impossible condition {condition[:200]} cannot be evaluated on synthetic rows"
                 fix = "write it with fewer columns or coarser bins, or remove it from the policy"
-                why = refusal.rule.removesuffix(f" [{refusal.code}]")
-                raise Unsupported(refusal.code, f"{rule}: {why}", fix=fix) from None
+                cause = refusal.rule.removesuffix(f" [{refusal.code}]")
+                raise Unsupported(refusal.code, f"{rule}: {cause}", fix=fix) from None
 
 
 def kept_face(table: str, attributes: Attributes, face: TableFace, where: str) -> TableFace:
-    """Add that no row fails the condition by which rows are kept, where that can be told of the columns."""
-    failing = f"({where}\n) IS NOT TRUE"
+    """Add that no row fails the WHERE condition, if that can be evaluated on the columns."""
+    negated = f"({where}\n) IS NOT TRUE"
     try:
-        _evaluate(table, attributes, face.known(attributes), failing)
+        _evaluate(table, attributes, face.known(attributes), negated)
     except Unsupported:
         return face
-    return replace(face, impossible=(*face.impossible, failing))
+    return replace(face, impossible=(*face.impossible, negated))
 
 
 def kept_zeros(table: str, attributes: Attributes, face: TableFace, zeros: Zeros, where: str, most_cells: int) -> Zeros:
-    """Find the cells that are empty, those that the condition leaves out too where the model can hold them; where it
-    cannot, rows are mended after they are drawn.
+    """Return the empty cells, including those excluded by the condition if the model can hold them.
+
+    Otherwise drawn rows are repaired afterwards.
     """
-    found = zeros_of(table, attributes, face)
+    all_zeros = zeros_of(table, attributes, face)
     try:
-        check_zeros(found, [each.size for each in attributes], most_cells)
+        check_zeros(all_zeros, [attribute.size for attribute in attributes], most_cells)
     except Unsupported as refusal:
         if refusal.code == "contradictory-zeros":
             raise InvalidParameter("where", where, "a condition that some row can meet") from None
         return zeros
-    return found
+    return all_zeros
 
 
 def _evaluate(table: str, attributes: Attributes, domains: tuple[Domain, ...], text: str) -> None:
     answering.condition(answering.Face(table, attributes, domains, None, None), text)  # type: ignore[arg-type]
 
 
-_FREE = "ε = 0: from the policy, no row was read"
+_FREE_PRICE = "ε = 0: from the policy, no row was read"
 
 
 @dataclass(frozen=True)
 class DeclaredValues(Question):
-    """The values that columns may hold, as the policy or a public table says: free, and never charged.
+    """The values that columns may have, from the policy or a public table: free, never charged.
 
-    It lists what is declared, not what rows hold, so it tells nothing about anybody.
+    It lists declared values, not those in rows, so it reveals nothing about anybody.
     """
 
     @property
     def free(self) -> bool:
-        """It needs no price."""
         return True
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        return ("These are the values that are declared, whether any row has them or not.",)
+        return ("These are the declared values, whether or not any row has them.",)
 
     def explain(self, **price: Any) -> Explanation:  # noqa: ARG002
-        """State that no row is read. Free."""
+        """Explain that no row is read. Free."""
         keys = ", ".join(map(words, self.query.plan.keys))
-        what = Operator("list", keys, f"{many(len(self.groups), 'value')}, from the policy or public tables alone")
-        return Explanation(self.text, _FREE, (what,), "free: nothing is measured", self.warnings)
+        operator = Operator("list", keys, f"{many(len(self.groups), 'value')}, from the policy or public tables alone")
+        return Explanation(self.text, _FREE_PRICE, (operator,), "free: nothing is measured", self.warnings)
 
     def error(self, *, confidence: Number = "0.95", **price: Any) -> Forecast:  # noqa: ARG002
-        """There is no noise. Free."""
-        return Forecast({}, exact(confidence, "confidence", CONFIDENCE), _FREE, True, self.warnings)
+        """Return a forecast without noise. Free."""
+        return Forecast({}, exact(confidence, "confidence", CONFIDENCE), _FREE_PRICE, True, self.warnings)
 
     def advise(self, **price: Any) -> Advice:  # noqa: ARG002
-        """There is no noise, and nothing to advise. Free."""
-        return Advice(self.text, _FREE, ())
+        """Return empty advice, since there is no noise. Free."""
+        return Advice(self.text, _FREE_PRICE, ())
 
     def price(self, within: Any = None, **terms: Any) -> float:  # noqa: ARG002
-        """State that it costs nothing."""
+        """Return 0."""
         return 0.0
 
     def release(self, *, confidence: Number = "0.95", **price: Any) -> Answer:  # noqa: ARG002
-        """Return the values. Nothing is charged or written down, whatever price is named."""
+        """Return the values. Nothing is charged or stored, whatever price is given."""
         rows = answer_rows((), self.groups, len(self.query.plan.keys))
-        made, rows = with_key_functions(self.query, rows, self._context.engine.values)
-        shown = finish(made, rows, lambda _: [], joint=False)
-        found = StoredResult(None, 0, datetime.now(UTC), "", free=False)
-        terms = Purchase(_FREE, "none", "none: no row counts", data=self._context.version)
-        paper = receipt(found, terms, ("none",), question=self.text, here=self._context, confidence=confidence)
-        return answer(self.query, shown, paper, self.warnings)
+        query, rows = with_key_functions(self.query, rows, self._context.engine.values)
+        finished = finish(query, rows, lambda _: [], joint=False)
+        result = StoredResult(None, 0, datetime.now(UTC), "", free=False)
+        terms = Purchase(_FREE_PRICE, "none", "none: no row counts", data=self._context.version)
+        answer_receipt = receipt(
+            result, terms, ("none",), question=self.text, here=self._context, confidence=confidence
+        )
+        return answer(self.query, finished, answer_receipt, self.warnings)

@@ -1,4 +1,4 @@
-"""Answers of a session are read without the engine that gave them."""
+"""The answers of a session, readable without the engine that computed them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.release.comparisons import ThresholdAnswer
 @codec.value("session-answers")
 @dataclass(frozen=True)
 class SessionAnswers:
-    """The answers of a session, in the order of its questions; those after the last "above" have none."""
+    """The answers of a session, in the order of its questions; questions after the last "above" have none."""
 
     questions: tuple[str, ...]
     answers: tuple[ThresholdAnswer, ...]
@@ -27,7 +27,7 @@ class SessionAnswers:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if type(self.answers) is not tuple or not set(map(type, self.answers)) <= {ThresholdAnswer}:
-            raise InvalidParameter("answers", self.answers, "a list of answers of a session")
+            raise InvalidParameter("answers", self.answers, "a list of a session's answers")
         if len(self.answers) > len(self.questions):
             raise InvalidParameter("answers", len(self.answers), "at most one for each question")
         if not isinstance(self.receipt, Receipt):
@@ -46,18 +46,21 @@ class SessionAnswers:
         return self.as_answer()._repr_html_()
 
     def as_answer(self) -> Answer:
-        """Return a row for each question, with the noisy value and its interval where values were paid for.
+        """Return a table with a row per question, with noisy values and intervals where values were paid for.
 
         A question after the end of the session has no answer in its row.
         """
-        sure, paid = self.receipt.confidence or "0.95", any(each.value is not None for each in self.answers)
-        found = list(zip_longest(self.questions, self.answers))
-        values = [None if each is None or each.value is None else float(each.value) for _, each in found]
-        rows = [(question, None if each is None else each.above) for question, each in found]
+        confidence = self.receipt.confidence or "0.95"
+        has_values = any(answer.value is not None for answer in self.answers)
+        answered_questions = list(zip_longest(self.questions, self.answers))
+        values = [
+            None if answer is None or answer.value is None else float(answer.value) for _, answer in answered_questions
+        ]
+        rows = [(question, None if answer is None else answer.above) for question, answer in answered_questions]
         columns, types = ("question", "above"), (Type.TEXT, Type.BOOLEAN)
-        if not paid:
+        if not has_values:
             return Answer(columns, types, tuple(rows), {}, ("question",), self.receipt, ())
-        ranges = tuple(_range(each, sure) for _, each in found)
+        ranges = tuple(_interval(answer, confidence) for _, answer in answered_questions)
         return Answer(
             (*columns, "value"),
             (*types, Type.REAL),
@@ -78,9 +81,9 @@ class SessionAnswers:
         return codec.loads_as(cls, source)
 
 
-def _range(found: ThresholdAnswer | None, confidence: str) -> Interval:
-    """Return where the exact value lies, where there is a noisy one."""
-    reach = None if found is None else found.error(confidence)
-    if found is None or found.value is None or reach is None:
+def _interval(answer: ThresholdAnswer | None, confidence: str) -> Interval:
+    """Return the interval around a noisy value; None without one."""
+    half_width = None if answer is None else answer.error(confidence)
+    if answer is None or answer.value is None or half_width is None:
         return None
-    return float(found.value - reach), float(found.value + reach)
+    return float(answer.value - half_width), float(answer.value + half_width)

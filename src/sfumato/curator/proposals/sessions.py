@@ -50,7 +50,7 @@ from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
 
 Ask = Callable[[str, Parameters | None], Question]
-"""Understands a question in SQL, for free."""
+"""Parses a question in SQL."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class ProposedSession:
     threshold: Fraction
     positives: int
     sensitivity: Fraction
-    """What one unit changes in any question of the session, at most."""
+    """The most that one unit can change any question of the session."""
     monotone: bool
-    """Whether every question only grows when a unit is added: then each gets half of the noise."""
+    """Whether no question decreases when a unit is added: this halves the noise."""
 
     @property
     def grid(self) -> Fraction:
@@ -73,7 +73,7 @@ class ProposedSession:
 
     @property
     def identity(self) -> str:
-        """The hash of the proposal. A session is never reused: what it says is bought each time."""
+        """The hash of the proposal. Sessions are never reused: each is bought anew."""
         parameters = (text(self.threshold), self.positives, text(self.sensitivity), self.monotone)
         return digest("above", *parameters, self._context.declared)
 
@@ -96,7 +96,7 @@ class ProposedSession:
         confidence_text = percent(exact(confidence, "confidence", CONFIDENCE))
         error = shown(self.error(epsilon, values_epsilon=values_epsilon, questions=questions, confidence=confidence), 6)
         private_tables = ", ".join(name for name, table in policy.tables.items() if not table.public)
-        monotone_text = ", and all questions the same way" if self.monotone else ""
+        monotone_text = ", all in the same direction" if self.monotone else ""
         operators = [
             Operator("scan", private_tables, f"protects {policy.unit}, {policy.neighbours.value}"),
             Operator(
@@ -108,7 +108,7 @@ class ProposedSession:
             Operator(
                 "noise",
                 f"Laplace, scale {first} on the threshold, once; {second} on each question",
-                f"of {questions} questions every answer is right about counts further than {error} from the "
+                f"all answers to {questions} questions are right for counts further than {error} from the "
                 f"threshold, with {confidence_text} confidence",
             ),
         ]
@@ -116,7 +116,7 @@ class ProposedSession:
             width = shown(mechanism.value_error(confidence) * float(self.grid), 6)
             value_error = f"±{width} with {confidence_text} confidence"
             operators.append(Operator("values", f'Laplace, scale {third} on the value of each "above"', value_error))
-        reason = "charged whole when it opens, since the threshold's noise stays secret between answers"
+        reason = "charged in full when it opens, since the threshold's noise stays secret between answers"
         return Explanation(self.words, str(Price(epsilon)), tuple(operators), reason, ())
 
     def error(
@@ -148,10 +148,10 @@ class ProposedSession:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> ThresholdSession:
-        """Charge all of ε now, and open the session; ``values_epsilon`` of it pays for the values of what is above.
+        """Charge all of ε now and open the session; ``values_epsilon`` of it pays for the values of "above" answers.
 
-        ``seconds`` is what each question may take, and ``progress`` is told of each. A ``request_id`` opens one
-        session: nobody is charged for it again, and nobody can be given the session again either.
+        ``seconds`` limits each question, and ``progress`` sees the phases of each. A ``request_id`` opens one session:
+        it is not charged twice, and the session cannot be returned twice either.
         """
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         series = RequestedSeries(self._context, self.words, self.identity, call)
@@ -168,9 +168,9 @@ class ProposedSession:
         *,
         closing: bool = True,
     ) -> ThresholdSession | StoredAnswer:
-        """Charge ε and open the session on the tab that is opened for it; return a stored answer where there is one.
+        """Charge ε and open the session on a new tab; return the stored answer where there is one.
 
-        It closes after its last "above", unless the caller wants to store its answers first.
+        It closes after its last "above", unless the caller stores its answers first.
         """
         mechanism, context = self.mechanism(epsilon, values_epsilon), self._context
         warn(Price(epsilon), context)
@@ -280,7 +280,7 @@ class ThresholdSession(SecretSession):
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._answers: list[tuple[str, ThresholdAnswer]] = []
-        self._forgotten = False
+        self._rows_discarded = False
         self._session = mechanism.start()
 
     def ask(self, question: str | Question, parameters: Parameters | None = None) -> ThresholdAnswer:
@@ -306,7 +306,7 @@ class ThresholdSession(SecretSession):
 
     def _release_comparison(self, comparison: ThresholdComparison, question: Question) -> ThresholdAnswer:
         context = self._context
-        # the plan is this tab's alone, so that no later question finds the answer of this one as its own
+        # the plan hash is unique to this tab, so that no later question reuses this one's answer
         plan = digest("above", self._tab.opening.hash, question.identity)
         try:
             with context.work.one():
@@ -319,17 +319,17 @@ class ThresholdSession(SecretSession):
                     progress=context.progress if self._call.progress is None else self._call.progress,
                 ).value
             return replace(answer, rehearsed=context.rehearsed)
-        except Unanswered as stopped:
-            raise SessionInterrupted(stopped.number) from None
+        except Unanswered as interruption:
+            raise SessionInterrupted(interruption.number) from None
 
     @property
     def tab(self) -> Tab:
-        """The tab that it was charged on."""
+        """The tab of its charge."""
         return self._tab
 
     @property
     def left(self) -> int:
-        """The number of "above" answers left; 0 where it has ended."""
+        """The number of "above" answers left; 0 once it has ended."""
         return self._session.remaining
 
     @property
@@ -339,12 +339,12 @@ class ThresholdSession(SecretSession):
 
     @property
     def receipt(self) -> Receipt:
-        """The receipt: what the session cost and whom it protects."""
+        """What the session cost and whom it protects."""
         context, line, proposal = self._context, self._tab.opening, self.proposal
         sensitivity_text = f"one unit changes each question by at most {text(proposal.sensitivity)}"
         weak_reasons = weak_words(self._price)
         purchase = Purchase(
-            str(self._price), "each question in its own way", sensitivity_text, (), context.version, weak_reasons
+            str(self._price), "chosen for each question", sensitivity_text, (), context.version, weak_reasons
         )
         opening = StoredResult(None, line.number, line.time, line.hash, free=False)
         mechanism_words = (
@@ -357,14 +357,17 @@ class ThresholdSession(SecretSession):
         with self._lock:
             if self._process == os.getpid():
                 self._session.close()
-                self._forget()
+                self._discard_rows()
                 self._tab.stop()
 
-    def _forget(self) -> None:
-        """Discard the rows, once. The time this takes depends on them: a listener may wait between its two phases."""
-        if self._forgotten:
+    def _discard_rows(self) -> None:
+        """Discard the rows, once.
+
+        The time it takes depends on them: a progress callback may wait between its two phases.
+        """
+        if self._rows_discarded:
             return
-        self._forgotten = True
+        self._rows_discarded = True
         progress = self._context.progress if self._call.progress is None else self._call.progress
         try:
             progress("closing")
@@ -408,7 +411,7 @@ def proposed_session(
         max_change,
         default_monotone if monotone is None else monotone,
     )
-    proposal.mechanism(1)  # refuses what no price allows
+    proposal.mechanism(1)  # refuses parameters that no price allows
     return proposal
 
 
@@ -435,12 +438,14 @@ def compared_total(asked: Question, grid: Fraction) -> SteppedTotal:
     columns = [output.expression for output in finish.outputs if is_single]
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
         raise _refuse_question()
-    if len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1:  # made from others
+    if (
+        len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1
+    ):  # computed from other measures
         raise _refuse_question()
     options = asked.options
     laplace_options = [option for option in options if option.strategy.order in (None, 1)]
     if not laplace_options:
-        rule = "one that suits Laplace noise, with which a session compares"
+        rule = "a strategy for Laplace noise, which sessions use"
         raise InvalidParameter("strategy", options[0].strategy.value, rule, fix="leave the strategy out")
     bounded = min(
         laplace_options, key=lambda option: option.measures[0].sensitivity.linf * option.measures[0].unit_value

@@ -1,4 +1,4 @@
-"""The outcome of an auction is read without the engine that counted the bids."""
+"""The outcome of an auction, readable without the engine that counted the bids."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ from sfumato.release.payers import NOT_BOUGHT, Purchase
 @codec.value("sold")
 @dataclass(frozen=True)
 class Sold:
-    """A price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for
-    one.
-    """
+    """A price drawn for a column of bids, and a noisy count of the bids at or above it if a share of ε paid for it."""
 
     price: Fraction
     buyers: int | None = None
     selection: Exponential | None = field(default=None, repr=False)
-    """The mechanism that chose the price."""
+    """The mechanism that selected the price."""
     counter: Laplace | None = field(default=None, repr=False)
     """The noise on the count."""
     purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
-    """What it cost and whom it protects; not stored with the price, since it says what is left now."""
+    """What it cost and whom it protects; not stored with the price, since it quotes the current remaining budget."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "price", exact(self.price, "price", POSITIVE))
@@ -38,7 +36,7 @@ class Sold:
 
     @property
     def rehearsed(self) -> bool:
-        """Return whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Whether it was invented from the policy alone: nothing was read, charged or stored."""
         return self.receipt is not None and self.receipt.rehearsed
 
     def __repr__(self) -> str:
@@ -46,17 +44,17 @@ class Sold:
         return f"<Sold at {text(self.price)}{buyers}>{INVENTED if self.rehearsed else ''}"
 
     def as_answer(self) -> Answer:
-        """Return one row: the price, and how many bids reach it, with its range, where some of ε paid for that."""
+        """Return one row: the price, and the number of buyers with its interval where it was paid for."""
         if self.receipt is None:
-            raise InvalidParameter("receipt", None, "there: rows are given of what was bought")
+            raise InvalidParameter("receipt", None, "a receipt: only a released sale has rows")
         price = float(self.price)
         if self.buyers is None or self.counter is None:
             return Answer(("price",), (Type.REAL,), ((price,),), {}, ("price",), self.receipt, ())
-        reach = int(self.counter.error(self.receipt.confidence or "0.95"))
-        ends = float(self.buyers - reach), float(self.buyers + reach)
+        half_width = int(self.counter.error(self.receipt.confidence or "0.95"))
+        interval = float(self.buyers - half_width), float(self.buyers + half_width)
         types = (Type.REAL, Type.INTEGER)
         rows = ((price, self.buyers),)
-        return Answer(("price", "buyers"), types, rows, {"buyers": (ends,)}, ("price",), self.receipt, ())
+        return Answer(("price", "buyers"), types, rows, {"buyers": (interval,)}, ("price",), self.receipt, ())
 
     def to_json(self) -> str:
         """Write the sale as JSON text, with a kind and a version."""
@@ -68,8 +66,10 @@ class Sold:
         return codec.loads_as(cls, source)
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
-        """Return where the revenue lies, with this confidence."""
+        """Return an interval for the revenue with this confidence; None without a count."""
         if self.buyers is None or self.counter is None:
             return None
-        reach = int(self.counter.error(confidence))
-        return float(self.price * max(0, self.buyers - reach)), float(self.price * (max(0, self.buyers) + reach))
+        half_width = int(self.counter.error(confidence))
+        return float(self.price * max(0, self.buyers - half_width)), float(
+            self.price * (max(0, self.buyers) + half_width)
+        )

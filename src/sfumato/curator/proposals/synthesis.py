@@ -1,8 +1,7 @@
-"""A synthetic table is a proposal: a model of the whole table is bought step by step, and rows are drawn from it for
-nothing.
+"""A proposal of a synthetic table: a model of the whole table is bought step by step, and rows are drawn from it free.
 
-The price is held by a tab. The noisy number of rows is the first step, and every choice and every measurement is a step
-of its own: a complete release that is charged before it reads (``publish.synthesis``). What is not spent is free again.
+The price is held by a tab. The noisy number of rows is the first step, and every selection and every measurement is a
+step of its own: a complete release that is charged before it reads (``publish.synthesis``). The unspent rest is freed.
 """
 
 from __future__ import annotations
@@ -73,66 +72,71 @@ from sfumato.release.proposal import ReleaseCall, receipt, warn
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, given_again
 
-_RUN: dict[str, Callable[[SynthesisState], Steps]] = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
-_MOST_BITS, _LEAST_BITS = 10, 4
-_REHEARSED_ROWS = 10_000
-_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_MEMORY = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
+_METHOD_STEPS: dict[str, Callable[[SynthesisState], Steps]] = {
+    "aim": aim,
+    "mst": mst,
+    "mwem": mwem,
+    "independent": independent,
+}
+_MAX_BITS, _MIN_BITS = 10, 4
+_PREVIEW_ROWS = 10_000
+_MEMORY_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_MEMORY_PATTERN = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_MEMORY_UNITS)})\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class SynthesisProposal:
-    """A proposal: only ``release`` spends."""
+    """A proposal of a synthetic table; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     _coded: MarginalsProposal = field(repr=False)
     method: str
     workload: Mapping[Set, Fraction] = field(repr=False)
     left_out: int = 0
-    """How many sets of so many columns were left out of the workload: their cells are more than a model may have."""
+    """The number of sets dropped from the workload because they have more cells than the model may have."""
     most_cells: int = 1 << 18
     zeros: Zeros = field(default=(), repr=False)
     implied: tuple[ImpliedColumn, ...] = field(default=(), repr=False)
-    """Columns that others decide: they are not in the model, and put back into rows."""
+    """Columns determined by others: they are not in the model, and are added to the rows."""
     face: TableFace = field(default=BARE, repr=False)
-    """What is public of the columns, and what no row is that counts."""
+    """The public facts about the columns, and which combinations are impossible."""
     implies: Pairs = field(default=(), repr=False)
-    """Columns of the model that decide others of it, which the noisy counts say how."""
+    """Columns of the model that determine others; the mapping is learned from the noisy counts."""
     decided: Zeros = field(default=(), repr=False)
-    """Cells that the policy rules out where it says which value decides which."""
+    """Cells that the policy rules out by declaring which value determines which."""
 
     @property
     def attributes(self) -> Attributes:
-        """List the columns of the model with their cells."""
-        return tuple(each.flat for each in self._coded.attributes)
+        """The columns of the model with their cells."""
+        return tuple(attribute.flat for attribute in self._coded.attributes)
 
     def __repr__(self) -> str:
-        told = f"{self.method} of {self._coded.query.plan.table}, {many(len(self.attributes), 'column')}"
-        return f"<{told}: .explain() .price() .forecast() .rehearse() are free, .release() spends>"
+        summary = f"{self.method} of {self._coded.query.plan.table}, {many(len(self.attributes), 'column')}"
+        return f"<{summary}: .explain() .price() .forecast() .rehearse() are free, .release() spends>"
 
     @property
     def columns(self) -> Columns:
-        """List the columns of the rows, with their types."""
-        own = zip(self.attributes, self.face.known(self.attributes), strict=True)
-        implied = tuple(each.attribute for each in self.implied)
-        put_back = zip(implied, BARE.known(implied), strict=True)
-        return tuple(AnswerColumn(each.name, domain.type) for each, domain in (*own, *put_back))
+        """The columns of the rows with their types."""
+        modelled = zip(self.attributes, self.face.known(self.attributes), strict=True)
+        implied = tuple(column.attribute for column in self.implied)
+        derived = zip(implied, BARE.known(implied), strict=True)
+        return tuple(AnswerColumn(attribute.name, domain.type) for attribute, domain in (*modelled, *derived))
 
     @cached_property
     def question(self) -> str:
-        """Describe what is asked, as the ledger keeps it."""
-        names = ", ".join(each.name for each in self.attributes)
-        held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
+        """The proposal in words, as stored in the ledger."""
+        names = ", ".join(attribute.name for attribute in self.attributes)
+        condition = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
         sets = many(len(self.workload), "marginal")
-        return f"synthetic rows of {self._coded.query.plan.table}{held} by {self.method}: {sets} of {names[:4000]}"
+        return f"synthetic rows of {self._coded.query.plan.table}{condition} by {self.method}: {sets} of {names[:4000]}"
 
     @property
     def identity(self) -> str:
-        """Return the hash of what is measured."""
-        workload = tuple((each, weight) for each, weight in self.workload.items())
+        """The hash of what is measured."""
+        workload = tuple((indices, weight) for indices, weight in self.workload.items())
         return digest("synthesis", self._coded.identity, self.method, workload, self.most_cells)
 
-    # ── before it is bought ────────────────────────────────────────────────────────────────────
+    # ── before the purchase ────────────────────────────────────────────────────────────────────
 
     def explain(
         self,
@@ -142,77 +146,92 @@ class SynthesisProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Describe what is done at this price; at ρ = 1/2 when none is named. This is free."""
-        named = epsilon is not None or rho is not None
-        price = Price(epsilon, delta, rho) if named else Price(rho="0.5")
-        setting, sure = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
-        said = self._context.closing(None) if price.allows_gaussian else ()
-        return Explanation(self.question, str(price), self._operators(setting, sure), _REASON, said)
+        """Explain the release at this price, by default at ρ = 1/2. This is free."""
+        has_price = epsilon is not None or rho is not None
+        price = Price(epsilon, delta, rho) if has_price else Price(rho="0.5")
+        setting, confidence_level = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
+        notes = self._context.closing(None) if price.allows_gaussian else ()
+        return Explanation(self.question, str(price), self._operators(setting, confidence_level), _REASON, notes)
 
-    def _operators(self, setting: Setting, sure: Fraction) -> tuple[Operator, ...]:
+    def _operators(self, setting: Setting, confidence: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
-        cells = ", ".join(f"{each.name} {each.size:,}" for each in self.attributes) + self._decided
-        first = self._first_width(setting, sure)
-        out = f"; {self.left_out:,} larger ones are left out" if self.left_out else ""
+        sizes = ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes)
+        sizes += self._derived_columns_text
+        first_width = self._first_width(setting, confidence)
+        dropped_text = f"; {self.left_out:,} larger ones are dropped" if self.left_out else ""
         return (
             *sources(self._coded.query, self._context.policy),
             limited(bounded),
-            Operator("columns", cells, "cells, the one of what is missing or not listed counted"),
+            Operator("columns", sizes, "cells, with one for missing or undeclared values"),
             Operator("rows", "the noisy number of rows", "1/200 of the price, once"),
-            Operator("candidates", many(len(setting.candidates), "set") + f" of columns{out}", _CHOSEN[self.method]),
-            Operator("model", f"at most {self.most_cells:,} cells beside those of single columns", "largest clique"),
-            *self._kept_implications,
-            Operator("rounds", _ROUNDS[self.method].format(few=2 * columns, many=4 * columns, columns=columns), ""),
-            Operator("measure", "single columns", f"±{shown(first)} in each count, where they are measured first"),
-            Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less noise of drawing", "free, as often as wanted"),
+            Operator(
+                "candidates",
+                many(len(setting.candidates), "set") + f" of columns{dropped_text}",
+                _SELECTION_WORDS[self.method],
+            ),
+            Operator("model", f"at most {self.most_cells:,} cells in addition to single columns", "largest clique"),
+            *self._implication_operators,
+            Operator(
+                "rounds", _ROUND_WORDS[self.method].format(few=2 * columns, many=4 * columns, columns=columns), ""
+            ),
+            Operator(
+                "measure", "single columns", f"±{shown(first_width)} in each count, where they are measured first"
+            ),
+            Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less sampling error", "free, any number of times"),
         )
 
     @property
-    def _kept_implications(self) -> tuple[Operator, ...]:
-        """Return which columns decide others in every row, and where nothing says how."""
-        names = [each.name for each in self.attributes]
-        kept = [f"{names[by]} → {names[decided]}" for by, decided in self.implies]
-        told = "measured first; the counts say which goes with which, for nothing, and every row keeps it"
-        known = {*deciding_pairs(self.attributes, self.face)}
-        places = {name: place for place, name in enumerate(names)}
-        cut = [
+    def _implication_operators(self) -> tuple[Operator, ...]:
+        """Describe which columns determine others in every row, and which declared implications are lost."""
+        names = [attribute.name for attribute in self.attributes]
+        learned = [f"{names[by]} → {names[decided]}" for by, decided in self.implies]
+        learned_note = "measured first; the mapping is read off the noisy counts for free, and every row obeys it"
+        modelled_pairs = {*deciding_pairs(self.attributes, self.face)}
+        index_of_name = {name: index for index, name in enumerate(names)}
+        lost_pairs = [
             f"{by} → {decided}"
             for by, decided in self.face.implies
-            if {by, decided} <= {*names} and (places[by], places[decided]) not in known
+            if {by, decided} <= {*names} and (index_of_name[by], index_of_name[decided]) not in modelled_pairs
         ]
-        lost = f"not kept: bins of {', '.join(each.split(' → ')[0] for each in cut)} have several values"
+        lost_note = f"not kept: bins of {', '.join(pair.split(' → ')[0] for pair in lost_pairs)} have several values"
         return (
-            *((Operator("implies", ", ".join(kept), told),) if kept else ()),
-            *((Operator("implies", ", ".join(cut), lost),) if cut else ()),
+            *((Operator("implies", ", ".join(learned), learned_note),) if learned else ()),
+            *((Operator("implies", ", ".join(lost_pairs), lost_note),) if lost_pairs else ()),
         )
 
     @property
-    def _decided(self) -> str:
-        """Name the columns that are put back into rows, and what decides each."""
-        return "".join(f"; {each.attribute.name} by {self.attributes[each.by].name}" for each in self.implied)
+    def _derived_columns_text(self) -> str:
+        """Name the derived columns, and the column that determines each."""
+        return "".join(f"; {column.attribute.name} by {self.attributes[column.by].name}" for column in self.implied)
 
-    def _first_width(self, setting: Setting, sure: Fraction) -> float:
-        """Return the half-width of the counts of single columns, as noise starts."""
-        noise = setting.currency.noise(self._first(setting).measured, CellCounts(setting.reading, (0,)).sensitivity)
-        return float(noise.error(sure) * setting.unit_value)
+    def _first_width(self, setting: Setting, confidence: Fraction) -> float:
+        """Return the half-width of the counts of single columns at the initial noise."""
+        amount, sensitivity = self._first_round_amounts(setting).measured, CellCounts(setting.reading, (0,)).sensitivity
+        noise = setting.currency.noise(amount, sensitivity)
+        return float(noise.error(confidence) * setting.unit_value)
 
-    def _first(self, setting: Setting) -> Amounts:
-        """Return what the first round costs where noise starts as for the most rounds there may be."""
+    def _first_round_amounts(self, setting: Setting) -> Amounts:
+        """Return the first round's amounts, with the noise for the maximal number of rounds."""
         rounds = 4 * len(self.attributes)
         return Amounts.of_round(rounded(setting.currency.total * Fraction(199, 200) / rounds))
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
-        """Find the least ε, beside this δ, at which counts of single columns are within this when they are measured
-        first. Free. How far the model is off elsewhere depends on the data, and nothing says so for free.
+        """Find the least ε, at this δ, at which counts of single columns are within this if measured first. Free.
+
+        The model's error elsewhere depends on the data, and is not available for free.
         """
-        wanted, sure = float(exact(within, "within", POSITIVE)), exact(confidence, "confidence", CONFIDENCE)
+        error_limit = float(exact(within, "within", POSITIVE))
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
         pure = not Price(1, delta).delta
 
-        def enough(amount: Fraction) -> bool:
-            return self._first_width(self.setting(Price(amount) if pure else Price(rho=amount)), sure) <= wanted
+        def is_within(amount: Fraction) -> bool:
+            setting = self.setting(Price(amount) if pure else Price(rho=amount))
+            return self._first_width(setting, confidence_level) <= error_limit
 
-        found = least(enough, "within", Fraction(1, 2**14))
-        return float(rounded_up(found if pure else Fraction(Concentrated(found).hold(_ADDED).epsilon(delta))))
+        least_amount = least(is_within, "within", Fraction(1, 2**14))
+        if pure:
+            return float(rounded_up(least_amount))
+        return float(rounded_up(Fraction(Concentrated(least_amount).hold(_ADD_REMOVE).epsilon(delta))))
 
     def rehearse(
         self,
@@ -223,12 +242,10 @@ class SynthesisProposal:
         rows: int | None = None,
         progress: Progress | None = None,
     ) -> Synthetic:
-        """Run everything on invented rows, drawn from the cells that the policy declares. This is free: no row
-        is read, and what comes back says nothing of the table.
-        """
+        """Run everything on invented rows, drawn from the declared cells. Free: no row of the table is read."""
         price = Price(epsilon, delta, rho)
-        course = self._rehearsed(self._checked(price), self._invented_rows(rows), progress or releasing.quietly)
-        return self._synthetic(self._synthesized(course, price, complete=True, bought=False), course)
+        state = self._run_invented(self._check_price(price), self._invented_rows(rows), progress or releasing.quietly)
+        return self._build_synthetic(self._build_synthesized(state, price, complete=True, is_purchase=False), state)
 
     def forecast(
         self,
@@ -238,34 +255,35 @@ class SynthesisProposal:
         rho: Number | None = None,
         rows: int | None = None,
     ) -> SynthesisForecast:
-        """Return how long this takes and how much memory, for so many rows, as many as the policy says there are units
-        where none are named. This is free and quick: it is added up from the policy, the price and the speed of this
-        machine, which is measured once per process on made-up numbers. No row is read, and none is invented.
+        """Forecast time and memory for a number of rows, by default the policy's number of units. Free: no row is read.
+
+        It is computed from the policy, the price and this machine's speed, measured once per process on made-up
+        numbers.
         """
         price, count = Price(epsilon, delta, rho), self._invented_rows(rows)
-        setting = self._checked(price)
-        own = setting.currency.hold(self._context.policy.neighbours)
-        accepted = all(budget.affords(own) for budget in self._context.budgets)
+        setting = self._check_price(price)
+        curve = setting.currency.hold(self._context.policy.neighbours)
+        accepted = all(budget.affords(curve) for budget in self._context.budgets)
         return forecast(setting, self.method, count, str(price), accepted=accepted)
 
     def _invented_rows(self, rows: int | None) -> int:
-        return whole(self._context.policy.size or _REHEARSED_ROWS if rows is None else rows, "rows", at_least=1)
+        return whole(self._context.policy.size or _PREVIEW_ROWS if rows is None else rows, "rows", at_least=1)
 
-    def _rehearsed(self, setting: Setting, rows: int, progress: Progress) -> SynthesisState:
-        made, course = invented(setting, rows), SynthesisState(setting)
+    def _run_invented(self, setting: Setting, rows: int, progress: Progress) -> SynthesisState:
+        invented_rows, state = invented(setting, rows), SynthesisState(setting)
 
         def read(reading: PlanReading[Any]) -> Any:  # noqa: ARG001
-            return made
+            return invented_rows
 
         def run(step: Step) -> Outcome:
-            progress(_phase(course, step))
+            progress(_phase(state, step))
             return step.draw(read)
 
-        _run(_RUN[self.method](course), run)
-        course.finish()
-        return course
+        _run_steps(_METHOD_STEPS[self.method](state), run)
+        state.finish()
+        return state
 
-    # ── what is bought ─────────────────────────────────────────────────────────────────────────
+    # ── the purchase ─────────────────────────────────────────────────────────────────────────
 
     def release(
         self,
@@ -277,72 +295,80 @@ class SynthesisProposal:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> Synthetic:
-        """Hold the price, spend it step by step, and give the model of what was released, from which rows are drawn.
-        The same ``request_id`` gives the same model again, for nothing.
+        """Hold the price, spend it step by step, and return the model, from which rows are drawn. The same
+        ``request_id`` returns the same model again, free.
 
-        Ctrl-C ends it after the step that runs: what is unspent is free again, and the model so far is given. When its
-        ``seconds`` are over the model so far is given too, but nothing is given back: a clock may depend on rows. A
-        step that a second Ctrl-C interrupts is spent, with all that was held.
+        Ctrl-C stops after the running step: the unspent rest is freed, and the model so far is returned. When its
+        ``seconds`` are over the model so far is returned too, but nothing is freed: the time may depend on rows. A step
+        that a second Ctrl-C aborts is spent, with the whole hold.
         """
-        price, here = Price(epsilon, delta, rho), self._context
+        price, context = Price(epsilon, delta, rho), self._context
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        here.require_one_account("a synthesis")
-        asked = RequestedSeries(here, self.question, self.identity, call)
-        known = asked.known()
-        if known is not None:
-            return self._again(known)
-        setting = self._checked(price)
-        warn(price, here)
-        here.engine.check(setting.reading).close()
-        hold = _held(here.account, setting.currency.hold(here.policy.neighbours), len(self.attributes))
-        course = SynthesisState(setting)
-        with here.work.one():
-            opened = asked.open(hold)
-            if isinstance(opened, StoredAnswer):
-                return self._again(opened)
-            with opened as tab:
+        context.require_one_account("a synthesis")
+        series_request = RequestedSeries(context, self.question, self.identity, call)
+        stored_answer = series_request.known()
+        if stored_answer is not None:
+            return self._restore(stored_answer)
+        setting = self._check_price(price)
+        warn(price, context)
+        context.engine.check(setting.reading).close()
+        hold = _amount_to_hold(context.account, setting.currency.hold(context.policy.neighbours), len(self.attributes))
+        state = SynthesisState(setting)
+        with context.work.one():
+            tab_or_stored = series_request.open(hold)
+            if isinstance(tab_or_stored, StoredAnswer):
+                return self._restore(tab_or_stored)
+            with tab_or_stored as tab:
                 series = _SynthesisSeries(
-                    StepsOnTab(here, "synthesis", self.identity, tab, call), self.question, course
+                    StepsOnTab(context, "synthesis", self.identity, tab, call), self.question, state
                 )
-                complete = series.run(_RUN[self.method](course))
-                found = self._synthesized(course, price, complete=complete, bought=True)
-                made = self._synthetic(found, course, tab, tuple(series.paid))
-                asked.finish(tab, made)
-        return made
+                complete = series.run(_METHOD_STEPS[self.method](state))
+                synthesized = self._build_synthesized(state, price, complete=complete, is_purchase=True)
+                synthetic = self._build_synthetic(synthesized, state, tab, tuple(series.paid))
+                series_request.finish(tab, synthetic)
+        return synthetic
 
-    def _again(self, found: StoredAnswer) -> Synthetic:
+    def _restore(self, stored_answer: StoredAnswer) -> Synthetic:
         """Return what the same request bought."""
-        bought = Synthetic.from_json(found.body)
-        return replace(bought, receipt=given_again(bought.receipt, self._context))
+        synthetic = Synthetic.from_json(stored_answer.body)
+        return replace(synthetic, receipt=given_again(synthetic.receipt, self._context))
 
-    def _synthetic(
-        self, found: Synthesized, course: SynthesisState, tab: Tab | None = None, paid: tuple[Charged, ...] = ()
+    def _build_synthetic(
+        self,
+        synthesized: Synthesized,
+        state: SynthesisState,
+        tab: Tab | None = None,
+        charged_parts: tuple[Charged, ...] = (),
     ) -> Synthetic:
-        """Put together what was released, the model and its receipt; a rehearsal has no line in the ledger."""
-        here = replace(self._context, rehearsed=tab is None)
-        if not found.complete:
-            with suppress(KeyboardInterrupt):  # the model of before is given then
-                course.finish()  # what was measured last may not be in it yet
+        """Combine the released marginals, the model and the receipt; a preview has no line in the ledger."""
+        context = replace(self._context, rehearsed=tab is None)
+        if not synthesized.complete:
+            with suppress(KeyboardInterrupt):  # then the model before the last measurement is returned
+                state.finish()  # include the last measurement
         if tab is None:
             line: StoredResult[None] = StoredResult(None, 0, datetime.now(UTC), "", free=True)
         else:
             line = StoredResult(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
-        words = tuple(dict.fromkeys(each.mechanism.words() for each in paid))
-        told = receipt(line, found.purchase, words, question=self.question, here=here, confidence="0.95")
-        return Synthetic(found, course.model, told, paid)
+        words = tuple(dict.fromkeys(part.mechanism.words() for part in charged_parts))
+        table_receipt = receipt(
+            line, synthesized.purchase, words, question=self.question, here=context, confidence="0.95"
+        )
+        return Synthetic(synthesized, state.model, table_receipt, charged_parts)
 
-    def _synthesized(self, course: SynthesisState, price: Price, *, complete: bool, bought: bool) -> Synthesized:
-        here, coded = self._context, self._coded
-        terms = purchase([course.setting.reading.bounded], price, here.version) if bought else Purchase()
+    def _build_synthesized(
+        self, state: SynthesisState, price: Price, *, complete: bool, is_purchase: bool
+    ) -> Synthesized:
+        context, coded = self._context, self._coded
+        terms = purchase([state.setting.reading.bounded], price, context.version) if is_purchase else Purchase()
         table = coded.query.plan.table
         return Synthesized(
             self.method,
             self.attributes,
-            tuple(map(ReleasedMarginal.of, course.marginals)),
-            tuple(course.rounds),
-            course.total,
-            course.planned,
-            course.setting.unit_value,
+            tuple(map(ReleasedMarginal.of, state.marginals)),
+            tuple(state.rounds),
+            state.total,
+            state.planned,
+            state.setting.unit_value,
             table,
             coded.condition,
             terms,
@@ -353,82 +379,87 @@ class SynthesisProposal:
             complete=complete,
         )
 
-    # ── what is run at a price ─────────────────────────────────────────────────────────────────
+    # ── steps at a price ─────────────────────────────────────────────────────────────────
 
     def setting(self, price: Price) -> Setting:
-        """Return all that is public before the first step."""
-        own = currency(price)
-        reading = CellRows(self._bounded(self._bits(own)), tuple(each.codes for each in self._coded.coded))
+        """Return everything that is public before the first step."""
+        priced_in = currency(price)
+        reading = CellRows(self._bounded(self._bits(priced_in)), tuple(column.codes for column in self._coded.coded))
         zeros = (*self.zeros, *self.decided)
         required = required_places(self.face)
-        return Setting(reading, self.attributes, self.workload, own, self.most_cells, zeros, self.implies, required)
+        return Setting(
+            reading, self.attributes, self.workload, priced_in, self.most_cells, zeros, self.implies, required
+        )
 
-    def _checked(self, price: Price) -> Setting:
-        """Refuse a price that cannot buy the first steps, before anything is spent."""
+    def _check_price(self, price: Price) -> Setting:
+        """Refuse a price that cannot buy the first steps, before any charge."""
         setting = self.setting(price)
-        first = self._first(setting)
-        course = SynthesisState(setting)
-        releasing.rehearse(next(course.count_rows()))
-        setting.currency.noise(first.measured, CellCounts(setting.reading, (0,)).sensitivity)
+        first_round = self._first_round_amounts(setting)
+        state = SynthesisState(setting)
+        releasing.rehearse(next(state.count_rows()))
+        setting.currency.noise(first_round.measured, CellCounts(setting.reading, (0,)).sensitivity)
         if self.method != "independent":
-            next(course.choose({(0,): 1}, first.chosen, float))
+            next(state.choose({(0,): 1}, first_round.chosen, float))
         return setting
 
-    def _bounded(self, fine: int) -> BoundedPlan:
-        cells = min(10**7, math.prod(each.size for each in self.attributes))
-        found = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, fine)
-        return for_neighbours(found, self._context.policy.neighbours)
+    def _bounded(self, bits: int) -> BoundedPlan:
+        cells = min(10**7, math.prod(attribute.size for attribute in self.attributes))
+        bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
+        return for_neighbours(bounded, self._context.policy.neighbours)
 
-    def _bits(self, own: Concentrated | Pure | Any) -> int:
-        """Weights of rows are multiples of 2^-bits: fewer bits where the noise would be too large to draw exactly."""
+    def _bits(self, priced_in: Concentrated | Pure | Any) -> int:
+        """Return the bits of row weights, multiples of 2^-bits: fewer where the noise would be too large to draw
+        exactly.
+        """
         coarse = self._bounded(0)
         if coarse.strategy is Strategy.WHOLE:
             return 0
-        most = min(_MOST_BITS, self._bounded(_MOST_BITS).measures[0].bits)
-        spent = min(Fraction(1), own.total)
-        rows = coarse.measures[0].added.total * (400 + 16 * len(self.attributes)) / spent  # more than any noise
-        found = min(most, math.floor(math.log2(MOST_STEPS / rows)))
-        if found < _LEAST_BITS:
+        max_bits = min(_MAX_BITS, self._bounded(_MAX_BITS).measures[0].bits)
+        spent = min(Fraction(1), priced_in.total)
+        rows = coarse.measures[0].added.total * (400 + 16 * len(self.attributes)) / spent  # above any noise scale
+        bits = min(max_bits, math.floor(math.log2(MOST_STEPS / rows)))
+        if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
                 "noise is drawn exactly up to 1e12 steps, and this price needs more",
-                fix="give more, name fewer columns, or let fewer rows of a unit count with rows=",
+                fix="pay more, name fewer columns, or lower the rows per unit with rows=",
             )
-        return found
+        return bits
 
 
-_ADDED = Neighbours.ADD_REMOVE
-_REASON = "every choice and every measurement is a step that is charged by itself; the model and its rows cost nothing"
-_CHOSEN = {
-    "aim": "one is chosen in each round, by how far the model is off, less what noise would be",
-    "mwem": "one of the workload's own, or within one, is chosen in each round",
-    "mst": "pairs alone are chosen from, until they connect all columns",
-    "independent": "none is chosen from: single columns alone are measured",
+_ADD_REMOVE = Neighbours.ADD_REMOVE
+_REASON = "every selection and every measurement is charged as a step of its own; the model and its rows are free"
+_SELECTION_WORDS = {
+    "aim": "one is selected in each round, by the model's error minus the expected noise",
+    "mwem": "one set of the workload, or a subset of one, is selected in each round",
+    "mst": "only pairs are selected, until they connect all columns",
+    "independent": "none is selected: only single columns are measured",
 }
-_ROUNDS = {
-    "aim": "noise starts as for {many} rounds, or {few} where counts are small beside it, and is halved when a round "
-    "taught nothing",
+_ROUND_WORDS = {
+    "aim": "noise starts as for {many} rounds, or {few} where counts are small beside it, and is halved after a round "
+    "without gain",
     "mwem": "{columns}",
-    "mst": "{columns} columns, and one pair less",
+    "mst": "{columns} columns, then {columns} − 1 pairs",
     "independent": "{columns} columns",
 }
 
 
-def _held(account: Account, leaked: Curve, columns: int) -> Cost:
-    """Hold a little more than all steps leak: the ledger rounds the charge of every step up, by far more than it leaks
-    where that is small, and most at orders near 1. What is promised rests on the exact sum of all steps, and what is
-    not spent is free again.
+def _amount_to_hold(account: Account, curve: Curve, columns: int) -> Cost:
+    """Return the amount to hold: slightly more than the leakage of all steps.
+
+    The ledger rounds each step's charge up, by far more than a small step leaks, most at orders near 1. The guarantee
+    rests on the exact sum of all steps, and the unspent rest is freed.
     """
-    cost, order = account.cost(leaked), account.budget.order
+    cost, order = account.cost(curve), account.budget.order
     if cost.renyi is None or order is None:
         return cost
-    steps = 10 * (columns + 1)  # more than any method takes
+    steps = 10 * (columns + 1)  # above the steps of any method
     rounded_up = steps * 2 * Fraction(ROUNDED_UP) / (order - 1)
     return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + charge_units(rounded_up))
 
 
-def _run(steps: Steps, release: Callable[[Step], Outcome]) -> None:
-    """Release every step that a method wants, and tell it what came out."""
+def _run_steps(steps: Steps, release: Callable[[Step], Outcome]) -> None:
+    """Release every step that a method requests, and send it the outcome."""
     step = next(steps, None)
     while step is not None:
         outcome = release(step)
@@ -438,16 +469,16 @@ def _run(steps: Steps, release: Callable[[Step], Outcome]) -> None:
             return
 
 
-def _phase(course: SynthesisState, step: Step) -> str:
-    """Name a step for who waits: rounds, never scores."""
-    if not course.marginals:
+def _phase(state: SynthesisState, step: Step) -> str:
+    """Return the progress message of a step: rounds, never scores."""
+    if not state.marginals:
         return "counting rows"
-    return f"round {len(course.rounds) + 1}: {'measuring' if isinstance(step, MeasureStep) else 'choosing'}"
+    return f"round {len(state.rounds) + 1}: {'measuring' if isinstance(step, MeasureStep) else 'choosing'}"
 
 
 @dataclass
 class _SynthesisSeries:
-    """This runs the steps on a tab, one after the other."""
+    """Runs the steps on a tab, one after the other."""
 
     on_tab: StepsOnTab
     question: str
@@ -457,24 +488,24 @@ class _SynthesisSeries:
         self.tab = self.on_tab.tab
         self.paid: list[Charged] = []
         limit = self.on_tab.call.limit(self.on_tab.here.seconds)
-        self._end = None if limit is None else time.monotonic() + limit
+        self._deadline = None if limit is None else time.monotonic() + limit
 
     def run(self, steps: Steps) -> bool:
-        """Run all steps; tell whether all of them were. What is given after an end before that is the model so far."""
+        """Run all steps; return whether all were run. After an early end, the model so far is used."""
         try:
-            _run(steps, self._released)
+            _run_steps(steps, self._release_step)
             self.course.finish()
-        except KeyboardInterrupt:  # between steps: every one was complete, and who stops knows what was released alone
+        except KeyboardInterrupt:  # between steps, each complete: stopping reveals only what was released
             self.tab.stop()
-        except _TimeIsUp:
+        except _TimeLimitReached:
             self.tab.forfeit()
-        except Unsupported:  # a step could not be checked in the time that was left, and was not charged
+        except Unsupported:  # a step could not be checked in the remaining time, and was not charged
             if not self.course.marginals:
-                self.tab.stop()  # it was the first: no row was read
+                self.tab.stop()  # the first step: no row was read
                 raise
             self.tab.forfeit()
         except Unanswered:
-            if self._left() is None or self._left() > 0 or not self.course.marginals:  # type: ignore[operator]
+            if self._remaining_seconds() is None or self._remaining_seconds() > 0 or not self.course.marginals:  # type: ignore[operator]
                 raise
         else:
             return True
@@ -482,29 +513,29 @@ class _SynthesisSeries:
             raise KeyboardInterrupt
         return False
 
-    def _left(self) -> float | None:
-        """Return the seconds that are left to work in: who holds a step back takes none of them."""
-        return None if self._end is None else self._end + self.on_tab.held_back - time.monotonic()
+    def _remaining_seconds(self) -> float | None:
+        """Return the remaining time in seconds; delays by the progress callback do not count."""
+        return None if self._deadline is None else self._deadline + self.on_tab.held_back - time.monotonic()
 
-    def _released(self, step: Step) -> Outcome:
-        left = self._left()
+    def _release_step(self, step: Step) -> Outcome:
+        remaining = self._remaining_seconds()
         self.on_tab.between()
-        if left is not None and left <= 0 and self.course.marginals:
-            raise _TimeIsUp
-        what = _phase(self.course, step)
-        self.on_tab.progress(what)
-        seconds = None if left is None else max(left, 1e-3)
-        kind: ReleaseStrategy[Outcome] = step
-        outcome = self.on_tab.released(kind, f"{what}, for {self.question}", seconds)
+        if remaining is not None and remaining <= 0 and self.course.marginals:
+            raise _TimeLimitReached
+        phase = _phase(self.course, step)
+        self.on_tab.progress(phase)
+        seconds = None if remaining is None else max(remaining, 1e-3)
+        strategy: ReleaseStrategy[Outcome] = step
+        outcome = self.on_tab.released(strategy, f"{phase}, for {self.question}", seconds)
         self.paid += step.batch.charged
         return outcome
 
 
-class _TimeIsUp(Exception):
-    """The seconds are over, between two steps."""
+class _TimeLimitReached(Exception):
+    """The time limit was reached between two steps."""
 
 
-# ── what is asked for ──────────────────────────────────────────────────────────────────────────
+# ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
 def synthesis(
@@ -522,35 +553,38 @@ def synthesis(
     order: str | None = None,
     memory: str | int = "1 GiB",
 ) -> SynthesisProposal:
-    """Propose a synthetic table; what cannot be modelled is refused here, before anything is spent."""
+    """Propose a synthetic table; refuse here, before any charge, what cannot be modelled."""
     if one_row_per not in (None, "unit") or (one_row_per is None) != (order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
-        raise InvalidParameter("one_row_per", one_row_per, '"unit", beside an order, or left out with it', fix=fix)
+        raise InvalidParameter("one_row_per", one_row_per, '"unit" together with an order, or both left out', fix=fix)
     if method not in METHODS:
         raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
-    most_cells = max(1, _bytes(memory) // BYTES_PER_CELL)
+    most_cells = max(1, _parse_memory(memory) // BYTES_PER_CELL)
     implied: tuple[ImpliedColumn, ...] = ()
     if isinstance(table, str) and is_select(table):
         if where is not None or order is not None:
-            raise InvalidParameter("where", where, "left out beside a SELECT", fix="write WHERE or QUALIFY in it")
+            raise InvalidParameter("where", where, "left out with a SELECT", fix="write WHERE or QUALIFY in the SELECT")
         coded = marginals_of_select(context, catalog, table, columns, rows)
     else:
-        declared = context.policy.tables.get(table)
-        if columns is None and declared is not None:
-            _check_all_coded(declared)
-        decided = {} if declared is None else _decided(declared, columns, ways)
-        if declared is not None and decided:
-            columns = [name for name in columns or coded_names(declared) if name not in decided]
+        policy_table = context.policy.tables.get(table)
+        if columns is None and policy_table is not None:
+            _check_all_coded(policy_table)
+        determined = {} if policy_table is None else _determined_columns(policy_table, columns, ways)
+        if policy_table is not None and determined:
+            columns = [name for name in columns or coded_names(policy_table) if name not in determined]
         coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
-        if declared is not None:
-            places = {each.name: place for place, each in enumerate(coded.attributes)}
-            implied = tuple(implied_of(declared, name, places[by], own) for name, (by, own) in decided.items())
-    names, sizes = [each.name for each in coded.attributes], [each.size for each in coded.attributes]
+        if policy_table is not None:
+            index_of_name = {attribute.name: index for index, attribute in enumerate(coded.attributes)}
+            implied = tuple(
+                implied_of(policy_table, name, index_of_name[by], mapping) for name, (by, mapping) in determined.items()
+            )
+    names = [attribute.name for attribute in coded.attributes]
+    sizes = [attribute.size for attribute in coded.attributes]
     _check_columns(names, sizes)
-    wanted, left_out = workload_sets(ways, names, sizes, most_cells)
-    check_weights(weights or {}, names, wanted)
-    workload = {each: set_weight(each, names, weights or {}) for each in wanted}
-    flat = tuple(each.flat for each in coded.attributes)
+    sets, left_out = workload_sets(ways, names, sizes, most_cells)
+    check_weights(weights or {}, names, sets)
+    workload = {indices: set_weight(indices, names, weights or {}) for indices in sets}
+    flat = tuple(attribute.flat for attribute in coded.attributes)
     face = coded.face
     check_conditions(coded.query.plan.table, flat, implied, face)
     zeros = zeros_of(coded.query.plan.table, flat, face)
@@ -560,82 +594,88 @@ def synthesis(
         zeros = kept_zeros(coded.query.plan.table, flat, face, zeros, where, most_cells)
     implies, ruled_out = _implications(context.policy.tables.get(table), flat, face)
     _check_pairs(implies, ruled_out, zeros, flat, most_cells)
-    own = workload, left_out, most_cells, zeros, implied, face, implies, ruled_out
-    return SynthesisProposal(context, coded, method, *own)
+    options = workload, left_out, most_cells, zeros, implied, face, implies, ruled_out
+    return SynthesisProposal(context, coded, method, *options)
 
 
 def _implications(table: Table | None, attributes: Attributes, face: TableFace) -> tuple[Pairs, Zeros]:
-    """Part the columns of a model that decide others: those of which noisy counts say how, and the cells that are ruled
-    out by what the policy says.
-    """
+    """Split the implications within a model: pairs to learn from noisy counts, and cells ruled out by the policy."""
     learned, ruled_out = [], []
-    for by, decided in deciding_pairs(attributes, face):
-        names = attributes[by].name, attributes[decided].name
+    for source, target in deciding_pairs(attributes, face):
+        names = attributes[source].name, attributes[target].name
         cells = None if table is None else decided_cells(table, *names)
         if cells is None:
-            learned.append((by, decided))
+            learned.append((source, target))
         else:
-            decides = deciding_cells(attributes, by)
-            ruled_out.append(decided_zeros((by, decided), cells, decides, attributes[decided].size))
+            determining_cells = deciding_cells(attributes, source)
+            ruled_out.append(decided_zeros((source, target), cells, determining_cells, attributes[target].size))
     return tuple(learned), tuple(ruled_out)
 
 
 def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attributes, most_cells: int) -> None:
-    """Refuse columns that decide others where a model cannot hold both: rows would not keep what the policy says."""
-    sizes = [each.size for each in attributes]
-    sets = [*(places for places, _ in (*zeros, *decided)), *pair_sets(implies)]
+    """Refuse implications whose pairs the model cannot hold: rows would break what the policy declares."""
+    sizes = [attribute.size for attribute in attributes]
+    sets = [*(indices for indices, _ in (*zeros, *decided)), *pair_sets(implies)]
     if not (implies or decided) or predicted_cells(sets, sizes) <= sum(sizes) + most_cells:
         return
-    pairs = [*pair_sets(implies), *(places for places, _ in decided)]
-    largest = max(pairs, key=lambda pair: math.prod(sizes[place] for place in pair))
-    one, other = (attributes[place].name for place in largest)
-    rule = f"rows keep that one of {one} and {other} decides the other, and the model cannot hold their cells together"
-    fix = f'allow more memory, such as memory="4 GiB", or leave {other} out with columns='
+    pairs = [*pair_sets(implies), *(indices for indices, _ in decided)]
+    largest = max(pairs, key=lambda pair: math.prod(sizes[index] for index in pair))
+    first_name, second_name = (attributes[index].name for index in largest)
+    rule = f"one of {first_name} and {second_name} determines the other, and the model cannot hold their cells together"
+    fix = f'allow more memory, such as memory="4 GiB", or leave {second_name} out with columns='
     raise Unsupported("too-many-cells", rule, fix=fix)
 
 
-def _decided(table: Table, columns: Sequence[str] | None, ways: Sets) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Find the columns that others decide, but for those that the workload names: they are to be measured."""
-    listed = columns is None or (isinstance(columns, (list, tuple)) and all(isinstance(each, str) for each in columns))
-    wanted = set() if isinstance(ways, int) else {str(name).lower() for each in ways for name in each}
-    found = implied_columns(table, list(columns or coded_names(table))) if listed else {}
-    return {name: each for name, each in found.items() if name.lower() not in wanted}
+def _determined_columns(
+    table: Table, columns: Sequence[str] | None, ways: Sets
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the columns that others determine, except those that the workload names: these are measured."""
+    is_list = columns is None or (
+        isinstance(columns, (list, tuple)) and all(isinstance(column, str) for column in columns)
+    )
+    workload_names = (
+        set() if isinstance(ways, int) else {str(name).lower() for column_set in ways for name in column_set}
+    )
+    implied = implied_columns(table, list(columns or coded_names(table))) if is_list else {}
+    return {name: source for name, source in implied.items() if name.lower() not in workload_names}
 
 
-_NAMED = 20
-"""Columns that a refusal lists."""
+_MAX_LISTED = 20
+"""The number of columns that a refusal lists."""
 
 
 def _check_all_coded(table: Table) -> None:
-    """Refuse a table with a column that has no cells: it would be missing from the synthetic one without a word."""
-    known = {*coded_names(table)}
-    missing = [name for name in table.columns if name not in known and not _says_whose(table, name)]
+    """Refuse a table with a column without cells: it would silently be missing from the synthetic one."""
+    coded_columns = {*coded_names(table)}
+    missing = [name for name in table.columns if name not in coded_columns and not _is_unit_id(table, name)]
     if missing:
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
+        suggestions = "; ".join(_coding_suggestion(table, name) for name in missing[:_MAX_LISTED])
+        has = "have" if len(missing) > 1 else "has"
         raise Unsupported(
             "uncoded-column",
-            f"{', '.join(missing[:_NAMED])}{more} of {table.name} {'have' if len(missing) > 1 else 'has'} no cells: a "
-            "column is coded when its values are listed, or it is boolean, or it has bins",
-            fix=f"in the policy, add {'; '.join(_cells_for(table, name) for name in missing[:_NAMED])}{more}; or leave "
-            f"{'them' if len(missing) > 1 else 'it'} out by naming the others in columns",
+            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no cells: a "
+            "column has cells if its values are listed, if it is boolean, or if it has bins",
+            fix=f"in the policy, add {suggestions}{more}; or leave {'them' if len(missing) > 1 else 'it'} out by "
+            "naming the others in columns",
         )
 
 
-def _cells_for(table: Table, name: str) -> str:
-    """Write what would give a column cells: values to a text, months to a date, ten bins to a number."""
-    domain, place = table.columns[name], f" to {table.name}.{name}"
+def _coding_suggestion(table: Table, name: str) -> str:
+    """Suggest a declaration that gives a column cells: values for a text, months for a date, ten bins for a number."""
+    domain, target = table.columns[name], f" to {table.name}.{name}"
     if domain.type is Type.TEXT:
-        return f'values = ["a", "b"]{place}'
+        return f'values = ["a", "b"]{target}'
     if domain.type.temporal:
-        return f'{"" if domain.bounds else "bounds = [2024-01-01, 2024-12-31], "}bins = "month"{place}'
+        return f'{"" if domain.bounds else "bounds = [2024-01-01, 2024-12-31], "}bins = "month"{target}'
     if domain.bounds is None:
-        return f"bounds = [0, 100], bins = 10{place}"
-    low, high = (Fraction(each) for each in domain.bounds)  # type: ignore[arg-type]
+        return f"bounds = [0, 100], bins = 10{target}"
+    low, high = (Fraction(bound) for bound in domain.bounds)  # type: ignore[arg-type]
     whole_numbers = int(high - low) + 1 if domain.type is Type.INTEGER else 10
-    return f"bins = {min(10, whole_numbers)}{place}"
+    return f"bins = {min(10, whole_numbers)}{target}"
 
 
-def _says_whose(table: Table, name: str) -> bool:
+def _is_unit_id(table: Table, name: str) -> bool:
     return isinstance(table.id, str) and name.lower() == table.id.lower()
 
 
@@ -649,11 +689,11 @@ def _check_columns(names: Sequence[str], sizes: Sequence[int]) -> None:
             )
 
 
-def _bytes(memory: object) -> int:
-    """Read an amount of memory: whole bytes, or a text such as 1 GiB."""
+def _parse_memory(memory: object) -> int:
+    """Parse an amount of memory: bytes, or a text such as 1 GiB."""
     if type(memory) is int and memory > 0:
         return memory
-    found = _MEMORY.fullmatch(memory) if isinstance(memory, str) else None
-    if found is not None:
-        return max(1, math.floor(exact(found[1], "memory", POSITIVE) * _UNITS[found[2].lower()]))
+    match = _MEMORY_PATTERN.fullmatch(memory) if isinstance(memory, str) else None
+    if match is not None:
+        return max(1, math.floor(exact(match[1], "memory", POSITIVE) * _MEMORY_UNITS[match[2].lower()]))
     raise InvalidParameter("memory", memory, 'an amount such as "1 GiB" or "500 MB"')

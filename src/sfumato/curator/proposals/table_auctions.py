@@ -1,9 +1,9 @@
-"""An auction among the bids of a curator's table is a proposal like every other, charged through its ledger.
+"""A proposal of an auction among the bids in a curator's table, charged through its ledger.
 
-Bids are counted by how many of the prices they reach, with the limits of a unit enforced in the query; the price is
-selected by the revenue those counts imply, which is a ``LinearScores`` reading whose columns are a chain: of two bids
-the higher one reaches every price that the lower one does. So (``plan.readings``) a unit with at most m bids moves one
-revenue further than another by at most m·top, whether it is added, removed or replaced, and that is what ε pays for.
+Bids are counted by the number of prices they reach, with the limits per unit enforced in the query. The price is
+selected by the revenue that those counts imply, a ``LinearScores`` reading whose columns form a chain: of two bids the
+higher one reaches every price that the lower one does. So (``plan.readings``) a unit with at most m bids changes one
+revenue more than another by at most m·top, whether it is added, removed or replaced, and this is what ε pays for.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from sfumato.release.releasing import Progress, StoredResult
 
 @dataclass(frozen=True)
 class PriceDraw(OneReading[Sold]):
-    """An auction is released as a price selected by revenue, and perhaps a noisy count of the bids that reach it."""
+    """The release of an auction: a price selected by revenue, and optionally a noisy count of the buyers."""
 
     batch: Batch
     groups: tuple[GroupKey, ...]
@@ -59,40 +59,38 @@ class PriceDraw(OneReading[Sold]):
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
-        """A stored sale is as good if its revenue falls short by no more, and its count is as close where one is
-        asked for.
-        """
-        wanted: dict[str, Number] = {"shortfall": f"{self.error('0.95'):.12g}"}
+        """The shortfall, and the width of the count if requested, that a stored sale must reach."""
+        required: dict[str, Number] = {"shortfall": f"{self.error('0.95'):.12g}"}
         counter = self.counter
-        return wanted if counter is None else {**wanted, "buyers": counter.mechanism.error("0.95")}
+        return required if counter is None else {**required, "buyers": counter.mechanism.error("0.95")}
 
     @property
     def counter(self) -> Measurement | None:
-        """Return the measurement of the count, if there is one."""
+        """The measurement of the count, if any."""
         return self.batch.measurements[1] if len(self.batch.measurements) > 1 else None
 
     def error(self, confidence: Number) -> float:
-        """With this confidence the revenue is no further than this below that of the best price on the list."""
+        """Return how far the revenue may be below that of the best listed price, with this confidence."""
         selection = self.batch.measurements[0].mechanism
         return float(selection.error(len(self.prices), confidence, on_grid=True) / self.unit)
 
     def made(self, totals: Integers) -> Sold:
-        choice, counter = self.batch.measurements[0], self.counter
-        chosen = choice.draw(choice.reading.of(totals))
+        selection, counter = self.batch.measurements[0], self.counter
+        price_index = selection.draw(selection.reading.of(totals))
         sold = Sold(
-            self.prices[chosen],
-            selection=choice.mechanism,
+            self.prices[price_index],
+            selection=selection.mechanism,
             purchase=purchase([self.batch.bounded], self.total, self.version),
         )
         if counter is None:
             return sold
-        (buyers,) = counter.draw(counter.reading.of(totals)[[chosen]])
+        (buyers,) = counter.draw(counter.reading.of(totals)[[price_index]])
         return replace(sold, buyers=int(buyers), counter=counter.mechanism)
 
 
 @dataclass(frozen=True)
 class TableAuction:
-    """A proposal to sell: only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
+    """A proposal of an auction; only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
@@ -104,7 +102,7 @@ class TableAuction:
 
     @property
     def columns(self) -> Columns:
-        """List what is released: the price, and the number of buyers where some of ε pays for it."""
+        """The released columns: the price, and the number of buyers if a share of ε pays for it."""
         return AnswerColumn("price", Type.REAL), AnswerColumn("buyers", Type.INTEGER)
 
     @property
@@ -113,54 +111,59 @@ class TableAuction:
 
     @property
     def weights(self) -> Thresholds:
-        """Express the prices in units in which all are whole, and how many of them the bids of each group reach."""
+        """The prices in units in which all are integers, and how many of them each group of bids reaches."""
         reached = tuple(int(level) for (level,) in self.question.groups)  # type: ignore[arg-type]
         return Thresholds(tuple(int(price * self.unit) for price in self.prices), reached)
 
     def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> Explanation:
-        """Explain what the auction does at this price, step by step. This is free."""
+        """Explain the auction at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._draw(epsilon, counting)
-        plan, sure = self.bounded.plan, f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
-        choice, *counted = draw.batch.measurements
+        plan = self.bounded.plan
+        confidence_text = f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
+        selection, *counts = draw.batch.measurements
         operators = [
             Operator("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator("limit", f"at most {many(self.bounded.limits.rows, 'bid')} of one unit count", "whole bids"),
+            Operator("limit", f"at most {many(self.bounded.limits.rows, 'bid')} per unit", "whole bids"),
             Operator(
                 "choose",
-                f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by {choice.mechanism.words()}",
-                f"the revenue is {sure} at most {draw.error(confidence):.6g} below the best of them",
+                f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by {selection.mechanism.words()}",
+                f"the revenue is {confidence_text} at most {draw.error(confidence):.6g} below the best of them",
             ),
         ]
         operators += [
             Operator(
-                "count", f"bids at the price, {each.mechanism.words()}", f"±{each.mechanism.error(confidence)} {sure}"
+                "count",
+                f"bids at the price, {count.mechanism.words()}",
+                f"±{count.mechanism.error(confidence)} {confidence_text}",
             )
-            for each in counted
+            for count in counts
         ]
-        reason = "a higher bid reaches every price that a lower one does: half the noise of other scores is enough"
+        reason = "a higher bid reaches every price that a lower one does, which halves the noise"
         operators += charged(self._context)
         return Explanation(self.question.text, str(draw.total), tuple(operators), reason, self.question.warnings)
 
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
-        """With this confidence the revenue is no further than this below that of the best price on the list. Free."""
+        """Return how far the revenue may be below that of the best listed price, with this confidence. Free."""
         return self._draw(epsilon, counting).error(confidence)
 
     def price(self, within: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
-        """Find the least ε at which the revenue is within this of the best, with this confidence. This is free."""
-        wanted = exact(within, "within", POSITIVE)
-        return float(rounded_up(least(lambda epsilon: self.error(epsilon, counting, confidence) <= wanted, "within")))
+        """Find the least ε at which the revenue is within this of the best. This is free."""
+        error_limit = exact(within, "within", POSITIVE)
+        return float(
+            rounded_up(least(lambda epsilon: self.error(epsilon, counting, confidence) <= error_limit, "within"))
+        )
 
     def batch(self, epsilon: Number, counting: Number = 0) -> Batch:
-        """Return what is measured at this price: the choice, and the count if some of ε pays for one."""
+        """Return the measurements at this price: the selection, and the count if a share of ε pays for it."""
         total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
         totals, weights = Totals(self.bounded), self.weights
         scores = LinearScores(totals, weights)
         selection = Exponential(total * (1 - share), sensitivity=scores.spread / 2, neighbours=scores.neighbours)
-        choice = Measurement(scores, selection)
+        price_choice = Measurement(scores, selection)
         if not share:
-            return Batch((choice,))
+            return Batch((price_choice,))
         reading = Supports(totals, weights)
-        return Batch((choice, Measurement(reading, Laplace(reading.sensitivity.l1 / (total * share)))))
+        return Batch((price_choice, Measurement(reading, Laplace(reading.sensitivity.l1 / (total * share)))))
 
     def release(
         self,
@@ -175,15 +178,15 @@ class TableAuction:
     ) -> Sold:
         """Charge ε and draw the price.
 
-        The same auction on the same data, at least as accurate, was paid for once: it is found again, free.
-        ``seconds`` and ``progress`` are the curator's unless they are given for this call.
+        A stored outcome of the same auction on the same data, at least as accurate, is returned free. ``seconds`` and
+        ``progress`` default to the curator's.
         """
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(epsilon, counting)
         return released(
             draw,
             draw.total,
-            lambda found: self._shown(found, confidence),
+            lambda result: self._with_receipt(result, confidence),
             question=self.question.text,
             plan=self.identity,
             here=self._context,
@@ -191,61 +194,73 @@ class TableAuction:
         )
 
     def rehearse(self, epsilon: Number, counting: Number = 0, *, confidence: Number = "0.95") -> Sold:
-        """Sell to invented bids, from the policy alone. This is free."""
-        return rehearsed(self, self._context, lambda there: there.release(epsilon, counting, confidence=confidence))
+        """Run the auction on invented bids, from the policy alone. This is free."""
+        return rehearsed(
+            self, self._context, lambda proposal: proposal.release(epsilon, counting, confidence=confidence)
+        )
 
     @property
     def identity(self) -> str:
-        """Return the hash of the auction: no count of the same bids is mistaken for it."""
+        """The hash of the auction, different from that of a count of the same bids."""
         return digest("auction", self.question.identity, self.prices)
 
     def _draw(self, epsilon: Number, counting: Number) -> PriceDraw:
         batch = self.batch(epsilon, counting)
         return PriceDraw(batch, self.question.groups, self.prices, self.unit, Price(epsilon), self._context.version)
 
-    def _shown(self, found: StoredResult[Sold], confidence: Number) -> Sold:
-        sold = found.value
-        words = tuple(each.words() for each in (sold.selection, sold.counter) if each is not None)
-        here, said = self._context, self.question.text
-        told = receipt(found, sold.purchase, words, question=said, here=here, confidence=confidence)
-        return replace(sold, purchase=sold.purchase.public, receipt=told)
+    def _with_receipt(self, result: StoredResult[Sold], confidence: Number) -> Sold:
+        sold = result.value
+        words = tuple(noise.words() for noise in (sold.selection, sold.counter) if noise is not None)
+        context, question_text = self._context, self.question.text
+        sale_receipt = receipt(
+            result, sold.purchase, words, question=question_text, here=context, confidence=confidence
+        )
+        return replace(sold, purchase=sold.purchase.public, receipt=sale_receipt)
 
 
 def auction(context: Context, table: str | None, column: str | None, prices: Sequence[Number]) -> TableAuction:
-    """Propose to sell a digital good at one of these public prices to whoever bid in a table's column."""
-    listed, unit = price_list(prices)
-    declared, name = _bids(context.policy, table, column)
-    domain, bid = declared.columns[name], Field(0, declared.name, name)
-    reached = _reaching(Column(bid, domain), listed, 0, len(listed))
-    limits = Limits.of(declared)
-    scan = Scan(declared.name, declared.every_row, 0, {bid: domain}, limits)
+    """Propose to sell a digital good at one of these public prices to the bidders in a table's column."""
+    price_levels, unit = price_list(prices)
+    bid_table, name = _find_bid_column(context.policy, table, column)
+    domain, bid = bid_table.columns[name], Field(0, bid_table.name, name)
+    reached = _reached_prices(Column(bid, domain), price_levels, 0, len(price_levels))
+    limits = Limits.of(bid_table)
+    scan = Scan(bid_table.name, bid_table.every_row, 0, {bid: domain}, limits)
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
-    bounding = None if declared.every_row else Strategy.SAMPLE  # whole bids: a price is reached or it is not
-    words = f"an auction among {declared.name}.{name} at {len(listed)} prices up to {text(listed[-1])}"
-    asked = Question(context, words, query, limits, bounding)
-    return TableAuction(asked._context, asked, listed, unit)  # noqa: SLF001
+    bounding = None if bid_table.every_row else Strategy.SAMPLE  # sample whole bids: a price is reached or not
+    words = f"an auction among {bid_table.name}.{name} at {len(price_levels)} prices up to {text(price_levels[-1])}"
+    question = Question(context, words, query, limits, bounding)
+    return TableAuction(question._context, question, price_levels, unit)  # noqa: SLF001
 
 
-def _bids(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:
-    """Find the column of bids that is meant: what is left out may be left out where there is one alone."""
-    every = [
-        (declared, name)
-        for declared in policy.tables.values()
-        for name, domain in declared.columns.items()
-        if not declared.public and domain.type.numeric
+def _find_bid_column(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:
+    """Return the column of bids; table and column may be omitted if only one column fits."""
+    numeric_columns = [
+        (policy_table, name)
+        for policy_table in policy.tables.values()
+        for name, domain in policy_table.columns.items()
+        if not policy_table.public and domain.type.numeric
     ]
-    meant = [each for each in every if table in (None, each[0].name) and column in (None, each[1])]
-    if len(meant) != 1:
-        known = ", ".join(f"{declared.name}.{name}" for declared, name in every) or "the policy declares none"
-        given = ".".join("*" if each is None else each for each in (table, column))
-        raise InvalidParameter("column", given, f"one column of numbers in a private table: {known}")
-    return meant[0]
+    matches = [
+        candidate
+        for candidate in numeric_columns
+        if table in (None, candidate[0].name) and column in (None, candidate[1])
+    ]
+    if len(matches) != 1:
+        choices = (
+            ", ".join(f"{policy_table.name}.{name}" for policy_table, name in numeric_columns) or "none is declared"
+        )
+        requested = ".".join("*" if part is None else part for part in (table, column))
+        raise InvalidParameter("column", requested, f"one column of numbers in a private table: {choices}")
+    return matches[0]
 
 
-def _reaching(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:
-    """Count the prices that a bid reaches, by halving: between ``low`` and ``high`` of them."""
+def _reached_prices(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:
+    """Return the expression for the number of prices a bid reaches, a binary search from ``low`` to ``high``."""
     if low == high:
         return literal(Type.INTEGER, low)
     middle = (low + high + 1) // 2
     reaches = call(">=", bid, literal(Type.REAL, prices[middle - 1]))
-    return call("CASE", reaches, _reaching(bid, prices, middle, high), _reaching(bid, prices, low, middle - 1))
+    return call(
+        "CASE", reaches, _reached_prices(bid, prices, middle, high), _reached_prices(bid, prices, low, middle - 1)
+    )

@@ -26,10 +26,10 @@ class Answers:
     """The answers to several questions, by name and by index: ``answers["q1"]`` and ``answers[0]`` are the same."""
 
     names: tuple[str, ...]
-    """Of the questions, in order."""
+    """The names of the questions, in order."""
     answers: tuple[Answer, ...]
     receipt: Receipt | None = None
-    """Of what was charged for all of them together; None where nothing was."""
+    """The receipt of the joint charge; None if nothing was charged."""
 
     def __post_init__(self) -> None:
         _check_named_values(self, "answers", Answer)
@@ -42,7 +42,7 @@ class Answers:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The reasons why the whole price is weak, and the warnings of single answers."""
+        """Why the price gives weak privacy, and the warnings of single answers."""
         weak_reasons = () if self.receipt is None else self.receipt.weak
         return tuple(
             dict.fromkeys([*weak_reasons, *(warning for answer in self.answers for warning in answer.warnings)])
@@ -75,7 +75,7 @@ class Answers:
     def _last_receipt(self) -> Receipt:
         """The receipt of the batch, or the latest one where all answers were bought before."""
         if not self.answers:
-            raise InvalidParameter("answers", (), "at least one: rows are given of what was asked")
+            raise InvalidParameter("answers", (), "at least one answer")
         return self.receipt or max((answer.receipt for answer in self.answers), key=attrgetter("line"))
 
     def plot(self, path: str | None = None) -> Picture:
@@ -117,7 +117,7 @@ class WorkloadForecast:
     accepted: bool
     """Whether the account, and the analyst's share of it, would accept the whole now."""
     warnings: tuple[str, ...] = ()
-    """What answers may miss because nobody declared it, and what the whole would end."""
+    """What answers may miss for lack of declarations, and whether the release closes the plain ε total."""
 
     def __post_init__(self) -> None:
         _check_named_values(self, "forecasts", Forecast)

@@ -53,7 +53,7 @@ class Workload:
 
     _context: Context = field(repr=False)
     questions: Mapping[str, Question]
-    """Every question by its name, in order."""
+    """The questions by name, in order."""
 
     @property
     def identity(self) -> str:
@@ -105,7 +105,9 @@ class Workload:
             f"{len(self.measured)} questions measured by {statements} statement{'s' if statements > 1 else ''}"
         )
         coverage = f"ranges hold with {percent(exact(confidence, 'confidence'))} confidence"
-        saving_text = "" if batch.pure else f"; one by one they would cost about ε = {shown(batch.apart, 3)} in all"
+        saving_text = (
+            "" if batch.pure else f"; bought separately they would cost about ε = {shown(batch.apart, 3)} in total"
+        )
         operators.append(Operator("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
         notes = (*self._warnings, *self._context.closing(batch.curve))
         return Explanation(self.words, str(batch.price), tuple(operators), batch.reason, notes)
@@ -139,7 +141,7 @@ class Workload:
         return WorkloadForecast(
             tuple(self.questions),
             tuple(self._forecast(batch, question, confidence, stored) for question in self.questions.values()),
-            str(unbought.price) if new_indices else "nothing: all of it was bought before",
+            str(unbought.price) if new_indices else "nothing: all answers are stored",
             accepted,
             (*self._warnings, *(self._context.closing(unbought.curve) if new_indices else ())),
         )
@@ -190,7 +192,7 @@ class Workload:
             answers = {
                 name: question.release(confidence=confidence)
                 if question.free
-                else question.answered((stored_results | purchase.each)[question.identity], confidence, joint)
+                else question.answered((stored_results | purchase.results)[question.identity], confidence, joint)
                 for name, question in self.questions.items()
             }
             released = Answers(tuple(answers), tuple(answers.values()), self._receipt(purchase, confidence))
@@ -206,12 +208,12 @@ class Workload:
 
     def _restore(self, stored_answer: StoredAnswer) -> Answers:
         """Return what the same request bought."""
-        stored_answers, here = (
-            codec.loads_as(Answers, stored_answer.body, longest=len(stored_answer.body)),
-            self._context,
+        stored_answers = codec.loads_as(Answers, stored_answer.body, longest=len(stored_answer.body))
+        context = self._context
+        answers = tuple(
+            replace(answer, receipt=given_again(answer.receipt, context)) for answer in stored_answers.answers
         )
-        answers = tuple(replace(answer, receipt=given_again(answer.receipt, here)) for answer in stored_answers.answers)
-        batch_receipt = None if stored_answers.receipt is None else given_again(stored_answers.receipt, here)
+        batch_receipt = None if stored_answers.receipt is None else given_again(stored_answers.receipt, context)
         return replace(stored_answers, answers=answers, receipt=batch_receipt)
 
     def rehearse(
@@ -229,14 +231,16 @@ class Workload:
         """Return answers of this shape with invented numbers, from the policy alone. Free."""
         price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "within": within}
         terms: dict[str, Any] = {"confidence": confidence, "mechanism": mechanism, "weights": weights, "joint": joint}
-        return rehearsed(self, self._context, lambda there: there.release(**price, **terms))
+        return rehearsed(self, self._context, lambda proposal: proposal.release(**price, **terms))
 
     # ── prices ──
 
     def _price_batch(self, request: Request, within: Goals | None, weights: Mapping[str, Number] | None) -> PricedBatch:
         if not self.measured:
             raise Unsupported(
-                "nothing-measured", "a workload measures something", fix="ask each of these by itself: they are free"
+                "nothing-measured",
+                "a workload needs a question that is measured",
+                fix="ask these separately: they are free",
             )
         offers, budget = self._offers(weights, request), self._context.account.budget
         if within is not None:
@@ -249,10 +253,8 @@ class Workload:
 
     def _offers(self, weights: Mapping[str, Number] | None, request: Request) -> list[Offer]:
         """Return the offer of each question, with a share by its number of measurements times its weight."""
-        question_weights, terms = (
-            self._parse_weights(weights or {}),
-            Request(confidence=request.confidence, joint=request.joint),
-        )
+        question_weights = self._parse_weights(weights or {})
+        terms = Request(confidence=request.confidence, joint=request.joint)
         unscaled_shares = {
             identity: question_weights[identity] * _share_count(question)
             for identity, question in self.measured.items()
@@ -325,8 +327,8 @@ class Workload:
         if missing:
             verb = "has" if len(missing) == 1 else "have"
             fix = (
-                f"name one for each of them too, as in {missing[0]}=NUMBER; means and choices have none: "
-                "ask those in a workload of their own, at an epsilon"
+                f"give one for each of them too, as in {missing[0]}=NUMBER; means and selected values have none: "
+                "ask those in a separate workload, at an epsilon"
             )
             rule = f"half-widths for every question: {_join_names(missing)} {verb} none"
             raise InvalidParameter("within", within, rule, fix=fix)
@@ -339,7 +341,7 @@ class Workload:
                 with _placed_by_name(name):
                     question.error(epsilon=1)
 
-    # ── what is bought, and what was ──
+    # ── purchases and stored answers ──
 
     def _strategies(self, batch: PricedBatch) -> tuple[Any, ...]:
         return tuple(
@@ -409,22 +411,22 @@ class Workload:
         }
         return _BatchPurchase(by_identity, batch_result, batch, payer.tab)
 
-    def _receipt(self, bought: _BatchPurchase, confidence: Number) -> Receipt | None:
-        if bought.made is None or bought.rest is None:
+    def _receipt(self, batch_purchase: _BatchPurchase, confidence: Number) -> Receipt | None:
+        if batch_purchase.result is None or batch_purchase.batch is None:
             return None
-        measured = [result.value for result in bought.each.values()]
+        measured = [result.value for result in batch_purchase.results.values()]
         terms = [question.purchase for question in measured]
         mechanism_words = dict.fromkeys(scale.words() for question in measured for scale in question.scales)
         combined = Purchase(
-            str(bought.rest.price),
+            str(batch_purchase.batch.price),
             _join_distinct(purchase.strategy for purchase in terms),
             _join_distinct(purchase.limits for purchase in terms),
             tuple(dict.fromkeys(bound for purchase in terms for bound in purchase.bounds)),
             self._context.version,
-            weak_words(bought.rest.price),
+            weak_words(batch_purchase.batch.price),
         )
         return receipt(
-            bought.made,
+            batch_purchase.result,
             combined,
             tuple(mechanism_words),
             question=self.words,
@@ -432,7 +434,7 @@ class Workload:
             confidence=confidence,
         )
 
-    # ── in words ──
+    # ── descriptions ──
 
     def _forecast(self, batch: PricedBatch, question: Question, confidence: Number, stored: set[str]) -> Forecast:
         if question.free:
@@ -467,11 +469,11 @@ class Workload:
 
 @dataclass(frozen=True)
 class _BatchPurchase:
-    """What was bought now: the result of each question, and the charge of all."""
+    """A purchase: the result of each question, and the joint charge."""
 
-    each: dict[str, StoredResult[Measured]]
-    made: StoredResult[MeasuredTogether] | None = None
-    rest: PricedBatch | None = None
+    results: dict[str, StoredResult[Measured]]
+    result: StoredResult[MeasuredTogether] | None = None
+    batch: PricedBatch | None = None
     tab: Tab | None = None
 
 
@@ -505,37 +507,39 @@ def workload(
     return Workload(context, parsed)
 
 
-def _question(context: Context, ask: Callable[[str], Any], given: Any) -> Question:
-    question = ask(given) if isinstance(given, str) else given
+def _question(context: Context, ask: Callable[[str], Any], source: Any) -> Question:
+    question = ask(source) if isinstance(source, str) else source
     if not isinstance(question, Question):
-        rule = "a workload holds questions that are measured: SELECT, not SHOW or DESCRIBE"
-        raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE by itself: it is free")
+        rule = "a workload takes SELECT questions, not SHOW or DESCRIBE"
+        raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: it is free")
     if not question.is_of(context):
         raise InvalidParameter("questions", question.text, "questions of the same curator")
-    question.options  # noqa: B018  what is refused is refused now, and by its name
+    question.options  # noqa: B018  refuse now, by name
     return question
 
 
-def _read_file(given: str | os.PathLike[str]) -> str:
-    path = Path(given)
+def _read_file(file: str | os.PathLike[str]) -> str:
+    path = Path(file)
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError):
         raise InvalidParameter(
             "questions",
-            str(given),
+            str(file),
             "a list of questions, a mapping from names to questions, or a file that can be read as UTF-8 text",
             fix='give a list, such as ["SELECT COUNT(*) FROM …"], or the path of a .sql file',
         ) from None
 
 
-def _require_moderate(given: Mapping[str, Any]) -> None:
-    if not 0 < len(given) <= MOST_QUESTIONS:
-        rule = f"between one and {MOST_QUESTIONS:,} questions are asked at once"
-        raise Unsupported("no-question" if not given else "too-many-questions", rule, fix="give a list of questions")
-    for name in given:
+def _require_moderate(questions: Mapping[str, Any]) -> None:
+    if not 0 < len(questions) <= MOST_QUESTIONS:
+        rule = f"a workload has between one and {MOST_QUESTIONS:,} questions"
+        raise Unsupported(
+            "no-question" if not questions else "too-many-questions", rule, fix="give a list of questions"
+        )
+    for name in questions:
         if not isinstance(name, str) or not name.strip():
-            raise InvalidParameter("questions", name, "named by texts that are not empty")
+            raise InvalidParameter("questions", name, "named by non-empty texts")
 
 
 def _preparer(question: Question, request: Request) -> Callable[[Price, Family], Prepared]:

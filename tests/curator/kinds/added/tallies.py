@@ -21,7 +21,7 @@ class TallySpec(Spec["Question"]):
     column: Name = option("A column with declared values.")
     values: Sequence[Text] = option("The values to count.")
     count: Literal["rows", "units"] = option("What is counted.", "rows")
-    where: Text | None = option("A condition in SQL that rows meet.", None)
+    where: Text | None = option("An SQL condition that selects rows.", None)
 
 
 def propose(workspace: Workspace, spec: TallySpec) -> Question:
