@@ -59,7 +59,7 @@ def test_rows_counted_by_a_server_make_the_same_totals(section: str, patients: C
     for asked in titled_questions():
         for reading in _readings(patients, asked) if asked.section == section else ():
             exact = engine.read(reading, SAMPLING_KEY)
-            rows = engine.sources.run(engine._written(counted_statement(reading, SAMPLING_KEY)))
+            rows = engine.sources.run(engine._render(counted_statement(reading, SAMPLING_KEY)))
             assert _plain(in_arrays(rows, reading), reading) == _plain(exact, reading), asked.title
             compared += 1
     assert compared > 4

@@ -19,8 +19,8 @@ from sfumato.ledger import Charged, Line, PeriodAccounts, StoredAnswer, Tab, ent
 from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.ledger.accounts.joined_sources import JoinedSource
-from sfumato.ledger.accounts.period_accounts import _most
-from sfumato.ledger.accounts.spending_limits import _least, amended, epsilon_of
+from sfumato.ledger.accounts.period_accounts import _max_totals
+from sfumato.ledger.accounts.spending_limits import _min_epsilon, amended, epsilon_of
 from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms
 from sfumato.mechanisms import AboveThreshold, Exponential, Gaussian, Laplace, PermuteAndFlip
@@ -274,7 +274,7 @@ def test_periods(ledger: sf.Ledger, name: str) -> None:
     life.found |= claims_of("opened", clinic.opened) | claims_of("verified", ledger.verify().holds)
     costs = [Cost(1, None, 5), Cost(None, 7, 2), Cost(3, 9, 1)]
     for kept in ([0], [0, 2], [0, 1], [0, 1, 2]):
-        life.found |= claims_of(f"most {kept}", str(_most([costs[index] for index in kept])), words=True)
+        life.found |= claims_of(f"most {kept}", str(_max_totals([costs[index] for index in kept])), words=True)
     check_claims(f"ledgers/periods_{name}", life.found)
 
 
@@ -304,7 +304,9 @@ def test_amendments(ledger: sf.Ledger, name: str) -> None:
         for epsilon in ("0.0001", "0.5", "0.4999", 3):
             made = outcome(lambda: str(amended(own, epsilon, own.delta, own.reserve, spent)))
             life.found |= claims_of(f"amended {spent} {epsilon}", made)
-    life.found |= claims_of("least", [_least(own.order, own.delta - own.reserve), _least(own.order, Fraction(0))])
+    life.found |= claims_of(
+        "least", [_min_epsilon(own.order, own.delta - own.reserve), _min_epsilon(own.order, Fraction(0))]
+    )
     check_claims(f"ledgers/amended_{name.replace(' ', '_')}", life.found)
 
 
@@ -366,10 +368,10 @@ def test_what_was_run() -> None:
         lambda: entries.microseconds(datetime(2024, 1, 1), "time"),
         lambda: entries.microseconds(SEEN, "time"),
         lambda: entries.moment(entries.microseconds(SEEN, "time")) == SEEN,
-        lambda: entries._time("2024-01-01"),
-        lambda: entries._time("never"),
-        lambda: entries._time(None),
-        lambda: str(entries._time("2024-01-01T00:00:00+00:00")),
+        lambda: entries._parse_time("2024-01-01"),
+        lambda: entries._parse_time("never"),
+        lambda: entries._parse_time(None),
+        lambda: str(entries._parse_time("2024-01-01T00:00:00+00:00")),
     ]
     for number, run in enumerate(refused):
         found |= claims_of(f"checked {number:02}", outcome(run))
@@ -430,8 +432,8 @@ def test_joined_data() -> None:
     for name, other in others.items():
         found |= {f"changed {name}": joined_sources.changed(other, [base])}
         found |= {f"changed back {name}": joined_sources.changed(base, [base, other])}
-        found |= {f"same {name}": joined_sources._same(base, other, keyed)}
-        found |= {f"same as {name}": joined_sources._same(other, base, keyed)}
+        found |= {f"same {name}": joined_sources._is_same_data(base, other, keyed)}
+        found |= {f"same as {name}": joined_sources._is_same_data(other, base, keyed)}
         found |= {f"taken {name}": joined_sources.taken([("mine", base), ("other", other)], "mine", base, keyed)}
         found |= {f"version {name}": joined_sources.version([base, other, base, other, other])}
     found |= {"none": joined_sources.version([]), "all": joined_sources.version(list(others.values()))}

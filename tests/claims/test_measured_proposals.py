@@ -82,7 +82,7 @@ def test_cells_as_they_are_read(weighted: bool, curator: Curator) -> None:
     claims: Claims = {}
     for reading in (Marginals(bounded, _CELLS, ((), (0,), (1, 2), (0, 1, 2))), CellRows(bounded, _CELLS)):
         found = engine.read(reading, SAMPLING_KEY)
-        rows = engine.sources.run(engine._written(counted_statement(reading, SAMPLING_KEY)))
+        rows = engine.sources.run(engine._render(counted_statement(reading, SAMPLING_KEY)))
         tables = [_tables(each) for each in (found, in_arrays(rows, reading))]
         assert tables[0] == tables[1]
         claims[type(reading).__name__] = tuple(tuple(each) for each in tables[0])

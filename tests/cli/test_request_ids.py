@@ -70,7 +70,7 @@ def test_the_same_id_is_charged_once_and_names_one_question(market: Path, name: 
     assert charges(market) == 1
     refused = run(*command(market, other, "r1"))
     assert refused.exit_code == 1
-    assert "another question" in refused.stderr
+    assert "used for another" in refused.stderr
     assert charges(market) == 1
     assert run(*command(market, other, "r2")).exit_code == 0
     assert charges(market) == 2

@@ -196,12 +196,12 @@ def test_the_length_of_a_period_is_kept_for_life(tmp_path: Path) -> None:
     with sf.open(path) as clinic:
         clinic.sql(MARCH).release(epsilon="0.5")
     write(tmp_path, per="quarter")
-    with pytest.raises(AccountDiffers, match="one for each month"):
+    with pytest.raises(AccountDiffers, match="one budget for each month"):
         sf.open(path)
     with pytest.raises(AccountDiffers, match="one for each month"):
         amend(path, reason="coarser")
     path.write_text(path.read_text().replace(', per = "quarter"', "").replace('per = "quarter"', ""))
-    with pytest.raises(AccountDiffers, match="one for each month"):
+    with pytest.raises(AccountDiffers, match="one budget for each month"):
         sf.open(path)
     (tmp_path / "copy.toml").write_text(write(tmp_path).read_text())
     with pytest.raises(SourceTaken):

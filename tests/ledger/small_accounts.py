@@ -13,7 +13,7 @@ PATIENT = sf.PrivacyUnit("patient")
 BEHIND = "ignore:this ledger does not contain line:sfumato.errors.WeakLedger"
 """What whoever opens a ledger that was rolled back is warned of, where a test does that on purpose."""
 
-NEVER_AGAIN = "must never be charged again"
+NEVER_AGAIN = "never charge it again"
 """What whoever copies a backup or an export is warned of: its ledger may still be there, and nobody seals it."""
 
 

@@ -95,7 +95,7 @@ def test_an_account_is_opened_with_terms_and_nothing_spent(ledger: sf.Ledger) ->
         ledger.account("clinic")
     with pytest.raises(sf.InvalidParameter):
         ledger.account("clinic", unit=PATIENT)
-    with pytest.raises(sf.InvalidParameter, match="nothing is spent"):
+    with pytest.raises(sf.InvalidParameter, match="an unspent Budget"):
         account(ledger, sf.Budget(1).charge(sf.Curve.pure("0.1")))
     assert list(ledger) == []
 

@@ -95,7 +95,7 @@ def test_a_ledger_that_moved_and_lost_its_seal_is_not_charged_by_who_moved_it(
     with place.open() as ledger:
         with pytest.raises(sf.LedgerBehind):
             account(ledger).charge(pure("0.1"))
-        with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}, and has lost the line"):
+        with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'} and has lost the line"):
             ledger.acknowledge(reason="a failover")
     with sf.Ledger.open(tmp_path / "new") as ledger:
         account(ledger).charge(pure("0.1"))
@@ -131,7 +131,7 @@ def test_who_was_killed_after_moving_a_ledger_charges_the_new_one_and_never_the_
     with place.open() as ledger:
         with pytest.raises(sf.LedgerBehind):
             account(ledger).charge(pure("0.1"))
-        with pytest.raises(sf.LedgerUnavailable, match="and has lost the line that says so"):
+        with pytest.raises(sf.LedgerUnavailable, match="and has lost the line that records it"):
             ledger.acknowledge(reason="a failover")
 
 

@@ -157,7 +157,7 @@ def test_what_curators_on_another_machine_know_stays_known_when_their_files_go(
         account(ledger, name="other").charge(pure("0.1"))
     one, two = place.open(), place.open()
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(local_files, "_named", lambda number: f"another-boot pid:[1] {number} 77")
+        elsewhere.setattr(local_files, "_process_name", lambda number: f"another-boot pid:[1] {number} 77")
         account(one, name="other").charge(pure("0.5"))
         account(two).charge(pure("0.2"))
         assert len(running(tmp_path)) == 2
@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_written_fails_no_charge_and_is_told_once(place: P
         path.unlink()
     (tmp_path / "state" / "sfumato" / "anchors").rmdir()
     (tmp_path / "state" / "sfumato" / "anchors").write_text("in the way")
-    with pytest.warns(WeakLedger, match="could not be kept in a file"):
+    with pytest.warns(WeakLedger, match="could not save an anchor"):
         clinic.charge(pure("0.1"))
     with warnings.catch_warnings(record=True) as told:
         clinic.charge(pure("0.1"))
@@ -371,7 +371,7 @@ def test_a_running_file_that_cannot_be_read_is_a_clear_refusal(place: Place, tmp
         json.dumps([*json.loads(whole)[:2], [["a"]]]),
     ):
         path.write_text(text)
-        with pytest.raises(sf.LedgerUnavailable, match="the running file of a process cannot be read") as refused:
+        with pytest.raises(sf.LedgerUnavailable, match="the anchor file of a process cannot be read") as refused:
             place.open()
         assert refused.value.place == str(path)
     path.write_text(whole)

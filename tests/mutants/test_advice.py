@@ -9,8 +9,8 @@ MUTANTS = (
         "what is said to be from the policy alone opens the data",
         Kind.REUSE,
         "engine.carried_tables:without_data",
-        "empty = {name: replace(each, source=_empty(each, policy), relation=None) for",
-        "empty = {name: replace(each, source=each.source) for",
+        "empty = {name: replace(table, source=_empty_table(table, policy), relation=None) for",
+        "empty = {name: replace(table, source=table.source) for",
         ("curator/test_policy_alone.py::test_no_row_is_in_it",),
     ),
     Mutant(

@@ -214,8 +214,8 @@ MUTANTS = (
         "publications that a failover took answer",
         Kind.REUSE,
         "ledger.entries:Shelves.listed",
-        "known.last_number and (not transaction.has(known.last_number, known.last_hash))",
-        "known.last_number < 0 and (not transaction.has(known.last_number, known.last_hash))",
+        "shelf.last_number and (not transaction.has(shelf.last_number, shelf.last_hash))",
+        "shelf.last_number < 0 and (not transaction.has(shelf.last_number, shelf.last_hash))",
         ("ledger/accounts/test_publications.py::test_lines_that_a_failover_took_are_not_listed",),
     ),
 )

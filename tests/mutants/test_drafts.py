@@ -65,8 +65,8 @@ MUTANTS = (
         "codes that begin with a 0 are numbers",
         Kind.NAN,
         "engine.duckdb.connection:written_types",
-        "if code and kinds[each].numeric",
-        "if code and not kinds[each].numeric",
+        "if is_coded and kinds[column].numeric",
+        "if is_coded and not kinds[column].numeric",
         ("engine/test_file_copies.py::test_a_number_that_begins_with_0_is_a_code",),
     ),
     Mutant(

@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "cells are clamped from above alone",
         Kind.SENSITIVITY,
-        "engine.duckdb.scan:_clamped",
+        "engine.duckdb.scan:_clamp",
         "THEN LEAST(GREATEST({sql}, {low}), {high}) END",
         "THEN LEAST({sql}, {high}) END",
         ("engine/duckdb/test_scan.py::test_hostile_cells_become_values_of_the_domain_or_null",),
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "a cell that is no number counts as the largest",
         Kind.NAN,
-        "engine.duckdb.scan:_limited_real",
+        "engine.duckdb.scan:_bounded_real",
         "WHEN {number} <= CAST('inf' AS DOUBLE) THEN {high} END",
         "WHEN {number} > {high} THEN {high} END",
         (
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "no number is a whole number",
         Kind.NAN,
-        "engine.duckdb.scan:_limited_integer",
+        "engine.duckdb.scan:_bounded_integer",
         "CASE WHEN isnan({number}) OR {number} <> trunc({number}) THEN NULL",
         "CASE WHEN {number} <> trunc({number}) THEN NULL",
         (
@@ -248,8 +248,8 @@ MUTANTS = (
         "a source may have one row more than its ceiling",
         Kind.LIMITS,
         "engine.duckdb.connection:Sources._check_ceiling",
-        "if self._rows(table) > table.row_ceiling:",
-        "if self._rows(table) > table.row_ceiling + 1:",
+        "if self._count_source_rows(table) > table.row_ceiling:",
+        "if self._count_source_rows(table) > table.row_ceiling + 1:",
         ("engine/spark/test_sources.py::test_a_source_has_no_more_rows_than_its_ceiling",),
     ),
     Mutant(

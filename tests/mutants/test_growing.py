@@ -15,8 +15,8 @@ MUTANTS = (
         "only the first period that is read is asked whether it can pay",
         Kind.CHARGE_ORDER,
         "ledger.guarded:GuardedStore.budgets",
-        "each = [self._of_period(transaction, account, analyst, share, period) for period in periods]",
-        "each = [self._of_period(transaction, account, analyst, share, period) for period in periods[:1]]",
+        "by_period = [self._period_budgets(transaction, account, analyst, share, period) for period in periods]",
+        "by_period = [self._period_budgets(transaction, account, analyst, share, period) for period in periods[:1]]",
         (f"{_LEDGER}::test_a_charge_is_made_in_all_periods_or_in_none",),
     ),
     Mutant(
@@ -31,15 +31,15 @@ MUTANTS = (
         "the price is shared among the periods",
         Kind.CHARGE_ORDER,
         "ledger.guarded:GuardedStore.pay",
-        "transaction.append('period', name, {**copied, 'question': words}, cost=cost)",
-        "transaction.append('period', name, {**copied, 'question': words}, cost=cost if period =="
-        " periods[0] else Cost(0, cost.renyi, 0))",
+        "transaction.append('period', name, {**shared_columns, 'question': words}, cost=cost)",
+        "transaction.append('period', name, {**shared_columns, 'question': words}, "
+        "cost=cost if period == periods[0] else Cost(0, cost.renyi, 0))",
         (f"{_LEDGER}::test_every_period_that_is_read_pays_the_whole_price",),
     ),
     Mutant(
         "an analyst's share is no limit in a period",
         Kind.LIMITS,
-        "ledger.guarded:GuardedStore._of_period",
+        "ledger.guarded:GuardedStore._period_budgets",
         "if share:",
         "if False:",
         (f"{_LEDGER}::test_a_share_is_a_part_of_every_period",),
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "a period's account is not that of its population",
         Kind.REUSE,
-        "ledger.guarded:GuardedStore._of_period",
+        "ledger.guarded:GuardedStore._period_budgets",
         "if last is not None and terms.period_of != account:",
         "if False:",
         (f"{_LEDGER}::test_without_periods_nothing_is_charged",),
@@ -55,17 +55,17 @@ MUTANTS = (
     Mutant(
         "the length of a period may change",
         Kind.NEIGHBOURS,
-        "ledger.ledgers:_require_same",
-        "if (terms.per, terms.period_of) != (asked.per, asked.period_of):",
-        "if terms.period_of != asked.period_of:",
+        "ledger.ledgers:_require_same_terms",
+        "if (terms.per, terms.period_of) != (requested_terms.per, requested_terms.period_of):",
+        "if terms.period_of != requested_terms.period_of:",
         (f"{_LEDGER}::test_the_period_is_fixed_for_life",),
     ),
     Mutant(
         "amending looks at no period's spending",
         Kind.CHARGE_ORDER,
         "ledger.accounts.period_accounts:PeriodAccounts.amend",
-        "amend(self._guarded, transaction, each, change, spent)",
-        "amend(self._guarded, transaction, each, change, NOTHING)",
+        "amend(self._guarded, transaction, account, change, spent)",
+        "amend(self._guarded, transaction, account, change, NOTHING)",
         (f"{_LEDGER}::test_a_budget_is_amended_in_all_periods_or_in_none",),
     ),
     Mutant(
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "the account that holds the last bound ends with the bound's own period",
         Kind.LIMITS,
-        "engine.duckdb.owners:_paid_for",
+        "engine.duckdb.owners:_period_within_bounds",
         "end = calendar.shifted(last, 1, per)",
         "end = calendar.shifted(last, 2, per)",
         (_REPLAY,),

@@ -30,8 +30,8 @@ MUTANTS = (
         "items are not what is declared",
         Kind.SENSITIVITY,
         "engine.duckdb.scan:cleaned_items",
-        "made = cleaned(cell.item, column.items, choices)",
-        "made = cell.item.sql",
+        "clean_item = cleaned(cell.item, column.items, choices)",
+        "clean_item = cell.item.sql",
         _STORED,
     ),
     Mutant(

@@ -12,8 +12,8 @@ MUTANTS = (
     Mutant(
         "a fresh request finds nothing, not even itself",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.asking:Asking._ahead",
-        "return found or again",
+        "ledger.accounts.asking:Asking._find_ahead",
+        "return answer or pending",
         "return None",
         (f"{_ASKING}::test_equal_fresh_requests_at_once_cost_once",),
     ),

@@ -47,8 +47,8 @@ MUTANTS = (
         "private tables are rehearsed on their own rows",
         Kind.CONSENT,
         "engine.opening:with_invented_rows",
-        "source=InMemory(made[name]), relation=None) if name in private else each",
-        "row_ceiling=each.row_ceiling) if name in private else each",
+        "source=InMemory(dummy_tables[name]), relation=None) if name in private else table",
+        "row_ceiling=table.row_ceiling) if name in private else table",
         (f"{_REHEARSED}::test_equal_coins_give_equal_rehearsals_whatever_the_data_and_the_spending",),
     ),
     Mutant(
@@ -103,8 +103,8 @@ MUTANTS = (
         "a share is written each time",
         Kind.CHARGE_ORDER,
         "ledger.accounts.account:Account.give_share",
-        "if mine is not None and mine.share == part:\n        return",
-        "if mine is None and part:\n        pass",
+        "if analyst_row is not None and analyst_row.share == part:\n        return",
+        "if analyst_row is None and part:\n        pass",
         (f"{_SHARED}::test_a_share_is_written_once_and_enforced_each_time",),
     ),
     Mutant(

@@ -38,15 +38,15 @@ MUTANTS = (
     Mutant(
         "ids of two types are compared as they are stored",
         Kind.NEIGHBOURS,
-        "engine.duckdb.owners:Owners._read_id",
-        "if self.policy.id_type is not None:\n        return _TYPES[self.policy.id_type]",
+        "engine.duckdb.owners:Owners._id_reader",
+        "if self.policy.id_type is not None:\n        return _ID_READERS[self.policy.id_type]",
         "",
         (_OWNERS,),
     ),
     Mutant(
         "ids that doubles merge are one person",
         Kind.NEIGHBOURS,
-        "engine.duckdb.owners:_TYPES",
+        "engine.duckdb.owners:_ID_READERS",
         "Type.INTEGER: whole_id,",
         "Type.INTEGER: lambda cell: cleaned(cell, Domain(Type.INTEGER)),",
         (f"{_OWNERS}::test_an_id_that_a_double_would_merge_with_another_is_nobodys",),
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "long ids are cut",
         Kind.NEIGHBOURS,
-        "engine.duckdb.owners:_TYPES",
+        "engine.duckdb.owners:_ID_READERS",
         "cell.text.sql",
         "cleaned(cell, Domain(Type.TEXT))",
         (f"{_OWNERS}::test_long_ids_are_told_apart",),
@@ -86,9 +86,9 @@ MUTANTS = (
     Mutant(
         "rows without a period are kept",
         Kind.NAN,
-        "engine.duckdb.owners:_owner",
-        "kept if period is None else f'{kept} AND {period} IS NOT NULL'",
-        "kept",
+        "engine.duckdb.owners:_make_owner",
+        "is_owned if period is None else f'{is_owned} AND {period} IS NOT NULL'",
+        "is_owned",
         (f"{_OWNERS}::test_a_period_is_read_before_bounds_are_applied",),
     ),
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "copies for owners do not count toward the ceiling",
         Kind.LIMITS,
-        "engine.duckdb.connection:Sources._rows",
+        "engine.duckdb.connection:Sources._count_source_rows",
         "return int(self.run(copies(relation.sql, scan.owner))[0][0])",
         "pass",
         (f"{_OWNERS}::test_copies_count_toward_the_ceiling",),

@@ -96,9 +96,9 @@ MUTANTS = (
     Mutant(
         "two columns share an enumeration because their names join to one text",
         Kind.KEYS,
-        "engine.duckdb.connection:Sources._enforced",
-        "self._enumerations += 1",
-        "self._enumerations += 0",
+        "engine.duckdb.connection:Sources._enforced_domain",
+        "self._enum_count += 1",
+        "self._enum_count += 0",
         ("curator/test_names.py::test_names_joined_by_a_space_are_told_apart",),
     ),
     Mutant(

@@ -267,11 +267,11 @@ def test_infinite_and_huge_numbers_are_compared() -> None:
     [
         (REAL, REAL.head(0), "the synthetic table must be a table with at least one row"),
         (REAL.head(0), REAL, "the real table must be a table with at least one row"),
-        (REAL, pd.DataFrame({"other": [1]}), "by the columns that both have, and these have none"),
+        (REAL, pd.DataFrame({"other": [1]}), "have no column in common"),
         (REAL, "nowhere.csv", "there is no such file"),
         ("nowhere.parquet", REAL, "there is no such file"),
-        (REAL, 17, "a source is a file or a table in memory"),
-        (__file__, REAL, "the kind of a source is told by its ending"),
+        (REAL, 17, "a source must be a file or a table in memory"),
+        (__file__, REAL, "the file's extension says its format"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(real: Any, synthetic: Any, words: str) -> None:

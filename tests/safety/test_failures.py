@@ -83,7 +83,7 @@ def test_a_statement_that_does_not_bind_costs_nothing(tmp_path: Path, monkeypatc
     """The engine sees the very statement that will run before anything is charged."""
     with Curator(_policy(_table()), tmp_path / "l.ledger") as curator:
         asked = curator.sql(COUNT)
-        monkeypatch.setattr("sfumato.engine.duckdb.driver.DuckDB._written", lambda *_: "SELECT nonsense FROM nowhere")
+        monkeypatch.setattr("sfumato.engine.duckdb.driver.DuckDB._render", lambda *_: "SELECT nonsense FROM nowhere")
         with pytest.raises(EngineFailed):
             asked.release(epsilon=1)
         assert _kinds(curator) == ["account-open", "source"]

@@ -219,10 +219,10 @@ _OURS += """
 """
 """What PostgreSQL's statements have beside these."""
 _CATALOG = (
-    stored_relations._FOUND,
-    stored_relations._COLUMNS,
-    stored_relations._MADE_OF,
-    stored_relations._NUMBERS,
+    stored_relations._RELATION_SQL,
+    stored_relations._COLUMNS_SQL,
+    stored_relations._DEPENDENCIES_SQL,
+    stored_relations._OIDS_SQL,
     _HERE,
 )
 """Constant statements, which look at what a server has."""

@@ -288,7 +288,7 @@ def test_a_limit_off_by_one_is_caught(asked: str, strategy: Strategy, limit: str
 
 def one_more(compared: str) -> Callable[[DuckDB, StagedSelect], str]:
     """The twin of the engine whose limit leaves units alone that have one row, or one group, more than it allows."""
-    write = DuckDB._written
+    write = DuckDB._render
 
     def mistaken(engine: DuckDB, made: StagedSelect) -> str:
         sound = write(engine, made)
@@ -318,7 +318,7 @@ def test_a_statement_that_lets_one_row_more_pass_is_caught(
 ) -> None:
     """Only a unit with exactly one row, or one group, more than a limit sees some of these; when it is replaced, only
     by one that shares no group with it."""
-    monkeypatch.setattr(DuckDB, "_written", one_more(compared))
+    monkeypatch.setattr(DuckDB, "_render", one_more(compared))
     assert worst(asked, strategy, honest).worst > 1
     assert "GROUP BY" not in asked or worst(asked, strategy, honest, relation="replace").worst > 1
 
@@ -346,7 +346,7 @@ def test_weights_of_negative_values_are_rounded_toward_zero() -> None:
 
 def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Except by clipping, which cuts a unit's vector to its norm whatever it holds."""
-    monkeypatch.setattr(scan, "_clamped", lambda sql, *_: sql)
+    monkeypatch.setattr(scan, "_clamp", lambda sql, *_: sql)
     tables = _tables(units=True)
     reached = {
         strategy: _worst(tables, SUM, strategy, honest, "add-remove", None).l1

@@ -1128,14 +1128,14 @@ def test_the_latest_lines_cost_as_much_however_long_the_ledger_is(
         entry = Entry(Charged(Laplace(10**4), 1), "how many", f"plan {number}", "data", ("ana", "ben")[number % 2])
         account.charge(entry)
     fetched: list[int] = []
-    fetch = SQLiteRows._fetched
+    fetch = SQLiteRows._fetch_rows
 
     def counting(rows: SQLiteRows, text: str, values: list[str | int]) -> list[Row]:
         found = fetch(rows, text, values)
         fetched.append(len(found))
         return found
 
-    monkeypatch.setattr(SQLiteRows, "_fetched", counting)
+    monkeypatch.setattr(SQLiteRows, "_fetch_rows", counting)
     for who in (small.owner, small.ana):
         every = small.counter.latest(who, "clinic", limit=1000)
         fetched.clear()

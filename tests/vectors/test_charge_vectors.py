@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 import sfumato as sf
-from sfumato.ledger.accounts.period_accounts import _most
-from sfumato.ledger.accounts.spending_limits import _least, epsilon_of
+from sfumato.ledger.accounts.period_accounts import _max_totals
+from sfumato.ledger.accounts.spending_limits import _min_epsilon, epsilon_of
 from sfumato.ledger.spending import Charged, Spending, gathered
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
@@ -176,24 +176,24 @@ def _epsilon_of() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("ledger.accounts.spending_limits._least")
+@REGISTRY.formula("ledger.accounts.spending_limits._min_epsilon")
 def _least_epsilon() -> Iterator[Vector]:
     """The ε at which an order proves δ from no divergence at all."""
     for order, backed in (("20", "1e-6"), ("3", "0.01"), ("1.5", "1e-12")):
         truth = MP.log(conversion(order, 0, 0) / real(backed)) / (real(order) - 1)
         low, high = (as_fraction(truth + side * MP.mpf(10) ** -34) for side in (-1, 1))
-        yield between(low, high, _least, F(order), F(backed))
-    yield exact(F(0), _least, None, F(1, 100))
+        yield between(low, high, _min_epsilon, F(order), F(backed))
+    yield exact(F(0), _min_epsilon, None, F(1, 100))
 
 
-@REGISTRY.formula("ledger.accounts.period_accounts._most")
+@REGISTRY.formula("ledger.accounts.period_accounts._max_totals")
 def _fullest() -> Iterator[Vector]:
     for totals, wanted in (
         ([Cost(1, 9, 4), Cost(5, 2, 3)], (5, 9, 4)),
         ([Cost(None, 2, 0), Cost(5, None, 1)], (None, 2, 1)),
         ([Cost(7, None, 0)], (7, None, 0)),
     ):
-        yield exact(wanted, lambda t=totals: ((c := _most(t)).pure, c.renyi, c.failure))
+        yield exact(wanted, lambda t=totals: ((c := _max_totals(t)).pure, c.renyi, c.failure))
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

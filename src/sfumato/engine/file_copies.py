@@ -73,7 +73,7 @@ def kind(path: Path) -> str | None:
     if last_ending in _TEXT_ENDINGS or (last_ending == ".gz" and len(endings) > 1 and endings[-2] in _TEXT_ENDINGS):
         return "text"
     if last_ending in _SQLITE_ENDINGS and last_ending != ".db":
-        raise InvalidPolicy("this is no SQLite database", place=str(path), fix="write it again, or export it as CSV")
+        raise InvalidPolicy("this is not a SQLite database", place=str(path), fix="write it again, or export it as CSV")
     return _ENGINE_ENDINGS.get(last_ending)
 
 
@@ -83,7 +83,7 @@ def _read_start(path: Path, count: int) -> bytes:
             return file.read(count)
     except OSError:
         raise InvalidPolicy(
-            "there is no such file that can be read", place=str(path), fix=_suggest_path(path)
+            "there is no such file, or it cannot be read", place=str(path), fix=_suggest_path(path)
         ) from None
 
 
@@ -112,7 +112,7 @@ def spelling(
     quote = quote or ("'" if text.startswith("'") else '"')
     separator = separator or ("\t" if path.suffix.lower() in _TAB_ENDINGS else _detect_delimiter(text, quote))
     if len(separator) != 1 or len(quote) != 1:
-        raise InvalidParameter("delimiter", separator, "one letter")
+        raise InvalidParameter("delimiter", separator, "one character")
     text_format = TextFormat(separator, encoding, quote, _column_names(text, separator, quote, path))
     if rows and encoding == "utf-8" and not _is_utf8(path):
         text_format = replace(text_format, encoding=_OTHER_ENCODING)
@@ -124,7 +124,9 @@ def _read_head(path: Path) -> bytes:
         with _open_binary(path) as file:
             return file.read(_HEAD)
     except (OSError, EOFError):
-        raise InvalidPolicy("this file cannot be read", place=str(path), fix="check it, and compress it anew") from None
+        raise InvalidPolicy(
+            "this file cannot be read", place=str(path), fix="check the file, or compress it again"
+        ) from None
 
 
 def _open_binary(path: Path) -> Any:
@@ -146,7 +148,7 @@ def _detect_encoding(head: bytes, path: Path) -> str:
     first_line = head.partition(b"\n")[0]
     if b"\0" in first_line:
         raise InvalidPolicy(
-            "a table in a text file begins with a line of column names; this file holds bytes that are no text",
+            "a text file must begin with a line of column names; this file holds binary data",
             place=str(path),
             fix="name a CSV, TSV, Parquet, DuckDB or SQLite file, or give --encoding",
         )
@@ -172,7 +174,7 @@ def _first_record(text: str, separator: str, quote: str) -> list[str]:
 def _column_names(text: str, separator: str, quote: str, path: Path) -> tuple[str, ...]:
     names = tuple(_first_record(text.lstrip("\ufeff"), separator, quote))
     if not any(name.strip() for name in names):
-        raise InvalidPolicy("a table in a text file begins with its column names", place=str(path), fix="add them")
+        raise InvalidPolicy("a text file must begin with a line of column names", place=str(path), fix="add it")
     return names
 
 
@@ -186,7 +188,7 @@ def _is_utf8(path: Path) -> bool:
     except UnicodeDecodeError:
         return False
     except (OSError, EOFError):
-        raise InvalidPolicy("this file cannot be read to its end", place=str(path), fix="fetch it again") from None
+        raise InvalidPolicy("this file could not be read to its end", place=str(path), fix="fetch it again") from None
     return True
 
 
@@ -283,7 +285,7 @@ def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
             database.text_factory = lambda cell: cell.decode(errors="replace")
             yield database
     except sqlite3.Error:
-        raise InvalidPolicy("this SQLite database cannot be read", place=str(path), fix="check the file") from None
+        raise InvalidPolicy("this SQLite database could not be read", place=str(path), fix="check the file") from None
 
 
 # ── copies ─────────────────────────────────────────────────────────────────────────────────────
@@ -332,9 +334,9 @@ def _copy_once(path: Path, target: Path, options: list[str], fill: Callable[[Wri
         return Copied(target, existing[1])
     if existing is None and target.exists():
         raise InvalidPolicy(
-            "an existing file is never overwritten, and the copy would have its name",
+            "an existing file is never overwritten, and the copy would replace this one",
             place=str(target),
-            fix="move one of the two files, or name this one as the source",
+            fix="move or rename that file, or use it as the source",
         )
     temporary = target.with_name(f"{target.name}.new")
     try:
@@ -377,7 +379,9 @@ def _write_parquet(temporary: Path, origin: str, fill: Callable[[Write], int], m
         lost = fill(write)
         writers[0].add_key_value_metadata({_COPY_OF: json.dumps([origin, lost])})
     except OSError:
-        raise InvalidPolicy("the copy cannot be written", place=str(temporary), fix="free some space there") from None
+        raise InvalidPolicy(
+            "the copy could not be written", place=str(temporary), fix="free some space on the disk"
+        ) from None
     finally:
         for writer in writers:
             writer.close()
@@ -425,7 +429,7 @@ def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write)
                 write(_with_decimal_points(pa.Table.from_batches([batch]), decimal).rename_columns(names))
     except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile):
         raise InvalidPolicy(
-            "this file cannot be read as a table to its end",
+            "this file could not be read as a table to its end",
             place=str(path),
             fix="give --delimiter, --quote or --encoding as it is written, or export it as Parquet",
         ) from None

@@ -1,8 +1,7 @@
-"""A policy's engine is opened here: whoever opens one names the policy, and no driver.
+"""Open the engine of a policy: callers name the policy, never a driver.
 
-A policy can be opened over invented rows: dummies in the place of its private tables, beside its public ones.
-
-What is read there is read of no private source: none is opened. So whatever is made of it says nothing of anybody.
+A policy can be opened over invented rows: dummies in place of its private tables, beside its public ones. No private
+source is opened for it, so nothing computed from it says anything about anybody.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ def open_engine(policy: Policy, memory: str | None = None, threads: int | None =
     """Open the engine that reads a policy's sources: the server that holds its private tables, or DuckDB for files and
     tables in memory.
 
-    ``memory`` (such as "4GB") is what one question may take; beyond it the engine works on disk. ``threads`` is how
-    many the engine reads with: as many as there are processors where nothing is said.
+    ``memory`` (such as "4GB") is what one query may use; beyond it the engine works on disk. ``threads`` is the number
+    of threads the engine reads with: one per processor by default.
     """
-    policy, kind = with_fetched_tables(policy), _engine(policy)
+    policy, kind = with_fetched_tables(policy), _engine_name(policy)
     if kind == "PostgreSQL":
         from sfumato.engine.postgres.driver import Postgres
 
@@ -41,13 +40,13 @@ def open_engine(policy: Policy, memory: str | None = None, threads: int | None =
 
 
 def open_inspector(policy: Policy) -> Inspector:
-    """Open what shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
+    """Open an inspector, which shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
     policy = with_fetched_tables(policy)
-    if _engine(policy) == "PostgreSQL":
+    if _engine_name(policy) == "PostgreSQL":
         from sfumato.engine.postgres.driver import PostgresInspector
 
         return PostgresInspector(policy)
-    if _engine(policy) == "Spark":
+    if _engine_name(policy) == "Spark":
         from sfumato.engine.spark.driver import SparkInspector
 
         return SparkInspector(policy)
@@ -55,22 +54,22 @@ def open_inspector(policy: Policy) -> Inspector:
 
 
 def with_fetched_tables(policy: Policy) -> Policy:
-    """Give the same policy with the rows of public tables that servers hold, fetched from wherever each of them is."""
-    fetched = {name: _fetched(each) for name, each in policy.tables.items() if each.public and _on_server(each)}
+    """Return the policy with its public tables on servers replaced by their fetched rows."""
+    fetched = {name: _fetch(table) for name, table in policy.tables.items() if table.public and _is_on_server(table)}
     if not fetched:
         return policy
     tables = {
-        name: replace(each, source=fetched[name], relation=None) if name in fetched else each
-        for name, each in policy.tables.items()
+        name: replace(table, source=fetched[name], relation=None) if name in fetched else table
+        for name, table in policy.tables.items()
     }
     return replace(policy, tables=tables)
 
 
-def _on_server(table: Table) -> bool:
+def _is_on_server(table: Table) -> bool:
     return engine_of(table.source)[0] != "DuckDB"
 
 
-def _fetched(table: Table) -> Fetched:
+def _fetch(table: Table) -> Fetched:
     if engine_of(table.source)[0] == "PostgreSQL":
         from sfumato.engine.postgres import driver as of_postgres
 
@@ -80,35 +79,37 @@ def _fetched(table: Table) -> Fetched:
     return of_spark.fetch(table)
 
 
-def _engine(policy: Policy) -> str:
-    """Name the engine that reads a policy's private tables, which live in one."""
+def _engine_name(policy: Policy) -> str:
+    """Return the name of the engine that reads a policy's private tables, which are all in one."""
     return next(engine_of(table.source)[0] for table in policy.tables.values() if not table.public)
 
 
 def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
-    """Find each CSV file of a policy that has a line which is not one record, and the number of its first. PRIVATE."""
+    """Yield each CSV file of a policy with a line that is not one record, and the number of its first such line.
+    PRIVATE.
+    """
     return inspection.misquoted_lines(policy)
 
 
 def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
-    """The column names of a file and their types (None in a CSV file, where all is text). No row is read."""
+    """Return the column names of a file and their types (None in a CSV file, where all is text). No row is read."""
     return connection.schema(source, relation)
 
 
 def unnamed_columns(source: Path, relation: str | None = None) -> list[str]:
-    """List the columns of a file that no question can name, as the file calls them. No row is read."""
+    """List the columns of a file whose names queries cannot use, as the file names them. No row is read."""
     return connection.unnamed_columns(source, relation)
 
 
 def written_types(source: Path, relation: str | None = None) -> dict[str, Type]:
-    """Find the types that the cells of a table can be read as, where its file stores texts. PRIVATE: this reads rows,
-    and is for an owner who said that it may.
+    """Infer the types that the cells of a table parse as, where its file stores text. PRIVATE: it reads rows, for an
+    owner who allowed it.
     """
     return connection.written_types(source, relation)
 
 
 def types_in_memory(table: Any) -> dict[str, Type]:
-    """Find the types of the columns of an Arrow, pandas or polars table; a column of mixed objects is text."""
+    """Return the types of the columns of an Arrow, pandas or polars table; a column of mixed objects is text."""
     return connection.types_in_memory(table)
 
 
@@ -123,21 +124,21 @@ def whole_table(source: Path, relation: str) -> Any:
 
 
 def write_table(rows: Any, place: Path, relation: str) -> None:
-    """Write an Arrow table as a new one of a database file, which is made where it is not there."""
+    """Write an Arrow table as a new table of a database file, creating the file if needed."""
     connection.write_table(rows, place, relation)
 
 
-_ROWS = 1_000
+_INVENTED_ROWS = 1_000
 
 
 def with_invented_rows(policy: Policy) -> Policy:
-    """Give the same policy over invented private tables in memory, the same ones every time."""
-    private = {name: each for name, each in policy.tables.items() if not each.public}
+    """Return the policy over invented private tables in memory, the same ones every time."""
+    private = {name: table for name, table in policy.tables.items() if not table.public}
     ids = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
-    rows = min([_ROWS, *(each.row_ceiling for each in private.values())])
-    made = dummies(private, rows, ids)
+    rows = min([_INVENTED_ROWS, *(table.row_ceiling for table in private.values())])
+    dummy_tables = dummies(private, rows, ids)
     tables = {
-        name: replace(each, source=InMemory(made[name]), relation=None) if name in private else each
-        for name, each in policy.tables.items()
+        name: replace(table, source=InMemory(dummy_tables[name]), relation=None) if name in private else table
+        for name, table in policy.tables.items()
     }
     return replace(policy, tables=tables, id_type=ids, path=None, account=policy.account_name)

@@ -324,9 +324,9 @@ def prove(dialect: Dialect, place: str) -> None:
     if wrong_name is None:
         return
     raise InvalidPolicy(
-        f"this server computes {wrong_name} in another way than questions mean it",
+        f"this server computes {wrong_name} differently from what queries mean",
         place=place,
-        fix="read the tables with a server version, settings and locale that are known to work",
+        fix="use a server version, settings and locale that are known to work",
     )
 
 

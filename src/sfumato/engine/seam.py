@@ -1,7 +1,7 @@
-"""The seam says what the system asks of an engine, in terms in which no database is named.
+"""What the system requires of an engine, in terms that name no database.
 
 A driver implements ``Engine``. It decides nothing about privacy: limits, ranges and sensitivities are in the bounded
-plan of a reading, and a driver is right when what it reads is what the reading means, to the last bit.
+plan of a reading, and a driver is correct when it returns what the reading means, to the last bit.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from sfumato.policy import Domain, InMemory
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """An engine identifies data by where they are, and by what tells whether they are the same. PRIVATE."""
+    """Where data are, and how to tell whether two of them are the same. PRIVATE."""
 
     address: str
-    """The real path of a file, or any other address."""
+    """The real path of a file, or another address."""
     fingerprint: Callable[[], str] = field(repr=False, compare=False)
-    """Finds a hash of the content. It may read all of a file, so it is called only where nothing else tells."""
+    """Hashes the content. It may read a whole file, so it is called only where nothing else can tell."""
     size: str = ""
     file: str = ""
-    """What all names of one file share; empty where the data are no file."""
+    """An id shared by all names of one file; empty where the data are not a file."""
     look: str = ""
-    """What changes whenever the content does; empty while nothing of the kind is known."""
+    """A token that changes whenever the content does; empty where none is known."""
     part: str = ""
-    """The one table of a database file that is read, spelt in one way, or the name of a table in memory; empty where
-    all of a file may be.
+    """The one table of a database file that is read, in canonical spelling, or the name of a table in memory; empty
+    where all of a file may be read.
     """
 
 
 class OpenReading(Protocol):
-    """An open reading is what ``check`` bound: it reads after the charge, and is closed by whoever opened it.
+    """What ``check`` bound: it reads after the charge, and is closed by whoever opened it.
 
-    An engine on a server holds a transaction in it, whose locks keep the shape of the tables and whose snapshot is what
+    For an engine on a server it holds a transaction, whose locks fix the shape of the tables and whose snapshot is what
     all its readings see.
     """
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        """Give what the reading means, as ``Reader.read`` says: of what was bound where that holds the reading."""
+        """Return the value of the reading, as in ``Reader.read``, from what was bound."""
         ...
 
     def close(self) -> None:
-        """Let go of what was bound; closing twice is closing once."""
+        """Release what was bound; closing twice is allowed."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -58,15 +58,15 @@ class OpenReading(Protocol):
 
 @dataclass(frozen=True)
 class Fetched(InMemory):
-    """These are the rows of a public table that a server holds, fetched from there when a policy was opened."""
+    """The rows of a public table on a server, fetched when a policy was opened."""
 
     data: tuple[DataIdentity, ...]
-    """Where they were fetched from: whatever their content is, they are known by that."""
+    """Where they were fetched from: this identifies them, whatever their content is."""
 
 
 @dataclass(frozen=True)
 class Unheld:
-    """This is an open reading of a reader that holds nothing between its check and its reading."""
+    """An open reading of a reader that holds nothing between its check and its reading."""
 
     reader: Reader
 
@@ -74,7 +74,7 @@ class Unheld:
         return self.reader.read(reading, key)
 
     def close(self) -> None:
-        """Pass: nothing is held."""
+        """Do nothing: nothing is held."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,38 +84,39 @@ class Unheld:
 
 
 class Reader(Protocol):
-    """A reader gives exact values to a release that has been charged: it is an engine, or a snapshot that one holds.
+    """Reads exact values for a release that has been charged: an engine, or a snapshot of one.
 
-    It may be used by several threads at once. Whatever a driver fails on, it raises an error of ``sfumato.errors``
-    whose text does not depend on rows.
+    It may be used by several threads at once. Every failure of a driver raises an error of ``sfumato.errors`` whose
+    text does not depend on rows.
     """
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
-        """Refuse unless these can be read now: the engine is open, the sources are those that were opened.
+        """Refuse unless these can be read now: the engine is open, and the sources are those that were opened.
 
-        It is called before every charge, the thousandth of a question like the first. No row is read. What is given
-        reads them after the charge, on what was bound, and must be closed.
+        It is called before every charge, for a repeated query too. No row is read. The result reads them after the
+        charge, from what was bound, and must be closed.
         """
         ...
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        """Give what the reading means, in whole numbers of 64 bits, exactly.
+        """Return the value of the reading in exact 64-bit integers.
 
-        A total beyond ±2^62 is cut there, which moves no two totals further apart. ``key`` is fresh and secret: it
-        decides which rows a sample keeps. This call alone reads private rows, and it is made after the charge.
+        A total beyond ±2^62 is clamped, which moves no two totals further apart. ``key`` is fresh and secret: it
+        decides which rows a sample keeps. This is the only call that reads private rows, and it is made after the
+        charge.
         """
         ...
 
     def interrupt(self, token: int | None = None) -> None:
-        """End what is being read by the thread of this number, or by every thread."""
+        """Interrupt what the thread with this id is reading, or what every thread is."""
         ...
 
 
 class Snapshot(Reader, Protocol):
-    """A snapshot holds the rows of a table as they were when it was first read, until it is closed.
+    """The rows of each table as they were when it was first read, until it is closed.
 
-    A series of releases reads it step by step, each step charged before, and all steps see the same rows, whatever
-    becomes of the source. Nothing but ``release`` is handed one.
+    A series of releases reads it step by step; each step is charged first, and all steps see the same rows, whatever
+    happens to the source. Only ``release`` receives one.
     """
 
     def close(self) -> None:
@@ -128,14 +129,14 @@ class Snapshot(Reader, Protocol):
 
 
 class Engine(Reader, Protocol):
-    """An engine answers these calls, of which ``read`` alone reads private rows."""
+    """The calls an engine answers, of which only ``read`` reads private rows."""
 
     def catalog(self) -> Catalog:
-        """List the tables and columns that questions may refer to."""
+        """Return the catalog of tables and columns that queries may use."""
         ...
 
     def values(self, world: World) -> Sequence[GroupKey]:
-        """List the distinct results of expressions on declared values; no table is read."""
+        """List the distinct results of expressions on declared values; reads no table."""
         ...
 
     def hold(self) -> Snapshot:
@@ -143,11 +144,13 @@ class Engine(Reader, Protocol):
         ...
 
     def identity(self) -> str:
-        """Identify the version of the data that were opened: equal data as opened have equal texts."""
+        """Return the version of the data that were opened: equal data as opened have equal versions."""
         ...
 
     def check_files(self) -> None:
-        """Refuse where a file is no longer the one that was opened, as far as that is seen without a transaction."""
+        """Raise ``SourceChanged`` where a file is no longer the one that was opened, as far as a check without a
+        transaction shows.
+        """
         ...
 
     def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
@@ -155,60 +158,60 @@ class Engine(Reader, Protocol):
         ...
 
     def close(self) -> None:
-        """End what is being read and forget the data; every later call is refused."""
+        """Interrupt what is being read and forget the data; every later call is refused."""
         ...
 
 
 @dataclass(frozen=True)
 class ColumnCost:
-    """A column's cost is the shares of the counted rows in which its cell is not what the source says. PRIVATE."""
+    """For one column, the shares of the counted rows whose cell is not what the source has. PRIVATE."""
 
     clamped: float
-    """Moved to a bound, cut to its most letters, or made the value that stands for what is not declared."""
+    """Moved to a bound, truncated to the maximum length, or replaced by the value for undeclared ones."""
     nulled: float
-    """Made NULL: not of the declared type, or not among the values."""
+    """Set to NULL: not of the declared type, or not among the values."""
     missing: float
     """NULL in the source already."""
     low: float = 0.0
     high: float = 0.0
-    """Moved to the lower, and to the upper bound: these are among the clamped."""
+    """Moved to the lower, and to the upper bound: both are included in ``clamped``."""
 
     @property
     def lost(self) -> float:
-        """Give the share of the values that are there which are made NULL."""
-        there = 1.0 - self.missing
-        return round(self.nulled / there, 9) if there > 0 else 0.0  # a half is a half
+        """The share of the present values that are set to NULL."""
+        present = 1.0 - self.missing
+        return round(self.nulled / present, 9) if present > 0 else 0.0  # rounded, so that 0.5 is exactly 0.5
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """An inspection says what is lost of one table by a policy's bounds and limits, exactly. PRIVATE."""
+    """What a policy's bounds and limits lose of one table, exactly. PRIVATE."""
 
     rows: int
     dropped: float
-    """Share of all rows that carry no id."""
+    """Share of all rows without an id."""
     columns: Mapping[str, ColumnCost]
     units: int
-    """How many units have rows."""
+    """Number of units with rows."""
     exceeding: int
-    """Units with more rows than count."""
+    """Number of units with more rows than the limit."""
     lost: float
-    """Share of the rows with an id that are beyond their unit's limit."""
+    """Share of the rows with an id that are over their unit's limit."""
     by_rows: Mapping[int, float] = field(default_factory=dict)
     """The same for each of ``LIMITS``; empty where every row is a unit."""
     by_groups: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    """By column whose values are listed, for each limit: share of the groups of units that are beyond it."""
+    """By column with listed values, for each limit: share of the (unit, group) pairs that are over it."""
 
 
 LIMITS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
-"""The limits of which an owner is told what they cost: 1, 2, 5, 10, … 500,000."""
+"""The limits whose cost is shown to an owner: 1, 2, 5, 10, … 500,000."""
 
 
 class Inspector(Protocol):
-    """An inspector shows exact figures to the owner alone; nothing an analyst can reach may open one."""
+    """Shows exact figures to the owner only; nothing an analyst can reach may open one."""
 
     def columns(self, table: str) -> Mapping[str, Domain]:
-        """List the columns that may be asked about."""
+        """Return the columns that queries may use."""
         ...
 
     def fingerprint(self, table: str) -> str:
@@ -216,11 +219,13 @@ class Inspector(Protocol):
         ...
 
     def remarks(self, table: str) -> tuple[str, ...]:
-        """Say what an owner should know of where the rows are: whole sentences, of which none tells of the rows."""
+        """Return what an owner should know about where the rows are: whole sentences that reveal nothing of the
+        rows.
+        """
         ...
 
     def inspect(self, table: str) -> Inspection:
-        """Find what the policy's bounds and limits cost one private table."""
+        """Compute what the policy's bounds and limits cost one private table."""
         ...
 
     def __enter__(self) -> Self: ...

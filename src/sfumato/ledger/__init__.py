@@ -1,25 +1,26 @@
-"""The ledger keeps what was spent, by whom, on what: a budget that survives crashes, races, restarts and clever people.
+"""The ledger records what was spent, by whom and on what, so that a budget survives crashes, races and restarts.
 
-sealed_rows, spending     a line as it is stored and sealed; the arithmetic of spent and held
-spending                  what is run, with its sensitivity: from these a charge is computed, and computed again
-sealed_rows               what identifies private rows, so that no guess of them can be tested
-entries                   what is handed in and given back: entries, lines, stored answers
-store, opening            the seam to what keeps the lines; from an address to a store
-sqlite, sqlite_copies     lines in one file; lines written to a new one
-server_addresses          the address of a database, without a password
-postgres                  lines in a database that several machines share; postgres_sessions: one connection to it;
-                          postgres_schema: its tables and rights; postgres_faults: its indexes checked;
-                          postgres_listeners: whether anybody listens at its address
-moving                    a ledger copied as it is to another place, and sealed where it was
-local_files, bodies       where a file may live; large answers as files beside the ledger
-transaction, anchors      what is read and appended at once; what must still be there
-guarded                   both together: nothing is written to a ledger that lost lines
-processes, asking         which process still runs; of equal questions at once, who pays
-spending_limits           what is reserved elsewhere before an account is charged
-amending                  a budget changed while it is in use
-holds, accounts           amounts held for steps; the account of one population
-period_accounts           an account for each period, where a policy keeps one
-verifying, ledgers        every line checked; the ledger itself
+sealed_rows                  a line as it is stored and sealed; keyed hashes of what identifies private rows
+spending                     the arithmetic of spent and held; the mechanisms a charge is computed from
+entries                      what is passed in and returned: entries, lines, stored answers
+stores.store, .opening       the protocol of a store; from an address to a store
+stores.sqlite                lines in one file, and copies to a new one
+stores.server_addresses      the address of a database, without a password
+stores.postgres              lines in a database that several machines share; postgres_sessions: one connection to it;
+                             postgres_schema: its tables and rights
+moving                       a ledger copied unchanged to another place, and sealed where it was
+local_files                  where a ledger file may live; locks; whether a process still runs
+transaction                  lines read and appended in one store transaction
+guarded                      a store with its anchors: nothing is written to a ledger that lost lines
+accounts.account             the account of one population
+accounts.asking              who pays when equal queries run at once
+accounts.holds               amounts held for a series of releases
+accounts.spending_limits     amounts reserved elsewhere before an account is charged; amended budgets
+accounts.period_accounts     an account for each period
+accounts.joined_sources      the data an account protects
+proofs.anchors, .verifying   lines that must still exist; every line checked
+proofs.exporting             exports of all lines
+ledgers                      the ledger itself
 """
 
 from sfumato.ledger.accounts.account import Account

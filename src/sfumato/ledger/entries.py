@@ -1,11 +1,11 @@
-"""Entries are handed to the ledger, and it gives back lines and stored answers; texts are checked on the way.
+"""Entries are passed to the ledger, which returns lines and stored answers; texts are checked on the way.
 
-The history of an account as whoever asks for it sees it: in this process, or over HTTP.
+The history of an account as its reader sees it: in this process, or over HTTP.
 
-An index of published answers: what their lines tell without their bodies, kept by each process.
+An index of published answers, kept by each process: what their lines show without their bodies.
 
 All answers on one shelf (plans that start alike) are listed, whatever was written later. A process reads each of their
-lines once; a later call looks for lines after the last that it has seen, by the store's index of plans.
+lines once; a later call reads only lines after the last one seen, by the store's index of plans.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BODY = 1 << 28
 
 
 def name(value: object, what: str) -> str:
-    """Check a name, id or hash: short, printable, and the only way to write what it shows."""
+    """Check a name, id or hash: short, printable, and in its only valid spelling."""
     if (
         not isinstance(value, str)
         or not 0 < len(value) <= NAME
@@ -55,15 +55,15 @@ def name(value: object, what: str) -> str:
 
 
 def prose(value: object, what: str, longest: int = QUESTION) -> str:
-    """Take any text that can be stored: no NUL, no half characters, not endless."""
-    if not isinstance(value, str) or len(value) > longest or "\0" in value or not _whole(value):
+    """Check any text that can be stored: no NUL, valid Unicode, limited in length."""
+    if not isinstance(value, str) or len(value) > longest or "\0" in value or not _is_valid_unicode(value):
         raise InvalidParameter(what, value, f"a text of at most {longest} characters without NUL or lone surrogates")
     return value
 
 
 def reason(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise InvalidParameter("reason", value, "a reason in words: it is kept for ever")
+        raise InvalidParameter("reason", value, "a reason in words: it is stored permanently")
     return prose(value, "reason")
 
 
@@ -73,8 +73,8 @@ def line_number(value: object, what: str) -> int:
     return value
 
 
-def _whole(value: str) -> bool:
-    if value.isascii():  # known without a copy of it
+def _is_valid_unicode(value: str) -> bool:
+    if value.isascii():  # no need to encode it
         return True
     try:
         value.encode()
@@ -86,16 +86,16 @@ def _whole(value: str) -> bool:
 @codec.value("entry")
 @dataclass(frozen=True)
 class Entry:
-    """An entry is a release as it is charged: what is run, what was asked, on which data, by whom.
+    """A release as it is charged: what is run, the query, the data version, and the analyst.
 
-    What it leaks follows from what is run, and is stated nowhere else.
+    Its privacy loss follows from what is run, and is stated nowhere else.
     """
 
     parts: tuple[Part, ...]
-    """What is run: one ``Charged`` or ``Curve``, or several that are one release."""
+    """What is run: one ``Charged`` or ``Curve``, or several that form one release."""
     question: str = ""
     plan: str = ""
-    """Hash of the canonical question with its limits; empty when its answer shall never be found again."""
+    """Hash of the canonical query with its limits; empty if its answer shall never be reused."""
     data: str = ""
     """Version of the data."""
     analyst: str | None = None
@@ -110,11 +110,14 @@ class Entry:
         analyst: str | None = None,
         request_id: str | None = None,
     ) -> None:
-        given: dict[str, Any] = {"parts": spending.checked(parts), "question": prose(question, "question")}
-        given |= {what: name(said, what) if said != "" else "" for what, said in (("plan", plan), ("data", data))}
-        for what, said in (("analyst", analyst), ("request_id", request_id)):
-            given[what] = None if said is None else name(said, what)
-        for what, value in given.items():
+        values: dict[str, Any] = {"parts": spending.checked(parts), "question": prose(question, "question")}
+        values |= {
+            what: name(text_value, what) if text_value != "" else ""
+            for what, text_value in (("plan", plan), ("data", data))
+        }
+        for what, text_value in (("analyst", analyst), ("request_id", request_id)):
+            values[what] = None if text_value is None else name(text_value, what)
+        for what, value in values.items():
             object.__setattr__(self, what, value)
 
     @classmethod
@@ -125,22 +128,22 @@ class Entry:
 
     @cached_property
     def curve(self) -> Curve:
-        """Give the curve of what the release leaks."""
+        """The privacy curve of the release."""
         return spending.curve(self.parts)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """List the mechanisms that are run, as far as they are ours."""
+        """The mechanisms that are run, as far as they are ours."""
         return tuple(part.mechanism for part in self.parts if isinstance(part, Charged))
 
     @property
     def interactive(self) -> bool:
-        """Tell whether hidden state stays open between the answers of what is run."""
+        """Whether hidden state stays open between the answers of what is run."""
         return any(mechanism.interactive for mechanism in self.mechanisms)
 
     @property
     def columns(self) -> dict[str, str]:
-        """Write the entry as a line stores it."""
+        """The columns of the entry's line."""
         return {
             "analyst": self.analyst or "",
             "request": self.request_id or "",
@@ -154,7 +157,7 @@ class Entry:
 @codec.written_as("ledger-line")
 @dataclass(frozen=True)
 class Line:
-    """A line of the ledger is shown here as people read it."""
+    """A line of the ledger in readable form."""
 
     number: int
     time: datetime
@@ -162,10 +165,10 @@ class Line:
     account: str
     analyst: str | None
     question: str
-    """What was asked, or the owner's reason."""
+    """The query, or the owner's reason."""
     plan: str
     data: str
-    """Which data were read: a keyed hash, equal for equal data in this ledger and otherwise without meaning."""
+    """The data version: a keyed hash, equal for equal data in this ledger and otherwise meaningless."""
     cost: Cost
     """What this line spent, in units of 1e-30."""
     spent: Cost
@@ -176,43 +179,43 @@ class Line:
     """The charge that this line answers, or that was stopped without an answer."""
     request_id: str | None
     parts: str
-    """What was run and on what sensitivity, as a JSON list."""
+    """The mechanisms that were run with their sensitivities, as a JSON list."""
     detail: str
     body: str
     file: str
-    """SHA-256 of an answer that a file beside the ledger holds; ``body`` is empty then."""
+    """SHA-256 of an answer stored in a file beside the ledger; ``body`` is empty then."""
     previous: str
     hash: str
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if not isinstance(self.time, datetime):
-            object.__setattr__(self, "time", _time(self.time))
-        if not all(isinstance(each, Cost) for each in (self.cost, self.spent, self.held)):
+            object.__setattr__(self, "time", _parse_time(self.time))
+        if not all(isinstance(amount, Cost) for amount in (self.cost, self.spent, self.held)):
             raise InvalidParameter("cost", self.cost, "an amount for each currency")
 
     def to_json(self) -> str:
-        """Write the line as JSON text, with a kind and a version."""
-        return codec.dumps(_WrittenLine(self.kind, _named(self), self.cost, self.spent, self.held))
+        """Return the line as JSON text, with a kind and a version."""
+        return codec.dumps(_WrittenLine(self.kind, _named_values(self), self.cost, self.spent, self.held))
 
     @classmethod
     def from_json(cls, source: str) -> Line:
-        """Read back what ``to_json`` wrote; any other text is refused."""
-        found = codec.loads_as(_WrittenLine, source, longest=2 * BODY)
-        amounts = {"cost": found.cost, "spent": found.spent, "held": found.held}
-        if not isinstance(found.named, Mapping) or set(found.named) != _NAMED:
-            raise InvalidParameter("named", found.named, "the parts of a line by their names")
+        """Parse what ``to_json`` wrote; any other text is refused."""
+        written = codec.loads_as(_WrittenLine, source, longest=2 * BODY)
+        amounts = {"cost": written.cost, "spent": written.spent, "held": written.held}
+        if not isinstance(written.named, Mapping) or set(written.named) != _NAMED_FIELDS:
+            raise InvalidParameter("named", written.named, "the parts of a line by their names")
         with refusing(lambda: InvalidParameter("source", source, "the JSON text of a line")):
-            return cls(kind=found.entered, **found.named, **amounts)  # type: ignore[arg-type]
+            return cls(kind=written.entered, **written.named, **amounts)  # type: ignore[arg-type]
 
     @property
     def curve(self) -> Curve | None:
-        """Compute the curve of what was run again, from this line alone; None where a line says nothing of that."""
+        """The privacy curve recomputed from this line alone; None where the line does not say what was run."""
         parts = spending.read(self.parts)
         return spending.curve(parts) if parts else None
 
     def summary(self) -> dict[str, Any]:
-        """Write what people want to know of it as JSON: amounts are exact, as text: decimals, or p/q."""
+        """Return the fields of interest to people as JSON values; amounts are exact texts: decimals, or p/q."""
         return {
             "number": self.number,
             "time": self.time.isoformat(),
@@ -228,9 +231,7 @@ class Line:
         return f"<Line {', '.join(filter(None, self.words()))}>"
 
     def words(self, *, details: bool = False) -> tuple[str, ...]:
-        """Write number, time, analyst, kind, question and cost in one line of text; with ``details`` the cost in every
-        currency.
-        """
+        """Return number, time, analyst, kind, query and cost as texts; with ``details`` the cost in every currency."""
         cost = str(self.cost) if details else self.cost.words
         when = self.time.strftime("%Y-%m-%d %H:%M:%S")
         about = f"{self.kind} to {self.about}" if self.about else self.kind
@@ -255,7 +256,7 @@ class Line:
             row.about or None,
             row.request or None,
             row.parts or "[]",
-            _detail(row),
+            _public_detail(row),
             row.body,
             row.file,
             row.previous,
@@ -263,13 +264,13 @@ class Line:
         )
 
 
-_NAMED = {each.name for each in fields(Line)} - {"kind", "cost", "spent", "held"}
+_NAMED_FIELDS = {column.name for column in fields(Line)} - {"kind", "cost", "spent", "held"}
 
 
 @codec.value("ledger-line")
 @dataclass(frozen=True)
 class _WrittenLine:
-    """A line is written so: its kind under another name, since what is written has a kind of its own."""
+    """A line as it is written: its kind under another name, since the written value has a kind of its own."""
 
     entered: str
     named: Mapping[str, str | int | None] = field(metadata=codec.MAPPING)
@@ -278,26 +279,26 @@ class _WrittenLine:
     held: Cost
 
 
-def _named(line: Line) -> dict[str, Any]:
-    found = {name: getattr(line, name) for name in _NAMED}
-    return dict(sorted(found.items())) | {"time": line.time.isoformat()}
+def _named_values(line: Line) -> dict[str, Any]:
+    values = {name: getattr(line, name) for name in _NAMED_FIELDS}
+    return dict(sorted(values.items())) | {"time": line.time.isoformat()}
 
 
-def _detail(row: Row) -> str:
-    """Show only where joined data are: even keyed hashes would tell whether an old content came back."""
+def _public_detail(row: Row) -> str:
+    """Show only the path of joined data: even keyed hashes would reveal whether an old content came back."""
     if row.kind != "source":
         return row.detail
     return json.dumps({"path": json.loads(row.detail)["path"]}, ensure_ascii=False)
 
 
-def _time(written: object) -> datetime:
+def _parse_time(written: object) -> datetime:
     try:
-        found = datetime.fromisoformat(written)  # type: ignore[arg-type]
+        parsed = datetime.fromisoformat(written)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        found = None
-    if found is None or found.tzinfo is None:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None:
         raise InvalidParameter("time", written, "a time in ISO 8601 with its zone")
-    return found
+    return parsed
 
 
 def moment(microseconds: int) -> datetime:
@@ -312,7 +313,7 @@ def microseconds(time: datetime, what: str) -> int:
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """A stored answer was bought before: it is free, with its date, never the buyer's name."""
+    """An answer that was bought before: it is free, has its date, and never the buyer's name."""
 
     number: int
     time: datetime
@@ -320,7 +321,7 @@ class StoredAnswer:
     accuracy: Mapping[str, Fraction]
     """Half-width per column."""
     hash: str
-    """Of the line that holds it."""
+    """The hash of the line that holds it."""
 
     __repr__ = spelled
 
@@ -347,18 +348,18 @@ def read_widths(text: str) -> dict[str, Fraction]:
 
 
 def within(accuracy: Mapping[str, Fraction], asked: Mapping[str, Fraction]) -> bool:
-    """Tell whether the accuracy is at least what was asked for, in every column that was."""
+    """Return whether the accuracy is at least as good as asked for, in every column asked for."""
     return all(column in accuracy and accuracy[column] <= width for column, width in asked.items())
 
 
 LINE_COLUMNS = ("number", "time (UTC)", "analyst", "kind", "question", "cost")
-"""The column names of a line's words."""
-_SHOWN_LINES = 100
-"""Lines that are shown where nobody takes them one by one."""
+"""The column names of ``Line.words``."""
+_MAX_SHOWN_LINES = 100
+"""How many lines a printed history shows."""
 
 
 class AccountLines(Iterator[Line]):
-    """The lines of an account are read one by one, as they are asked for; shown, they are a table in words."""
+    """The lines of an account, read on demand; printed, they are a table in words."""
 
     def __init__(self, read: Callable[[], Iterator[Line]]) -> None:
         self._read = read
@@ -368,31 +369,33 @@ class AccountLines(Iterator[Line]):
         return next(self._lines)
 
     def _rows(self) -> tuple[list[tuple[str, ...]], str]:
-        """Give the first lines, in words, and what is said of the others."""
-        found = list(islice(self._read(), _SHOWN_LINES + 1))
-        more = "" if len(found) <= _SHOWN_LINES else f"… and more: only the first {_SHOWN_LINES} lines are shown"
-        return [line.words() for line in found[:_SHOWN_LINES]], more
+        """Return the first lines, in words, and a note on the others."""
+        lines = list(islice(self._read(), _MAX_SHOWN_LINES + 1))
+        note = (
+            "" if len(lines) <= _MAX_SHOWN_LINES else f"… and more: only the first {_MAX_SHOWN_LINES} lines are shown"
+        )
+        return [line.words() for line in lines[:_MAX_SHOWN_LINES]], note
 
     def __repr__(self) -> str:
-        rows, more = self._rows()
+        rows, note = self._rows()
         if not rows:
             return "nothing has been asked yet"
         widths = [max(map(len, column)) for column in zip(LINE_COLUMNS, *rows, strict=True)]
-        told = [printable("  ".join(map(str.ljust, each, widths)).rstrip()) for each in (LINE_COLUMNS, *rows)]
-        return "\n".join([*told, *([more] if more else [])])
+        printed_rows = [printable("  ".join(map(str.ljust, row, widths)).rstrip()) for row in (LINE_COLUMNS, *rows)]
+        return "\n".join([*printed_rows, *([note] if note else [])])
 
     def _repr_html_(self) -> str:
-        rows, more = self._rows()
-        return table(LINE_COLUMNS, rows, LINE_COLUMNS[:1], more) if rows else paragraph("Nothing has been asked yet.")
+        rows, note = self._rows()
+        return table(LINE_COLUMNS, rows, LINE_COLUMNS[:1], note) if rows else paragraph("Nothing has been asked yet.")
 
 
 _PAGE = 100
-_MOST_SHELVES = 64
+_MAX_SHELVES = 64
 
 
 @dataclass(frozen=True)
 class Publication:
-    """The line of an answer that was published, without its body."""
+    """The line of a published answer, without its body."""
 
     number: int
     hash: str
@@ -415,7 +418,7 @@ class _Shelf:
     """The last line of the ledger when it was read."""
 
     def extended(self, transaction: Transaction, equal: Where, plan: str) -> _Shelf:
-        """Add what was published since."""
+        """Return the shelf with what was published since."""
         head = transaction.head
         if head is None or (head.number, head.hash) == (self.last_number, self.last_hash):
             return self
@@ -429,9 +432,10 @@ class _Shelf:
 
 
 class Shelves:
-    """What one process knows of the published answers of one ledger.
+    """The published answers of one ledger that one process has read.
 
-    Shelves are values that are replaced whole, so threads need no lock: two that read at once find the same.
+    Shelves are immutable values that are replaced as a whole, so threads need no lock: two that read at once find the
+    same.
     """
 
     def __init__(self) -> None:
@@ -440,11 +444,11 @@ class Shelves:
     def listed(self, transaction: Transaction, account: str, data: str, plan: str) -> tuple[Publication, ...]:
         """List the answers of an account on this data whose plans start with this text, oldest first."""
         key = (account, data, plan)
-        known = self._shelves.pop(key, _Shelf())
-        if known.last_number and not transaction.has(known.last_number, known.last_hash):
-            known = _Shelf()  # a restore or a failover has taken the last line that was seen
-        found = known.extended(transaction, {"account": account, "data": data}, plan)
-        self._shelves[key] = found
-        for oldest in list(self._shelves)[:-_MOST_SHELVES]:
+        shelf = self._shelves.pop(key, _Shelf())
+        if shelf.last_number and not transaction.has(shelf.last_number, shelf.last_hash):
+            shelf = _Shelf()  # a restore or a failover lost the last line that was seen
+        extended = shelf.extended(transaction, {"account": account, "data": data}, plan)
+        self._shelves[key] = extended
+        for oldest in list(self._shelves)[:-_MAX_SHELVES]:
             self._shelves.pop(oldest, None)
-        return found.publications
+        return extended.publications

@@ -1,4 +1,4 @@
-"""A guarded store writes nothing to a file that has lost lines which are known from elsewhere."""
+"""A guarded store: it writes nothing to a ledger that has lost lines known from elsewhere."""
 
 from __future__ import annotations
 
@@ -38,50 +38,48 @@ from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, codec
 
 T = TypeVar("T")
-_numbers = count()
-_UNKEPT = (
-    "what this process has charged could not be kept in a file of this user ({}): should it be killed, and a failover "
-    "forget its lines, nobody would notice"
+_store_numbers = count()
+_ANCHOR_NOT_SAVED = (
+    "this process could not save an anchor of its charges in a file of this user ({}): if it is killed and a failover "
+    "loses its lines, the loss will not be detected"
 )
 Periods = tuple[str, ...]
-"""Periods that have accounts of their own, by name; none where the account itself pays."""
+"""Periods with their own accounts, by name; empty where the account itself pays."""
 
 
 def period_account(account: str, period: str) -> str:
-    """Name the account of one period."""
+    """Return the name of the account of one period."""
     return entries.name(f"{account} {period}", "account")
 
 
 class GuardedStore:
-    """A guarded store is a store with what is known about its lines from elsewhere: an anchor, and what this process
-    wrote itself.
-    """
+    """A store, with what is known about its lines from elsewhere: anchors, and what this process wrote."""
 
     def __init__(
         self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash, running: tuple[ProcessAnchor, ...] = ()
     ) -> None:
         self.store = store
-        self.anchors = (*anchors, *(each.anchor for each in running))
+        self.anchors = (*anchors, *(process.anchor for process in running))
         self.keyed = keyed
-        """What identifies private rows is written through this."""
+        """The keyed hash under which identifiers of private rows are written."""
         self.damage: LedgerDamaged | None = None
-        """What was found wrong when it was opened: it can be read, and nothing more is written."""
+        """Damage found at opening: the ledger can be read, and nothing more is written."""
         self.missing: int | None = None
-        """A line that was known to exist when it was opened, and did not."""
+        """A line that an anchor knows and the ledger lacked at opening."""
         self.wrote = False
         self.unsaid: dict[int, str] = {}
-        """Charges of this process that stopped without an answer: the next line that is written says so."""
+        """Charges of this process that stopped without an answer: the next transaction records it."""
         self._terms: dict[int, Terms] = {}
         self.memory = Memory()
         """What this process wrote."""
-        self._turns, self._number = count(), next(_numbers)
-        self._running = running
-        """What processes have kept that may have ended."""
-        self._keeping: dict[int, threading.RLock] = {}
-        """One thread at a time keeps what was written. By process: a child begins with one that nobody holds."""
-        self._told = False
+        self._write_numbers, self._number = count(), next(_store_numbers)
+        self._process_anchors = running
+        """Anchors of processes that may have ended."""
+        self._save_locks: dict[int, threading.RLock] = {}
+        """One thread at a time saves the anchor. By process: a forked child starts with an unlocked one."""
+        self._has_warned = False
         self.shelves = Shelves()
-        """What this process has read of published answers."""
+        """Published answers this process has read."""
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -90,209 +88,213 @@ class GuardedStore:
 
     @contextmanager
     def writing(self, *, acknowledging: bool = False, moving: str = "") -> Iterator[Transaction]:
-        with self.store.writing(self._watched(), moving=bool(moving)) as rows:
+        with self.store.writing(self._watched_lines(), moving=bool(moving)) as rows:
             transaction = Transaction(rows, self.keyed.origin)
-            start, turn = transaction.head, next(self._turns)
+            start, write_number = transaction.head, next(self._write_numbers)
             self._require_whole(transaction, acknowledging=acknowledging)
-            _require_here(start, moving)
-            before = self.memory.shared(transaction)
-            said = [number for number, seal in list(self.unsaid.items()) if transaction.has(number, seal)]
-            for number in said:
+            _require_not_moved(start, moving)
+            shared_marks = self.memory.shared(transaction)
+            reported = [number for number, seal in list(self.unsaid.items()) if transaction.has(number, seal)]
+            for number in reported:
                 transaction.stop(number)
             yield transaction
-            written = [(row, self._terms_of(transaction, row)) for row in transaction.appended]
-        for number in said:
+            appended = [(row, self._terms_of(transaction, row)) for row in transaction.appended]
+        for number in reported:
             self.unsaid.pop(number, None)
-        if written:
-            self._keep(turn, before, written)
+        if appended:
+            self._record_written(write_number, shared_marks, appended)
 
-    def _keep(self, turn: int, before: Marks, written: Sequence[tuple[Row, Terms]]) -> None:
-        """Keep in mind what was written, and of a ledger that others write too, in a file as well.
+    def _record_written(self, write_number: int, shared_marks: Marks, appended: Sequence[tuple[Row, Terms]]) -> None:
+        """Remember what was written and, if other machines write to the ledger too, save it in a file.
 
-        All of this is after COMMIT. A Ctrl-C in here is one that strikes after the line is on disk, and a file that
-        cannot be written fails no charge: it is told, once.
+        This happens after COMMIT: an interrupt here strikes after the line is on disk, and a file that cannot be
+        written fails no charge; it is reported once, as a warning.
         """
-        with locked(self._one_keeps):
+        with locked(self._save_lock):
             self.wrote = True
-            self.memory.add(turn, before, written)
+            self.memory.add(write_number, shared_marks, appended)
             if self.store.shared:
-                self._keep_file()
+                self._save_anchor_file()
 
     @property
-    def _one_keeps(self) -> threading.RLock:
-        return self._keeping.setdefault(os.getpid(), threading.RLock())
+    def _save_lock(self) -> threading.RLock:
+        return self._save_locks.setdefault(os.getpid(), threading.RLock())
 
-    def _keep_file(self) -> None:
+    def _save_anchor_file(self) -> None:
         try:
             self.memory.save(self._running_place)
         except OSError as error:
-            told, self._told = self._told, True
-            if not told:
-                # Where warnings are errors, or the log that they go to is full, this one is none: the line is written.
+            has_warned, self._has_warned = self._has_warned, True
+            if not has_warned:
+                # Even where warnings are errors, or their log is full, this one does not raise: the line is written.
                 with suppress(WeakLedger, OSError):
-                    warnings.warn(_UNKEPT.format(os.strerror(error.errno or 0)), WeakLedger, stacklevel=2)
+                    warnings.warn(_ANCHOR_NOT_SAVED.format(os.strerror(error.errno or 0)), WeakLedger, stacklevel=2)
 
     @property
     def _running_place(self) -> Path:
         return anchors.running_place(self.store.anchor_places, self._number)
 
     def _terms_of(self, transaction: Transaction, row: Row) -> Terms:
-        """Give the terms of a line that was just written; most often they are known."""
+        """Return the terms of a line that was just written; they are usually cached."""
         if row.terms == row.number:
             self._terms[row.number] = codec.loads_as(Terms, row.detail)
         return self._terms_at(transaction, row.terms)
 
     def remember(self) -> None:
-        """Save the anchors that this user keeps. Where the ledger lacks a line that one of them knows, it stays as it
-        is, and what this process wrote stays in a file of its own, as it does where its own lines are lost.
+        """Save the anchors that this user keeps. If the ledger lacks a line that one of them knows, that anchor stays
+        as it is, and what this process wrote stays in its own file, as it does if its own lines are lost.
         """
         places = self.store.anchor_places
-        # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
-        unwritten = suppress(OSError, LedgerUnavailable, LedgerDamaged)
-        with unwritten, anchors.alone(places[0]), self.reading() as transaction:
-            own = self.memory.anchor
-            lost = own is not None and not own.holds(transaction)
-            if lost or not anchors.renew(places, transaction):
-                if own is not None:
-                    with locked(self._one_keeps):
+        # An older anchor is still valid: if this cannot be written, fewer lines are covered, none wrongly.
+        ignore_failures = suppress(OSError, LedgerUnavailable, LedgerDamaged)
+        with ignore_failures, anchors.alone(places[0]), self.reading() as transaction:
+            own_anchor = self.memory.anchor
+            is_lost = own_anchor is not None and not own_anchor.holds(transaction)
+            if is_lost or not anchors.renew(places, transaction):
+                if own_anchor is not None:
+                    with locked(self._save_lock):
                         self.memory.save(self._running_place)
                 return
-            with locked(self._one_keeps):
-                if self.memory.anchor == own:
+            with locked(self._save_lock):
+                if self.memory.anchor == own_anchor:
                     self._running_place.unlink(missing_ok=True)
-            for each in self._running:
-                each.forget(places, transaction)
+            for process in self._process_anchors:
+                process.forget(places, transaction)
 
     def remember_ended(self) -> None:
-        """Save the anchors of a ledger that is opened, if processes have left files that may have ended: an anchor of
-        the whole ledger knows as much.
+        """Save the anchors at opening if processes that may have ended left files: an anchor of the whole ledger covers
+        the same lines.
         """
-        if any(each.ended for each in self._running):
+        if any(process.ended for process in self._process_anchors):
             self.remember()
 
     def known_anchors(self, given: Anchor | None) -> tuple[Anchor, ...]:
-        """List the anchor that is given, or those that this ledger was opened with, and that of lines which this
-        process wrote, if they are lost: the next line that it writes would forget them.
+        """Return the given anchor, or those that the ledger was opened with, and that of lines this process wrote, if
+        they are lost: the next line it writes would forget them.
         """
-        known = self.anchors if given is None else (given,)
-        own = self.memory.anchor
+        anchors = self.anchors if given is None else (given,)
+        own_anchor = self.memory.anchor
         with self.reading() as transaction:
-            return known if own is None or own.holds(transaction) else (*known, own)
+            return anchors if own_anchor is None or own_anchor.holds(transaction) else (*anchors, own_anchor)
 
     def require_sealed(self, transaction: Transaction) -> None:
-        """Refuse to go on with a ledger in a database that was moved, where the line that sealed it is lost: it is
-        known by its id that it is the old one.
+        """Refuse to charge a database ledger that was moved and has lost the line that sealed it: its id shows that it
+        is the old one.
         """
-        for known in anchors.of_its_id(self.store.anchor_places) if self.store.shared else ():
-            if known.moved and not transaction.has(known.number, known.hash):
+        for anchor in anchors.of_its_id(self.store.anchor_places) if self.store.shared else ():
+            if anchor.moved and not transaction.has(anchor.number, anchor.hash):
                 raise LedgerUnavailable(
-                    f"this ledger was moved to {known.moved}, and has lost the line that says so: charged again, its "
-                    "budget would be spent twice",
+                    f"this ledger was moved to {anchor.moved} and has lost the line that records it: charging it again "
+                    "would spend its budget twice",
                     place=self.store.place,
-                    fix="name the ledger that it was moved to, and remove this one",
+                    fix="use the ledger that it was moved to, and remove this one",
                 )
 
-    def _watched(self) -> list[int]:
-        """List the lines that every transaction looks at before it writes."""
-        known = [number for number, _ in self.memory.lineage[:1]]
-        return [*known, *(anchor.number for anchor in self.anchors if anchor.number), *self.unsaid]
+    def _watched_lines(self) -> list[int]:
+        """Return the numbers of the lines that every transaction checks before it writes."""
+        lineage_numbers = [number for number, _ in self.memory.lineage[:1]]
+        return [*lineage_numbers, *(anchor.number for anchor in self.anchors if anchor.number), *self.unsaid]
 
     def columns(self, entry: Entry) -> dict[str, str]:
-        """Write an entry as a line stores it."""
+        """Return an entry as the columns of a line."""
         return {**entry.columns, "data": self.data(entry.data)}
 
     def data(self, data: str) -> str:
-        """Write the data of a release as a line stores them."""
+        """Return the data version of a release as a line stores it."""
         return self.keyed("data", data) if data else ""
 
     def body(self, body: str) -> dict[str, str]:
-        """Write an answer as a line stores it: a large one is in a file, durable before the line that refers to it."""
+        """Store an answer and return its columns: a large one goes to a file, durable before the line that refers to
+        it.
+        """
         if len(body) > LARGE or len(body.encode()) > LARGE:
             return {"file": self.store.bodies.keep(body)}
         return {"body": body}
 
     def stored(self, row: Row) -> StoredAnswer:
-        """Read the answer that a line holds, or refers to."""
+        """Read the answer that a line holds or refers to."""
         body = self.store.bodies.read(row.file) if row.file else row.body
         if body is None:
-            raise LedgerDamaged(row.number, LOST, fix="bring the file back from a backup, or ask afresh: fresh=True")
+            raise LedgerDamaged(
+                row.number, LOST, fix="restore the file from a backup, or pay for a new answer: fresh=True"
+            )
         return StoredAnswer.of(row, body)
 
     def terms(self, transaction: Transaction, account: str) -> Terms:
-        """Give the terms in force."""
+        """Return the terms in force."""
         return self._terms_at(transaction, transaction.last(account).terms)
 
     def _terms_at(self, transaction: Transaction, number: int) -> Terms:
-        """Give the terms that a line holds. It never changes, so each is read once."""
+        """Return the terms that a line holds. Lines never change, so each is read once."""
         if number not in self._terms:
             self._terms[number] = transaction.terms(number)
         return self._terms[number]
 
     def every_terms(self, transaction: Transaction, account: str) -> list[Terms]:
-        """List all terms since the account was opened, oldest first: an amendment follows a line under the terms
+        """List all terms since the account was opened, oldest first: each amendment follows a line under the terms
         before.
         """
-        found = [self.terms(transaction, account)]
+        history = [self.terms(transaction, account)]
         number = transaction.last(account).terms
-        while before := transaction.page({"account": account}, newest=True, before=number, limit=1):
-            number = before[0].terms
-            found.append(transaction.terms(number))
-        return found[::-1]
+        while earlier_rows := transaction.page({"account": account}, newest=True, before=number, limit=1):
+            number = earlier_rows[0].terms
+            history.append(transaction.terms(number))
+        return history[::-1]
 
     def budgets(
         self, transaction: Transaction, account: str, analyst: str = "", periods: Periods = ()
     ) -> list[tuple[Budget, str]]:
-        """List every budget that must afford a charge, at spent and held together: the account's, and the analyst's; or
-        those of the accounts of all ``periods``.
+        """Return every budget that must afford a charge, at spent plus held, with its name: the account's, and the
+        analyst's share; or those of the accounts of all ``periods``.
         """
-        mine = transaction.newest(account=account, analyst=analyst) if analyst else None
-        share = mine.share if mine is not None else ""
+        analyst_row = transaction.newest(account=account, analyst=analyst) if analyst else None
+        share = analyst_row.share if analyst_row is not None else ""
         if periods:
-            each = [self._of_period(transaction, account, analyst, share, period) for period in periods]
-            return [budget for found in each for budget in found]
+            by_period = [self._period_budgets(transaction, account, analyst, share, period) for period in periods]
+            return [budget for period_budgets in by_period for budget in period_budgets]
         budget = self.terms(transaction, account).budget
-        found = [(budget.at(read_spending(transaction.last(account).totals).total), "the account")]
-        if mine is not None and share:
-            found.append((budget.share(share).at(read_spending(mine.own).total), "the analyst's share"))
-        return found
+        budgets = [(budget.at(read_spending(transaction.last(account).totals).total), "the account")]
+        if analyst_row is not None and share:
+            budgets.append((budget.share(share).at(read_spending(analyst_row.own).total), "the analyst's share"))
+        return budgets
 
-    def _of_period(
+    def _period_budgets(
         self, transaction: Transaction, account: str, analyst: str, share: str, period: str
     ) -> list[tuple[Budget, str]]:
-        """List the budgets of one period, which is opened with the account's own terms when it is first needed."""
+        """Return the budgets of one period, which opens with the account's own terms when it is first needed."""
         name = period_account(account, period)
         last = transaction.newest(account=name)
         terms = self.terms(transaction, account) if last is None else self._terms_at(transaction, last.terms)
         if last is not None and terms.period_of != account:
             raise AccountDiffers(
-                f"the account {name!r} is not that of a period of {account!r}",
+                f"the account {name!r} is not a period of {account!r}",
                 place=f"account {name!r}",
-                fix="rename the policy that it belongs to: no policy is called as a period of another is",
+                fix="rename the policy it belongs to: a policy may not have the name of a period of another one",
             )
-        found = [(terms.budget.at(read_spending(last.totals if last else "").total), f"the account of {period}")]
+        budgets = [(terms.budget.at(read_spending(last.totals if last else "").total), f"the account of {period}")]
         if share:
-            mine = transaction.newest(account=name, analyst=analyst)
-            own = read_spending(mine.own if mine else "").total
-            found.append((terms.budget.share(share).at(own), f"the analyst's share of {period}"))
-        return found
+            analyst_row = transaction.newest(account=name, analyst=analyst)
+            analyst_spent = read_spending(analyst_row.own if analyst_row else "").total
+            budgets.append((terms.budget.share(share).at(analyst_spent), f"the analyst's share of {period}"))
+        return budgets
 
     def pay(
         self, transaction: Transaction, account: str, columns: Mapping[str, str], cost: Cost, periods: Periods = ()
     ) -> Row:
-        """Append a charge; with ``periods``, also a line that spends as much in the account of each of them.
+        """Append a charge and, with ``periods``, a line that spends the same amount in the account of each.
 
         All are appended in one transaction: either every period has paid, or none.
         """
-        paid = transaction.append("charge", account, columns, cost=cost)
-        copied = {"analyst": columns["analyst"], "parts": columns["parts"], "detail": json.dumps(paid.number)}
+        charge = transaction.append("charge", account, columns, cost=cost)
+        shared_columns = {"analyst": columns["analyst"], "parts": columns["parts"], "detail": json.dumps(charge.number)}
         for period in periods:
             name = period_account(account, period)
             if transaction.newest(account=name) is None:
                 terms = replace(self.terms(transaction, account), per="", period_of=account)
                 transaction.append("account-open", name, {"detail": codec.dumps(terms)})
-            words = f"{period}, for line {paid.number}"
-            transaction.append("period", name, {**copied, "question": words}, cost=cost)
-        return paid
+            words = f"{period}, for line {charge.number}"
+            transaction.append("period", name, {**shared_columns, "question": words}, cost=cost)
+        return charge
 
     def admitted(
         self,
@@ -303,59 +305,71 @@ class GuardedStore:
         given: Callable[[Row], T],
         periods: Periods = (),
     ) -> T:
-        """Check and append in one transaction, durable on return; a refusal is worked out when nobody waits for it."""
-        written: list[Row] = []
+        """Check and append in one transaction, durable on return; a refusal is computed after the transaction, when
+        nothing is locked.
+        """
+        rows: list[Row] = []
         try:
             with self.writing() as transaction:
-                short = self.short(transaction, account, analyst, cost, periods)
-                if short is None:
-                    written.append(write(transaction))
-            if short is not None:
-                raise short()
-            return given(written[0])
+                refusal = self.short(transaction, account, analyst, cost, periods)
+                if refusal is None:
+                    rows.append(write(transaction))
+            if refusal is not None:
+                raise refusal()
+            return given(rows[0])
         except BaseException as error:
-            # A Ctrl-C may strike after the line is on disk: then whoever asked is told that it is.
-            if not written or not self.stands(written[0]) or isinstance(error, LedgerInDoubt):
+            # Ctrl-C may strike after the line is on disk: then the caller learns that it was charged.
+            if not rows or not self.stands(rows[0]) or isinstance(error, LedgerInDoubt):
                 raise
-            raise Unanswered(written[0].number) from None
+            raise Unanswered(rows[0].number) from None
 
     def short(
         self, transaction: Transaction, account: str, analyst: str, cost: Cost, periods: Periods = ()
     ) -> Callable[[], Overspent] | None:
-        """Find the first budget that cannot afford this, and give what works out its refusal; None when all can.
+        """Return a function that computes the refusal of the first budget that cannot afford this cost; None if all
+        can.
 
-        It proposes no more than every budget would accept. What costs nothing more, such as a step whose tab was
-        admitted, is refused where more is surely spent than allowed: not because a total was rounded up since.
+        The refusal proposes no more than every budget would accept. What costs nothing more, such as a step whose tab
+        was admitted, is refused only if more is certainly spent than allowed, not because a total has since been
+        rounded up.
         """
         budgets = self.budgets(transaction, account, analyst, periods)
         if cost.nothing and transaction.head is not None:
-            most = ROUNDINGS * transaction.head.number + 1
-            budgets = [(budget.at(budget.totals.without(most)), place) for budget, place in budgets]
-        short = next((each for each in budgets if not each[0].admits(cost)), None)
-        return None if short is None else lambda: short[0].refusal(cost, short[1], *(each for each, _ in budgets))
+            max_roundings = ROUNDINGS * transaction.head.number + 1
+            budgets = [
+                (budget.at(budget.totals.without(max_roundings)), budget_name) for budget, budget_name in budgets
+            ]
+        exceeded = next((named for named in budgets if not named[0].admits(cost)), None)
+        return (
+            None
+            if exceeded is None
+            else lambda: exceeded[0].refusal(cost, exceeded[1], *(budget for budget, _ in budgets))
+        )
 
     def stands(self, row: Row) -> bool:
-        """Tell whether a line that was being written is on disk. Where that cannot be seen, count it as made."""
+        """Return whether a line that was being written is on disk. Where that cannot be seen, count it as written."""
         error = sys.exception()
         if isinstance(error, LedgerInDoubt) and error.first <= row.number <= error.last:
             return True
         if error is not None:
-            traceback.clear_frames(error.__traceback__)  # a transaction that an interrupted frame still holds open
+            traceback.clear_frames(
+                error.__traceback__
+            )  # release a transaction that an interrupted frame still holds open
         try:
             return self.store.settled(row.number, row.hash)
         except LedgerUnavailable:
             return True
 
     def behind(self, transaction: Transaction) -> int | None:
-        """Find the number of a line that is known to exist and does not, or None."""
+        """Return the number of a line that is known to exist and is missing, or None."""
         for anchor in self.anchors:
             if not anchor.holds(transaction):
                 return anchor.number
         last = self.memory.last
         if last is None or transaction.has(*last):
             return None
-        own = self.memory.anchor
-        return None if own is None or own.holds(transaction) else own.number
+        own_anchor = self.memory.anchor
+        return None if own_anchor is None or own_anchor.holds(transaction) else own_anchor.number
 
     def _require_whole(self, transaction: Transaction, *, acknowledging: bool) -> None:
         if self.damage is not None:
@@ -365,13 +379,13 @@ class GuardedStore:
             raise LedgerBehind(missing)
 
 
-def _require_here(head: Row | None, moving: str) -> None:
-    """Refuse to write to a ledger that was moved, but for who finishes moving it to the same place."""
+def _require_not_moved(head: Row | None, moving: str) -> None:
+    """Refuse to write to a ledger that was moved, except to finish moving it to the same place."""
     if head is None or head.kind != "moved":
         return
     if head.moved_to != moving:
         raise LedgerUnavailable(
-            f"this ledger was moved to {head.moved_to}: it can be read and verified for ever, and charges nothing more",
+            f"this ledger was moved to {head.moved_to}: it can still be read and verified, but not charged",
             place=f"line {head.number}",
-            fix="name the ledger that it was moved to",
+            fix="use the ledger that it was moved to",
         )

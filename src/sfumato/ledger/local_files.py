@@ -1,11 +1,10 @@
-"""A ledger lives in a file on a local file system, readable by its owner alone.
+"""Files of a ledger: on a local file system, readable by their owner only.
 
-Threads take turns by locks, and an interrupt between two instructions leaves nobody waiting for ever.
+Threads take turns by locks; an interrupt between two instructions leaves no thread waiting forever.
 
-A process is known to have ended for ever, although its number is given to others.
-
-A process is named by the boot of its machine, its namespace, its number and its start. Where the system does not say
-these, or another namespace hides the process, nobody knows.
+A process is known to have ended even if its id has been reused: it is named by the boot of its machine, its PID
+namespace, its id and its start time. Where the system does not provide these, or another namespace hides the process,
+the result is unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from sfumato.errors import InvalidParameter, LedgerUnavailable
 
 MOUNTS = Path("/proc/self/mountinfo")
 
-# Locks and shared memory do not hold between the machines that see such a file system.
+# Locks and shared memory do not work between machines on these file systems.
 _NETWORK = re.compile(
     r"(nfs\d?|cifs|smb\w*|ncpfs|afs|coda|ceph|lustre|gfs2?|ocfs2|gpfs|beegfs|pvfs2|orangefs|9p|virtiofs|vboxsf|vmhgfs"
     r"|prl_fs|davfs2?|fuse\.(?!fuseblk|gocryptfs|encfs|mergerfs).*|fuse)"
@@ -33,66 +32,72 @@ _NETWORK = re.compile(
 
 
 def resolve(path: object) -> Path:
-    """Resolve the real path of a ledger, in a folder that exists."""
-    found = Path(os.path.realpath(address(path, "path")))
-    if not found.parent.is_dir():
+    """Return the real path of a ledger, in a folder that exists."""
+    real_path = Path(os.path.realpath(address(path, "path")))
+    if not real_path.parent.is_dir():
         raise LedgerUnavailable(
-            "the ledger's folder does not exist", place=str(found.parent), fix="make the folder, or correct the path"
+            "the ledger's folder does not exist",
+            place=str(real_path.parent),
+            fix="create the folder, or correct the path",
         )
-    if found.is_dir():
-        raise LedgerUnavailable("the ledger is one file", place=str(found), fix="name a file inside this folder")
-    return found
+    if real_path.is_dir():
+        raise LedgerUnavailable(
+            "a ledger is a file, and this is a folder", place=str(real_path), fix="name a file inside this folder"
+        )
+    return real_path
 
 
 def address(path: object, what: str) -> str:
-    """Write a path as text that can be kept: not empty, and made of whole characters."""
+    """Return a path as text that can be stored: not empty, and valid Unicode."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InvalidParameter(what, path, "the path of a file, in whole characters")
+        raise InvalidParameter(what, path, "the path of a file, in valid Unicode")
     return text
 
 
 def anchor_folder() -> Path:
-    """Name the folder in which this user remembers ledgers that are in databases."""
+    """Return the folder in which this user's anchors of database ledgers are stored."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(state) / "sfumato" / "anchors"
 
 
 def require_local(path: Path) -> None:
-    """Refuse network file systems: a budget that two machines spend without seeing each other is no budget."""
+    """Refuse network file systems: two machines that do not see each other's charges would both spend the budget."""
     kind = filesystem(path, MOUNTS.read_text(errors="replace")) if MOUNTS.exists() else None
     if kind is not None and _NETWORK.fullmatch(kind):
         raise LedgerUnavailable(
             f"a ledger cannot live on a network file system ({kind}): its locks do not hold between machines",
             place=str(path),
-            fix="keep the ledger on a local disk and say so with ledger=…",
+            fix="keep the ledger on a local disk, named with ledger=…",
         )
 
 
 def require_one_name(path: Path) -> None:
-    """Refuse a file with a second name. The log of what is not yet in the file is kept under the file's name: two
-    names, two logs, two budgets.
+    """Refuse a file with a second name. SQLite's write-ahead log is kept under the file's name: two names mean two logs
+    and two budgets.
     """
-    mounted = MOUNTS.exists() and any(point == str(path) for point, _ in _mounted(MOUNTS.read_text(errors="replace")))
-    if mounted or os.stat(path).st_nlink != 1:
+    is_mounted = MOUNTS.exists() and any(point == str(path) for point, _ in _mounts(MOUNTS.read_text(errors="replace")))
+    if is_mounted or os.stat(path).st_nlink != 1:
         raise LedgerUnavailable(
-            "a ledger has one name, and this file has another (a hard link, or it is mounted by itself)",
+            "a ledger file must have one name, and this one has another (a hard link, or a mount of the file itself)",
             place=str(path),
             fix="remove the other name; mount the folder, not the file",
         )
 
 
 def filesystem(path: Path, mounts: str) -> str | None:
-    """Find the type of the file system that holds a path, by its longest mount point; of equals the last mounted."""
-    best, kind = -1, None
-    for point, found in _mounted(mounts):
-        if path.is_relative_to(point) and len(point) >= best:
-            best, kind = len(point), found
+    """Return the type of the file system that holds a path, by its longest mount point; of equal ones the last
+    mounted.
+    """
+    longest, kind = -1, None
+    for point, mounted_kind in _mounts(mounts):
+        if path.is_relative_to(point) and len(point) >= longest:
+            longest, kind = len(point), mounted_kind
     return kind
 
 
-def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
-    """List every mount point and the type of its file system."""
+def _mounts(mounts: str) -> Iterator[tuple[str, str]]:
+    """Yield every mount point and the type of its file system."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
@@ -101,9 +106,9 @@ def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
 
 
 def create(path: Path) -> None:
-    """Make the file if it is missing, for its owner's eyes only, and make its name durable.
+    """Create the file if it is missing, readable by its owner only, and make its name durable.
 
-    A file that is there is never opened here: closing it again would drop every lock this process has on it. Nor is
+    An existing file is never opened here: closing it again would drop every lock this process has on it. Nor is
     anything about it changed before it is known to be a ledger.
     """
     try:
@@ -119,7 +124,7 @@ def create(path: Path) -> None:
 
 
 def close_to_others(path: Path) -> None:
-    """Make a ledger, and the log and the memory that SQLite keeps beside it, readable by the owner alone."""
+    """Make a ledger, and SQLite's log and shared memory beside it, readable by the owner only."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(FileNotFoundError):
             if stat.S_IMODE(os.stat(name).st_mode) & 0o077:
@@ -127,7 +132,7 @@ def close_to_others(path: Path) -> None:
 
 
 def scratch(target: Path) -> Path:
-    """A new empty file beside another, for its owner's eyes only, to be finished and then given its name."""
+    """Create a new empty file beside another, readable by its owner only, to be filled and then renamed."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
     os.close(handle)
     return Path(name)
@@ -154,51 +159,51 @@ def sync_folder(path: Path) -> None:
 def locked(lock: threading.RLock) -> Iterator[None]:
     """Hold a lock that this thread does not hold yet.
 
-    A Ctrl-C can strike where a ``with`` has ended and its lock is not released yet, or where it is had and the block
-    has not begun. What this thread still holds then is released here, once more: one interrupt strikes once.
+    Ctrl-C can strike after a ``with`` has ended and before its lock is released, or after it is acquired and before the
+    block begins. Whatever this thread still holds then is released here once more: one interrupt strikes once.
     """
     try:
         with lock:
             yield
     finally:
-        with suppress(RuntimeError):  # most often: it is not held
+        with suppress(RuntimeError):  # usually it is not held
             while True:
                 lock.release()
 
 
 PROCESSES = Path("/proc")
-_UNKNOWN = "?"
+_UNKNOWN_BOOT = "?"
 
 
 def this_process() -> str:
-    return _named(os.getpid())
+    return _process_name(os.getpid())
 
 
 def alive(name: str, *, elsewhere: bool = False) -> bool | None:
-    """Tell whether the process of this name still runs; None where that cannot be known. With ``elsewhere`` it may be
-    one of another machine: another boot is then no sign of an end.
+    """Return whether the process of this name still runs; None if that cannot be known. With ``elsewhere`` it may be on
+    another machine: a different boot is then no sign that it ended.
     """
-    boot, space, number, start = name.split(" ")
-    here = _named(os.getpid()).split(" ")
-    if _UNKNOWN in (boot, here[0]):
+    boot, namespace, number, start = name.split(" ")
+    own_name = _process_name(os.getpid()).split(" ")
+    if _UNKNOWN_BOOT in (boot, own_name[0]):
         return None
-    if boot != here[0]:
+    if boot != own_name[0]:
         return None if elsewhere else False
-    return _start(int(number)) == start if space == here[1] else None
+    return _start_time(int(number)) == start if namespace == own_name[1] else None
 
 
 @lru_cache(maxsize=1)
-def _named(number: int) -> str:
+def _process_name(number: int) -> str:
     try:
         boot = (PROCESSES / "sys/kernel/random/boot_id").read_text().strip()
-        space = os.readlink(PROCESSES / "self/ns/pid")
+        namespace = os.readlink(PROCESSES / "self/ns/pid")
     except OSError:
-        boot = space = _UNKNOWN
-    return f"{boot} {space} {number} {_start(number)}"
+        boot = namespace = _UNKNOWN_BOOT
+    return f"{boot} {namespace} {number} {_start_time(number)}"
 
 
-def _start(number: int) -> str:
-    """Read when it started, in the system's ticks; empty for one that has ended, buried or not."""
+def _start_time(number: int) -> str:
+    """Return when a process started, in clock ticks; empty for one that has ended, reaped or not."""
     try:
         fields = (PROCESSES / str(number) / "stat").read_bytes().rpartition(b") ")[2].split()
     except OSError:

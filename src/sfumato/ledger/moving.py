@@ -1,7 +1,7 @@
-"""A ledger moves house: every line is copied as it is, and a last line seals the old one.
+"""Move a ledger: every line is copied unchanged, and a last line seals the old one.
 
-The old ledger is locked meanwhile. It is sealed before the new one counts, so that a crash leaves one of them, or
-none, that can be charged, never both: where it struck in between, the same command finishes what was begun.
+The old ledger is locked meanwhile. It is sealed before the new one becomes valid, so that a crash leaves at most one of
+them chargeable, never both; after a crash in between, the same command completes the move.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Transaction, every
 
 _TIMEOUT = 30.0
-_ACCEPTED = "copied from a backup or an export: its owner accepts that charges which it lacks are forgotten"
-_FORGOTTEN = "filled again, after it was lost: its owner accepts that charges which were made here are forgotten"
-_NEVER_AGAIN = (
-    "nothing has sealed the ledger of which {} was made: it must never be charged again, nor may another copy of the "
-    "same be moved elsewhere, or one budget is spent twice"
+_LOSS_ACCEPTED = "copied from a backup or an export: its owner accepts that charges which it lacks are forgotten"
+_CHARGES_FORGOTTEN = (
+    "filled again, after it was lost: its owner accepts that charges which were made here are forgotten"
+)
+_NOT_SEALED_WARNING = (
+    "the ledger that {} was made from is not sealed: never charge it again, and do not move another copy of it "
+    "elsewhere, or one budget is spent twice"
 )
 Address = str | os.PathLike[str]
 
@@ -45,24 +47,24 @@ def copy_ledger(
     anchor: Anchor | Address | None = None,
     accept_loss: bool = False,
 ) -> tuple[int, str]:
-    """Copy a ledger, with every line and large answer as it is, to an empty one, and seal it; number and hash of the
-    last line of the new one.
+    """Copy a ledger, with every line and large answer unchanged, to an empty one, and seal it; return number and hash
+    of the last line of the new one.
 
-    Both are verified, and their last lines compared, before the old one is sealed. What was begun and interrupted is
-    finished by the same call. A backup or a complete export may lack what was charged since: it needs an ``anchor`` of
-    its last line, or an owner who accepts that such charges are forgotten, which is written down in the new ledger; as
-    does a target that is lost and filled again.
+    Both are verified, and their last lines compared, before the old one is sealed. An interrupted move is completed by
+    the same call. A backup or a complete export may lack later charges: it needs an ``anchor`` of its last line, or an
+    owner who accepts that such charges are forgotten, which is recorded in the new ledger; so does a target that was
+    lost and is filled again.
     """
-    exported = _export(source)
+    exported = _complete_export(source)
     with nullcontext(source) if exported is None else exported.restored() as ledger:
-        moved, is_backup = _copied(ledger, target, anchor, exported, accept_loss=accept_loss)
+        last_line, is_backup = _copy_and_seal(ledger, target, anchor, exported, accept_loss=accept_loss)
     if is_backup:
-        which = "this backup" if exported is None else f"this export ({exported.place})"
-        warnings.warn(_NEVER_AGAIN.format(which), WeakLedger, stacklevel=2)
-    return moved
+        origin = "this backup" if exported is None else f"this export ({exported.place})"
+        warnings.warn(_NOT_SEALED_WARNING.format(origin), WeakLedger, stacklevel=2)
+    return last_line
 
 
-def _copied(
+def _copy_and_seal(
     source: Address,
     target: Address,
     anchor: Anchor | Address | None,
@@ -70,39 +72,41 @@ def _copied(
     *,
     accept_loss: bool,
 ) -> tuple[tuple[int, str], bool]:
-    """Copy a ledger; number and hash of the last line, and whether it was a backup, whose ledger nobody seals."""
+    """Copy a ledger; return number and hash of the last line, and whether it was a backup, whose ledger cannot be
+    sealed.
+    """
     with Ledger(open_guarded(source, anchor=anchor)) as ledger:
-        guarded = ledger._guarded  # noqa: SLF001 - of one package
+        guarded = ledger._guarded  # noqa: SLF001 - same package
         _require_same_export(guarded, exported)
         is_backup = guarded.store.is_backup
         if is_backup:
-            _remind(guarded, "" if exported is None else exported.place, accept_loss=accept_loss)
+            _compare_with_anchors(guarded, "" if exported is None else exported.place, accept_loss=accept_loss)
             if accept_loss:
-                _write_down(guarded, _place(target))
-        found = ledger.verify()
-        if not found.holds and not found.answers:
-            raise LedgerDamaged(found.bad, found.why)
+                _record_accepted_loss(guarded, _target_name(target))
+        verification = ledger.verify()
+        if not verification.holds and not verification.answers:
+            raise LedgerDamaged(verification.bad, verification.why)
         if not ledger.accounts:
-            raise _without_lines(source)
+            raise _empty_ledger(source)
         if not accept_loss:
             _require_newest(guarded, None if anchor is None else guarded.anchors[0])
         guarded.store.require_owner()
-        again = _is_sealed(guarded)
-        moved = _moved(guarded, target, accept_loss=accept_loss)
-    return (_write_down_again(target, moved) if again and accept_loss else moved), is_backup
+        was_sealed = _is_sealed(guarded)
+        last_line = _move(guarded, target, accept_loss=accept_loss)
+    return (_record_forgotten(target, last_line) if was_sealed and accept_loss else last_line), is_backup
 
 
-def _without_lines(source: Address) -> LedgerUnavailable:
+def _empty_ledger(source: Address) -> LedgerUnavailable:
     return LedgerUnavailable(
-        "a ledger without lines is not copied",
+        "an empty ledger cannot be copied",
         place=str(source),
-        fix="open a new one at the other place: nothing was spent here",
+        fix="open a new ledger at the target: nothing was spent in this one",
     )
 
 
-def _remind(guarded: GuardedStore, place: str, *, accept_loss: bool) -> None:
-    """Compare a backup, or an export, with all that this user has kept of its ledger, wherever it was then: refuse one
-    that lacks a line, or, as its owner accepts that, keep in mind what it lacks.
+def _compare_with_anchors(guarded: GuardedStore, place: str, *, accept_loss: bool) -> None:
+    """Compare a backup or an export with all anchors that this user keeps of its ledger, wherever it was: refuse one
+    that lacks a line or, if its owner accepts that, remember what it lacks.
     """
     with guarded.reading() as transaction:
         if transaction.head is None or transaction.moved_to:
@@ -111,64 +115,64 @@ def _remind(guarded: GuardedStore, place: str, *, accept_loss: bool) -> None:
             if anchor.holds(transaction):
                 continue
             if anchor.moved:
-                _require_after(transaction, path, anchor)
+                _require_newer_than_move(transaction, path, anchor)
             elif accept_loss:
                 guarded.anchors += (anchor,)
             else:
                 raise LedgerUnavailable(
-                    f"an anchor of this user knows line {anchor.number}, which this backup or export lacks: what was "
-                    "charged since would be free to be spent again",
+                    f"this backup or export lacks line {anchor.number}, which an anchor of this user has: what was "
+                    "charged since could be spent again",
                     place=str(path),
-                    fix="move the ledger itself; where it is lost, accept, as the owner, that charges are forgotten: "
+                    fix="move the ledger itself; if it is lost, accept as the owner that charges are forgotten: "
                     "--accept-loss",
                 )
 
 
-def _require_after(transaction: Transaction, path: Path, anchor: Anchor) -> None:
-    """Refuse a backup, or an export, of a ledger that was moved, unless it goes on after that: then it was made of the
-    one to which it was moved.
+def _require_newer_than_move(transaction: Transaction, path: Path, anchor: Anchor) -> None:
+    """Refuse a backup or an export of a ledger that was moved, unless it continues after the move: then it was made of
+    the ledger it was moved to.
     """
-    before = any(transaction.has(*mark) for mark in anchor.marks[:1])
-    if not before or transaction.head is None or transaction.head.number < anchor.number:
+    has_mark = any(transaction.has(*mark) for mark in anchor.marks[:1])
+    if not has_mark or transaction.head is None or transaction.head.number < anchor.number:
         raise LedgerUnavailable(
-            "a backup or an export is copied where its ledger is lost, and the ledger of this one was moved to "
-            f"{anchor.moved}",
+            f"a backup or an export replaces a lost ledger, and the ledger of this one was moved to {anchor.moved}",
             place=str(path),
-            fix="name the ledger that it was moved to; if that is destroyed, too, put this anchor elsewhere, and name "
+            fix="use the ledger that it was moved to; if that is destroyed too, move this anchor elsewhere and name "
             "it: --anchor FILE --accept-loss",
         )
 
 
 def _require_newest(guarded: GuardedStore, anchor: Anchor | None) -> None:
-    """Refuse a backup, or an export, of which no anchor says that it has the newest lines."""
+    """Refuse a backup or an export unless an anchor shows that it has the newest lines."""
     if not guarded.store.is_backup:
         return
     with guarded.reading() as transaction:
         head = transaction.head
-        sealed = head is not None and head.kind == "moved"
-        last = _last(transaction, before=head.number if sealed and head is not None else 0)
+        is_sealed = head is not None and head.kind == "moved"
+        last = _last_row(transaction, before=head.number if is_sealed and head is not None else 0)
     if anchor is None or (anchor.number, anchor.hash) != (last.number, last.hash):
-        which = "" if anchor is None else f": the anchor is of line {anchor.number}, and its last is line {last.number}"
+        mismatch = (
+            "" if anchor is None else f": the anchor is of line {anchor.number}, and its last is line {last.number}"
+        )
         raise LedgerUnavailable(
-            "a backup or an export may lack what was charged since it was made, which would be free to be spent again"
-            f"{which}",
+            f"a backup or an export may lack later charges, which could then be spent again{mismatch}",
             place=guarded.store.place,
-            fix="move the ledger itself; where it is lost, name an anchor of its last line with --anchor FILE, or, as "
-            "the owner, accept that those charges are forgotten: --accept-loss",
+            fix="move the ledger itself; if it is lost, name an anchor of its last line with --anchor FILE or, as the "
+            "owner, accept that those charges are forgotten: --accept-loss",
         )
 
 
-def _write_down(guarded: GuardedStore, to: str) -> None:
-    """Write, before it is moved, that its owner has accepted that a backup may lack lines: what an anchor knows of them
-    is added to the totals. Who finishes what was begun has written it before.
+def _record_accepted_loss(guarded: GuardedStore, target_name: str) -> None:
+    """Record, before the move, that the owner accepts that a backup may lack lines: what an anchor knows of them is
+    added to the totals. An interrupted move has recorded it already.
     """
-    with guarded.writing(acknowledging=True, moving=to) as transaction:
+    with guarded.writing(acknowledging=True, moving=target_name) as transaction:
         head = transaction.head
         if head is None or head.kind == "moved":
             return
-        lost = accept(transaction, guarded.anchors, _ACCEPTED)
-        if not lost and (head.kind, head.question) != ("acknowledge", _ACCEPTED):
-            transaction.append("acknowledge", head.account, {"question": _ACCEPTED})
+        rows = accept(transaction, guarded.anchors, _LOSS_ACCEPTED)
+        if not rows and (head.kind, head.question) != ("acknowledge", _LOSS_ACCEPTED):
+            transaction.append("acknowledge", head.account, {"question": _LOSS_ACCEPTED})
 
 
 def _is_sealed(guarded: GuardedStore) -> bool:
@@ -176,28 +180,28 @@ def _is_sealed(guarded: GuardedStore) -> bool:
         return transaction.head is not None and transaction.head.kind == "moved"
 
 
-def _write_down_again(target: Address, last: tuple[int, str]) -> tuple[int, str]:
-    """Write, where a target has the very lines of a ledger that was moved to it before, that its owner has accepted
-    that charges made there are forgotten: what an anchor knows of them is added to the totals.
+def _record_forgotten(target: Address, last: tuple[int, str]) -> tuple[int, str]:
+    """If a target has exactly the lines of a ledger that was moved to it before, record that the owner accepts that
+    charges made there are forgotten: what an anchor knows of them is added to the totals.
     """
     with Ledger(open_guarded(target)) as ledger:
-        guarded = ledger._guarded  # noqa: SLF001 - of one package
+        guarded = ledger._guarded  # noqa: SLF001 - same package
         with guarded.writing(acknowledging=True) as transaction:
             head = transaction.head
             if head is None or (head.number, head.hash) != last:
                 return last
-            if not accept(transaction, guarded.anchors, _FORGOTTEN):
-                transaction.append("acknowledge", head.account, {"question": _FORGOTTEN})
+            if not accept(transaction, guarded.anchors, _CHARGES_FORGOTTEN):
+                transaction.append("acknowledge", head.account, {"question": _CHARGES_FORGOTTEN})
         return ledger.head
 
 
-def _moved(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tuple[int, str]:
-    to = _place(target)
-    _require_another(guarded.store, target)
-    # The new ledger counts when ``filling`` has ended, which is after the old one is sealed.
-    with ExitStack() as filling, guarded.writing(moving=to) as transaction:
-        sealed = transaction.head is not None and transaction.head.kind == "moved"
-        last = _last(transaction, before=transaction.head.number if sealed and transaction.head else 0)
+def _move(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tuple[int, str]:
+    target_name = _target_name(target)
+    _require_other_ledger(guarded.store, target)
+    # The new ledger becomes valid when ``filling`` ends, which is after the old one is sealed.
+    with ExitStack() as filling, guarded.writing(moving=target_name) as transaction:
+        is_sealed = transaction.head is not None and transaction.head.kind == "moved"
+        last = _last_row(transaction, before=transaction.head.number if is_sealed and transaction.head else 0)
         bodies = guarded.store.bodies
         key = guarded.store.key().hex()
         content = Content(
@@ -206,86 +210,86 @@ def _moved(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tupl
             transaction.under_way({}),
             bodies.read,
         )
-        begun = json.loads(transaction.head.detail).get("into", "") if sealed and transaction.head else None
-        into, lines = filling.enter_context(_filled(target, content, last, begun, accept_loss=accept_loss))
-        _require_same(lines, last, guarded.keyed.origin)
-        if not sealed:
-            detail = json.dumps({"moved": to, "into": into}, ensure_ascii=False)
-            transaction.append("moved", last.account, {"question": f"moved to {to}", "detail": detail})
+        interrupted = json.loads(transaction.head.detail).get("into", "") if is_sealed and transaction.head else None
+        target_identity, lines = filling.enter_context(
+            _fill_target(target, content, last, interrupted, accept_loss=accept_loss)
+        )
+        _require_same_lines(lines, last, guarded.keyed.origin)
+        if not is_sealed:
+            detail = json.dumps({"moved": target_name, "into": target_identity}, ensure_ascii=False)
+            transaction.append("moved", last.account, {"question": f"moved to {target_name}", "detail": detail})
     return last.number, last.hash
 
 
-def _last(transaction: Transaction, before: int) -> Row:
+def _last_row(transaction: Transaction, before: int) -> Row:
     return transaction.page({}, newest=True, before=before, limit=1)[0]
 
 
-def _require_same(lines: Iterable[Row], last: Row, origin: str) -> None:
+def _require_same_lines(lines: Iterable[Row], last: Row, origin: str) -> None:
     """Refuse a copy that does not verify, or does not end with the same line."""
     checker = Checker.whole(origin)
-    found = checker.check(lines)
-    if not found.holds or (checker.number, checker.hash) != (last.number, last.hash):
-        raise LedgerDamaged(found.bad, "the copy is not the same; nothing was moved")
+    verification = checker.check(lines)
+    if not verification.holds or (checker.number, checker.hash) != (last.number, last.hash):
+        raise LedgerDamaged(verification.bad, "the copy differs from it; nothing was moved")
 
 
-def _place(target: Address) -> str:
-    """Name a place as the line that seals a ledger does: always in the same way."""
+def _target_name(target: Address) -> str:
+    """Return the canonical name of a target, as the sealing line stores it."""
     if is_server_address(target):
         address = ServerAddress.of(str(target))
         return f"{address.url}, schema {address.schema}"
     return os.path.realpath(target)
 
 
-def _require_another(store: Store, target: Address) -> None:
-    """Refuse to copy a ledger into itself, by whatever name: it would wait for its own lock."""
+def _require_other_ledger(store: Store, target: Address) -> None:
+    """Refuse to copy a ledger into itself, under whatever name: it would wait for its own lock."""
     if is_server_address(target):
-        found = ""
+        target_identity = ""
         if store.shared:
             other = open_store(target, None, _TIMEOUT)
-            found = other.identity
+            target_identity = other.identity
             other.close()
     else:
-        found = os.path.realpath(target)
-    if store.identity == found:
-        raise LedgerUnavailable(
-            "a ledger is not copied into itself", place=store.place, fix="name another place for it"
-        )
+        target_identity = os.path.realpath(target)
+    if store.identity == target_identity:
+        raise LedgerUnavailable("a ledger cannot be copied into itself", place=store.place, fix="name another target")
 
 
 @contextmanager
-def _filled(
-    target: Address, content: Content, last: Row, begun: str | None, *, accept_loss: bool
+def _fill_target(
+    target: Address, content: Content, last: Row, interrupted: str | None, *, accept_loss: bool
 ) -> Iterator[tuple[str, Iterable[Row]]]:
-    """Fill an empty ledger, and give what tells it from others with its lines, to be looked at; it counts when the
-    block has ended. What was ``begun`` before is filled again only if it is the very same.
+    """Fill an empty ledger and yield its identity and its lines for checking; it becomes valid when the block ends. A
+    target ``begun`` before is filled again only if it is the very same.
     """
     if is_server_address(target):
         from sfumato.ledger.stores.postgres import PostgresStore
 
         store = PostgresStore(ServerAddress.of(str(target)), _TIMEOUT)
         try:
-            refill = accept_loss or begun == store.identity
-            with store.filled(content, None if begun is None else last, refill=refill) as lines:
+            refill = accept_loss or interrupted == store.identity
+            with store.filled(content, None if interrupted is None else last, refill=refill) as lines:
                 yield store.identity, lines
         finally:
             store.close()
     else:
-        file = _file(Path(os.path.realpath(target)), content, begun, accept_loss=accept_loss)
-        with file as path, _lines(path) as lines:
+        file = _target_file(Path(os.path.realpath(target)), content, interrupted, accept_loss=accept_loss)
+        with file as path, _file_lines(path) as lines:
             yield path.name, lines
 
 
 @contextmanager
-def _file(target: Path, content: Content, begun: str | None, *, accept_loss: bool) -> Iterator[Path]:
-    """Give a file with the lines: the target that is finished, or the one that will be given its name."""
-    waiting = target.parent / begun if begun else None
-    if begun is not None and target.exists():
+def _target_file(target: Path, content: Content, interrupted: str | None, *, accept_loss: bool) -> Iterator[Path]:
+    """Yield a file with the lines: the finished target, or the one that will get its name."""
+    unnamed = target.parent / interrupted if interrupted else None
+    if interrupted is not None and target.exists():
         yield target
-        if waiting is not None and waiting.exists() and waiting.samefile(target):
-            waiting.unlink()
-    elif waiting is not None and waiting.exists():
-        with copied(target, content, begun=waiting) as partial:
+        if unnamed is not None and unnamed.exists() and unnamed.samefile(target):
+            unnamed.unlink()
+    elif unnamed is not None and unnamed.exists():
+        with copied(target, content, begun=unnamed) as partial:
             yield partial
-    elif begun is not None and not accept_loss:
+    elif interrupted is not None and not accept_loss:
         raise lost_target(str(target))
     else:
         with copied(target, content) as partial:
@@ -293,42 +297,40 @@ def _file(target: Path, content: Content, begun: str | None, *, accept_loss: boo
 
 
 @contextmanager
-def _lines(path: Path) -> Iterator[Iterator[Row]]:
+def _file_lines(path: Path) -> Iterator[Iterator[Row]]:
     try:
         with closing(sqlite3.connect(path)) as file:
             yield map(Row._make, file.execute("SELECT * FROM lines ORDER BY number"))
     except sqlite3.DatabaseError:
-        raise LedgerUnavailable(
-            "the file at the other place is no ledger", place=str(path), fix="give the name of a file that is not there"
-        ) from None
+        raise LedgerUnavailable("the target file is not a ledger", place=str(path), fix="name a new file") from None
 
 
-def _export(source: Address) -> CompleteExport | None:
-    """Find the complete export that is to be copied, if it is one. Another export leaves out what no copy can lack, and
-    one whose ledger is still here is not needed: the ledger itself is sealed when it moves.
+def _complete_export(source: Address) -> CompleteExport | None:
+    """Return the complete export to be copied, None if the source is not an export. A plain export lacks what a copy
+    needs, and one whose ledger still exists is refused: the ledger itself is sealed when it moves.
     """
     if is_server_address(source):
         return None
     path = Path(os.path.realpath(source))
     try:
         with open(path, "rb") as file:
-            begins = file.read(1)
+            first_byte = file.read(1)
     except OSError:
         raise LedgerUnavailable(
             "there is no ledger to copy", place=str(source), fix="name the ledger: a file, or postgresql://host/db"
         ) from None
-    if begins == b"[":
+    if first_byte == b"[":
         raise InvalidParameter(
             "source",
             str(source),
-            "a ledger, a backup or a complete export: this one leaves out the key and the salts, without which no line "
+            "a ledger, a backup or a complete export: this export lacks the key and the salts, without which no line "
             "can be verified",
-            fix="copy the ledger itself, or export it again with --complete; where it is lost, open a new one and "
+            fix="copy the ledger itself, or export it again with --complete; if it is lost, open a new one and "
             "acknowledge the anchor",
         )
-    if not begins:
-        raise _without_lines(source)
-    if begins != b"{":
+    if not first_byte:
+        raise _empty_ledger(source)
+    if first_byte != b"{":
         return None
     exported = CompleteExport.of(path)
     require_lost(exported.place, exported.key)
@@ -336,14 +338,14 @@ def _export(source: Address) -> CompleteExport | None:
 
 
 def _require_same_export(guarded: GuardedStore, exported: CompleteExport | None) -> None:
-    """Refuse a file beside an export that was not made of it."""
+    """Refuse a file beside an export that was not made from it."""
     if exported is None:
         return
     with guarded.reading() as transaction:
         if guarded.store.key().hex() == exported.key and transaction.has(*exported.last):
             return
     raise LedgerUnavailable(
-        "an export is made a ledger again in a file beside it, and another ledger is in that file",
+        "an export is restored to a file beside it, and that file holds another ledger",
         place=guarded.store.place,
-        fix="put that file out of the way, if it is not needed",
+        fix="move that file away, if it is not needed",
     )

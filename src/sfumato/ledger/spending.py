@@ -1,13 +1,13 @@
-"""This is the arithmetic of spent and held that every line obeys, written once for charging and for verifying.
+"""The arithmetic of spent and held amounts that every line obeys, written once for charging and for verifying.
 
-A tab's line says what the tab still holds after it. Then every line, whatever its kind, does the same two things:
+A tab's line records what the tab still holds after it. Then every line, whatever its kind, does the same two things:
 spent grows by its cost, and held changes by what its tab holds after it less what it held before. Sums of amounts are
 exact, or rounded up (``privacy.amounts``, where it is proved that no total is below the true sum).
 
-A charge pays for every mechanism that is run, on values of which it is known how much one unit changes them.
+A charge pays for every mechanism that is run, on values with a known sensitivity.
 
-A line keeps these parts with their tags, so that what it cost can be computed again from the line alone: nobody states
-a curve beside the mechanism it belongs to. A release whose mechanism is not ours is a bare ``Curve``.
+A line keeps these parts with their tags, so that its cost can be recomputed from the line alone: no curve is stated
+beside the mechanism it belongs to. A release whose mechanism is not ours is a bare ``Curve``.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from sfumato.privacy.amounts import Amount
 from sfumato.privacy.numbers import whole
 
 ROUNDINGS = 2
-"""How many sums one line rounds up at most, each by less than a unit: what is spent, and what is held. Adding both is
-another rounding.
+"""The maximum number of sums that one line rounds up, each by less than a unit: spent and held. Adding both is another
+rounding.
 """
 NOTHING = Cost(0, None, 0)
 
 
 def write_cost(cost: Cost) -> str:
-    return f"{_write(cost.pure)} {_write(cost.renyi)} {_write(cost.failure)}"
+    return f"{_write_amount(cost.pure)} {_write_amount(cost.renyi)} {_write_amount(cost.failure)}"
 
 
 @lru_cache(maxsize=1024)
 def read_cost(text: str) -> Cost:
     pure, renyi, failure = text.split(" ")
-    return Cost(_read(pure), _read_units(renyi), amounts.read(failure))
+    return Cost(_read_amount(pure), _read_units(renyi), amounts.read(failure))
 
 
-def _write(amount: Amount | None) -> str:
+def _write_amount(amount: Amount | None) -> str:
     return "-" if amount is None else str(amount) if type(amount) is int else amounts.write(amount)
 
 
-def _read(text: str) -> Amount | None:
+def _read_amount(text: str) -> Amount | None:
     return None if text == "-" else amounts.read(text)
 
 
@@ -56,9 +56,9 @@ def _read_units(text: str) -> int | None:
 
 
 class Spending(NamedTuple):
-    """This is what was spent, and the sum of what open tabs hold, in units of 1e-30.
+    """Spent amounts, and the sum of what open tabs hold, in units of 1e-30.
 
-    A hold without a bound in the pure currency cannot be taken back out of a sum: ``unbounded`` counts these.
+    A hold without a bound in the pure currency cannot be subtracted from a sum: ``unbounded`` counts these.
     """
 
     pure: Amount | None = 0
@@ -70,17 +70,17 @@ class Spending(NamedTuple):
     unbounded: int = 0
 
     def after(self, cost: Cost, before: Cost = NOTHING, left: Cost = NOTHING) -> Spending:
-        """Add a line of this cost on a tab that held ``before`` and now holds ``left``."""
+        """Return the totals after a line of this cost on a tab that held ``before`` and now holds ``left``."""
         if before is left and cost is NOTHING:
             return self
         pure = None if self.pure is None or cost.pure is None else amounts.add(self.pure, cost.pure)
         if before is left:
-            spent = (pure, _sum(self.renyi, cost.renyi), amounts.add(self.failure, cost.failure))
-            return tuple.__new__(Spending, spent + self[3:])  # a million times in a verification
+            spent = (pure, _add_units(self.renyi, cost.renyi), amounts.add(self.failure, cost.failure))
+            return tuple.__new__(Spending, spent + self[3:])  # called a million times in a verification
         held = (self.held_renyi or 0) + (left.renyi or 0) - (before.renyi or 0)
         return Spending(
             pure,
-            _sum(self.renyi, cost.renyi),
+            _add_units(self.renyi, cost.renyi),
             amounts.add(self.failure, cost.failure),
             amounts.add(self.held_pure - (before.pure or 0), left.pure or 0),
             None if self.held_renyi is None and left.renyi is None else held,
@@ -98,18 +98,18 @@ class Spending(NamedTuple):
 
     @property
     def total(self) -> Cost:
-        """Add spent and held: admission is decided on this."""
+        """Spent plus held: admission is decided on this."""
         return self.spent + self.held
 
     def __str__(self) -> str:
         if Fraction in map(type, self):
-            return " ".join(map(_write, self))
+            return " ".join(map(_write_amount, self))
         pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = self
         spent = f"{'-' if pure is None else pure} {'-' if renyi is None else renyi} {failure}"
         return f"{spent} {held_pure} {'-' if held_renyi is None else held_renyi} {held_failure} {unbounded}"
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
+def _add_units(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else a + b
 
 
@@ -119,7 +119,7 @@ def read_spending(text: str) -> Spending:
         return Spending()
     pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = text.split(" ")
     return Spending(
-        _read(pure),
+        _read_amount(pure),
         _read_units(renyi),
         amounts.read(failure),
         amounts.read(held_pure),
@@ -132,10 +132,10 @@ def read_spending(text: str) -> Spending:
 @codec.value("charged")
 @dataclass(frozen=True)
 class Charged:
-    """A mechanism is run on values which one unit changes by at most this, so many times with fresh noise.
+    """A mechanism run ``times`` times, with fresh noise, on values that one unit changes by at most ``sensitivity``.
 
-    A release of thousands of equal measurements is kept as what it is: one part, and how often it is run. Only additive
-    noise is told the sensitivity: a selection or an interactive mechanism states its own.
+    A release of thousands of equal measurements stays one part with a count. Only additive noise takes a sensitivity: a
+    selection or an interactive mechanism has its own.
 
     >>> from sfumato.mechanisms import Laplace
     >>> Charged(Laplace(10), 1).curve.epsilon(0)
@@ -152,7 +152,7 @@ class Charged:
         if not isinstance(mechanism, (Additive, SelectionMechanism, Interactive)):
             raise InvalidParameter("mechanism", mechanism, "a mechanism: additive, a selection or interactive")
         if isinstance(mechanism, Additive) is (sensitivity is None):
-            rule = "given with additive noise, and left out with a mechanism that states its own"
+            rule = "given with additive noise, and left out with a mechanism that has its own"
             raise InvalidParameter("sensitivity", sensitivity, rule)
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "sensitivity", None if sensitivity is None else Sensitivity.of(sensitivity))
@@ -160,7 +160,7 @@ class Charged:
 
     @cached_property
     def curve(self) -> Curve:
-        """Give the curve of what running it so many times leaks."""
+        """The privacy curve of all its runs."""
         additive = isinstance(self.mechanism, Additive)
         once = self.mechanism.curve(self.sensitivity or 0) if additive else self.mechanism.curve()  # type: ignore[call-arg]
         return once if self.times == 1 else compose([(once, self.times)])
@@ -175,35 +175,35 @@ Part = Charged | Curve
 
 
 def gathered(parts: Iterable[Charged]) -> tuple[Charged, ...]:
-    """Put equal parts together, in the order in which they first occur."""
-    counted: dict[Charged, int] = {}
+    """Merge equal parts, in the order in which they first occur."""
+    counts: dict[Charged, int] = {}
     for part in parts:
-        once = replace(part, times=1)
-        counted[once] = counted.get(once, 0) + part.times
-    return tuple(replace(part, times=times) for part, times in counted.items())
+        single = replace(part, times=1)
+        counts[single] = counts.get(single, 0) + part.times
+    return tuple(replace(part, times=times) for part, times in counts.items())
 
 
 def checked(value: object) -> tuple[Part, ...]:
-    """Check the parts of an entry: one, or several that are one release."""
+    """Check the parts of an entry: one, or several that form one release."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not parts or not all(isinstance(part, (Charged, Curve)) for part in parts):
-        fix = "give what is run: Charged(mechanism, sensitivity), or the Curve of what it leaks"
+        fix = "pass what is run: Charged(mechanism, sensitivity), or its Curve"
         raise InvalidParameter("parts", value, "a Charged or a Curve, or several of them", fix=fix)
     return parts
 
 
 def curve(parts: Iterable[Part]) -> Curve:
-    """Compose what all parts together leak: they are one release."""
-    found = [part.curve if isinstance(part, Charged) else part for part in parts]
-    return found[0] if len(found) == 1 else compose(found)
+    """Compose the curves of all parts: they are one release."""
+    curves = [part.curve if isinstance(part, Charged) else part for part in parts]
+    return curves[0] if len(curves) == 1 else compose(curves)
 
 
 def write(parts: Iterable[Part]) -> str:
-    """Write the parts as a line keeps them: a JSON list of tagged values."""
+    """Return the parts as a line stores them: a JSON list of tagged values."""
     return f"[{','.join(part.written if isinstance(part, Charged) else codec.dumps(part) for part in parts)}]"
 
 
 def read(text: str) -> tuple[Part, ...]:
-    """Read the parts of a line; none where it keeps none."""
-    found = json.loads(text or "[]")
-    return checked([codec.loads(json.dumps(each)) for each in found]) if found else ()
+    """Parse the parts of a line; none where it has none."""
+    values = json.loads(text or "[]")
+    return checked([codec.loads(json.dumps(value)) for value in values]) if values else ()

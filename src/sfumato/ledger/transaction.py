@@ -1,4 +1,4 @@
-"""A transaction reads what the newest lines say and appends the next one, with every total carried forward."""
+"""A transaction: it reads the newest lines and appends the next one, with every total carried forward."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 @codec.value("terms")
 @dataclass(frozen=True)
 class Terms:
-    """Terms say what an account was opened with: whom it protects and what may be spent on them."""
+    """The terms an account was opened with: whom it protects and what may be spent."""
 
     unit: PrivacyUnit
     budget: Budget
     per: str = ""
-    """The period of which each has an account of its own, with this budget; empty where there is one account."""
+    """The period with an account each, with this budget; empty where there is one account."""
     period_of: str = ""
-    """Of one period's account, the name of the account that it is a period of."""
+    """For the account of one period, the name of the account it belongs to."""
 
     def __post_init__(self) -> None:
         for what in ("per", "period_of"):
@@ -36,7 +36,7 @@ class Terms:
         if not isinstance(self.unit, PrivacyUnit):
             raise InvalidParameter("unit", self.unit, "a PrivacyUnit")
         if not isinstance(self.budget, Budget) or any(self.budget.spent.values()) or self.budget.spent_pure is None:
-            raise InvalidParameter("budget", self.budget, "a Budget of which nothing is spent")
+            raise InvalidParameter("budget", self.budget, "an unspent Budget")
 
 
 _NO_COLUMNS: Where = {}
@@ -44,66 +44,64 @@ _PAGE = 1000
 
 
 class Transaction:
-    """A transaction says what may be read and written inside it. Every line it trusts, it has checked against its
-    seal.
-    """
+    """What may be read and written in one store transaction. Every line it uses is checked against its seal."""
 
     def __init__(self, rows: StoreRows, origin: str) -> None:
         self._rows = rows
         self._origin = origin
-        self._found: dict[frozenset[tuple[str, str | int]], Row | None] = {}
-        """What was looked for already: nobody else writes meanwhile."""
+        self._newest_rows: dict[frozenset[tuple[str, str | int]], Row | None] = {}
+        """Cached lookups: nobody else writes during the transaction."""
         self.head = next(iter(self.page({}, newest=True, limit=1)), None)
         self.appended: list[Row] = []
 
     @property
     def moved_to(self) -> str:
-        """Name the place to which the ledger was moved, which its last line then says; empty where it was not."""
+        """Where the ledger was moved to, as its last line records; empty if it was not moved."""
         return "" if self.head is None else self.head.moved_to
 
     def page(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int = -1
     ) -> list[Row]:
-        found = self._rows.select(equal, newest=newest, after=after, before=before, limit=limit)
-        return [_sealed(row) for row in found]
+        rows = self._rows.select(equal, newest=newest, after=after, before=before, limit=limit)
+        return [_require_seal(row) for row in rows]
 
     def starting(self, equal: Where, plan: str, *, after: int, limit: int) -> list[Row]:
-        """Find the first answers after a line whose plan starts with this text: no other lines are looked at."""
-        return [_sealed(row) for row in self._rows.starting(equal, Starting(plan), after=after, limit=limit)]
+        """Return the first answers after a line whose plan starts with this text; no other lines are read."""
+        return [_require_seal(row) for row in self._rows.starting(equal, Starting(plan), after=after, limit=limit)]
 
     def newest(self, **equal: str | int) -> Row | None:
-        """Find the last line whose columns equal these; most often it is the very last."""
+        """Return the last line whose columns equal these, often the very last one."""
         head = self.head
         if head is not None and all(getattr(head, column) == value for column, value in equal.items()):
             return head
-        wanted = frozenset(equal.items())
-        if wanted not in self._found:
-            self._found[wanted] = next(iter(self.page(equal, newest=True, limit=1)), None)
-        return self._found[wanted]
+        key = frozenset(equal.items())
+        if key not in self._newest_rows:
+            self._newest_rows[key] = next(iter(self.page(equal, newest=True, limit=1)), None)
+        return self._newest_rows[key]
 
     def line(self, number: int) -> Row | None:
         return self.newest(number=number)
 
     def last(self, account: str) -> Row:
-        """Find the newest line of an account that is known to exist."""
-        found = self.newest(account=account)
-        if found is None:
+        """Return the newest line of an account that is known to exist."""
+        row = self.newest(account=account)
+        if row is None:
             raise LedgerDamaged(None, "it lacks an account that was opened")
-        return found
+        return row
 
     def has(self, number: int, seal: str) -> bool:
-        found = self.line(number)
-        return found is not None and found.hash == seal
+        row = self.line(number)
+        return row is not None and row.hash == seal
 
     def terms(self, number: int) -> Terms:
-        found = self.line(number)
-        value = None if found is None else _read(found.detail)
+        row = self.line(number)
+        value = None if row is None else _load_cached(row.detail)
         if not isinstance(value, Terms):
             raise LedgerDamaged(number, "it does not hold an account's terms")
         return value
 
     def under_way(self, equal: Where) -> Sequence[PendingCharge]:
-        """List charges that are not answered yet, whose columns equal these."""
+        """List the unanswered charges whose columns equal these."""
         return self._rows.under_way(equal)
 
     def begin(self, charge: PendingCharge) -> None:
@@ -113,24 +111,24 @@ class Transaction:
         self._rows.end(number)
 
     def ended(self, number: int) -> Row | None:
-        """Find the line that ended a charge or a tab: its answer, or what says that none will come."""
-        closed = self.newest(tab=number)
-        if closed is not None:
-            return closed if closed.kind == "tab-close" else None
+        """Return the line that ended a charge or a tab: its answer, or the record that none will come."""
+        tab_row = self.newest(tab=number)
+        if tab_row is not None:
+            return tab_row if tab_row.kind == "tab-close" else None
         return self.newest(about=number)
 
     def stop(self, number: int) -> None:
-        """Say that a charge stays without an answer, unless it has one; of a tab, all that it held is spent.
+        """Record that a charge stays without an answer, unless it has one; for a tab, all that it held is spent.
 
-        One that has a request id stays among those under way: whoever asks again under it is told how it ended.
+        One with a request id stays among those under way: a repeated request learns how it ended.
         """
-        paid = self.line(number)
-        if paid is not None and self.ended(number) is None:
-            if paid.kind == "tab-open":
+        charge = self.line(number)
+        if charge is not None and self.ended(number) is None:
+            if charge.kind == "tab-open":
                 self.close_tab(number, keep=True, reason="it was stopped before it could answer")
             else:
-                self.append("stopped", paid.account, {"analyst": paid.analyst, "about": number})
-        if paid is None or not paid.request:
+                self.append("stopped", charge.account, {"analyst": charge.analyst, "about": number})
+        if charge is None or not charge.request:
             self.end(number)
 
     def close_tab(self, number: int, *, keep: bool, reason: str = "") -> Row:
@@ -154,12 +152,12 @@ class Transaction:
         """Append the next line: its number, time, totals and seal follow from the lines before."""
         analyst = columns.get("analyst", "")
         last = self.newest(account=account)
-        mine = self.newest(account=account, analyst=analyst) if analyst else None
-        on_tab = self.newest(tab=tab) if tab else None
+        analyst_row = self.newest(account=account, analyst=analyst) if analyst else None
+        tab_row = self.newest(tab=tab) if tab else None
         number = self.head.number + 1 if self.head else 1
-        before, after = NOTHING if on_tab is None else read_cost(on_tab.left), left or NOTHING
-        given = {"share": mine.share if mine else "", **columns}
-        draft = Row(**given)._replace(  # type: ignore[arg-type]
+        held_before, held_after = NOTHING if tab_row is None else read_cost(tab_row.left), left or NOTHING
+        row_columns = {"share": analyst_row.share if analyst_row else "", **columns}
+        draft = Row(**row_columns)._replace(  # type: ignore[arg-type]
             number=number,
             time=max(min(self._rows.now(), LATEST), self.head.time if self.head else 0),
             kind=kind,
@@ -167,8 +165,10 @@ class Transaction:
             tab=number if kind == "tab-open" else tab,
             cost=write_cost(cost),
             left="" if left is None else write_cost(left),
-            totals=str(read_spending(last.totals if last else "").after(cost, before, after)),
-            own=str(read_spending(mine.own if mine else "").after(cost, before, after)) if analyst else "",
+            totals=str(read_spending(last.totals if last else "").after(cost, held_before, held_after)),
+            own=str(read_spending(analyst_row.own if analyst_row else "").after(cost, held_before, held_after))
+            if analyst
+            else "",
             terms=number if last is None or kind == "amend" else last.terms,
             salt=f"{bits.integer(128):032x}",
             previous=self.head.hash if self.head else self._origin,
@@ -176,14 +176,14 @@ class Transaction:
         self.head = draft._replace(hash=draft.seal())
         self._rows.append(self.head)
         self.appended.append(self.head)
-        for wanted in self._found:
-            if all(getattr(self.head, column) == value for column, value in wanted):
-                self._found[wanted] = self.head
+        for key in self._newest_rows:
+            if all(getattr(self.head, column) == value for column, value in key):
+                self._newest_rows[key] = self.head
         return self.head
 
 
 def every(transaction: Transaction) -> Iterator[Row]:
-    """List every line from the first, a thousand at a time."""
+    """Iterate over every line from the first, a thousand at a time."""
     after = 0
     while page := transaction.page({}, after=after, limit=_PAGE):
         yield from page
@@ -191,12 +191,12 @@ def every(transaction: Transaction) -> Iterator[Row]:
 
 
 @lru_cache(maxsize=64)
-def _read(detail: str) -> Any:
-    """Read terms once: those of many periods are the same."""
+def _load_cached(detail: str) -> Any:
+    """Parse terms once: those of many periods are the same."""
     return codec.loads(detail)
 
 
-def _sealed(row: Row) -> Row:
+def _require_seal(row: Row) -> Row:
     if row.hash != row.seal():
         raise LedgerDamaged(row.number, "its hash does not match its content")
     return row

@@ -147,7 +147,7 @@ def test_the_owner_alone_is_told_which_line_is_not_one_record(tmp_path: Path) ->
     assert told.exit_code == public.exit_code == 1
     assert "visits.csv: line 3 is not exactly one record" in told.output
     assert "line 3" not in public.output
-    assert "one line of a CSV file is one record" in public.output
+    assert "each record of a CSV file must be one line" in public.output
 
 
 def test_the_owner_alone_is_told_when_a_server_should_answer(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_a_request_id_is_charged_once_and_names_one_question(policy: Path) -> No
     assert spent(policy) == 0.5
     other = run("query", policy, "SELECT COUNT(*) FROM flights", "--epsilon", "0.5", "--request-id", "r1")
     assert other.exit_code == 1
-    assert "another question" in other.stderr
+    assert "used for another" in other.stderr
 
 
 def test_the_noise_may_be_named(policy: Path) -> None:

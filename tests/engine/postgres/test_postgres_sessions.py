@@ -77,10 +77,12 @@ def test_a_wrong_password_and_none_are_told_as_such(
     for given in (None, "wrong-4711"):
         monkeypatch.setenv("PGPASSWORD", given) if given else monkeypatch.delenv("PGPASSWORD", raising=False)
         told = refused(policy)
-        assert "the password was not accepted" in told
+        assert "the server did not accept the password" in told
         assert "4711" not in told
-    assert "let this role in" in refused(declared(locked, visits, source=locked.address(user="turned_away")))
-    assert "let this role in" in refused(declared(locked, visits, source=locked.address(user="nobody_at_all")))
+    assert "allow this role to connect" in refused(declared(locked, visits, source=locked.address(user="turned_away")))
+    assert "allow this role to connect" in refused(
+        declared(locked, visits, source=locked.address(user="nobody_at_all"))
+    )
 
 
 @pytest.mark.parametrize("place", ["environment", "password file", "service"])
@@ -107,23 +109,26 @@ def test_a_password_is_read_from_where_it_may_be(
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ('FATAL:  password authentication failed for user "x"', "password was not accepted"),
-        ("fe_sendauth: no password supplied", "password was not accepted"),
-        ('FATAL:  no pg_hba.conf entry for host "h", user "x", database "d", SSL encryption', "let this role in"),
-        ('FATAL:  permission denied for database "d"', "let this role in"),
-        ('FATAL:  role "x" does not exist', "let this role in"),
+        ('FATAL:  password authentication failed for user "x"', "did not accept the password"),
+        ("fe_sendauth: no password supplied", "did not accept the password"),
+        (
+            'FATAL:  no pg_hba.conf entry for host "h", user "x", database "d", SSL encryption',
+            "allow this role to connect",
+        ),
+        ('FATAL:  permission denied for database "d"', "allow this role to connect"),
+        ('FATAL:  role "x" does not exist', "allow this role to connect"),
         ('FATAL:  database "d" does not exist', "no such database"),
-        ("FATAL:  sorry, too many clients already", "no room for another session"),
-        ("FATAL:  remaining connection slots are reserved", "no room for another session"),
-        ('root certificate file "/root.crt" does not exist', "prove over TLS"),
-        ("SSL error: certificate verify failed", "prove over TLS"),
-        ('server certificate for "a" does not match host name "b"', "prove over TLS"),
-        ("server does not support SSL, but SSL was required", "prove over TLS"),
+        ("FATAL:  sorry, too many clients already", "no free connection"),
+        ("FATAL:  remaining connection slots are reserved", "no free connection"),
+        ('root certificate file "/root.crt" does not exist', "certificate could not be verified"),
+        ("SSL error: certificate verify failed", "certificate could not be verified"),
+        ('server certificate for "a" does not match host name "b"', "certificate could not be verified"),
+        ("server does not support SSL, but SSL was required", "certificate could not be verified"),
         ("Connection refused", "cannot be reached"),
     ],
 )
 def test_why_there_is_no_session_is_told_apart(said: str, told: str) -> None:
-    assert told in str(connection._unreachable(psycopg.OperationalError(said), "here"))
+    assert told in str(connection._connection_refusal(psycopg.OperationalError(said), "here"))
 
 
 # Over a network
@@ -205,7 +210,7 @@ def test_a_server_proves_who_it_is_over_a_network(network: PostgresServer, tmp_p
     assert engine.server.run(encrypted) == [(True,)]
     engine.close()
     for host, authority in (("db.other", "authority"), ("db.example", "other"), ("db.example", None)):
-        assert "prove over TLS" in refused(at(host, authority))
+        assert "certificate could not be verified" in refused(at(host, authority))
     ledger = Ledger.open(tmp_path / "one.ledger")
     with Curator(replace(at("db.example", "authority"), account="first"), ledger):
         pass
@@ -214,14 +219,14 @@ def test_a_server_proves_who_it_is_over_a_network(network: PostgresServer, tmp_p
     ledger.close()
     network.stop()
     network.start(ssl="off")
-    assert "prove over TLS" in refused(at("db.example", "authority"))
+    assert "certificate could not be verified" in refused(at("db.example", "authority"))
 
 
 def test_kerberos_does_not_stand_in_for_a_certificate(sessions: Sessions, visits: str) -> None:
     source = "postgresql://db.example/clinic?gssencmode=prefer"
-    assert "certificate is verified" in refused(declared(sessions.server, visits, source=source))
-    assert connection._options("postgresql://db.example/clinic", "here")["gssencmode"] == "disable"
-    assert "gssencmode" not in connection._options(sessions.server.address(), "here")
+    assert "certificate must be verified" in refused(declared(sessions.server, visits, source=source))
+    assert connection._connection_options("postgresql://db.example/clinic", "here")["gssencmode"] == "disable"
+    assert "gssencmode" not in connection._connection_options(sessions.server.address(), "here")
 
 
 # Rights

@@ -59,7 +59,7 @@ def test_globs_schemas_and_views(tmp_path: Path) -> None:
         with pytest.raises(SourceChanged):
             sources.check_unchanged()
     pyarrow.parquet.write_table(pa.table({"who": ["a"], "age": ["10"]}), tmp_path / "part-4.parquet")
-    with pytest.raises(InvalidPolicy, match="same columns and types"):
+    with pytest.raises(InvalidPolicy, match="different columns or types"):
         Sources(private(tmp_path / "part-*.parquet", AGE))
     with duckdb.connect(str(tmp_path / "c.duckdb")) as connection:
         connection.execute("CREATE SCHEMA ward; CREATE VIEW ward.v AS SELECT 1 AS age, 'a' AS \"odd name\"")
@@ -187,12 +187,12 @@ MISSING: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "no database": ("none.duckdb", {"relation": "t"}, "tables.t.source", "no such file"),
     "a folder": ("folder.csv", {}, "tables.t.source", "no such file"),
     "a pipe": ("pipe.csv", {}, "tables.t.source", "no such file"),
-    "no kind": ("t.xlsx", {}, "tables.t.source", "ending"),
+    "no kind": ("t.xlsx", {}, "tables.t.source", "extension says its format"),
     "not Parquet": ("fake.parquet", {}, "tables.t.source", "Parquet"),
     "not a database": ("fake.duckdb", {"relation": "t"}, "tables.t.source", "DuckDB"),
     "empty CSV": ("empty.csv", {}, "tables.t.source", "column names"),
-    "semicolons": ("semicolons.csv", {}, "tables.t.source", "by semicolons"),
-    "tabs": ("tabs.csv", {}, "tables.t.source", "by tabs"),
+    "semicolons": ("semicolons.csv", {}, "tables.t.source", "this header uses semicolons"),
+    "tabs": ("tabs.csv", {}, "tables.t.source", "this header uses tabs"),
     "no relation": ("t.duckdb", {}, "tables.t.relation", "several tables.*\\n.*\\n.*one of t$"),
     "no table": ("empty.duckdb", {}, "tables.t.relation", "create a table"),
     "no such relation": ("t.duckdb", {"relation": "u"}, "tables.t.relation", "no readable table"),
@@ -288,7 +288,7 @@ def test_a_record_that_might_not_be_a_line_is_refused_at_opening(case: str, tmp_
     """One row with an open quote hid 1,500 rows of others, against a limit of 2."""
     text, line = MISQUOTED[case]
     path = in_csv_as_written(tmp_path, b"who,age\n" + text)
-    with pytest.raises(InvalidPolicy, match="one line of a CSV file is one record") as refusal:
+    with pytest.raises(InvalidPolicy, match="each record of a CSV file must be one line") as refusal:
         Sources(private(path, AGE, unit="who"))
     assert refusal.value.place == "tables.t.source"
     assert files.misquoted(str(path)) == line
@@ -301,7 +301,7 @@ def test_quotes_are_looked_at_in_every_file_of_a_table_public_ones_too(tmp_path:
     for part, text in enumerate(("who,age\na,10\n", 'who,age\n"a,10\n')):
         (tmp_path / f"part-{part}.csv").write_text(text)
     for policy in (private(tmp_path / "part-*.csv", AGE), public(tmp_path / "part-1.csv")):
-        with pytest.raises(InvalidPolicy, match="one record"):
+        with pytest.raises(InvalidPolicy, match="must be one line"):
             Sources(policy)
     (tmp_path / "marked.csv").write_bytes(b'\xef\xbb\xbf"who","age"\n"a",10\n')
     with Sources(private(tmp_path / "marked.csv", AGE, unit="who")) as sources:
@@ -339,7 +339,7 @@ def test_every_line_of_random_bytes_is_one_record_or_refused(tmp_path: Path, lon
         refused = files.misquoted(str(path)) is not None
         opened[refused] += 1
         if refused:
-            with pytest.raises(InvalidPolicy, match="one record"):
+            with pytest.raises(InvalidPolicy, match="must be one line"):
                 Sources(private(path, AGE, unit="who"))
             continue
         policy = private(path, {"age": {"type": "integer"}, "who": {"type": "text"}}, unit="who")
@@ -587,7 +587,7 @@ def test_a_public_file_is_read_once_however_wide_it_is(tmp_path: Path) -> None:
 
 def test_a_public_table_has_a_column_that_can_be_named(tmp_path: Path) -> None:
     for source in (in_csv_as_written(tmp_path, "sf_name\n1\n"), pa.table({"odd\nname": [1]})):
-        with Sources(public(source)) as sources, pytest.raises(InvalidPolicy, match="can be named"):
+        with Sources(public(source)) as sources, pytest.raises(InvalidPolicy, match="a name that SQL queries can use"):
             sources.columns("p")
 
 

@@ -120,7 +120,7 @@ def test_a_reading_of_a_closed_engine_ends(cluster: Cluster, spark: Spark) -> No
 
 def test_a_reading_that_is_closed_as_it_begins_ends(cluster: Cluster, spark: Spark) -> None:
     with _in_a_thread(lambda: _endless(spark)) as (_, found):
-        _until(lambda: spark.tables._running, "a reading is asked")
+        _until(lambda: spark.tables._running_threads, "a reading is asked")
         spark.close()
     assert isinstance(found[0], EngineFailed)
     _until(lambda: _nothing_runs(cluster), "its jobs end", 60)
@@ -137,14 +137,14 @@ def test_a_reading_ends_with_a_control_c(cluster: Cluster, spark: Spark) -> None
         _endless(spark)
     presser.join(_SECONDS)
     _until(lambda: _nothing_runs(cluster), "its jobs end", 60)
-    assert not spark.tables._running
+    assert not spark.tables._running_threads
 
 
 def test_a_reading_is_ended_and_the_session_goes_on(cluster: Cluster, spark: Spark, rows_here: Path) -> None:
     with _in_a_thread(lambda: _endless(spark)) as (other, later):
         _until(lambda: _running(cluster), "a reading runs")
         with _in_a_thread(lambda: _endless(spark)) as (thread, found):
-            _until(lambda: len(spark.tables._running) == 2, "another one is asked")
+            _until(lambda: len(spark.tables._running_threads) == 2, "another one is asked")
             spark.interrupt(thread.ident)
             _until(lambda: found or spark.interrupt(thread.ident), "it is ended")
         assert isinstance(found[0], EngineFailed)
@@ -156,7 +156,7 @@ def test_a_reading_is_ended_and_the_session_goes_on(cluster: Cluster, spark: Spa
     reading = _reading(spark, Strategy.CLIP_L1)
     with contextlib.closing(DuckDB(_policy(rows_here))) as here:
         assert tuples(spark.check(reading).read(reading, 3)) == tuples(here.read(reading, 3))
-    assert not spark.tables._running
+    assert not spark.tables._running_threads
 
 
 def test_an_executor_is_killed(cluster: Cluster, tmp_path: Path) -> None:

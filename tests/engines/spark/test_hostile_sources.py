@@ -221,5 +221,5 @@ def test_public_rows_of_spark_are_carried_up_to_a_limit(
     monkeypatch.setattr(driver, "MOST_ROWS", 20)
     assert driver.fetch(zones).table.num_rows == 20
     monkeypatch.setattr(driver, "MOST_ROWS", 19)
-    with pytest.raises(InvalidPolicy, match="with at most"):
+    with pytest.raises(InvalidPolicy, match="may have at most"):
         driver.fetch(zones)

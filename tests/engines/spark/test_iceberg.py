@@ -80,7 +80,7 @@ def test_the_snapshot_of_the_opening_is_read_whatever_happens_to_the_table(
     """Rows are added, all are overwritten, and a column is dropped and added again, renamed, and beside it another."""
     first = _newest(cluster, table)
     with contextlib.closing(Spark(_policy(cluster, table, by))) as spark:
-        assert spark.tables._looks == {"t": first}
+        assert spark.tables._change_tokens == {"t": first}
         wanted, identity = _counts(spark), spark.identity()
         for change in (
             f"INSERT INTO {table} VALUES (3, 'north', 50.0)",

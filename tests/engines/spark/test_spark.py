@@ -276,8 +276,8 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
 ) -> None:
     session = at_address(cluster.address, "tables.t.source")
     dialect = frames._dialect(session, SparkSpelling())
-    joined, tested = FrameWriter._joined, FrameWriter._tested
-    total, grouped = Generator._total, FrameWriter._grouped
+    joined, tested = FrameWriter._join, FrameWriter._filter
+    total, grouped = Generator._total, FrameWriter._group
 
     def other_total(self: Generator, asked: GroupTotal, over: str = "") -> str:
         counted = asked.aggregation is AggregateFunction.UNITS
@@ -289,9 +289,9 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
     differing = proving._differing(some, proving._compute_cases(dialect, some))
     assert {case.name for case, *_ in differing} == set(OPERATIONS)
     monkeypatch.undo()
-    monkeypatch.setattr(FrameWriter, "_joined", lambda s, f, j, x: joined(s, f, replace(j, outer=not j.outer), x))
-    monkeypatch.setattr(FrameWriter, "_tested", lambda s, f, t, x: tested(s, f, _opposite(t), x))
-    monkeypatch.setattr(FrameWriter, "_grouped", lambda s, f, x: grouped(s, f, replace(x, having=None)))
+    monkeypatch.setattr(FrameWriter, "_join", lambda s, f, j, x: joined(s, f, replace(j, outer=not j.outer), x))
+    monkeypatch.setattr(FrameWriter, "_filter", lambda s, f, t, x: tested(s, f, _opposite(t), x))
+    monkeypatch.setattr(FrameWriter, "_group", lambda s, f, x: grouped(s, f, replace(x, having=None)))
     monkeypatch.setattr(Generator, "_total", other_total)
     monkeypatch.setattr(SparkSpelling, "items", lambda _, x: f"explode(slice({x}, 1, 1))")
     cases = statement_cases.cases()
@@ -353,10 +353,13 @@ def test_no_more_rows_are_received_than_there_are_groups(cluster: Cluster, monke
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"relation": "nowhere.nothing"}, "Spark does not give this table"),
-        ({"path": "/nowhere/at/all", "format": "parquet"}, "Spark does not give this table"),
-        ({"path": "/nowhere/at/all", "format": "delta"}, "cannot read a version of a table in delta"),
-        ({"path": "/nowhere/at/all", "format": "parquet", "version": "3"}, "Delta or an Iceberg table alone"),
+        ({"relation": "nowhere.nothing"}, "Spark cannot read this table"),
+        ({"path": "/nowhere/at/all", "format": "parquet"}, "Spark cannot read this table"),
+        ({"path": "/nowhere/at/all", "format": "delta"}, "cannot read a version of this delta table"),
+        (
+            {"path": "/nowhere/at/all", "format": "parquet", "version": "3"},
+            "only Delta and Iceberg tables have a version",
+        ),
     ],
 )
 def test_what_spark_has_not_is_refused(cluster: Cluster, said: dict[str, str], words: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.engine.spark.sources import SparkSource, _as_of
+from sfumato.engine.spark.sources import SparkSource, _open_version
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.table_sources import SparkTable
 
@@ -40,7 +40,7 @@ class Said:
 def _opened(form: str, spark: Said, **said: Any) -> SparkSource:
     session: Any = SimpleNamespace(spark=spark)
     source = SparkTable("sc://host:15002", **said)
-    return _as_of(source, form, session, ("spark://here",), _PLACE)
+    return _open_version(source, form, session, ("spark://here",), _PLACE)
 
 
 _READ = {
@@ -112,18 +112,18 @@ def test_a_version_that_is_named_is_read(form: str, by: str) -> None:
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 @pytest.mark.parametrize("version", ["main", "-1", "1.5", " 7", "²"])
 def test_a_version_that_may_move_is_refused(form: str, version: str) -> None:
-    with pytest.raises(InvalidPolicy, match="is a whole number; a branch would move") as refused:
+    with pytest.raises(InvalidPolicy, match="must be a whole number; a branch would move") as refused:
         _opened(form, Said((7,)), relation="visits", version=version)
     assert refused.value.place == "tables.t.version"
 
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_a_table_without_a_version_is_refused(form: str) -> None:
-    with pytest.raises(InvalidPolicy, match=f"cannot read a version of a table in {form}"):
+    with pytest.raises(InvalidPolicy, match=f"cannot read a version of this {form} table"):
         _opened(form, Said(), relation="visits")
 
 
 def test_a_name_in_a_catalog_is_no_path() -> None:
-    with pytest.raises(InvalidPolicy, match="Iceberg takes a path without a / for a name") as refused:
+    with pytest.raises(InvalidPolicy, match="Iceberg reads a path without / as a catalog name") as refused:
         _opened("iceberg", Said((7,)), path="clinic.visits", format="iceberg", version="7")
     assert refused.value.place == "tables.t.path"

@@ -195,16 +195,16 @@ def test_an_answer_that_came_between_looking_and_charging_is_found(
 ) -> None:
     """The decision is the transaction's own: a look before it may be out of date."""
     clinic = account(ledger)
-    look = asking.Asking._look
+    look = asking.Asking._find_answer
 
     def late(self: asking.Asking) -> object:
         found = look(self)
-        monkeypatch.setattr(asking.Asking, "_look", look)
+        monkeypatch.setattr(asking.Asking, "_find_answer", look)
         assert ask(clinic, "other", pause=0) == (False, "other")
         return found
 
     for rest in ({}, {"plan": "q", "request_id": "r"}):
-        monkeypatch.setattr(asking.Asking, "_look", late)
+        monkeypatch.setattr(asking.Asking, "_find_answer", late)
         if rest:
             monkeypatch.setattr(f"{__name__}.ENTRY", {**ENTRY, **rest})
         assert ask(clinic, "mine") == (True, "other")
@@ -409,11 +409,11 @@ def test_a_process_is_alive_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> No
     (name,) = in_processes(1, lambda _: local_files.this_process())
     assert name != me
     assert local_files.alive(str(name)) is False
-    local_files._named.cache_clear()
+    local_files._process_name.cache_clear()
     monkeypatch.setattr(local_files, "PROCESSES", Path("/nowhere"))
     assert local_files.alive(me) is None
     assert local_files.alive(local_files.this_process()) is None
-    local_files._named.cache_clear()
+    local_files._process_name.cache_clear()
 
 
 # ── through the curator ────────────────────────────────────────────────────────────────────────────
@@ -502,13 +502,13 @@ def test_what_names_no_question_or_no_data_finds_nothing_inside_the_charge_eithe
     part = {name: value for name, value in ENTRY.items() if name != missing}
     assert ask(clinic, "first", pause=0, **{missing: ""}) == (False, "first")
     question = clinic.ask(pure(**part), {"n": 5})
-    question._look = lambda: (None, 0)  # type: ignore[method-assign]
+    question._find_answer = lambda: (None, 0)  # type: ignore[method-assign]
     assert question.begin() is None
     assert kinds(ledger).count("charge") == 2
     known = clinic.ask(pure(**ENTRY), {"n": 5})
     clinic.answer(known.line, "known", {"n": 5}) if known.begin() is None else None
     again = clinic.ask(pure(**ENTRY), {"n": 5})
-    again._look = lambda: (None, 0)  # type: ignore[method-assign]
+    again._find_answer = lambda: (None, 0)  # type: ignore[method-assign]
     found = again.begin()
     assert found is not None
     assert found.body == "known"

@@ -312,7 +312,7 @@ def test_sources_that_cannot_be_read_are_refused(ledger: sf.Ledger, source: obje
 
 
 def test_a_bare_path_is_refused_since_the_ledger_opens_no_data(ledger: sf.Ledger, visits: Path) -> None:
-    with pytest.raises(sf.InvalidParameter, match="as its reader identifies it"):
+    with pytest.raises(sf.InvalidParameter, match="described by its reader"):
         account(ledger).join(visits)
     assert len(list(ledger)) == 1
 
@@ -320,6 +320,6 @@ def test_a_bare_path_is_refused_since_the_ledger_opens_no_data(ledger: sf.Ledger
 def test_data_that_change_after_they_were_identified_are_not_joined(ledger: sf.Ledger, visits: Path) -> None:
     data = identified(visits)
     visits.write_text("patient,cost\n1,20\n2,30\n")
-    with pytest.raises(sf.LedgerUnavailable, match="must not change while they are read"):
+    with pytest.raises(sf.LedgerUnavailable, match="changed while they were read"):
         account(ledger).join(data)
     assert len(list(ledger)) == 1

@@ -19,7 +19,7 @@ from ledger.small_accounts import pure
 from ledger.test_races import in_processes
 from sfumato.errors import WeakLedger
 from sfumato.ledger import PeriodAccounts
-from sfumato.ledger.accounts.period_accounts import _most
+from sfumato.ledger.accounts.period_accounts import _max_totals
 from sfumato.ledger.proofs.verifying import _verify_stretch
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
@@ -76,12 +76,12 @@ def test_without_periods_nothing_is_charged(ledger: sf.Ledger) -> None:
     for call in (lambda: clinic.charge(pure()), lambda: clinic.ask(pure(), {}), lambda: clinic.open_tab(pure())):
         with pytest.raises(sf.Unsupported):
             call()
-    with pytest.raises(sf.Unsupported, match="one period's account"):
+    with pytest.raises(sf.Unsupported, match="in the account of one period"):
         clinic.over(SPRING).correct(sf.Curve.pure(1), reason="found later")
     with pytest.raises(sf.InvalidParameter):
         clinic.over(())
     ledger.account("clinic 2024-03", unit=MONTH, budget=sf.Budget(1))
-    with pytest.raises(sf.AccountDiffers, match="not that of a period"):
+    with pytest.raises(sf.AccountDiffers, match="not a period of"):
         clinic.over(SPRING).charge(pure())
     assert [line.kind for line in ledger] == ["account-open", "account-open"]
 
@@ -89,12 +89,12 @@ def test_without_periods_nothing_is_charged(ledger: sf.Ledger) -> None:
 def test_the_period_is_fixed_for_life(ledger: sf.Ledger) -> None:
     opened(ledger).over(SPRING).charge(pure())
     for per in ("", "year"):
-        with pytest.raises(sf.AccountDiffers, match="one for each month"):
+        with pytest.raises(sf.AccountDiffers, match="one budget for each month"):
             ledger.account("clinic", unit=MONTH, budget=sf.Budget(1), per=per)
     with pytest.raises(sf.AccountDiffers, match="one period of 'clinic'"):
         ledger.account("clinic 2024-03", unit=MONTH, budget=sf.Budget(1))
     ledger.account("other", unit=MONTH, budget=sf.Budget(1))
-    with pytest.raises(sf.AccountDiffers, match="one for all"):
+    with pytest.raises(sf.AccountDiffers, match="one budget for all"):
         ledger.account("other", unit=MONTH, budget=sf.Budget(1), per="month")
     assert ledger.account("clinic 2024-03").spent["pure"] == Fraction(1, 10)
 
@@ -256,10 +256,10 @@ def test_killed_between_the_charge_and_the_answer_every_month_has_paid(tmp_path:
 
 
 def test_the_fullest_is_found_in_each_currency() -> None:
-    found = _most([Cost(1, 5, 0), Cost(3, 2, 7)])
+    found = _max_totals([Cost(1, 5, 0), Cost(3, 2, 7)])
     assert found == Cost(3, 5, 7)
-    assert _most([Cost(1, 5, 0), Cost(None, 2, 0)]).pure is None
-    assert _most([Cost(1, None, 0)]) == Cost(1, None, 0)
+    assert _max_totals([Cost(1, 5, 0), Cost(None, 2, 0)]).pure is None
+    assert _max_totals([Cost(1, None, 0)]) == Cost(1, None, 0)
 
 
 # ── what all answers together tell of one unit, by exact enumeration ───────────────────────────────

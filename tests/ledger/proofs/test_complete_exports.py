@@ -84,7 +84,7 @@ def test_it_is_as_secret_as_the_ledger_and_only_json(lost: Path, tmp_path: Path)
                 ledger.export(form, tmp_path / "lines", complete=True)
         ledger.export("json", tmp_path / "public")
         ledger.export("json", tmp_path / "whole", complete=True)
-        with pytest.raises(sf.LedgerUnavailable, match="not there"):
+        with pytest.raises(sf.LedgerUnavailable, match="name a new file"):
             ledger.export("json", tmp_path / "whole", complete=True)
     salt = json.loads((tmp_path / "whole").read_text())["lines"][0][COLUMNS.index("salt")]
     for secret in (key, salt):
@@ -95,7 +95,7 @@ def test_it_is_as_secret_as_the_ledger_and_only_json(lost: Path, tmp_path: Path)
 def test_without_a_current_anchor_its_owner_accepts_the_loss_and_that_is_written_down(
     lost: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(sf.LedgerUnavailable, match="may lack what was charged since") as refused:
+    with pytest.raises(sf.LedgerUnavailable, match="may lack later charges") as refused:
         copy_ledger(lost, tmp_path / "new")
     assert "--accept-loss" in refused.value.fix
     assert not (tmp_path / "new").exists()
@@ -133,7 +133,7 @@ def test_an_old_export_gives_no_budget_back_that_an_anchor_knows_of(tmp_path: Pa
     with pytest.raises(sf.LedgerUnavailable, match="the anchor is of line 2, and its last is line 3"):
         copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=earlier)
     if more:
-        with pytest.raises(sf.LedgerDamaged, match="its anchor knows another line"):
+        with pytest.raises(sf.LedgerDamaged, match="its anchor has another line"):
             copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor")
         assert not (tmp_path / "new").exists()
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
@@ -147,7 +147,7 @@ def test_while_the_ledger_is_here_it_is_moved_itself(tmp_path: Path) -> None:
         ledger.export("json", tmp_path / "all.json", complete=True)
         ledger.anchor().save(tmp_path / "anchor")
     for accept in (False, True):
-        with pytest.raises(sf.LedgerUnavailable, match="is still here") as refused:
+        with pytest.raises(sf.LedgerUnavailable, match="still exists") as refused:
             copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor", accept_loss=accept)
         assert "copy the ledger itself" in refused.value.fix
     copy_ledger(tmp_path / "old", tmp_path / "new")
@@ -203,7 +203,7 @@ def test_who_put_the_anchor_of_a_move_away_names_it_and_no_charge_is_forgotten(p
     moved = max((tmp_path / "state" / "sfumato" / "anchors").glob("*.anchor"))
     moved.rename(tmp_path / "kept")
     shutil.rmtree(tmp_path / "state")
-    with pytest.raises(sf.LedgerDamaged, match="its anchor knows another line"):
+    with pytest.raises(sf.LedgerDamaged, match="its anchor has another line"):
         copy_ledger(tmp_path / "old.json", tmp_path / "again", anchor=tmp_path / "kept")
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         copy_ledger(tmp_path / "old.json", tmp_path / "again", anchor=tmp_path / "kept", accept_loss=True)
@@ -233,7 +233,7 @@ def test_an_export_that_lacks_a_line_of_which_this_user_knows_is_copied_by_who_a
         account(ledger).charge(pure("0.4"))
     place.drop()
     (tmp_path / "old").unlink(missing_ok=True)
-    with pytest.raises(sf.LedgerUnavailable, match="knows line 3, which this backup or export lacks"):
+    with pytest.raises(sf.LedgerUnavailable, match="this backup or export lacks line 3, which an anchor"):
         copy_ledger(tmp_path / "old.json", tmp_path / "new", anchor=tmp_path / "then")
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         copy_ledger(tmp_path / "old.json", tmp_path / "new", accept_loss=True)
@@ -246,7 +246,7 @@ def test_while_its_server_does_not_let_us_look_an_export_is_refused(place: Place
         ledger.anchor().save(tmp_path / "anchor")
         ledger.export("json", tmp_path / "all.json", complete=True)
     place.server.execute(f"REVOKE USAGE ON SCHEMA {place.schema} FROM {SPENDER}")
-    with pytest.raises(sf.LedgerUnavailable, match="does not let this user look"):
+    with pytest.raises(sf.LedgerUnavailable, match="this user may not read the server"):
         copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor")
 
 
@@ -268,19 +268,19 @@ def test_where_its_server_does_not_answer_an_export_is_copied(place: Place, tmp_
 def test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowhere_else(
     lost: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = sqlite._name
+    named = sqlite._link_name
 
     def full(partial: Path, target: Path) -> None:
         if target == tmp_path / "new":
             raise sf.LedgerUnavailable("the disk is full", place="here", fix="make room")
         named(partial, target)
 
-    monkeypatch.setattr(sqlite, "_name", full)
+    monkeypatch.setattr(sqlite, "_link_name", full)
     with pytest.raises(sf.LedgerUnavailable, match="the disk is full"):
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
     with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}"):
         copy_ledger(lost, tmp_path / "other", anchor=tmp_path / "anchor")
-    monkeypatch.setattr(sqlite, "_name", named)
+    monkeypatch.setattr(sqlite, "_link_name", named)
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         assert copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor") == head(lost)
 
@@ -288,7 +288,7 @@ def test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowh
 def test_one_export_is_copied_once_at_a_time(lost: Path, tmp_path: Path) -> None:
     with open(lost, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(sf.LedgerUnavailable, match="another process is copying this one"):
+        with pytest.raises(sf.LedgerUnavailable, match="another process is copying this export"):
             copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
     assert not list(tmp_path.glob("all.json?*")) + list(tmp_path.glob("new*"))
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
@@ -322,9 +322,9 @@ def test_a_copy_that_is_refused_leaves_nothing(lost: Path, tmp_path: Path, how: 
 def test_where_its_ledger_cannot_be_read_an_export_is_refused(lost: Path, tmp_path: Path) -> None:
     """It may be locked, or of another user: as long as something is there, nobody knows."""
     (tmp_path / "old").write_text("not to be read")
-    with pytest.raises(sf.LedgerUnavailable, match="the file in which it was cannot be read") as refused:
+    with pytest.raises(sf.LedgerUnavailable, match="the file of that ledger cannot be read") as refused:
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
-    assert "put it out of the way" in refused.value.fix
+    assert "move it away" in refused.value.fix
     (tmp_path / "old").unlink()
     with sf.Ledger.open(tmp_path / "old") as ledger:  # another one, in its place
         account(ledger)
@@ -368,7 +368,7 @@ TAMPERED: dict[str, tuple[Callable[[str], str], type[sf.SfumatoError], str]] = {
         "another Sfumato",
     ),
     "other columns": (whole(lambda found: found["columns"].pop()), sf.LedgerUnavailable, "first line"),
-    "a large answer": (whole(put(-1, "large", "y")), sf.LedgerDamaged, "not the one that it names"),
+    "a large answer": (whole(put(-1, "large", "y")), sf.LedgerDamaged, "does not match its hash"),
     "a number as text": (whole(put(9, "number", "10")), sf.LedgerUnavailable, "not of its type"),
     "a number beyond 64 bits": (whole(put(9, "time", 2**63)), sf.LedgerUnavailable, "not of its type"),
     "half a character": (
@@ -400,7 +400,7 @@ def test_an_export_that_was_changed_or_cut_is_not_copied(lost: Path, tmp_path: P
 def test_a_file_beside_it_that_was_not_made_of_it_is_refused(lost: Path, tmp_path: Path) -> None:
     with sf.Ledger.open(f"{lost}.ledger") as ledger:
         account(ledger).charge(pure())
-    with pytest.raises(sf.LedgerUnavailable, match="another ledger is in that file"):
+    with pytest.raises(sf.LedgerUnavailable, match="that file holds another ledger"):
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
 
 

@@ -1,4 +1,4 @@
-"""The columns of a public table are found in its data where the policy declares none; a private table's never are."""
+"""Discover the columns of a public table from its data where the policy declares none, never those of a private one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_INTEGER
 
 MOST_VALUES = 10_000
-"""Columns with more distinct values get bounds instead."""
+"""Columns with more distinct values get bounds instead of a list."""
 
-_SURELY_MORE = 2 * MOST_VALUES
-"""Distinct values are counted with an error of some 10 %: twice as many are too many for sure."""
+_CERTAINLY_TOO_MANY = 2 * MOST_VALUES
+"""Distinct values are counted with an error of about 10 %: twice the limit is certainly too many."""
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 
-_STORED = {
+_STORED_TYPES = {
     "BOOLEAN": Type.BOOLEAN,
     "DATE": Type.DATE,
     "TIMESTAMP": Type.TIMESTAMP,
@@ -32,145 +32,161 @@ _STORED = {
     "DOUBLE": Type.REAL,
     "DECIMAL": Type.REAL,
 }
-_GUESSES = (Type.INTEGER, Type.REAL, Type.DATE, Type.TIMESTAMP, Type.BOOLEAN)
-_SAMPLE = 100
-_MEASURES = ("count(*) > count({0})", "approx_count_distinct({0})", "min({0})", "max({0})")
+_CANDIDATE_TYPES = (Type.INTEGER, Type.REAL, Type.DATE, Type.TIMESTAMP, Type.BOOLEAN)
+_SAMPLE_ROWS = 100
+_STATISTICS = ("count(*) > count({0})", "approx_count_distinct({0})", "min({0})", "max({0})")
 
 
 def stored_kind(cell: Cell) -> Type:
-    """Find the type that the stored one is."""
-    whole = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored.endswith("]")
-    return Type.INTEGER if whole else _STORED.get(cell.family, Type.TEXT)
+    """Return our type for a cell's stored type."""
+    is_integer = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored.endswith("]")
+    return Type.INTEGER if is_integer else _STORED_TYPES.get(cell.family, Type.TEXT)
 
 
 def written_domains(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Domain]:
-    """Find the type and the domain of each column of texts.
+    """Infer the type and the domain of each text column.
 
-    How a text is read is a long expression, and to bind it costs far more than to read a few rows. Columns that are
-    read in the same way are therefore stacked into one: every expression is written once for each type, and not once
-    for each column.
+    The expression that parses a text is long, and binding it costs far more than reading a few rows. Columns that are
+    parsed alike are therefore stacked into one: every expression is written once per type, not once per column.
     """
     kinds = written_kinds(columns, source, run)
-    short = run(f"SELECT count(*) FROM {source}")[0][0] <= _SURELY_MORE
-    found: dict[str, Domain] = {}
+    is_short = run(f"SELECT count(*) FROM {source}")[0][0] <= _CERTAINLY_TOO_MANY
+    domains: dict[str, Domain] = {}
     for kind in dict.fromkeys(kinds.values()):
-        own = [each for each in columns if kinds[each] is kind]
-        read = (
-            f"(SELECT i, {cleaned(_STACKED, Domain(kind))} AS r FROM {_stacked(map(columns.__getitem__, own), source)})"
+        same_kind = [column for column in columns if kinds[column] is kind]
+        parsed_rows = (
+            f"(SELECT i, {cleaned(_STACKED_CELL, Domain(kind))} AS r FROM"
+            f" {_stack_columns(map(columns.__getitem__, same_kind), source)})"
         )
-        found |= zip(own, _stacked_domains(kind, len(own), read, run, short=short), strict=True)
-    return {each: found[each] for each in columns}
+        domains |= zip(
+            same_kind, _domains_of_stacked(kind, len(same_kind), parsed_rows, run, is_short=is_short), strict=True
+        )
+    return {column: domains[column] for column in columns}
 
 
-def _stacked_domains(kind: Type, columns: int, read: str, run: Run, *, short: bool) -> list[Domain]:
-    """Find the domains of columns of one type, whose cells are ``r`` in the rows of ``read``; in a short table no
-    column has too many values to be listed at once.
+def _domains_of_stacked(kind: Type, columns: int, parsed_rows: str, run: Run, *, is_short: bool) -> list[Domain]:
+    """Return the domains of columns of one type, whose cells are ``r`` in ``parsed_rows``. In a short table no column
+    has too many distinct values, so they are listed in the same statement.
     """
-    measured = ", ".join(measure.format("r") for measure in _MEASURES)
-    at_once = _LISTED if short else "NULL"
+    statistics = ", ".join(statistic.format("r") for statistic in _STATISTICS)
+    listed = _DISTINCT_VALUES if is_short else "NULL"
     spreads, values = {}, {}
-    for i, listed, *spread in run(f"SELECT i, {at_once}, {measured} FROM {read} GROUP BY i"):
-        spreads[i], values[i] = _Spread(*spread), listed
-    few = [] if short else [str(i) for i, spread in spreads.items() if spread.distinct <= _SURELY_MORE]
+    for i, distinct_values, *spread in run(f"SELECT i, {listed}, {statistics} FROM {parsed_rows} GROUP BY i"):
+        spreads[i], values[i] = _ColumnStatistics(*spread), distinct_values
+    few = [] if is_short else [str(i) for i, spread in spreads.items() if spread.distinct <= _CERTAINLY_TOO_MANY]
     if few:
-        values |= run(f"SELECT i, {_LISTED} FROM {read} WHERE i IN ({', '.join(few)}) GROUP BY i")
-    return [_domain(kind, spreads.get(i, _EMPTY), values.get(i) or ()) for i in range(1, 1 + columns)]
+        values |= run(f"SELECT i, {_DISTINCT_VALUES} FROM {parsed_rows} WHERE i IN ({', '.join(few)}) GROUP BY i")
+    return [_domain(kind, spreads.get(i, _EMPTY_COLUMN), values.get(i) or ()) for i in range(1, 1 + columns)]
 
 
-_LISTED = "list(DISTINCT r)"
+_DISTINCT_VALUES = "list(DISTINCT r)"
 
 
 def written_kinds(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Type]:
-    """Find for each column of texts the first type that every cell can be read as, if it has any cell.
+    """Infer the type of each text column: the first that every cell parses as, if it has any cell.
 
-    A few rows rule out most types, so that all rows are tried with the others alone.
+    A sample of rows rules out most types; all rows are then tried with the remaining ones only.
     """
-    sample = f"(SELECT * FROM {source} LIMIT {_SAMPLE})"
-    found = dict(zip(columns, _fitting(columns.values(), _GUESSES, sample, run), strict=True))
-    if run(f"SELECT count(*) FROM {source}")[0][0] > _SAMPLE:
-        for likely in {guesses for _, guesses in found.values() if guesses}:
-            own = [each for each, (_, guesses) in found.items() if guesses == likely]
-            found |= zip(own, _fitting(map(columns.__getitem__, own), likely, source, run), strict=True)
-    return {each: guesses[0] if filled and guesses else Type.TEXT for each, (filled, guesses) in found.items()}
+    sample = f"(SELECT * FROM {source} LIMIT {_SAMPLE_ROWS})"
+    matches = dict(zip(columns, _matching_types(columns.values(), _CANDIDATE_TYPES, sample, run), strict=True))
+    if run(f"SELECT count(*) FROM {source}")[0][0] > _SAMPLE_ROWS:
+        for likely in {candidates for _, candidates in matches.values() if candidates}:
+            same_candidates = [column for column, (_, candidates) in matches.items() if candidates == likely]
+            matches |= zip(
+                same_candidates,
+                _matching_types(map(columns.__getitem__, same_candidates), likely, source, run),
+                strict=True,
+            )
+    return {
+        column: candidates[0] if cell_count and candidates else Type.TEXT
+        for column, (cell_count, candidates) in matches.items()
+    }
 
 
-def _fitting(
-    columns: Iterable[Cell], guesses: Sequence[Type], source: str, run: Run
+def _matching_types(
+    columns: Iterable[Cell], candidates: Sequence[Type], source: str, run: Run
 ) -> list[tuple[int, tuple[Type, ...]]]:
-    """Count the cells of each column, and find the types among the guesses that all of them can be read as."""
+    """Return for each column the number of its cells, and the candidate types that all of them parse as."""
     cells = list(columns)
-    counted = run(f"SELECT i, {_counts(_STACKED, guesses)} FROM {_stacked(cells, source)} GROUP BY i")
-    found = {i: counts for i, *counts in counted}
-    none = [0] * (1 + len(guesses))
+    rows = run(f"SELECT i, {_counts(_STACKED_CELL, candidates)} FROM {_stack_columns(cells, source)} GROUP BY i")
+    counts_by_column = {i: counts for i, *counts in rows}
+    no_cells = [0] * (1 + len(candidates))
     return [
-        (filled, tuple(guess for guess, count in zip(guesses, fits, strict=True) if count == filled))
-        for filled, *fits in (found.get(i, none) for i in range(1, 1 + len(cells)))
+        (
+            cell_count,
+            tuple(candidate for candidate, count in zip(candidates, match_counts, strict=True) if count == cell_count),
+        )
+        for cell_count, *match_counts in (counts_by_column.get(i, no_cells) for i in range(1, 1 + len(cells)))
     ]
 
 
-def _stacked(columns: Iterable[Cell], source: str) -> str:
-    """Write the rows of columns of texts below each other: the text is ``v``, and ``i`` its column's place."""
+def _stack_columns(columns: Iterable[Cell], source: str) -> str:
+    """Return the SQL that stacks text columns: the text is ``v``, and ``i`` is its column's position."""
     cells = ", ".join(cell.sql for cell in columns)
     return f"(SELECT generate_subscripts(x, 1) AS i, unnest(x) AS v FROM (SELECT [{cells}] AS x FROM {source}))"
 
 
-_STACKED = Cell("v", "VARCHAR")
+_STACKED_CELL = Cell("v", "VARCHAR")
 
 
-def _counts(cell: Cell, guesses: Sequence[Type]) -> str:
-    """Write the SQL that counts how many cells there are, and how many of them can be read as each type."""
-    return ", ".join([f"count({cell.sql})", *(f"count(*) FILTER ({_fits(cell, guess)})" for guess in guesses)])
+def _counts(cell: Cell, candidates: Sequence[Type]) -> str:
+    """Return the SQL that counts the cells, and those that parse as each candidate type."""
+    return ", ".join(
+        [f"count({cell.sql})", *(f"count(*) FILTER ({_fits(cell, candidate)})" for candidate in candidates)]
+    )
 
 
-def _fits(cell: Cell, guess: Type) -> str:
-    """A time of day can be read as its date, but then it is more than that."""
-    read = cleaned(cell, Domain(guess))
-    return f"{read} = {cleaned(cell, Domain(Type.TIMESTAMP))}" if guess is Type.DATE else f"{read} IS NOT NULL"
+def _fits(cell: Cell, candidate: Type) -> str:
+    """Return the SQL condition that a cell parses as a type. A timestamp parses as a date, but is not one unless its
+    time is midnight.
+    """
+    parsed = cleaned(cell, Domain(candidate))
+    return f"{parsed} = {cleaned(cell, Domain(Type.TIMESTAMP))}" if candidate is Type.DATE else f"{parsed} IS NOT NULL"
 
 
 @dataclass(frozen=True)
-class _Spread:
-    """A spread says how the cells of one column lie."""
+class _ColumnStatistics:
+    """Statistics of the cells of one column."""
 
     missing: bool
     distinct: int
-    """How many values there are, about."""
+    """The approximate number of distinct values."""
     low: Any
     high: Any
 
 
-_EMPTY = _Spread(missing=False, distinct=0, low=None, high=None)
+_EMPTY_COLUMN = _ColumnStatistics(missing=False, distinct=0, low=None, high=None)
 
 
 def domains(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, Domain]:
-    """The values each column has when they are few, else the range it spans; nullable when a cell is missing.
+    """Return the domain of each column: its values when they are few, else its range; nullable when a cell is missing.
 
-    Two statements over all columns, whatever their number.
+    Runs two statements over all columns, whatever their number.
     """
-    spreads = _spreads(kinds, source, run)
-    few = [each for each, spread in spreads.items() if spread.distinct <= _SURELY_MORE]
-    listed = ", ".join(f"list(DISTINCT {name(each)})" for each in few)
-    values = dict(zip(few, run(f"SELECT {listed} FROM {source}")[0], strict=True)) if few else {}
-    return {each: _domain(kind, spreads[each], values.get(each) or ()) for each, kind in kinds.items()}
+    statistics = _column_statistics(kinds, source, run)
+    listable = [column for column, spread in statistics.items() if spread.distinct <= _CERTAINLY_TOO_MANY]
+    distinct_values = ", ".join(f"list(DISTINCT {name(column)})" for column in listable)
+    values = dict(zip(listable, run(f"SELECT {distinct_values} FROM {source}")[0], strict=True)) if listable else {}
+    return {column: _domain(kind, statistics[column], values.get(column) or ()) for column, kind in kinds.items()}
 
 
-def _spreads(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, _Spread]:
-    measured = [measure.format(name(each)) for each in kinds for measure in _MEASURES]
-    found = run(f"SELECT {', '.join(measured)} FROM {source}")[0]
-    width = len(_MEASURES)
-    return {each: _Spread(*found[width * i : width * (i + 1)]) for i, each in enumerate(kinds)}
+def _column_statistics(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, _ColumnStatistics]:
+    expressions = [statistic.format(name(column)) for column in kinds for statistic in _STATISTICS]
+    figures = run(f"SELECT {', '.join(expressions)} FROM {source}")[0]
+    width = len(_STATISTICS)
+    return {column: _ColumnStatistics(*figures[width * i : width * (i + 1)]) for i, column in enumerate(kinds)}
 
 
-def _domain(kind: Type, spread: _Spread, values: Sequence[Any]) -> Domain:
+def _domain(kind: Type, statistics: _ColumnStatistics, values: Sequence[Any]) -> Domain:
     present = [value for value in values if value is not None]
     try:
         if 1 <= len(present) <= MOST_VALUES:
-            return Domain(kind, values=tuple(sorted(present)), nullable=spread.missing)
+            return Domain(kind, values=tuple(sorted(present)), nullable=statistics.missing)
     except InvalidParameter:
-        pass  # a value too large, long or strange to be declared: the range may still be
-    if kind in (Type.TEXT, Type.BOOLEAN) or spread.low is None:
-        return Domain(kind, nullable=spread.missing)
-    low, high = spread.low, spread.high
+        pass  # a value that cannot be declared, such as one too large: the range may still be valid
+    if kind in (Type.TEXT, Type.BOOLEAN) or statistics.low is None:
+        return Domain(kind, nullable=statistics.missing)
+    low, high = statistics.low, statistics.high
     if kind is Type.INTEGER:
         low, high = (max(-LARGEST_INTEGER, min(LARGEST_INTEGER, bound)) for bound in (low, high))
-    return Domain(kind, bounds=(low, high), nullable=spread.missing)
+    return Domain(kind, bounds=(low, high), nullable=statistics.missing)

@@ -1,4 +1,4 @@
-"""DuckDB is an engine: plans become statements of its own, and their rows become arrays of totals."""
+"""The DuckDB engine: plans become SQL statements, and their rows become arrays of totals."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import E, FoundTotals, GroupTotals, PlanReading
 from sfumato.policy import Policy
 
-_REMEMBERED = 1000
-_CHECKED_KEY = 2**61 + 1
-"""Stands for the key of a statement that is only bound: its digits are in no statement that has no key."""
+_MAX_BOUND = 1000
+_BIND_KEY = 2**61 + 1
+"""The key of a statement that is only bound: its digits occur in no statement that does not use the key."""
 FREE_SECONDS = 5
-"""How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
+"""The time limit for listing the keys of a query: that costs no budget, so it may not take long."""
 
 
 class StatementReader:
-    """A statement reader writes one statement for each reading, over the clean scans of a set of sources."""
+    """A reader that runs one statement per reading, over the clean scans of a set of sources."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._bound: set[str] = set()
-        self._last: tuple[ReferenceType[BoundedPlan], tuple[str, ...], str] | None = None
+        self._last_totals: tuple[ReferenceType[BoundedPlan], tuple[str, ...], str] | None = None
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
-        """Bind the statements, and see that the engine is open and the sources are those that were opened.
+        """Bind the statements, and check that the engine is open and the sources are those that were opened.
 
-        No row is read. Views are fixed at opening, so what was bound once stays bound; whether the engine still runs
-        statements is seen each time, since it may have been closed, forked or broken after that.
+        No row is read. Views are fixed at opening, so a bound statement stays bound; whether the engine still runs
+        statements is checked each time, since it may have been closed, forked or broken in between.
         """
         for reading in readings:
             self._check(reading)
@@ -53,46 +53,48 @@ class StatementReader:
 
     def _check(self, reading: PlanReading[Any]) -> None:
         self._check_unchanged()
-        text = self._statement(reading, _CHECKED_KEY)
+        text = self._statement(reading, _BIND_KEY)
         self.sources.bind("SELECT 1" if text in self._bound else text)
-        self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
+        self._bound = {text} if len(self._bound) > _MAX_BOUND else self._bound | {text}
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        """Run one statement and give its rows in arrays."""
-        found = self._found(reading, self._statement(reading, key))
-        self._check_unchanged()  # a file replaced while it was read is not the version that was charged
-        return cast("E", found)
+        """Run one statement and return its rows as arrays."""
+        converted = self._arrays(reading, self._statement(reading, key))
+        self._check_unchanged()  # a file replaced during the read is not the version that was charged
+        return cast("E", converted)
 
-    def _found(self, reading: PlanReading[E], text: str) -> object:
+    def _arrays(self, reading: PlanReading[E], text: str) -> object:
         if isinstance(reading, FEW):
             return few_in_arrays(self.sources.run(text), reading)
-        if type(reading) in _STREAMED:
-            arrays, size = _STREAMED[type(reading)]
-            return self.sources.stream(text, size, lambda rows: arrays(rows, reading))
-        return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
+        if type(reading) in _STREAM_READERS:
+            to_arrays, size = _STREAM_READERS[type(reading)]
+            return self.sources.stream(text, size, lambda rows: to_arrays(rows, reading))
+        return _ARRAY_READERS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: PlanReading[E], key: int) -> str:
-        """Write the statement of a reading. Totals of the same rows are often asked for again, and a statement into
-        which the digits of no key were written is the same for every key: the last of these is remembered.
+        """Render the statement of a reading, and cache the last one of group totals.
+
+        Totals of the same rows are often read again, and a statement that does not contain the key's digits is the same
+        for every key.
         """
-        known, plain = self._last, isinstance(reading, GroupTotals)
-        scans = tuple(map(self._scan, tables(reading.bounded.plan.source))) if plain else ()
-        if plain and known is not None and known[0]() is reading.bounded and known[1] == scans:
-            return known[2]
-        text = self._written(statement(reading, key))
-        if plain and str(key) not in text:
-            self._last = ref(reading.bounded), scans, text
+        cached, is_cacheable = self._last_totals, isinstance(reading, GroupTotals)
+        scans = tuple(map(self._scan, tables(reading.bounded.plan.source))) if is_cacheable else ()
+        if is_cacheable and cached is not None and cached[0]() is reading.bounded and cached[1] == scans:
+            return cached[2]
+        text = self._render(statement(reading, key))
+        if is_cacheable and str(key) not in text:
+            self._last_totals = ref(reading.bounded), scans, text
         return text
 
-    def _written(self, made: StagedSelect) -> str:
-        return Generator(DuckDBSpelling(), self._scan).statement(made)
+    def _render(self, select: StagedSelect) -> str:
+        return Generator(DuckDBSpelling(), self._scan).statement(select)
 
     def _scan(self, table: str) -> str:
-        """Give the name of the relation that holds a table's clean rows."""
+        """Return the name of the relation that holds a table's clean rows."""
         return self.sources.scan(table)
 
     def _check_unchanged(self) -> None:
-        """Refuse unless the rows are those that were opened."""
+        """Raise ``SourceChanged`` unless the rows are those that were opened."""
         self.sources.check_unchanged()
 
     def interrupt(self, token: int | None = None) -> None:
@@ -100,33 +102,33 @@ class StatementReader:
 
 
 class DuckDB(StatementReader):
-    """DuckDB works behind the seam: no SQL, type or hash of its own is seen outside."""
+    """The DuckDB implementation of ``Engine``: no SQL, type or hash of DuckDB is visible outside."""
 
     def __init__(self, policy: Policy, memory: str | None = None, threads: int | None = None) -> None:
         super().__init__(Sources(policy, memory_limit=memory, threads=threads))
         self._policy = policy
 
     def catalog(self) -> Catalog:
-        """List what questions may refer to."""
+        """Return the catalog of tables and columns that queries may use."""
         tables = {name: described(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
         return Catalog(tables, self.sources.multiplicity, self.sources.overlap)
 
     def values(self, world: World) -> Sequence[GroupKey]:
-        """List the distinct results of expressions on every combination of declared values: reads no table."""
-        lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, KeySpan)]
-        asked = self._written(reading_statements.distinct(world))
-        found = self._in_time(lambda: self.sources.run(asked, lists))
-        return exact_keys(found, [each.domain.type for each in world.expressions])
+        """List the distinct results of expressions on every combination of declared values; reads no table."""
+        lists = [[parameter(value) for value in keys] for _, _, keys in world.choices if not isinstance(keys, KeySpan)]
+        text = self._render(reading_statements.distinct(world))
+        rows = self._within_time_limit(lambda: self.sources.run(text, lists))
+        return exact_keys(rows, [expression.domain.type for expression in world.expressions])
 
-    def _in_time(self, action: Callable[[], list[Any]]) -> list[Any]:
-        """Give what the action gives, unless it takes longer than what is free may take."""
-        done, thread = Event(), get_ident()
-        late: list[bool] = []
+    def _within_time_limit(self, action: Callable[[], list[Any]]) -> list[Any]:
+        """Return the action's result; refuse a query whose keys take longer to list than the limit."""
+        finished, thread = Event(), get_ident()
+        timeouts: list[bool] = []
 
         def watch() -> None:
             wait: float = FREE_SECONDS
-            while not done.wait(wait):  # again and again: what has not begun yet is not ended
-                late.append(True)
+            while not finished.wait(wait):  # repeat: an interrupt before the statement starts has no effect
+                timeouts.append(True)
                 self.sources.interrupt(thread)
                 wait = 0.01
 
@@ -135,12 +137,12 @@ class DuckDB(StatementReader):
         try:
             return action()
         except EngineFailed:
-            if not late:
+            if not timeouts:
                 raise
         finally:
-            done.set()
-            watcher.join()  # so that nothing that runs later is ended by it
-        rule = f"finding all groups may take at most {FREE_SECONDS} seconds"
+            finished.set()
+            watcher.join()  # so that it interrupts no later statement
+        rule = f"listing all groups may take at most {FREE_SECONDS} seconds"
         raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
     def hold(self) -> DuckDBSnapshot:
@@ -150,7 +152,7 @@ class DuckDB(StatementReader):
     def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         """Identify the data that rows come from: files, or the content of tables in memory."""
         chosen = [name for name, table in self._policy.tables.items() if table.public is public]
-        return tuple(found for name in chosen for found in self.sources.data(name))
+        return tuple(identity for name in chosen for identity in self.sources.data(name))
 
     def identity(self) -> str:
         return self.sources.identity()
@@ -163,11 +165,10 @@ class DuckDB(StatementReader):
 
 
 class DuckDBSnapshot(StatementReader):
-    """A snapshot holds the rows of every table that has been read, as they were at its first reading: the engine's own
-    copies.
+    """A snapshot of every table as it was at its first reading, kept as copies in the engine.
 
-    A copy is made by the first reading of its table, which has been charged like any other, and is of the version that
-    was opened. After that nothing outside can change what is read.
+    A table is copied by the first reading of it, which has been charged like any other, in the version that was opened.
+    After that, nothing outside can change what is read.
     """
 
     def __init__(self, sources: Sources) -> None:
@@ -178,36 +179,36 @@ class DuckDBSnapshot(StatementReader):
 
     def _check(self, reading: PlanReading[Any]) -> None:
         self._require_open()
-        if self._missing(reading):
+        if self._uncopied_tables(reading):
             self.sources.check_unchanged()
         super()._check(reading)
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         with self._lock:
             self._require_open()
-            for table in self._missing(reading):
+            for table in self._uncopied_tables(reading):
                 self._copies[table] = self._copy(table)
         return super().read(reading, key)
 
     def _copy(self, table: str) -> str:
-        """Copy a table, unless its file was replaced meanwhile: that is not the version that was opened."""
-        made = self.sources.copy(table)
+        """Copy a table, unless its file was replaced in the meantime: that is not the version that was opened."""
+        copy = self.sources.copy(table)
         try:
             self.sources.check_unchanged()
         except BaseException:
-            self.sources.drop(made)
+            self.sources.drop(copy)
             raise
-        return made
+        return copy
 
-    def _missing(self, reading: PlanReading[E]) -> list[str]:
-        """List the tables of which there is no copy yet."""
+    def _uncopied_tables(self, reading: PlanReading[E]) -> list[str]:
+        """List the tables of a reading that have no copy yet."""
         return [table for table in tables(reading.bounded.plan.source) if table not in self._copies]
 
     def _scan(self, table: str) -> str:
         return self._copies.get(table) or super()._scan(table)
 
     def _check_unchanged(self) -> None:
-        """Pass: what is read are copies, and no source matters to them any more."""
+        """Do nothing: copies do not depend on their sources."""
 
     def _require_open(self) -> None:
         if self._closed:
@@ -226,13 +227,13 @@ class DuckDBSnapshot(StatementReader):
         self.close()
 
 
-_ARRAYS: dict[type, Callable[[Any, Any], object]] = {
+_ARRAY_READERS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: arrays.in_arrays,
 }
-"""What becomes of a statement's rows; those of known groups are few and come as they are."""
-_STREAMED: dict[type, tuple[Callable[[Any, Any], object], int]] = {
+"""Converts a statement's rows to arrays. Rows of declared groups are few and are converted directly."""
+_STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], int]] = {
     ValueCounts: (arrays.values, arrays.BATCH),
     Marginals: (arrays.marginals, arrays.KEYED_BATCH),
     CellRows: (arrays.cell_rows, arrays.KEYED_BATCH),
 }
-"""Those whose rows come in a stream, so many at a time."""
+"""Readings whose rows are streamed: the converter, and the number of rows per batch."""

@@ -1,4 +1,4 @@
-"""Files hold tables: this module finds those a source names, and tells whether they are still the same."""
+"""Find the files that a source names, and check whether they are still the same."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from sfumato.errors import InvalidPolicy
 KINDS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".duckdb": "duckdb", ".db": "duckdb"}
 _HEADER_BYTES = 1 << 20
 _BLOCK = 1 << 20
-_LONGEST_LINE = 1 << 24
+_MAX_LINE_BYTES = 1 << 24
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Cells that begin and end with a quote, double those inside, and end on the line they began on.
-_QUOTED = re.compile(rb'(?<![^,\r\n])"[^"\r\n]*(?:""[^"\r\n]*)*"(?![^,\r\n])')
+# A cell in quotes, with quotes inside it doubled, that ends on the line it began on.
+_QUOTED_CELL = re.compile(rb'(?<![^,\r\n])"[^"\r\n]*(?:""[^"\r\n]*)*"(?![^,\r\n])')
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 Stamp = tuple[str, int, int, int]
-"""A file's path, size, time of change in ns, and inode."""
+"""A file's path, size, modification time in ns, and inode."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """These are the files of one source as they were when it was opened."""
+    """The files of one source as they were when it was opened."""
 
     kind: str
     source: Path
@@ -41,19 +41,21 @@ class Files:
         return tuple(path for path, *_ in self.stamps)
 
     def unchanged(self) -> bool:
-        """Tell whether the same files are still there, by path, size, time of change and inode, and can be read."""
+        """Return whether the same files are still there (by path, size, modification time and inode) and readable."""
         try:
-            return _stamps(self.kind, self.source) == self.stamps and all(map(_readable, self.paths))
+            return _stamps(self.kind, self.source) == self.stamps and all(map(_is_readable, self.paths))
         except OSError:
             return False
 
 
 def find(source: Path, place: str) -> Files:
-    """Find the files a source names, in order; a missing one or one of no known kind is refused."""
+    """Return the files a source names, in order; refuse a missing file or an unknown extension."""
     kind = KINDS.get(source.suffix.lower())
     if kind is None:
         raise InvalidPolicy(
-            "the kind of a source is told by its ending", place=place, fix="name a .csv, .parquet or .duckdb file"
+            "the file's extension says its format, and this one is unknown",
+            place=place,
+            fix="name a .csv, .parquet or .duckdb file",
         )
     try:
         stamps = _stamps(kind, source)
@@ -65,11 +67,11 @@ def find(source: Path, place: str) -> Files:
         )
     if kind != "duckdb" and any(letter in path for path, *_ in stamps for letter in "*?["):
         raise InvalidPolicy(
-            "the engine would read *, ? and [ in a file's own path as a pattern",
+            "the path of a file may not contain *, ? or [: DuckDB reads them as a pattern",
             place=place,
             fix="rename the file or folder",
         )
-    if not all(_readable(path) for path, *_ in stamps):
+    if not all(_is_readable(path) for path, *_ in stamps):
         raise InvalidPolicy("this file cannot be read", place=place, fix="check its permissions")
     return Files(kind, source, stamps)
 
@@ -83,15 +85,15 @@ def _stamps(kind: str, source: Path) -> tuple[Stamp, ...]:
 
 
 def _stamp(path: str) -> Stamp:
-    found = os.stat(path)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
         raise FileNotFoundError(path)
     path.encode()  # the engine takes paths as UTF-8
-    return path, found.st_size, found.st_mtime_ns, found.st_ino
+    return path, status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def _readable(path: str) -> bool:
-    """Tell whether it can be opened now, which permissions alone do not tell."""
+def _is_readable(path: str) -> bool:
+    """Return whether the file can be opened now, which its permissions alone do not show."""
     try:
         with open(path, "rb"):
             return True
@@ -100,99 +102,101 @@ def _readable(path: str) -> bool:
 
 
 def digest(*parts: object) -> str:
-    """Make a short name for what JSON can say, equal for equal parts."""
+    """Return a SHA-256 digest of JSON values, equal for equal parts."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def content(files: Files) -> str:
-    """Hash every byte, in blocks."""
-    found = hashlib.blake2b(digest_size=32)
+    """Hash every byte, block by block."""
+    content_hash = hashlib.blake2b(digest_size=32)
     for path, size, *_ in files.stamps:
-        found.update(size.to_bytes(8, "big"))
-        with open(path, "rb") as opened:
-            while block := opened.read(_BLOCK):
-                found.update(block)
-    return found.hexdigest()
+        content_hash.update(size.to_bytes(8, "big"))
+        with open(path, "rb") as file:
+            while block := file.read(_BLOCK):
+                content_hash.update(block)
+    return content_hash.hexdigest()
 
 
 def header(path: str, place: str) -> list[str]:
-    """Read the names in the first record of a CSV file."""
-    with open(path, "rb") as opened:
-        start = opened.read(_HEADER_BYTES).decode("utf-8-sig", errors="replace")
+    """Return the column names in the first record of a CSV file."""
+    with open(path, "rb") as file:
+        start = file.read(_HEADER_BYTES).decode("utf-8-sig", errors="replace")
     try:
         names = next(csv.reader(io.StringIO(start.replace("\0", ""), newline="")), [])
     except csv.Error:
         names = []
     if not names:
-        raise InvalidPolicy("a CSV file begins with its column names", place=place, fix="add a header line")
-    for separator, words in _OTHER_SEPARATORS.items():
+        raise InvalidPolicy("a CSV file must begin with a line of column names", place=place, fix="add a header line")
+    for separator, separators in _OTHER_SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             raise InvalidPolicy(
-                f"the cells of a CSV file are separated by commas; these column names are separated by {words}",
+                f"a CSV file must use commas as separators; this header uses {separators}",
                 place=place,
-                fix="write the file again with commas, and with points in decimal numbers",
+                fix="write the file again with commas, and with decimal points",
             )
     return names
 
 
 def checked_lines(files: Files, place: str) -> int:
-    """Count the lines that CSV files have below their headers. Refuse files in which a record might not be a line.
+    """Count the lines below the headers of CSV files; refuse files in which a record might not be one line.
 
     A quote that is never closed would make one record of many lines, so that one unit's row hides those of others
-    beyond every limit. When every quoted cell ends on its line, each line is read by itself: two files that differ in
-    one unit's lines differ in that unit's records, which is the stability that the scan relies on. Read once per
-    opening; a file that changes later is noticed before anything is charged. Whoever opens is the owner, but may show
-    the refusal to others: it does not say where in the file.
+    beyond every limit. When every quoted cell ends on its line, each line is parsed by itself: two files that differ in
+    one unit's lines differ in that unit's records, which is the stability the scan relies on. The files are read once
+    per opening; a later change is detected before anything is charged. The owner who opens them may show the refusal to
+    others: it does not say where in the file.
     """
-    found = [_lines(path) for path in files.paths]
-    if not all(well_quoted for _, well_quoted in found):
+    counts = [_count_lines(path) for path in files.paths]
+    if not all(well_quoted for _, well_quoted in counts):
         raise InvalidPolicy(
-            "one line of a CSV file is one record: quotes stand around a whole cell, are doubled inside it, and are "
-            "closed on the same line",
+            "each record of a CSV file must be one line: quotes enclose a whole cell, are doubled inside it, and close "
+            "on the same line",
             place=place,
-            fix="correct the line that sfumato check (without --public) names, or write the table as Parquet, where "
+            fix="correct the line that sfumato check (without --public) shows, or write the table as Parquet, where "
             "texts may span lines",
         )
-    return sum(lines - 1 for lines, _ in found)
+    return sum(lines - 1 for lines, _ in counts)
 
 
 def misquoted(path: str) -> int | None:
-    """Find the number of the first line of a CSV file whose quotes are not those of one record, or None."""
-    lines, well_quoted = _lines(path)
+    """Return the number of the first line of a CSV file whose quotes span lines or are malformed; None if there is
+    none.
+    """
+    lines, well_quoted = _count_lines(path)
     return None if well_quoted else lines
 
 
-def _lines(path: str) -> tuple[int, bool]:
-    """Count the lines of a CSV file, and True; or find the first whose quotes are not of one record, and False."""
+def _count_lines(path: str) -> tuple[int, bool]:
+    """Return the number of lines of a CSV file and True, or the first line with malformed quotes and False."""
     lines = 1
-    with open(path, "rb") as opened:
-        rest = opened.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
-        while block := opened.read(_LONGEST_LINE):
+    with open(path, "rb") as file:
+        rest = file.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
+        while block := file.read(_MAX_LINE_BYTES):
             rest += block
             end = rest.rfind(b"\n") + 1 or rest.rfind(b"\r") + 1
-            found = _well_quoted(rest, end)
-            lines += _line_ends(rest, found)
-            if found < end or len(rest) - end > _LONGEST_LINE:
+            valid_end = _valid_quotes_end(rest, end)
+            lines += _line_ends(rest, valid_end)
+            if valid_end < end or len(rest) - end > _MAX_LINE_BYTES:
                 return lines, False
             rest = rest[end:]
-    found = _well_quoted(rest, len(rest))
-    lines += _line_ends(rest, found)
-    return (lines, False) if found < len(rest) else (lines - (not rest or rest.endswith(b"\r")), True)
+    valid_end = _valid_quotes_end(rest, len(rest))
+    lines += _line_ends(rest, valid_end)
+    return (lines, False) if valid_end < len(rest) else (lines - (not rest or rest.endswith(b"\r")), True)
 
 
-def _well_quoted(text: bytes, end: int) -> int:
-    """Find how far the text up to ``end`` is made of plain text and well quoted cells.
+def _valid_quotes_end(text: bytes, end: int) -> int:
+    """Return how far the text up to ``end`` consists of plain text and well-quoted cells.
 
-    The first quote that begins no such cell is left over when all cells are taken out, wherever it stands.
+    The first quote that begins no such cell remains when all quoted cells are removed, wherever it stands.
     """
-    if b'"' not in _QUOTED.sub(b"", text[:end]):
+    if b'"' not in _QUOTED_CELL.sub(b"", text[:end]):
         return end
-    place = 0
-    for cell in _QUOTED.finditer(text, 0, end):
-        if b'"' in text[place : cell.start()]:
+    cell_end = 0
+    for cell in _QUOTED_CELL.finditer(text, 0, end):
+        if b'"' in text[cell_end : cell.start()]:
             break
-        place = cell.end()
-    return text.index(b'"', place)
+        cell_end = cell.end()
+    return text.index(b'"', cell_end)
 
 
 def _line_ends(text: bytes, end: int) -> int:

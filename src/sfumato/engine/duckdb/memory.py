@@ -1,9 +1,9 @@
-"""A table in memory (Arrow, pandas or polars) becomes Arrow arrays that DuckDB can hold, column by column.
+"""Convert a table in memory (Arrow, pandas or polars) to Arrow arrays that DuckDB can hold, column by column.
 
-A folder takes rows that do not fit in memory; its owner alone can read it, and it is removed even after a kill.
+A spill folder holds rows that do not fit in memory; only its owner can read it, and it is removed even after a kill.
 
-A process that is killed removes nothing, so whoever opens a folder next sweeps those of dead processes. Alive is who
-holds the lock on the folder's file: unlike a process number, a lock is never handed on to a stranger.
+A killed process removes nothing, so whoever opens a folder next removes those of dead processes. A process is alive
+while it holds the lock on the folder's file: unlike a process id, a lock is never reused by another process.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """A frame is a table in memory: its column names, and each column as an Arrow array by its position."""
+    """A table in memory: its column names, and a function from a position to that column as an Arrow array."""
 
     names: tuple[str, ...]
     column: Callable[[int], Any]
 
 
 def frame(source: Any, place: str) -> MemoryTable:
-    """Read the table, whichever library made it: told by its module, so none is imported for it."""
+    """Wrap a table of any supported library, recognised by its module so that no library is imported for it."""
     maker = type(source).__module__.partition(".")[0]
     if maker == "pandas" and hasattr(source, "iloc") and hasattr(source, "columns"):
         return MemoryTable(tuple(str(label) for label in source.columns), lambda i: _from_pandas(source.iloc[:, i]))
@@ -45,23 +45,25 @@ def frame(source: Any, place: str) -> MemoryTable:
     if maker == "pyarrow" or hasattr(source, "__arrow_c_stream__"):
         return _from_arrow(source, place)
     raise InvalidPolicy(
-        "a source is a file or a table in memory", place=place, fix="give a path, or an Arrow, pandas or polars table"
+        "a source must be a file or a table in memory",
+        place=place,
+        fix="pass a path, or an Arrow, pandas or polars table",
     )
 
 
 def arrow(source: MemoryTable, positions: Sequence[int], place: str) -> pyarrow.Table:
-    """Make one Arrow table of the chosen columns, named c0, c1, … in that order."""
+    """Return the chosen columns as one Arrow table, named c0, c1, … in that order."""
     import pyarrow as pa
 
     try:
-        return pa.table({f"c{column}": _plain(source.column(i)) for column, i in enumerate(positions)})
+        return pa.table({f"c{column}": _to_supported_type(source.column(i)) for column, i in enumerate(positions)})
     except (TypeError, ValueError, NotImplementedError, pa.ArrowException):
         raise unreadable(place) from None
 
 
 def unreadable(place: str) -> InvalidPolicy:
     return InvalidPolicy(
-        "the engine cannot hold a column of this table", place=place, fix="give plain numbers, texts, dates and times"
+        "DuckDB cannot store a column of this table", place=place, fix="use plain numbers, texts, dates and times"
     )
 
 
@@ -69,30 +71,30 @@ def fingerprint(table: pyarrow.Table) -> str:
     """Hash a table's types and cells."""
     import pyarrow as pa
 
-    found = hashlib.blake2b(digest_size=32)
-    whole = table.combine_chunks()
-    with pa.ipc.new_stream(pa.PythonFile(_Hashing(found), mode="w"), whole.schema) as stream:
-        stream.write_table(whole)
-    return found.hexdigest()
+    content_hash = hashlib.blake2b(digest_size=32)
+    combined = table.combine_chunks()
+    with pa.ipc.new_stream(pa.PythonFile(_HashingFile(content_hash), mode="w"), combined.schema) as stream:
+        stream.write_table(combined)
+    return content_hash.hexdigest()
 
 
-class _Hashing:
-    """This file keeps nothing of what is written to it but its hash."""
+class _HashingFile:
+    """A writable file that keeps only the hash of what is written to it."""
 
     closed = False
 
-    def __init__(self, found: Any) -> None:
-        self._found = found
+    def __init__(self, content_hash: Any) -> None:
+        self._content_hash = content_hash
 
     def write(self, block: Any) -> int:
-        self._found.update(block)
+        self._content_hash.update(block)
         return len(block)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _from_arrow(source: Any, place: str) -> MemoryTable:
@@ -103,7 +105,7 @@ def _from_arrow(source: Any, place: str) -> MemoryTable:
     except (TypeError, ValueError, pa.ArrowException):
         table = None
     if table is None:
-        raise InvalidPolicy("this Arrow object is not a table", place=place, fix="give a pyarrow.Table")
+        raise InvalidPolicy("this Arrow object is not a table", place=place, fix="pass a pyarrow.Table")
     return MemoryTable(tuple(table.column_names), table.column)
 
 
@@ -113,33 +115,33 @@ def _from_pandas(series: Any) -> Any:
     try:
         return pa.array(series, from_pandas=True)
     except (TypeError, ValueError, OverflowError, pa.ArrowException):
-        return _as_text(None if gone else value for value, gone in zip(series, series.isna(), strict=True))
+        return _text_array(None if gone else value for value, gone in zip(series, series.isna(), strict=True))
 
 
 def _from_polars(series: Any) -> Any:
     try:
         return series.to_arrow()
-    except Exception:  # polars panics, outside any tree of its own, on columns of Python objects
-        return _as_text(series.to_list())
+    except Exception:  # polars panics on columns of Python objects, with an error of no common base class
+        return _text_array(series.to_list())
 
 
-def _as_text(cells: Any) -> Any:
-    """Write cells of no common type each as its own text: the scan reads them as it reads CSV."""
+def _text_array(cells: Any) -> Any:
+    """Convert cells of no common type to text: the scan parses them as it parses CSV."""
     import pyarrow as pa
 
-    return pa.array([_shown(cell) for cell in cells], pa.string())
+    return pa.array([_to_text(cell) for cell in cells], pa.string())
 
 
-def _shown(cell: Any) -> str | None:
+def _to_text(cell: Any) -> str | None:
     try:
-        shown = None if cell is None else str(cell)
-        return shown if shown is None or shown.encode() is not None else None
-    except Exception:  # a cell that cannot say what it is, is not of any declared type
+        text = None if cell is None else str(cell)
+        return text if text is None or text.encode() is not None else None
+    except Exception:  # a cell without a text form is of no declared type
         return None
 
 
-def _plain(column: Any) -> Any:
-    """Give the column without dictionaries and types the engine lacks; text that is not UTF-8 is missing."""
+def _to_supported_type(column: Any) -> Any:
+    """Return the column without dictionaries and types that DuckDB lacks; text that is not UTF-8 becomes NULL."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
@@ -154,21 +156,21 @@ def _plain(column: Any) -> Any:
     if kinds.is_decimal256(column.type):
         column = column.cast(pa.string())
     if kinds.is_string(column.type) or kinds.is_large_string(column.type) or kinds.is_string_view(column.type):
-        return _readable(column)
+        return _valid_utf8(column)
     return column
 
 
-def _readable(column: Any) -> Any:
+def _valid_utf8(column: Any) -> Any:
     import pyarrow as pa
 
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        return _as_text(_decoded(cell) for cell in column.cast(pa.large_binary()).to_pylist())
+        return _text_array(_decode(cell) for cell in column.cast(pa.large_binary()).to_pylist())
     return column
 
 
-def _decoded(cell: bytes | None) -> str | None:
+def _decode(cell: bytes | None) -> str | None:
     try:
         return None if cell is None else cell.decode()
     except UnicodeDecodeError:
@@ -176,16 +178,16 @@ def _decoded(cell: bytes | None) -> str | None:
 
 
 _PREFIX = "sfumato-spill-"
-_IN_USE = "in-use"
+_LOCK_FILE = "in-use"
 
 
 class Spill:
-    """This is a new folder, there until it is closed, forgotten, or its process ends."""
+    """A new folder that exists until it is closed, garbage-collected, or its process ends."""
 
     def __init__(self) -> None:
         sweep()
         self.path = tempfile.mkdtemp(prefix=_PREFIX)
-        self.close = weakref.finalize(self, _remove, self.path, _locked(self.path), os.getpid())
+        self.close = weakref.finalize(self, _remove, self.path, _lock_folder(self.path), os.getpid())
 
 
 def sweep() -> None:
@@ -193,15 +195,15 @@ def sweep() -> None:
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX):
-                with suppress(OSError):  # gone already, another's, not ours to remove, or in use
-                    _sweep(entry.path)
+                with suppress(OSError):  # already gone, another user's, not removable, or in use
+                    _remove_if_abandoned(entry.path)
 
 
-def _sweep(folder: str) -> None:
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+def _remove_if_abandoned(folder: str) -> None:
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return
-    lock = os.open(os.path.join(folder, _IN_USE), os.O_RDWR | os.O_NOFOLLOW)
+    lock = os.open(os.path.join(folder, _LOCK_FILE), os.O_RDWR | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder)
@@ -209,18 +211,18 @@ def _sweep(folder: str) -> None:
         os.close(lock)
 
 
-def _locked(folder: str) -> int:
-    """Hold the lock of a new folder: it gets its name once it is held, so that nobody finds it free before."""
-    arriving = os.path.join(folder, "arriving")
-    lock = os.open(arriving, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+def _lock_folder(folder: str) -> int:
+    """Lock a new folder: the lock file gets its name once it is locked, so that no process finds it unlocked."""
+    unnamed = os.path.join(folder, "arriving")
+    lock = os.open(unnamed, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     with suppress(OSError):  # a file system without locks: the folder is then never swept
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(arriving, os.path.join(folder, _IN_USE))
+        os.rename(unnamed, os.path.join(folder, _LOCK_FILE))
     return lock
 
 
 def _remove(folder: str, lock: int, process: int) -> None:
-    """A forked process leaves its parent's files alone."""
+    """Remove the folder and release its lock; a forked process leaves its parent's folder alone."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)

@@ -1,11 +1,12 @@
-"""A row's unit is found in DuckDB's SQL: by the id in it, or as every owner of the row of another table that it names.
+"""Determine the unit of each row in DuckDB's SQL: by the id in the row, or through the rows of another table it refers
+to.
 
-Each rule looks at one row and, along a path, at the rows of other tables that have its key. A row that several units
-lead to is a row of each, and (key, unit) is made distinct at every hop, so that how often a unit names a key does not
-matter. What a unit has after the scan is thus found from its own rows and from rows without an id of their own, never
-from what other units own: two databases that differ in one unit differ in that unit's rows alone.
+Each rule looks at one row and, along a path, at the rows of other tables that have its key. A row reached from several
+units is a row of each, and (key, unit) pairs are made distinct at every hop, so how often a unit names a key does not
+matter. The rows of a unit after the scan thus depend on its own rows and on rows without an id, never on what other
+units own: two databases that differ in one unit differ in that unit's rows alone.
 
-A source becomes a relation to select from, with the true names and stored types of its columns.
+A source becomes a relation to select from, with the original names and stored types of its columns.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from sfumato.policy import DatabaseTable, Domain, Policy, Table, Type, Via
 from sfumato.policy.domains import is_name
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
-_LISTED = 20
+_MAX_LISTED_TABLES = 20
 
-# A line is a record (files.checked_lines sees to it), and one thread reads them: several would guess where lines begin.
-# A record that is too short is filled with NULL, one too long is cut, and one that is not UTF-8 where it is read, or
-# longer than 2 MB, is left out.
-_CSV = (
+# One line is one record (checked by files.checked_lines), and one thread reads them: several would guess where lines
+# begin. A short record is padded with NULL, a long one is truncated, and one that is not UTF-8 where it is read, or
+# longer than 2 MB, is skipped.
+_CSV_OPTIONS = (
     "auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false,"
     " null_padding = true, strict_mode = false, ignore_errors = true, parallel = false, max_line_size = 2000000"
 )
@@ -40,69 +41,71 @@ _CSV = (
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation says where to select from, and holds each column under the name its source gives it."""
+    """A relation to select from, with each column's cell under the name its source gives it."""
 
     sql: str
     columns: tuple[tuple[str, Cell], ...]
 
     def cell(self, column: str, place: str) -> Cell:
-        """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed."""
+        """Return the column of that name: an exact match or, if unique, one that differs in letter case or in how
+        accents are composed.
+        """
         return clean_cells.find(self.columns, column, place, "name a column of the source, in a CSV file with commas")
 
     def plain_columns(self) -> list[tuple[str, Cell]]:
-        """List the columns that can be named in a question; of those alike but for letter case, the first."""
-        seen: dict[str, tuple[str, Cell]] = {}
-        for true, cell in self.columns:
-            called = unicodedata.normalize("NFC", true)
-            if is_name(called):
-                seen.setdefault(called.lower(), (called, cell))
-        return list(seen.values())
+        """List the columns whose names queries can use; of names that differ only in letter case, the first."""
+        by_folded_name: dict[str, tuple[str, Cell]] = {}
+        for original, cell in self.columns:
+            column = unicodedata.normalize("NFC", original)
+            if is_name(column):
+                by_folded_name.setdefault(column.lower(), (column, cell))
+        return list(by_folded_name.values())
 
 
 def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:
-    """Open a table in files. ``databases`` gives each attached database file its alias."""
-    place = f"tables.{table.name}.source"
-    found = files.find(table.source.path, place)
-    if found.kind == "csv":
-        return found, of_csv(found, place)
-    if found.kind == "parquet":
-        return found, of_parquet(found, place, execute)
-    alias = databases.setdefault(found.paths[0], f"sf database {len(databases)}")
-    return found, of_database(found, table, alias, place, execute)
+    """Open a table in files. ``databases`` maps each attached database file to its alias."""
+    path = f"tables.{table.name}.source"
+    table_files = files.find(table.source.path, path)
+    if table_files.kind == "csv":
+        return table_files, of_csv(table_files, path)
+    if table_files.kind == "parquet":
+        return table_files, of_parquet(table_files, path, execute)
+    alias = databases.setdefault(table_files.paths[0], f"sf database {len(databases)}")
+    return table_files, of_database(table_files, table, alias, path, execute)
 
 
 def of_csv(found: files.Files, place: str) -> Relation:
-    """Open CSV files with every cell as text: the scan reads it as what is declared."""
-    first = files.header(found.paths[0], place)
+    """Open CSV files with every cell as text: the scan converts it to the declared type."""
+    columns_of_first = files.header(found.paths[0], place)
     for path in found.paths[1:]:
-        if files.header(path, place) != first:
+        if files.header(path, place) != columns_of_first:
             raise InvalidPolicy(
-                "all files of a table have the same columns", place=place, fix="make their headers equal"
+                "the CSV files of this table have different columns", place=place, fix="give all files the same header"
             )
-    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(first)))
-    sql = f"read_csv([{listed(found.paths)}], columns = {{{columns}}}, {_CSV})"
-    return Relation(sql, tuple((each, Cell(f"c{i}", "VARCHAR")) for i, each in enumerate(first)))
+    column_types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(columns_of_first)))
+    sql = f"read_csv([{listed(found.paths)}], columns = {{{column_types}}}, {_CSV_OPTIONS})"
+    return Relation(sql, tuple((column, Cell(f"c{i}", "VARCHAR")) for i, column in enumerate(columns_of_first)))
 
 
 def of_parquet(found: files.Files, place: str, execute: Execute) -> Relation:
-    """Open Parquet files with one schema among them.
+    """Open Parquet files with one schema in common.
 
-    The ends of a column that a file states leave NaN out. Unless it is told that there may be some, the engine folds
-    comparisons by them: one unit's row, which moves an end, would decide what the cells of other units mean.
+    The minimum and maximum of a column in a Parquet footer ignore NaN. Unless DuckDB is told that there may be NaN, it
+    folds comparisons by them: one unit's row, which moves a minimum, would decide what other units' cells mean.
     """
     schemas = [_parquet_columns(path, place, execute) for path in found.paths]
     if any(schema != schemas[0] for schema in schemas):
         raise InvalidPolicy(
-            "all files of a table have the same columns and types", place=place, fix="rewrite those that differ"
+            "the Parquet files of this table have different columns or types",
+            place=place,
+            fix="rewrite those that differ",
         )
     options = "hive_partitioning = false, union_by_name = false, can_have_nan = true"
     return Relation(f"read_parquet([{listed(found.paths)}], {options})", schemas[0])
 
 
 def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str, Cell], ...]:
-    """Take the true names of columns from the file's footer: the engine renames columns that differ in letter case
-    only.
-    """
+    """Read the original column names from the footer: DuckDB renames columns that differ only in letter case."""
     try:
         described = execute(f"DESCRIBE SELECT * FROM read_parquet([{literal(path)}], hive_partitioning = false)")
         nodes = execute(f"SELECT name, num_children FROM parquet_schema({literal(path)})")
@@ -110,12 +113,14 @@ def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str
         described = nodes = []
     if not described:
         raise InvalidPolicy("this file cannot be read as Parquet", place=place, fix="write it again")
-    names = _top_level([(str(each), children or 0) for each, children in nodes])
-    return tuple((true, Cell(name(seen), stored)) for true, (seen, stored, *_) in zip(names, described, strict=True))
+    names = _top_level([(str(node), children or 0) for node, children in nodes])
+    return tuple(
+        (original, Cell(name(column), stored)) for original, (column, stored, *_) in zip(names, described, strict=True)
+    )
 
 
 def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
-    """List the names of the root's children in a schema listed depth first."""
+    """Return the names of the root's children in a schema listed depth first."""
     names, open_groups = [], [nodes[0][1]]
     for node, children in nodes[1:]:
         while open_groups[-1] == 0:
@@ -132,11 +137,11 @@ def of_database(found: files.Files, table: Table, alias: str, place: str, execut
     attach(found, alias, place, execute)
     if not isinstance(table.source, DatabaseTable):
         names = tables_in(alias, execute)
-        listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+        candidates = ", ".join(names[:_MAX_LISTED_TABLES]) + (", …" if len(names) > _MAX_LISTED_TABLES else "")
         raise InvalidPolicy(
-            "a database file may hold several tables, so the one that is meant is named",
+            "a database file may hold several tables, so the policy must name one",
             place=f"tables.{table.name}.relation",
-            fix=f'write relation = "<table>" with one of {listed}' if names else "create a table in it first",
+            fix=f'write relation = "<table>" with one of {candidates}' if names else "create a table in it first",
         )
     sql = ".".join(name(part) for part in (alias, *table.source.relation.split(".")))
     try:
@@ -149,11 +154,11 @@ def of_database(found: files.Files, table: Table, alias: str, place: str, execut
             place=f"tables.{table.name}.relation",
             fix="name a table or view in it, as table or schema.table",
         )
-    return Relation(sql, tuple((true, Cell(name(true), stored)) for true, stored, *_ in described))
+    return Relation(sql, tuple((column, Cell(name(column), stored)) for column, stored, *_ in described))
 
 
 def attach(found: files.Files, alias: str, place: str, execute: Execute) -> None:
-    """Make a DuckDB database known under an alias, to be read alone."""
+    """Attach a DuckDB database read-only under an alias."""
     try:
         execute(f"ATTACH IF NOT EXISTS {literal(found.paths[0])} AS {name(alias)} (READ_ONLY)")
     except EngineFailed:
@@ -165,41 +170,46 @@ def attach(found: files.Files, alias: str, place: str, execute: Execute) -> None
 
 
 def tables_in(alias: str, execute: Execute) -> list[str]:
-    """List the tables and views of an attached database that can be named, as table or schema.table."""
-    found = execute(
+    """List the tables and views of an attached database whose names can be written as table or schema.table."""
+    rows = execute(
         f"SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = {literal(alias)} UNION ALL"
         f" SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = {literal(alias)} AND NOT internal"
         " ORDER BY ALL"
     )
-    return [each if schema == "main" else f"{schema}.{each}" for schema, each in found if "." not in schema + each]
+    return [
+        relation if schema == "main" else f"{schema}.{relation}"
+        for schema, relation in rows
+        if "." not in schema + relation
+    ]
 
 
 def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -> str:
-    """Name the table in a database that holds the rows, as schema.table in small letters; empty for anything else.
+    """Return the table in a database file that holds the rows, as lower-case schema.table; empty for any other source.
 
-    A view may read any table of its database, so it has no such name. The engine takes names in any letter case.
+    A view may read any table of its database, so it has no such name. DuckDB ignores the letter case of names.
     """
     if not isinstance(table.source, DatabaseTable):
         return ""
     alias = databases[os.path.abspath(table.source.path)]
-    found = execute(f"SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = {literal(alias)}")
-    asked = table.source.relation.casefold()
-    wanted = asked if "." in asked else f"main.{asked}"
-    return wanted if wanted in {f"{schema}.{each}".casefold() for schema, each in found} else ""
+    rows = execute(f"SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = {literal(alias)}")
+    relation = table.source.relation.casefold()
+    qualified = relation if "." in relation else f"main.{relation}"
+    return qualified if qualified in {f"{schema}.{stored}".casefold() for schema, stored in rows} else ""
 
 
 def of_memory(
     source: memory.MemoryTable, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str
 ) -> Relation:
-    """Copy a table in memory into the engine: what its owner does to the original changes nothing."""
+    """Describe the engine's copy of a table in memory, made from the columns at these positions."""
     columns = [
-        (source.names[i], Cell(name(seen), stored)) for i, (seen, stored, *_) in zip(positions, described, strict=True)
+        (source.names[i], Cell(name(copied), stored))
+        for i, (copied, stored, *_) in zip(positions, described, strict=True)
     ]
     return Relation(sql, tuple(columns))
 
 
 Read = Callable[[Cell], str]
-"""A cell in the type in which it is compared; NULL where it is not of that type."""
+"""The SQL of a cell in the type it is compared in; NULL where the cell is not of that type."""
 
 _WIDE = {"UBIGINT", "HUGEINT", "UHUGEINT"}
 _TEXTS = {"VARCHAR", "ENUM"}
@@ -208,91 +218,99 @@ _NUMBERS = WHOLE | _WIDE | FLOATING | {"DECIMAL"}
 
 @dataclass(frozen=True)
 class Owners:
-    """This finds whose the rows of each table are."""
+    """Determines the units that own the rows of each table of a policy."""
 
     policy: Policy
     relations: Mapping[str, Relation]
 
     def of(self, table: Table) -> Owner | None:
-        """Find whose the rows of a table are; None where every row is a unit of its own, or nobody's."""
+        """Return how the rows of a table are owned; None where every row is its own unit, or the table is public."""
         if table.public or table.every_row:
             return None
         period = self._period(table)
         if not isinstance(table.id, Via):
-            return _owner(self._cell(table, table.id, "id"), self._read_id(table), period)
+            return _make_owner(self._cell(table, table.id, "id"), self._id_reader(table), period)
         parent = self.policy.tables[table.id.via]
         on = self._cell(table, table.id.on, "id.on")
         key = self.relations[parent.name].cell(table.id.key, f"tables.{table.name}.id.key")
-        read = _common((on, key)) or _meeting((on, key))
-        found = links(self.relations[parent.name].sql, self.of(parent), _present(key, read))
-        return _owner(on, read, period, found)
+        read = _common_reader((on, key)) or _key_reader((on, key))
+        key_links = links(self.relations[parent.name].sql, self.of(parent), _key_or_null(key, read))
+        return _make_owner(on, read, period, key_links)
 
-    def _read_id(self, table: Table) -> Read:
-        """Say how ids become the one type that all tables of the population have."""
+    def _id_reader(self, table: Table) -> Read:
+        """Return how ids are converted to the one type that all tables of the population use."""
         if self.policy.id_type is not None:
-            return _TYPES[self.policy.id_type]
-        own = self._cell(table, table.id, "id")
-        others = [each for each in self.policy.tables.values() if not each.public and not isinstance(each.id, Via)]
-        cells = [self._cell(each, each.id, "id") for each in others]
-        read = _common(cells)
+            return _ID_READERS[self.policy.id_type]
+        own_cell = self._cell(table, table.id, "id")
+        tables = [
+            member for member in self.policy.tables.values() if not member.public and not isinstance(member.id, Via)
+        ]
+        cells = [self._cell(member, member.id, "id") for member in tables]
+        read = _common_reader(cells)
         if read is not None:
             return read
         other, cell = next(
-            (each, cell) for each, cell in zip(others, cells, strict=True) if _common((own, cell)) is None
+            (member, cell)
+            for member, cell in zip(tables, cells, strict=True)
+            if _common_reader((own_cell, cell)) is None
         )
         raise InvalidPolicy(
-            f"the ids of one population have one type: those of {table.name} are stored as {own.stored}, those of "
-            f"{other.name} as {cell.stored}",
+            f"all tables must store ids in one type: those of {table.name} are {own_cell.stored}, those of "
+            f"{other.name} are {cell.stored}",
             place=f"tables.{table.name}.id",
-            fix='say in [unit] what ids are: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; a row '
-            "whose id is not of that type is dropped",
+            fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; rows '
+            "whose id is not of that type are dropped",
         )
 
     def _period(self, table: Table) -> str | None:
-        """Find the start of the period that a row lies in. No bound is applied before: two days would become one."""
+        """Return the SQL for the start of a row's period. No bound is applied first: it would merge two days."""
         column = self.policy.period_column(table.name)
         if column is None:
             return None
-        moment = cleaned(self._cell(table, column, "period"), Domain(table.columns[column].type))
-        start = f"CAST(date_trunc('{self.policy.unit.period}', {moment}) AS DATE)"
+        timestamp = cleaned(self._cell(table, column, "period"), Domain(table.columns[column].type))
+        start = f"CAST(date_trunc('{self.policy.unit.period}', {timestamp}) AS DATE)"
         bounds = table.columns[column].bounds
-        return start if self.policy.per is None or bounds is None else _paid_for(start, self.policy.per, bounds)
+        return (
+            start
+            if self.policy.per is None or bounds is None
+            else _period_within_bounds(start, self.policy.per, bounds)
+        )
 
     def _cell(self, table: Table, column: str, part: str) -> Cell:
         return self.relations[table.name].cell(column, f"tables.{table.name}.{part}")
 
 
-def _paid_for(start: str, per: str, bounds: Any) -> str:
-    """Leave a row without a period where its account would be none within the declared bounds.
+def _period_within_bounds(start: str, per: str, bounds: Any) -> str:
+    """Set the period of a row to NULL if its account lies outside the declared bounds.
 
-    Clamped to a bound it would be read with the rows of another account, which would then pay for a unit that is not
-    its own. A row of the same account as the bound stays.
+    Clamped to a bound, the row would be read with the rows of another account, which would then pay for a unit that is
+    not its own. A row in the same account as a bound stays.
     """
     first, last = calendar.truncated(per, bounds[0]), calendar.truncated(per, bounds[1])
     end = calendar.shifted(last, 1, per)
-    above = f"{start} >= {literal(_day(first))}"
-    within = above if end is None else f"{above} AND {start} < {literal(_day(end))}"
+    above = f"{start} >= {literal(_as_date(first))}"
+    within = above if end is None else f"{above} AND {start} < {literal(_as_date(end))}"
     return f"CASE WHEN {within} THEN {start} END"
 
 
-def _day(moment: dt.date) -> dt.date:
+def _as_date(moment: dt.date) -> dt.date:
     return dt.date(moment.year, moment.month, moment.day)
 
 
-def _owner(cell: Cell, read: Read, period: str | None, found: str | None = None) -> Owner:
-    kept = owned(cell) if read is sound else f"{read(cell)} IS NOT NULL"
-    return Owner(read(cell), kept if period is None else f"{kept} AND {period} IS NOT NULL", period, found)
+def _make_owner(cell: Cell, read: Read, period: str | None, key_links: str | None = None) -> Owner:
+    is_owned = owned(cell) if read is sound else f"{read(cell)} IS NOT NULL"
+    return Owner(read(cell), is_owned if period is None else f"{is_owned} AND {period} IS NOT NULL", period, key_links)
 
 
-def _present(cell: Cell, read: Read) -> str:
-    """Give a key, or NULL where there is none."""
+def _key_or_null(cell: Cell, read: Read) -> str:
+    """Return the SQL of a key, NULL where it is missing."""
     return f"CASE WHEN {owned(cell)} THEN {read(cell)} END"
 
 
-def _common(cells: Sequence[Cell]) -> Read | None:
-    """Say how cells of several sources are compared without being read as another type; None where they cannot be."""
-    families = {each.family for each in cells}
-    if len({each.stored for each in cells}) == 1:
+def _common_reader(cells: Sequence[Cell]) -> Read | None:
+    """Return how cells of several sources compare without conversion to another kind; None where they cannot."""
+    families = {cell.family for cell in cells}
+    if len({cell.stored for cell in cells}) == 1:
         return sound
     if families <= WHOLE:
         return lambda cell: f"CAST({cell.sql} AS BIGINT)"
@@ -301,14 +319,14 @@ def _common(cells: Sequence[Cell]) -> Read | None:
     return (lambda cell: cell.text.sql) if families <= _TEXTS else None
 
 
-def _meeting(cells: Sequence[Cell]) -> Read:
-    """Say how keys that are stored in two types are compared: as whole numbers where one of them is a number."""
-    families = {each.family for each in cells}
+def _key_reader(cells: Sequence[Cell]) -> Read:
+    """Return how keys stored in two types compare: as integers where one of them is a number, else as text."""
+    families = {cell.family for cell in cells}
     numbers = families & _NUMBERS and families <= _NUMBERS | _TEXTS
-    return _TYPES[Type.INTEGER if numbers else Type.TEXT]
+    return _ID_READERS[Type.INTEGER if numbers else Type.TEXT]
 
 
-_TYPES: dict[Type, Read] = {
+_ID_READERS: dict[Type, Read] = {
     Type.INTEGER: whole_id,
     Type.TEXT: lambda cell: cell.text.sql,
 }

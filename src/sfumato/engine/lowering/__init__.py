@@ -1,1 +1,1 @@
-"""A bounded plan is lowered to the relational form, which names no dialect: from a row up to whole readings."""
+"""Lower a bounded plan to the relational form, which names no dialect: from single rows up to whole readings."""

@@ -1,1 +1,1 @@
-"""This is the driver for PostgreSQL: everything that knows how PostgreSQL opens, types and reads tables is here."""
+"""The PostgreSQL driver: everything that knows how PostgreSQL opens, types and reads tables is in this package."""

@@ -1,7 +1,7 @@
-"""A session at a PostgreSQL server runs read-only transactions, with every setting pinned that changes a meaning.
+"""Sessions at a PostgreSQL server: read-only transactions, with every setting pinned that affects results.
 
-Only generated statements run here, each one SELECT. A failure never tells its cause: a server's message may quote a
-cell. A forked process leaves its parent's sessions alone.
+Only generated statements run here, one SELECT each. Errors hide their cause: a server's message may quote a cell. A
+forked process leaves its parent's sessions alone.
 """
 
 from __future__ import annotations
@@ -41,140 +41,142 @@ _SETTINGS = {
     "statement_timeout": "1h",
     "idle_in_transaction_session_timeout": "0",
 }
-"""These hold for one transaction, and are its first statement: behind a pool the next may be in another session, where
-others may have left temporary tables and types, which are found last where they are named, and first where not.
+"""Set for one transaction, as its first statement: behind a connection pool the next transaction may run in another
+session, where others may have left temporary tables and types; pg_temp is searched last where it is named, and first
+where it is not.
 """
-_SINCE = {"transaction_timeout": (170000, "0")}
-"""Settings that servers know since a version."""
+_SETTINGS_SINCE = {"transaction_timeout": (170000, "0")}
+"""Settings that exist since a server version."""
 OLDEST = 140000
-"""PostgreSQL 14: older ones have no infinite decimal numbers, and extract parts of times as doubles."""
+"""PostgreSQL 14: older versions have no infinite decimals, and extract parts of timestamps as doubles."""
 _CONNECT_SECONDS = 20
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-_VERIFIED = "verify-full"
-_REMEMBERED = 1_000
-"""Statements kept for the log."""
-_IDLE = 4
-"""Sessions that are kept open when nothing reads."""
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+_SSL_MODE = "verify-full"
+_LOGGED_STATEMENTS = 1_000
+"""How many statements the log keeps."""
+_MAX_IDLE = 4
+"""How many idle sessions stay open."""
 
 
 class ServerSessions:
-    """A server gives sessions, ends what runs in them, and closes them."""
+    """A pool of sessions at one server, which can interrupt what runs in them and close them."""
 
     def __init__(self, address: str, place: str, memory: str | None = None) -> None:
         self.address, self.place = address, place
-        self.statements: deque[str] = deque(maxlen=_REMEMBERED)
+        self.statements: deque[str] = deque(maxlen=_LOGGED_STATEMENTS)
         self._memory = memory
         self._process = os.getpid()
         self._lock = Lock()
-        self._idle: list[psycopg.Connection[Any]] = []
-        self._active: dict[psycopg.Connection[Any], int] = {}
+        self._idle_sessions: list[psycopg.Connection[Any]] = []
+        self._owner_threads: dict[psycopg.Connection[Any], int] = {}
         self._interrupted: set[psycopg.Connection[Any]] = set()
 
     def take(self) -> psycopg.Connection[Any]:
-        """Give a session whose transaction has begun, with every setting pinned and no snapshot taken yet; it is in use
-        until it is given back. A session that ended while nobody used it is replaced.
+        """Return a session in a new transaction, with every setting pinned and no snapshot taken yet.
+
+        It is in use until it is given back. A session that ended while idle is replaced.
         """
         self.check_process()
         with self._lock:
-            idle = self._idle.pop() if self._idle else None
-        found = self._begun(idle) if idle is not None else None
-        if found is None:
-            found = self._begun(connected(self.address, self.place))
-        if found is None:
+            idle = self._idle_sessions.pop() if self._idle_sessions else None
+        session = self._begin_transaction(idle) if idle is not None else None
+        if session is None:
+            session = self._begin_transaction(connected(self.address, self.place))
+        if session is None:
             raise InvalidPolicy(
-                "the server does not let a session have the settings under which questions have one meaning",
+                "the server does not allow a session the settings that results depend on",
                 place=self.place,
-                fix="connect to PostgreSQL itself, and not through a pool that keeps settings",
+                fix="connect to PostgreSQL directly, not through a pool that keeps settings",
             )
         with self._lock:
             if not self._process:
-                found.close()
+                session.close()
                 raise EngineClosed
-            self._active[found] = get_ident()
-        return found
+            self._owner_threads[session] = get_ident()
+        return session
 
     def give_back(self, session: psycopg.Connection[Any]) -> None:
-        """End the session's transaction, and keep it for the next use; not one that was interrupted, whose next
-        statement the interrupt might end.
+        """Roll back the session's transaction and keep the session for reuse, unless it was interrupted: the interrupt
+        might still end its next statement.
         """
         if os.getpid() != self._process:
             return
         with suppress(Exception):
             session.rollback()
         with self._lock:
-            self._active.pop(session, None)
-            sound = not session.closed and not session.broken and session not in self._interrupted
+            self._owner_threads.pop(session, None)
+            is_reusable = not session.closed and not session.broken and session not in self._interrupted
             self._interrupted.discard(session)
-            if self._process and sound and len(self._idle) < _IDLE:
-                self._idle.append(session)
+            if self._process and is_reusable and len(self._idle_sessions) < _MAX_IDLE:
+                self._idle_sessions.append(session)
                 return
         with suppress(Exception):
             session.close()
 
     def owned_by(self, session: psycopg.Connection[Any], thread: int) -> None:
-        """Say which thread's interrupts end what runs in a session."""
+        """Set which thread's interrupts end what runs in a session."""
         with self._lock:
-            if session in self._active:
-                self._active[session] = thread
+            if session in self._owner_threads:
+                self._owner_threads[session] = thread
 
     @contextmanager
     def session(self) -> Iterator[psycopg.Connection[Any]]:
-        taken = self.take()
+        session = self.take()
         try:
-            yield taken
+            yield session
         finally:
-            self.give_back(taken)
+            self.give_back(session)
 
     def run(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Give the rows of one generated SELECT, in a transaction of its own."""
+        """Return the rows of one generated SELECT, in a transaction of its own."""
         with self.session() as session:
             return self.rows(session, statement, parameters)
 
     def rows(
         self, session: psycopg.Connection[Any], statement: str, parameters: Parameters = ()
     ) -> list[tuple[Any, ...]]:
-        """Give the rows of a statement in a session's transaction, whole numbers exact, and remember it for the log."""
+        """Log a statement, run it in a session's transaction and return its rows, integers exact."""
         import psycopg
 
         self.statements.append(statement)
         return finished(lambda: psycopg.RawCursor(session).execute(statement.encode(), parameters or None).fetchall())
 
     def interrupt(self, thread: int | None = None) -> None:
-        """End every statement that is running, or those of one thread: they fail as ``EngineFailed``.
+        """Interrupt every running statement, or those of one thread: they fail as ``EngineFailed``.
 
-        No session changes hands meanwhile, so no other thread's statement is ended.
+        No session changes hands meanwhile, so no other thread's statement is interrupted.
         """
         if os.getpid() == self._process:
             with self._lock:
-                for each in [each for each, owner in self._active.items() if thread in (None, owner)]:
-                    self._interrupted.add(each)
+                for session in [session for session, owner in self._owner_threads.items() if thread in (None, owner)]:
+                    self._interrupted.add(session)
                     with suppress(Exception):
-                        each.cancel()
+                        session.cancel()
 
     def close(self) -> None:
-        """End what is running and close every session. A forked process leaves its parent's alone."""
+        """Interrupt what is running and close every session. A forked process leaves its parent's sessions alone."""
         if os.getpid() != self._process:
             return
         self.interrupt()
         with self._lock:
             self._process = 0
-            sessions = [*self._idle, *self._active]
-            self._idle.clear()
-        for each in sessions:
+            sessions = [*self._idle_sessions, *self._owner_threads]
+            self._idle_sessions.clear()
+        for session in sessions:
             with suppress(Exception):
-                each.close()
+                session.close()
 
     def check_process(self) -> None:
         if os.getpid() != self._process:
             raise EngineClosed
 
-    def _begun(self, session: psycopg.Connection[Any]) -> psycopg.Connection[Any] | None:
-        """Begin a transaction under our settings; None where the session has ended or may not have them."""
+    def _begin_transaction(self, session: psycopg.Connection[Any]) -> psycopg.Connection[Any] | None:
+        """Begin a transaction with our settings; None where the session has ended or does not allow them."""
         settings = dict(_SETTINGS)
         if self._memory is not None:
             settings["work_mem"] = _memory(self._memory)
         try:
-            finished(lambda: _begin(session, settings))
+            finished(lambda: _pin_settings(session, settings))
         except EngineFailed:
             with suppress(Exception):
                 session.close()
@@ -182,40 +184,40 @@ class ServerSessions:
         return session
 
 
-def _memory(written: str) -> str:
-    """Write how much memory a part of a statement takes before it works on disk, as PostgreSQL spells it."""
-    if not isinstance(written, str) or not _SIZE.fullmatch(written):
-        raise InvalidParameter("memory_limit", written, "a size such as '4GB'")
-    number, unit = float(written.rstrip("KMGTiB ")), written.strip("0123456789. ")[0]
+def _memory(limit: str) -> str:
+    """Convert a memory limit to PostgreSQL's ``work_mem``: what a step of a statement uses before it spills to disk."""
+    if not isinstance(limit, str) or not _SIZE.fullmatch(limit):
+        raise InvalidParameter("memory_limit", limit, "a size such as '4GB'")
+    number, unit = float(limit.rstrip("KMGTiB ")), limit.strip("0123456789. ")[0]
     return f"{max(64, min(2_000_000_000, int(number * 1024 ** ('KMGT'.index(unit)))))}kB"
 
 
 def finished(action: Callable[[], T]) -> T:
-    """Give what the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+    """Return the action's result; raise ``EngineFailed`` without the cause, which may quote a cell."""
     try:
         return action()
     except EngineClosed:
         raise
-    except Exception:  # whatever it was, what is said of it is the same
+    except Exception:  # the same error whatever failed
         pass
     raise EngineFailed
 
 
 def connected(address: str, place: str) -> psycopg.Connection[Any]:
-    """Open a session: over a network it is encrypted, and the server's certificate is verified."""
-    psycopg = _driver(place)
-    options = _options(address, place)
+    """Open a session; over a network it is encrypted and the server's certificate is verified."""
+    psycopg = _import_psycopg(place)
+    options = _connection_options(address, place)
     failure = None
     try:
         session = psycopg.connect(**options, autocommit=True)
     except psycopg.Error as error:
         failure = error
     if failure is not None:
-        raise _unreachable(failure, place) from None
+        raise _connection_refusal(failure, place) from None
     return session
 
 
-def _driver(place: str) -> Any:
+def _import_psycopg(place: str) -> Any:
     try:
         import psycopg
     except ImportError:
@@ -229,69 +231,73 @@ def _driver(place: str) -> Any:
     return psycopg
 
 
-def _options(address: str, place: str) -> dict[str, Any]:
-    """Read an address; whatever is not said there libpq takes from its environment, a service or a password file."""
+def _connection_options(address: str, place: str) -> dict[str, Any]:
+    """Parse an address; libpq takes what is missing from its environment, a service or a password file."""
     from psycopg import Error
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        given: dict[str, Any] | None = conninfo_to_dict(address)
+        options: dict[str, Any] | None = conninfo_to_dict(address)
     except Error:
-        given = None
-    if given is None:
+        options = None
+    if options is None:
         raise InvalidPolicy(
-            "this is no address of a PostgreSQL server",
+            "this is not the address of a PostgreSQL server",
             place=place,
             fix='write source = "postgresql://user@host/database"',
         )
-    named = given.get("host") or os.environ.get("PGHOST")
-    numbered = given.get("hostaddr") or os.environ.get("PGHOSTADDR")
-    hosts = [str(each) for each in (named, numbered) if each]
+    host = options.get("host") or os.environ.get("PGHOST")
+    host_address = options.get("hostaddr") or os.environ.get("PGHOSTADDR")
+    hosts = [str(part) for part in (host, host_address) if part]
     if any("," in host for host in hosts):
         raise InvalidPolicy(
-            "a source is on one server: of several hosts another may answer next time",
+            "a source must name one server: with several hosts, another may answer next time",
             place=place,
             fix="name one host",
         )
-    local = all(host.startswith(("/", "@")) or host in _LOCAL for host in hosts)
-    served = "service" in given or "PGSERVICE" in os.environ  # a service may number a host that is called otherwise
-    remote = not local or (served and not numbered)
-    verified = {"sslmode": _VERIFIED, "gssencmode": "disable"}  # where Kerberos encrypts, no certificate is looked at
-    if remote and any(given.get(name, value) != value for name, value in verified.items()):
+    is_local = all(host.startswith(("/", "@")) or host in _LOCAL_HOSTS for host in hosts)
+    uses_service = (
+        "service" in options or "PGSERVICE" in os.environ
+    )  # a service may set the address of a host under another name
+    is_remote = not is_local or (uses_service and not host_address)
+    verified = {"sslmode": _SSL_MODE, "gssencmode": "disable"}  # with Kerberos encryption no certificate is checked
+    if is_remote and any(options.get(name, value) != value for name, value in verified.items()):
         raise InvalidPolicy(
-            "over a network the server's certificate is verified",
+            "over a network the server's certificate must be verified",
             place=place,
-            fix=f"write sslmode={_VERIFIED} or leave it out, with sslrootcert=<file> if the certificate is your own, "
+            fix=f"write sslmode={_SSL_MODE} or leave it out, add sslrootcert=<file> for a certificate of your own, "
             "and leave out gssencmode",
         )
-    if remote:
-        given |= verified
-    return {"connect_timeout": _CONNECT_SECONDS, "application_name": "sfumato", **given, "client_encoding": "UTF8"}
+    if is_remote:
+        options |= verified
+    return {"connect_timeout": _CONNECT_SECONDS, "application_name": "sfumato", **options, "client_encoding": "UTF8"}
 
 
-_REFUSED = {
-    "28P01": ("the password was not accepted", "set PGPASSWORD, or write the password into a password file"),
-    "28000": ("the server does not let this role in", "check the role and the server's pg_hba.conf"),
+_REFUSALS = {
+    "28P01": ("the server did not accept the password", "set PGPASSWORD, or write the password into a password file"),
+    "28000": ("the server does not allow this role to connect", "check the role and the server's pg_hba.conf"),
     "3D000": ("there is no such database on the server", "name a database that exists"),
-    "53300": ("the server has no room for another session", "close some, or raise max_connections"),
+    "53300": ("the server has no free connection", "close some sessions, or raise max_connections"),
     "08001": (
-        "the server does not prove over TLS that it is the one that is named",
-        "name the certificate that vouches for it, sslrootcert=<file>, and the host as it is named there",
+        "the server's TLS certificate could not be verified",
+        "set sslrootcert=<file> to the certificate of its authority, and name the host as the certificate does",
     ),
 }
 
 
-def _unreachable(error: Any, place: str) -> InvalidPolicy:
-    """Say why there is no session, in words of our own: no message of a server is passed on."""
-    said = str(error)
-    code = getattr(error, "sqlstate", None) or next((each for words, each in _SAID.items() if words in said), None)
-    rule, fix = _REFUSED.get(
-        code or "", ("the PostgreSQL server cannot be reached", "check the address, and that it runs")
+def _connection_refusal(error: Any, place: str) -> InvalidPolicy:
+    """Explain why a session could not be opened, in our own words: no message of a server is passed on."""
+    message = str(error)
+    code = getattr(error, "sqlstate", None) or next(
+        (state for words, state in _MESSAGE_CODES.items() if words in message), None
+    )
+    rule, fix = _REFUSALS.get(
+        code or "", ("the PostgreSQL server cannot be reached", "check the address, and that the server is running")
     )
     return InvalidPolicy(rule, place=place, fix=fix)
 
 
-_SAID = {
+_MESSAGE_CODES = {
     "password authentication failed": "28P01",
     "no password supplied": "28P01",
     "no pg_hba.conf entry": "28000",
@@ -304,31 +310,33 @@ _SAID = {
     "SSL": "08001",
     "does not exist": "3D000",
 }
-"""A failed start of a session has a text and no code: by the first of these words in it is told which it is."""
+"""A failed connection has a message and no code: the first of these phrases in it decides."""
 
 
-def _begin(session: psycopg.Connection[Any], settings: dict[str, str]) -> None:
-    """Begin a transaction and pin its settings: by SET, which unlike SELECT takes no snapshot yet."""
+def _pin_settings(session: psycopg.Connection[Any], settings: dict[str, str]) -> None:
+    """Set the session's transaction mode and settings: by SET, which unlike SELECT takes no snapshot yet."""
     from psycopg import IsolationLevel
     from psycopg.adapt import Loader
 
-    class Whole(Loader):
-        """This reads decimal numbers, of which only whole ones are sent."""
+    class IntegerLoader(Loader):
+        """Loads NUMERIC values, of which only integers are sent."""
 
         def load(self, data: Any) -> int:
             return int(bytes(data))
 
-    if session.autocommit:  # it is new
-        session.adapters.register_loader("numeric", Whole)
+    if session.autocommit:  # a new session
+        session.adapters.register_loader("numeric", IntegerLoader)
         session.autocommit = False
         session.isolation_level = IsolationLevel.REPEATABLE_READ
         session.read_only = True
         session.prepare_threshold = None
-    known = {name: value for name, (since, value) in _SINCE.items() if session.info.server_version >= since}
-    pinned = (f"SET LOCAL {name} = {_quoted(value)}" for name, value in (settings | known).items())
-    session.execute("; ".join(pinned).encode())
+    since_version = {
+        name: value for name, (since, value) in _SETTINGS_SINCE.items() if session.info.server_version >= since
+    }
+    statements = (f"SET LOCAL {name} = {_quote_setting(value)}" for name, value in (settings | since_version).items())
+    session.execute("; ".join(statements).encode())
 
 
-def _quoted(value: str) -> str:
-    """Write a setting, each part of a list by itself: in one text, several schemas would be one schema's name."""
-    return ", ".join(f"'{each}'" for each in value.split(", "))
+def _quote_setting(value: str) -> str:
+    """Quote a setting, each element of a list by itself: quoted as a whole, several schemas would be one name."""
+    return ", ".join(f"'{element}'" for element in value.split(", "))

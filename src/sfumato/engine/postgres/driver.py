@@ -1,8 +1,9 @@
-"""PostgreSQL is an engine: plans become statements of its own, which run in read-only transactions on one snapshot.
+"""The PostgreSQL engine: plans become SQL statements, which run in read-only transactions on one snapshot.
 
-An owner sees here, exactly, what a policy's bounds and limits cost tables on PostgreSQL; nobody else may.
+The inspector shows the owner, exactly, what a policy's bounds and limits cost tables on PostgreSQL; nobody else may use
+it.
 
-A database says which one it is and where its tables are; and the rows of its public tables are fetched from it.
+A database identifies itself and its tables, and the rows of public tables are fetched from it.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ if TYPE_CHECKING:
 
 
 Database = tuple[str, str, str]
-"""The number of a server, and the name and the number of a database there."""
+"""The system identifier of a server, and the name and oid of a database there."""
 
 
 def fetch(table: Table) -> Fetched:
-    """Read the rows of a public table at the server that it names."""
+    """Fetch the rows of a public table from the server that it names."""
     server = ServerSessions(table.source.address, f"tables.{table.name}.source")
     try:
         relation = stored_relations.found(table.source.relation, table.name, server.run, locked=False)
-        known = data(database(server.run), relation, table.source.version or "")
-        return Fetched(_rows_of(table, relation, server.run), known)
+        identity = data(database(server.run), relation, table.source.version or "")
+        return Fetched(_read_rows(table, relation, server.run), identity)
     finally:
         server.close()
 
@@ -64,48 +65,46 @@ def database(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
         return here(run)
     except EngineFailed:
         raise InvalidPolicy(
-            "this role may not read which server it is at, so two names of it would be two sources",
+            "this role may not read the server's system identifier, which tells whether two addresses are one server",
             place="tables",
             fix="GRANT EXECUTE ON FUNCTION pg_control_system() to it",
         ) from None
 
 
 def here(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
-    """Identify a database: by the number its server was given when it was made, its name and its own number."""
-    ((system, called, number),) = run(
+    """Identify a database: by its server's system identifier, its name and its oid."""
+    ((system, database_name, oid),) = run(
         "SELECT system_identifier::text, d.datname::text, d.oid::text FROM pg_control_system(), pg_database AS d "
         "WHERE d.datname = current_database()",
         (),
     )
-    return system, called, number
+    return system, database_name, oid
 
 
 def data(database: Database, relation: StoredRelation, version: str) -> tuple[DataIdentity, ...]:
-    """Identify a relation: a view and a partitioned table are known by every table that their rows are in, each table
-    by its name and by its number, which it keeps when it is renamed.
-    """
-    system, called, number = database
-    addresses = [f"postgresql://{system}/{called}/{schema}.{own}" for schema, own, _ in relation.made_of]
-    addresses += [f"postgresql://{system}/{number}/{own}" for _, _, own in relation.made_of]
-    return tuple(DataIdentity(each, partial(digest, each, version)) for each in addresses)
+    """Identify a relation by every table that holds its rows, each by name and by oid, which survives a rename."""
+    system, database_name, database_oid = database
+    addresses = [f"postgresql://{system}/{database_name}/{schema}.{part}" for schema, part, _ in relation.made_of]
+    addresses += [f"postgresql://{system}/{database_oid}/{oid}" for _, _, oid in relation.made_of]
+    return tuple(DataIdentity(address, partial(digest, address, version)) for address in addresses)
 
 
-def _rows_of(table: Table, relation: StoredRelation, run: Callable[..., list[tuple[Any, ...]]]) -> Any:
+def _read_rows(table: Table, relation: StoredRelation, run: Callable[..., list[tuple[Any, ...]]]) -> Any:
     """Read the rows of a public table into an Arrow table."""
-    read = [each for each in relation.columns if each.kind in AS_TYPES]
+    columns = [column for column in relation.columns if column.kind in AS_TYPES]
     cells = PostgresCells()
-    shown = ", ".join(_within_calendar(cells.plain(each), each.kind) for each in read)
+    expressions = ", ".join(_within_calendar(cells.plain(column), column.kind) for column in columns)
     try:
-        found = run(f"SELECT {shown} FROM {relation.sql} LIMIT {MOST_ROWS + 1}")
+        rows = run(f"SELECT {expressions} FROM {relation.sql} LIMIT {MOST_ROWS + 1}")
     except EngineFailed:
         raise unread(table.name) from None
-    if len(found) > MOST_ROWS:
+    if len(rows) > MOST_ROWS:
         raise too_large(table.name)
-    return as_arrow(found, [AS_TYPES[each.kind] for each in read], [each.name for each in read])
+    return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
 
 
 def _within_calendar(x: str, kind: Stored) -> str:
-    """Make NULL of a date or a time that the calendar does not have."""
+    """Set dates and timestamps outside the calendar to NULL."""
     if kind is Stored.DATE:
         return f"CASE WHEN {x} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {x} END"
     if kind is Stored.TIMESTAMP:
@@ -118,116 +117,116 @@ def digest(*parts: object) -> str:
 
 
 FREE_SECONDS = 5
-"""How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
-_LETTERS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.UTF-8"', 'pg_catalog."default"')
-"""Collations under which letters may be turned one for one; which of them does is proved at the opening."""
+"""The time limit for listing the keys of a query: that costs no budget, so it may not take long."""
+_COLLATIONS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.UTF-8"', 'pg_catalog."default"')
+"""Collations under which LOWER and UPPER may map letters one for one; which of them does is proved at opening."""
 
 
 class Postgres:
-    """PostgreSQL works behind the seam: nothing but totals of groups leaves the server."""
+    """The PostgreSQL implementation of ``Engine``: nothing but totals of groups leaves the server."""
 
     def __init__(self, policy: Policy, memory: str | None = None) -> None:
         self._policy = policy
         private = next(table for table in policy.tables.values() if not table.public)
         self.server = ServerSessions(private.source.address, f"tables.{private.name}.source", memory)
-        self._opened = str(bits.integer(128))
-        self._looks = count()
-        self._carried: CarriedTables | None = None
+        self._open_nonce = str(bits.integer(128))
+        self._version_numbers = count()
+        self._carried_tables: CarriedTables | None = None
         try:
             self._set_up(private)
         except EngineFailed:
             self.close()
-            raise _unread("tables") from None
+            raise _unreadable("tables") from None
         except BaseException:
             self.close()
             raise
 
     def _set_up(self, private: Table) -> None:
-        self.spelling = _proved(self.server, private.name)
+        self.spelling = _proved_spelling(self.server, private.name)
         self.database = database(self.server.run)
-        here = {each: table for each, table in self._policy.tables.items() if not table.public}
-        self.relations = {each: self._found(each, self.server.run) for each in here}
-        tables = {each: StoredTable(found.sql, found.columns) for each, found in self.relations.items()}
+        private_tables = {key: table for key, table in self._policy.tables.items() if not table.public}
+        self.relations = {key: self._look_up(key, self.server.run) for key in private_tables}
+        tables = {key: StoredTable(relation.sql, relation.columns) for key, relation in self.relations.items()}
         self.scans = CleanScans(self._policy, tables, PostgresCells(), self.spelling)
-        self._texts = {each: self.scans.text(each) for each in tables}
-        self._carried = CarriedTables(self._policy)
-        with self._first() as opened:
-            for table in here.values():
+        self._scan_texts = {key: self.scans.text(key) for key in tables}
+        self._carried_tables = CarriedTables(self._policy)
+        with self._bind_all() as opened:
+            for table in private_tables.values():
                 self._check_ceiling(table, opened)
 
-    def _found(self, table: str, run: stored_relations.Run) -> StoredRelation:
-        declared = self._policy.tables[table]
-        return stored_relations.found(declared.source.relation, table, run, locked=not declared.public)
+    def _look_up(self, table: str, run: stored_relations.Run) -> StoredRelation:
+        table_policy = self._policy.tables[table]
+        return stored_relations.found(table_policy.source.relation, table, run, locked=not table_policy.public)
 
-    def _first(self) -> ReadTransaction:
-        """Bind the tables once as every question will, and plan the scan of each: what fails then fails now."""
-        opened = ReadTransaction(self)
+    def _bind_all(self) -> ReadTransaction:
+        """Bind the tables as every query will, and plan the scan of each, so that failures appear at opening."""
+        transaction = ReadTransaction(self)
         try:
-            opened.bind()
-            for text in self._texts.values():
-                opened.plan(f"SELECT * FROM ({text}) AS r")
+            transaction.bind()
+            for text in self._scan_texts.values():
+                transaction.plan(f"SELECT * FROM ({text}) AS r")
         except BaseException as failure:
-            opened.close()
+            transaction.close()
             if isinstance(failure, SourceChanged):
-                raise _unread(f"tables.{failure.table}.relation") from None
+                raise _unreadable(f"tables.{failure.table}.relation") from None
             raise
-        return opened
+        return transaction
 
-    def _check_ceiling(self, table: Table, opened: ReadTransaction) -> None:
-        """Refuse a source with more rows than declared: now, when its owner opens it, and never in a question."""
+    def _check_ceiling(self, table: Table, transaction: ReadTransaction) -> None:
+        """Refuse a source with more rows than declared when its owner opens it, never in a query."""
         try:
-            found = opened.rows(self.scans.rows(table.name))[0][0]
+            row_count = transaction.rows(self.scans.rows(table.name))[0][0]
         except EngineFailed:
-            raise _unread(f"tables.{table.name}.relation") from None
-        if found > table.row_ceiling:
+            raise _unreadable(f"tables.{table.name}.relation") from None
+        if row_count > table.row_ceiling:
             raise InvalidPolicy(
                 f"the source of {table.name} has more rows than its row_ceiling",
                 place=f"tables.{table.name}.row_ceiling",
-                fix="raise it if a question may take longer, or give a source with fewer rows",
+                fix="raise row_ceiling if queries may take longer, or use a source with fewer rows",
             )
 
-    # The seam
+    # Engine
 
     def catalog(self) -> Catalog:
-        """List what questions may refer to."""
-        return self._known.catalog()
+        """Return the catalog of tables and columns that queries may use."""
+        return self._public_tables.catalog()
 
     @property
-    def _known(self) -> CarriedTables:
-        if self._carried is None:
+    def _public_tables(self) -> CarriedTables:
+        if self._carried_tables is None:
             raise EngineClosed
-        return self._carried
+        return self._carried_tables
 
     def values(self, world: World) -> Sequence[GroupKey]:
-        """List the distinct results of expressions on every combination of declared values: reads no table."""
-        lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, KeySpan)]
-        asked = Generator(self.spelling, _no_table).statement(reading_statements.distinct(world))
+        """List the distinct results of expressions on every combination of declared values; reads no table."""
+        lists = [[parameter(value) for value in keys] for _, _, keys in world.choices if not isinstance(keys, KeySpan)]
+        text = Generator(self.spelling, _no_table).statement(reading_statements.distinct(world))
         start = time.monotonic()
         with self.server.session() as session:
-            finished(lambda: _limit(session, FREE_SECONDS))
+            finished(lambda: _limit_time(session, FREE_SECONDS))
             try:
-                found = self.server.rows(session, asked, lists)
+                rows = self.server.rows(session, text, lists)
             except EngineFailed:
                 if time.monotonic() - start < FREE_SECONDS:
                     raise
-                rule = f"finding all groups may take at most {FREE_SECONDS} seconds"
+                rule = f"listing all groups may take at most {FREE_SECONDS} seconds"
                 raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression") from None
-        return exact_keys(found, [each.domain.type for each in world.expressions])
+        return exact_keys(rows, [expression.domain.type for expression in world.expressions])
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
-        """Begin a transaction whose locks keep the shape of the tables, and plan each statement in it."""
-        opened = ReadTransaction(self)
+        """Begin a transaction whose locks fix the shape of the tables, and plan each statement in it."""
+        transaction = ReadTransaction(self)
         try:
-            opened.bind(*readings)
+            transaction.bind(*readings)
         except BaseException:
-            opened.close()
+            transaction.close()
             raise
-        return opened
+        return transaction
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         """Read in a transaction of its own."""
-        with self.check(reading) as opened:
-            return opened.read(reading, key)
+        with self.check(reading) as transaction:
+            return transaction.read(reading, key)
 
     def hold(self) -> Held:
         """Begin a snapshot: one transaction, which all steps of a series read in."""
@@ -237,22 +236,22 @@ class Postgres:
         self.server.interrupt(token)
 
     def identity(self) -> str:
-        """Identify the version of the data: by what their owner declares; without it no two looks are of one version,
-        since a server's rows may change at any moment.
+        """Return the version of the data, from the versions that the owner declares. Without them every call returns a
+        new version, since a server's rows may change at any moment.
         """
-        versions = [self._policy.tables[each].source.version for each in self.relations]
-        told = versions if all(versions) else [self._opened, next(self._looks)]
-        shapes = [(self.database, each, relation.shape) for each, relation in self.relations.items()]
-        return digest(shapes, told, self._known.identity())
+        versions = [self._policy.tables[key].source.version for key in self.relations]
+        version_parts = versions if all(versions) else [self._open_nonce, next(self._version_numbers)]
+        shapes = [(self.database, key, relation.shape) for key, relation in self.relations.items()]
+        return digest(shapes, version_parts, self._public_tables.identity())
 
     def check_files(self) -> None:
-        self._known.check_unchanged()
+        self._public_tables.check_unchanged()
 
     def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
-        """Identify the data that rows come from: by the server's own number, whatever host name it is called by."""
+        """Identify the data that rows come from, by the server's system identifier, whatever its host name."""
         if public:
-            return self._known.data()
-        return tuple(each for table in self.relations for each in self._data(table))
+            return self._public_tables.data()
+        return tuple(identity for table in self.relations for identity in self._data(table))
 
     def _data(self, table: str) -> tuple[DataIdentity, ...]:
         return data(self.database, self.relations[table], self._policy.tables[table].source.version or "")
@@ -260,87 +259,89 @@ class Postgres:
     def fingerprint(self, table: str) -> str:
         """Identify a table's version for its owner: by its declared version where it is private, else by its rows."""
         if table not in self.relations:
-            return self._known.fingerprint(table)
-        return digest(*(each.fingerprint() for each in self._data(table)))
+            return self._public_tables.fingerprint(table)
+        return digest(*(identity.fingerprint() for identity in self._data(table)))
 
     def remarks(self, table: str) -> tuple[str, ...]:
-        """Say what an owner should know of a table on this server."""
+        """Return what an owner should know about a table on this server."""
         relation = self.relations.get(table)
         if relation is None:
             return ()
-        told = [
-            (relation.writable, "The role that reads this table may change its rows: a role that only reads is safer."),
+        conditions = [
+            (relation.writable, "The role that reads this table may also change its rows: a read-only role is safer."),
             (
                 relation.is_view,
-                "This is a view: it is trusted to give the same rows whenever it is read, and to make each row from "
-                "the rows of one unit.",
+                "This is a view: it is trusted to return the same rows at every read, and to build each row from the "
+                "rows of one unit.",
             ),
             (
                 relation.is_computed,
-                "Some of its columns are computed when they are read: they are trusted to fail for no row, since a "
-                "failure after the charge would tell of that row.",
+                "Some of its columns are computed on read: they are trusted to fail for no row, since a failure after "
+                "the charge would reveal that row.",
             ),
             (
                 self._policy.tables[table].source.version is None,
-                "No version is declared, so no stored answer is reused: add version to say that the rows are as they "
-                "were.",
+                "No version is declared, so no stored answer is reused: add version to declare that the rows have not "
+                "changed.",
             ),
         ]
-        return tuple(words for holds, words in told if holds)
+        return tuple(words for holds, words in conditions if holds)
 
     def close(self) -> None:
         self.server.close()
-        if self._carried is not None:
-            self._carried.close()
+        if self._carried_tables is not None:
+            self._carried_tables.close()
 
     # Statements
 
     def written(self, statement: StagedSelect) -> tuple[str, list[object]]:
-        """Write a statement, and list what it carries: the columns of the public tables that it joins."""
+        """Render a statement, and return with it what it carries: the columns of the public tables that it joins."""
         carried: list[object] = []
-        places: dict[str, str] = {}
+        carried_scans: dict[str, str] = {}
 
         def scan(table: str) -> str:
-            if table in self._texts:
-                return f"({self._texts[table]})"
-            if table not in places:
-                places[table] = self._carried_scan(table, carried)
-            return places[table]
+            if table in self._scan_texts:
+                return f"({self._scan_texts[table]})"
+            if table not in carried_scans:
+                carried_scans[table] = self._carried_scan(table, carried)
+            return carried_scans[table]
 
         return Generator(self.spelling, scan).statement(statement), carried
 
     def _carried_scan(self, table: str, carried: list[object]) -> str:
-        return carried_scan(self._known.rows(table), carried)
+        return carried_scan(self._public_tables.rows(table), carried)
 
     def check_unchanged(self, run: stored_relations.Run) -> None:
-        """Refuse unless this is the database that was opened, and every table has the shape that it had then and may
-        still be read.
+        """Raise ``SourceChanged`` unless this is the database that was opened, and every table is readable and has the
+        same shape.
         """
         if here(run) != self.database:
             raise SourceChanged(next(iter(self.relations)))
         for table, before in self.relations.items():
             try:
-                now = self._found(table, run)
+                now = self._look_up(table, run)
             except InvalidPolicy:
                 raise SourceChanged(table) from None
-            if now != before or not {*now.made_of} <= {*before.made_of}:  # a part that came may be another account's
+            if now != before or not {*now.made_of} <= {
+                *before.made_of
+            }:  # a new partition may belong to another account
                 raise SourceChanged(table)
-        self._known.check_unchanged()
+        self._public_tables.check_unchanged()
 
     def check_names(self, run: stored_relations.Run) -> None:
-        """Refuse unless the names in statements still lead to the tables that were opened. Renaming a schema waits for
-        no lock of its tables, and statements find names as they are now, whatever their snapshot is.
+        """Raise ``SourceChanged`` unless the names in statements still refer to the opened tables. Renaming a schema
+        does not wait for locks on its tables, and statements resolve names as of now, whatever their snapshot is.
         """
-        now = stored_relations.numbers([each.sql for each in self.relations.values()], run)
-        for table, number in zip(self.relations, now, strict=True):
-            if number != self.relations[table].oid:
+        oids = stored_relations.numbers([relation.sql for relation in self.relations.values()], run)
+        for table, oid in zip(self.relations, oids, strict=True):
+            if oid != self.relations[table].oid:
                 raise SourceChanged(table)
 
 
 class ReadTransaction:
-    """An open reading is a transaction at the server: read-only, on one snapshot, its tables locked in their shape.
+    """An open reading as a server transaction: read-only, on one snapshot, with the shape of its tables locked.
 
-    What fails in it is undone by itself, so that the next step of a series still reads the same snapshot.
+    A failure rolls back to a savepoint, so that the next step of a series still reads the same snapshot.
     """
 
     def __init__(self, engine: Postgres) -> None:
@@ -349,15 +350,15 @@ class ReadTransaction:
         self._lock = RLock()
 
     def bind(self, *readings: PlanReading[Any]) -> None:
-        """Lock the tables, see that they are as they were opened, and let the server plan every statement."""
-        session = self._open()
+        """Lock the tables, check that they are as they were opened, and let the server plan every statement."""
+        session = self._require_session()
         run = partial(self._engine.server.rows, session)
         with self._lock:
-            locked = ", ".join(relation.sql for relation in self._engine.relations.values())
+            relations = ", ".join(relation.sql for relation in self._engine.relations.values())
             try:
-                self._guarded(lambda: session.execute(f"LOCK TABLE {locked} IN ACCESS SHARE MODE"))
+                self._in_savepoint(lambda: session.execute(f"LOCK TABLE {relations} IN ACCESS SHARE MODE"))
             except EngineFailed:
-                self._engine.check_unchanged(run)  # a table that is gone is told as such
+                self._engine.check_unchanged(run)  # report a missing table as changed
                 raise
             self._engine.check_unchanged(run)
             for reading in readings:
@@ -365,42 +366,42 @@ class ReadTransaction:
             self._engine.check_names(run)
 
     def plan(self, statement: str, parameters: Sequence[object] = ()) -> None:
-        """Let the server plan a statement, which takes its locks; what the plan is nobody looks at."""
+        """Let the server plan a statement, which takes its locks; the plan itself is ignored."""
         self.rows(f"EXPLAIN (COSTS OFF) {statement}", parameters)
 
     def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Give the rows of one generated SELECT."""
-        session = self._open()
+        """Return the rows of one generated SELECT."""
+        session = self._require_session()
         with self._lock:
-            found: list[tuple[Any, ...]] = self._guarded(
+            rows: list[tuple[Any, ...]] = self._in_savepoint(
                 lambda: self._engine.server.rows(session, statement, parameters)
             )
-        return found
+        return rows
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        """Run one statement and give its rows in arrays."""
-        found = self.rows(*self._engine.written(counted_statement(reading, key)))
+        """Run one statement and return its rows as arrays."""
+        rows = self.rows(*self._engine.written(counted_statement(reading, key)))
         try:
             self._engine.check_names(self.rows)
-        except SourceChanged:  # it was charged: what was read may be of another table
+        except SourceChanged:  # already charged: the rows may be of another table
             raise EngineFailed from None
-        return cast("E", in_arrays(found, reading))
+        return cast("E", in_arrays(rows, reading))
 
-    def _guarded(self, action: Callable[[], Any]) -> Any:
-        """Run an action after which the transaction goes on, whether it fails or not."""
-        session = self._open()
+    def _in_savepoint(self, action: Callable[[], Any]) -> Any:
+        """Run an action after which the transaction continues, whether it fails or not."""
+        session = self._require_session()
         self._engine.server.owned_by(session, get_ident())
         finished(lambda: session.execute("SAVEPOINT sf"))
         try:
-            found = finished(action)
+            rows = finished(action)
         except BaseException:
             with suppress(Exception):
                 session.execute(b"ROLLBACK TO SAVEPOINT sf; RELEASE SAVEPOINT sf")
             raise
         finished(lambda: session.execute("RELEASE SAVEPOINT sf"))
-        return found
+        return rows
 
-    def _open(self) -> psycopg.Connection[Any]:
+    def _require_session(self) -> psycopg.Connection[Any]:
         self._engine.server.check_process()
         if self._session is None:
             raise EngineClosed
@@ -419,7 +420,7 @@ class ReadTransaction:
 
 
 class Held:
-    """A snapshot is one transaction: all that is read in it is of the moment at which it began."""
+    """A snapshot in one transaction: all its readings see the moment at which it began."""
 
     def __init__(self, engine: Postgres) -> None:
         self._engine = engine
@@ -446,20 +447,20 @@ class Held:
 
 
 def carried_scan(table: Any, carried: list[object]) -> str:
-    """Write what FROM says to read values that are carried as arrays, which are added to the list of these."""
+    """Return the FROM item that reads values passed as arrays, and append these arrays to ``carried``."""
     if not table.names:
         return "(SELECT 1)"
-    arrays, shown = [], []
+    arrays, expressions = [], []
     for column, kind, values in zip(table.names, table.kinds, table.columns, strict=True):
         carried.append(list(values))
         arrays.append(f"CAST(${len(carried)} AS {TYPES[kind]}[])")
-        place = f"c{len(arrays)}"
-        shown.append(f"{f'({place} {BYTES})' if kind is Type.TEXT else place} AS {name(column)}")
-    places = ", ".join(f"c{place + 1}" for place in range(len(arrays)))
-    return f"(SELECT {', '.join(shown)} FROM UNNEST({', '.join(arrays)}) AS u({places}))"
+        alias = f"c{len(arrays)}"
+        expressions.append(f"{f'({alias} {BYTES})' if kind is Type.TEXT else alias} AS {name(column)}")
+    aliases = ", ".join(f"c{index + 1}" for index in range(len(arrays)))
+    return f"(SELECT {', '.join(expressions)} FROM UNNEST({', '.join(arrays)}) AS u({aliases}))"
 
 
-def _limit(session: psycopg.Connection[Any], seconds: float) -> None:
+def _limit_time(session: psycopg.Connection[Any], seconds: float) -> None:
     session.execute(f"SET LOCAL statement_timeout = '{int(seconds * 1000)}ms'")
 
 
@@ -467,45 +468,49 @@ def _no_table(table: str) -> str:
     raise AssertionError(table)
 
 
-def _unread(place: str) -> InvalidPolicy:
+def _unreadable(place: str) -> InvalidPolicy:
     return InvalidPolicy(
-        "the server does not read this source",
+        "the server could not read this source",
         place=place,
-        fix="check the role's rights on it and on what a view reads, that no row makes a view fail, and that nobody "
-        "alters it just now",
+        fix="check the role's rights on it and on what a view reads, that no row makes a view fail, and that nobody is "
+        "altering it at the moment",
     )
 
 
-def _proved(server: ServerSessions, table: str) -> PostgresSpelling:
-    """Let the server prove every spelling; LOWER and UPPER under the first collation that turns letters as we do."""
+def _proved_spelling(server: ServerSessions, table: str) -> PostgresSpelling:
+    """Let the server prove every spelling; LOWER and UPPER with the first collation that changes case as we do."""
     place = f"tables.{table}.source"
     with server.session() as session:
         run = partial(server.rows, session)
         ((encoding, version),) = run("SELECT current_setting('server_encoding'), current_setting('server_version_num')")
         if encoding != "UTF8":
             raise InvalidPolicy(
-                "a database of PostgreSQL stores texts in UTF8",
+                "a PostgreSQL database must store texts in UTF8",
                 place=place,
                 fix=f"this one stores them in {encoding}: copy the tables into a database with ENCODING 'UTF8'",
             )
         if int(version) < OLDEST:
             raise InvalidPolicy(
-                "PostgreSQL 14 or a newer one is read", place=place, fix=f"this server has {int(version) // 10000}"
+                "PostgreSQL 14 or newer is required",
+                place=place,
+                fix=f"upgrade the server, which is version {int(version) // 10000}",
             )
-    spelling = PostgresSpelling(next((each for each in _LETTERS if _turns(server, each)), None))
+    spelling = PostgresSpelling(
+        next((collation for collation in _COLLATIONS if _changes_case_alike(server, collation)), None)
+    )
     proving.prove(proving.Dialect(spelling, carried_scan, server.run), place)
     return spelling
 
 
-def _turns(server: ServerSessions, collation: str) -> bool:
+def _changes_case_alike(server: ServerSessions, collation: str) -> bool:
     try:
         return not proving.wrong_letters(PostgresSpelling(collation), carried_scan, server.run)
-    except EngineFailed:  # there is no such collation
+    except EngineFailed:  # no such collation
         return False
 
 
 class PostgresInspector:
-    """An inspector has a policy's sources, opened for their owner to look at."""
+    """A policy's sources, opened for their owner to inspect."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self._engine = policy, Postgres(policy)
@@ -520,11 +525,11 @@ class PostgresInspector:
         return self._engine.remarks(table)
 
     def inspect(self, table: str) -> Inspection:
-        """Compare one private table with what the scan makes of it: one statement."""
+        """Compare one private table with its clean scan, in one statement."""
         text, keys = inspected_tables.statement(self._engine.scans, table)
-        declared = self._policy.tables[table]
-        found = self._engine.server.run(text)[0]
-        return inspected_tables.inspection(found, list(declared.columns), keys, owned=not declared.every_row)
+        table_policy = self._policy.tables[table]
+        figures = self._engine.server.run(text)[0]
+        return inspected_tables.inspection(figures, list(table_policy.columns), keys, owned=not table_policy.every_row)
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,6 @@
-"""Relations are found in PostgreSQL's catalogs: what they are, which columns they have, who may read them.
+"""Find relations in PostgreSQL's catalogs: their kind, their columns, and who may read them.
 
-PostgreSQL's types become a few plain cells: numbers, truths, dates, times, and texts without their collations.
+PostgreSQL's types become a few plain ones: numbers, booleans, dates, timestamps, and texts without their collations.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ KINDS = {
     "timestamptz": Stored.TIMESTAMP,
     "uuid": Stored.TEXT,
 }
-"""By the name of the base type; of others, those of the string and enumeration categories are texts."""
-_LOWEST, _HIGHEST = "CAST(-9223372036854775808 AS NUMERIC)", "CAST(9223372036854775807 AS NUMERIC)"
+"""By the name of the base type; other types of the string and enumeration categories are texts."""
+_MIN_BIGINT, _MAX_BIGINT = "CAST(-9223372036854775808 AS NUMERIC)", "CAST(9223372036854775807 AS NUMERIC)"
 
 
 class PostgresCells:
-    """These are the expressions that make plain cells of PostgreSQL's columns; none of them fails on any cell."""
+    """The SQL that converts PostgreSQL columns to plain cells; it fails on no cell."""
 
     def plain(self, column: StoredColumn) -> str:
-        return _PLAIN[column.kind](name(column.name), column.told)
+        return _PLAIN_SQL[column.kind](name(column.name), column.told)
 
     def short(self, column: StoredColumn) -> str:
         x = self.plain(column)
         return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST} THEN {x} END"
 
     def text(self, column: StoredColumn) -> str | None:
-        if column.kind not in _PLAIN:
+        if column.kind not in _PLAIN_SQL:
             return None
         x = self.plain(column)
         if column.kind is Stored.BOOLEAN:
             return f"(CASE WHEN {x} THEN 'true' WHEN NOT {x} THEN 'false' END {BYTES})"
-        if column.kind is Stored.DATE:  # days beyond the calendar are as many texts, and may be ids
+        if column.kind is Stored.DATE:  # dates beyond the calendar are distinct texts, and may be ids
             return f"(CAST({name(column.name)} AS TEXT) {BYTES})"
-        written = f"(CAST({x} AS TEXT) {BYTES})" if column.kind is Stored.INTEGER else None
-        return x if column.kind is Stored.TEXT else written
+        digits = f"(CAST({x} AS TEXT) {BYTES})" if column.kind is Stored.INTEGER else None
+        return x if column.kind is Stored.TEXT else digits
 
     def whole(self, column: StoredColumn) -> str:
         return f"({name(column.name)} = TRUNC({name(column.name)}))"
@@ -61,19 +61,19 @@ class PostgresCells:
     def nearest(self, column: StoredColumn) -> str:
         x = name(column.name)
         if column.kind is Stored.REAL:
-            held = f"{x} BETWEEN CAST('-9223372036854775808' AS FLOAT8) AND CAST('9223372036854774784' AS FLOAT8)"
-        else:  # what rounds to a number beyond is NULL too; NaN is above all numbers
-            held = f"{x} BETWEEN {_LOWEST} AND {_HIGHEST}"
-        return f"CASE WHEN {held} THEN CAST({x} AS BIGINT) END"
+            in_range = f"{x} BETWEEN CAST('-9223372036854775808' AS FLOAT8) AND CAST('9223372036854774784' AS FLOAT8)"
+        else:  # what rounds beyond is NULL too; NaN is above all numbers
+            in_range = f"{x} BETWEEN {_MIN_BIGINT} AND {_MAX_BIGINT}"
+        return f"CASE WHEN {in_range} THEN CAST({x} AS BIGINT) END"
 
     def there(self, column: StoredColumn) -> str:
         return f"({name(column.name)} IS NOT NULL)"
 
     def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
-        """Count the items as they come: an array may begin at any number, and have several dimensions. No more of them
-        are made than count, however long the array is.
+        """Return the first items in order: an array may start at any index and have several dimensions. At most
+        ``most`` items are unnested, however long the array is.
         """
-        cells = ", ".join(f"{sql} AS {each}" for sql, each in item.cells.items())
+        cells = ", ".join(f"{sql} AS {cell}" for sql, cell in item.cells.items())
         items = f"(SELECT UNNEST({name(column.name)}) AS {name(ITEM)} LIMIT {most}) AS u"
         generator = Generator(PostgresSpelling(), lambda _: f"(SELECT {cells} FROM {items})")
         clean = generator.statement(StagedSelect((), item.select(CleanTable(column.name))))
@@ -81,19 +81,17 @@ class PostgresCells:
 
     def key(self, column: StoredColumn) -> str:
         x = name(column.name)
-        if column.kind is Stored.REAL:  # -0 equals 0, and has one text with it so
+        if column.kind is Stored.REAL:  # -0 equals 0: both get one text
             return f"CASE WHEN {x} = 0 THEN CAST(0 AS FLOAT8) ELSE NULLIF(CAST({x} AS FLOAT8), 'NaN') END"
-        if column.kind is Stored.DATE:  # days beyond the calendar are as many units
+        if column.kind is Stored.DATE:  # dates beyond the calendar are distinct units
             return f"CAST({x} AS DATE)"
-        if column.kind is Stored.NUMBER:  # 1.0 and 1 are equal, and have one text so
+        if column.kind is Stored.NUMBER:  # 1.0 and 1 are equal: both get one text
             return f"TRIM_SCALE(NULLIF({x}, 'NaN'))"
         return f"CAST({x} AS BIGINT)" if column.kind is Stored.INTEGER else self.plain(column)
 
 
-def _number(x: str, _: str) -> str:
-    """Make a double of a decimal number: by its digits, so that it is the nearest; beyond what a double holds it is
-    infinite, and so near 0 that it might underflow it is 0.
-    """
+def _plain_number(x: str, _: str) -> str:
+    """Convert a decimal to the nearest double: infinite beyond the range of doubles, and 0 where it might underflow."""
     return (
         f"CASE WHEN {x} = 'NaN' THEN NULL WHEN {x} > 1e300 THEN CAST('Infinity' AS FLOAT8)"
         f" WHEN {x} < -1e300 THEN CAST('-Infinity' AS FLOAT8) WHEN ABS({x}) < 1e-300 THEN CAST(0 AS FLOAT8)"
@@ -101,43 +99,43 @@ def _number(x: str, _: str) -> str:
     )
 
 
-def _date(x: str, _: str) -> str:
-    """Make infinite what lies beyond the calendar: not every such date has a time."""
+def _plain_date(x: str, _: str) -> str:
+    """Make dates beyond the calendar infinite: not each of them has a timestamp."""
     return (
         f"CASE WHEN {x} > DATE '9999-12-31' THEN DATE 'infinity' WHEN {x} < DATE '0001-01-01' THEN DATE '-infinity'"
         f" ELSE {x} END"
     )
 
 
-def _time(x: str, told: str) -> str:
-    return f"({x} AT TIME ZONE 'UTC')" if "with time zone" in told else x
+def _plain_timestamp(x: str, type_name: str) -> str:
+    return f"({x} AT TIME ZONE 'UTC')" if "with time zone" in type_name else x
 
 
-_PLAIN: dict[Stored, Callable[[str, str], str]] = {
+_PLAIN_SQL: dict[Stored, Callable[[str, str], str]] = {
     Stored.INTEGER: lambda x, _: f"CAST({x} AS BIGINT)",
-    Stored.NUMBER: _number,
+    Stored.NUMBER: _plain_number,
     Stored.REAL: lambda x, _: f"NULLIF(CAST({x} AS FLOAT8), 'NaN')",
     Stored.BOOLEAN: lambda x, _: x,
-    Stored.DATE: _date,
-    Stored.TIMESTAMP: _time,
+    Stored.DATE: _plain_date,
+    Stored.TIMESTAMP: _plain_timestamp,
     Stored.TEXT: lambda x, _: f"(CAST({x} AS TEXT) {BYTES})",
 }
 
 
 Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
-_TABLE, _PARTITIONED, _VIEW, _KEPT_VIEW, _FOREIGN = "r", "p", "v", "m", "f"
-_READ = (_TABLE, _PARTITIONED, _VIEW)
-_TEXTS = ("S", "E")
-"""The categories of types that are texts: strings and enumerations."""
+_TABLE, _PARTITIONED, _VIEW, _MATERIALIZED_VIEW, _FOREIGN = "r", "p", "v", "m", "f"
+_READABLE_KINDS = (_TABLE, _PARTITIONED, _VIEW)
+_TEXT_CATEGORIES = ("S", "E")
+"""The type categories that are texts: strings and enumerations."""
 
-_FOUND = """
+_RELATION_SQL = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, row_security_active(c.oid), c.relpersistence::text,
        has_table_privilege(c.oid, 'SELECT')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2
 """
-_COLUMNS = """
+_COLUMNS_SQL = """
 WITH RECURSIVE typed(place, called, oid, detail) AS (
     SELECT a.attnum, a.attname, a.atttypid, a.atttypmod
     FROM pg_attribute AS a
@@ -154,8 +152,8 @@ FROM typed JOIN pg_type AS t ON t.oid = typed.oid
 LEFT JOIN pg_type AS i ON i.oid = t.typelem AND t.typcategory = 'A' AND i.typtype <> 'd'
 WHERE t.typtype <> 'd' ORDER BY typed.place
 """
-"""A domain is the type that it is made of, however many domains lie between."""
-_MADE_OF = """
+"""A domain resolves to its base type, through any number of domains."""
+_DEPENDENCIES_SQL = """
 WITH RECURSIVE made(oid) AS (
     SELECT $1::bigint::oid
     UNION
@@ -177,7 +175,7 @@ FROM made JOIN pg_class AS c ON c.oid = made.oid JOIN pg_namespace AS n ON n.oid
 """
 
 
-_NUMBERS = """
+_OIDS_SQL = """
 SELECT to_regclass(called)::oid::bigint FROM UNNEST(CAST($1 AS TEXT[])) WITH ORDINALITY AS u(called, place)
 ORDER BY place
 """
@@ -185,21 +183,21 @@ ORDER BY place
 
 @dataclass(frozen=True)
 class StoredRelation:
-    """This is a relation as its catalog describes it: equal descriptions are of one shape."""
+    """A relation as the catalog describes it: equal descriptions mean the same shape."""
 
     oid: int
     schema: str
     called: str
     kind: str
     definitions: tuple[str, ...]
-    """Of every view that its rows come through, and of columns that are computed when they are read."""
+    """Of every view that its rows come through, and of columns that are computed on read."""
     columns: tuple[StoredColumn, ...]
     made_of: tuple[tuple[str, str, int], ...] = field(compare=False)
-    """Schema, name and number of every relation whose rows it shows, itself too: partitions, which may come and go, and
-    what a view reads.
+    """Schema, name and oid of every relation whose rows it shows, including itself: partitions, which may come and go,
+    and what a view reads.
     """
     writable: bool = field(compare=False)
-    """Whether the role may change its rows: all of them or one of its columns, in it or where a view reads them."""
+    """Whether the role may change its rows or one of its columns, in it or in what a view reads."""
 
     @property
     def sql(self) -> str:
@@ -207,8 +205,8 @@ class StoredRelation:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Give all that decides what its rows are but the rows themselves."""
-        columns = [(each.name, each.kind.name, each.told) for each in self.columns]
+        """Everything that determines its rows, except the rows themselves."""
+        columns = [(column.name, column.kind.name, column.told) for column in self.columns]
         return self.oid, self.schema, self.called, self.kind, self.definitions, columns
 
     @property
@@ -217,80 +215,82 @@ class StoredRelation:
 
     @property
     def is_computed(self) -> bool:
-        """Tell whether some of its columns are computed when they are read, though it is no view."""
+        """Whether some columns are computed on read, though it is not a view."""
         return not self.is_view and bool(self.definitions)
 
 
 def found(relation: str, table: str, run: Run, *, locked: bool = True) -> StoredRelation:
-    """Find a relation, which is named with its schema or is in public, and refuse what cannot be read; or locked, where
-    it is read more than once.
+    """Look up a relation by schema.name, or by name in schema public; refuse what cannot be read or, where it is read
+    more than once, locked.
     """
     place = f"tables.{table}.relation"
-    schema, called = _parts(relation, place)
-    rows = run(_FOUND, (schema, called))
+    schema, relation_name = _split_name(relation, place)
+    rows = run(_RELATION_SQL, (schema, relation_name))
     if not rows:
         raise InvalidPolicy(
             "the database has no such table, or this role may not see it",
             place=place,
             fix='name it with its schema, such as relation = "public.visits"',
         )
-    ((oid, schema, called, kind, secured, persistence, readable),) = rows
-    if kind not in (_READ if locked else (*_READ, _KEPT_VIEW)) or persistence == "t":
+    ((oid, schema, relation_name, kind, row_security, persistence, readable),) = rows
+    if kind not in (_READABLE_KINDS if locked else (*_READABLE_KINDS, _MATERIALIZED_VIEW)) or persistence == "t":
         raise InvalidPolicy(
-            "a source is a table, a partitioned table or a view",
+            "a source must be a table, a partitioned table or a view",
             place=place,
-            fix="a foreign, temporary or materialized one may change between two looks: copy its rows into a table, or "
+            fix="a foreign, temporary or materialized one may change between two reads: copy its rows into a table, or "
             "name what it reads",
         )
-    if secured:
+    if row_security:
         raise InvalidPolicy(
-            "row security is in force on this table for this role: questions would see some of its rows",
+            "row security is active on this table for this role: queries would see only some of its rows",
             place=place,
             fix="read with a role that bypasses row security, or name a table without it",
         )
     if locked and not readable:
         raise InvalidPolicy(
-            "this role may not read the table as a whole, so it may not keep others from altering it while it reads",
+            "this role may not read the whole table, so it cannot lock it against changes while it reads",
             place=place,
             fix="GRANT SELECT on it, or on a view that shows some of its columns",
         )
-    columns = tuple(_column(*row) for row in run(_COLUMNS, (oid,)))
-    made_of = run(_MADE_OF, (oid,))
-    if any(each == _FOREIGN for _, _, each, *_ in made_of):
+    columns = tuple(_column(*row) for row in run(_COLUMNS_SQL, (oid,)))
+    dependencies = run(_DEPENDENCIES_SQL, (oid,))
+    if any(part_kind == _FOREIGN for _, _, part_kind, *_ in dependencies):
         raise InvalidPolicy(
-            "a view or partitioned table over a foreign table is no source: it has no snapshot",
+            "a view or partitioned table over a foreign table cannot be a source: it has no snapshot",
             place=place,
             fix="copy the rows into a table of this database",
         )
-    names = tuple((schema, called, number) for schema, called, _, number, *_ in made_of)
-    definitions = tuple(sorted({each for *_, each, _ in made_of if each}))
-    writable = any(each for *_, each in made_of)
-    return StoredRelation(oid, schema, called, kind, definitions, columns, names, writable)
+    names = tuple((part_schema, part, oid) for part_schema, part, _, oid, *_ in dependencies)
+    definitions = tuple(sorted({definition for *_, definition, _ in dependencies if definition}))
+    writable = any(may_write for *_, may_write in dependencies)
+    return StoredRelation(oid, schema, relation_name, kind, definitions, columns, names, writable)
 
 
 def numbers(names: Sequence[str], run: Run) -> list[int | None]:
-    """Find the numbers of the relations that names lead to now, in their order; None where one leads nowhere."""
-    return [number for (number,) in run(_NUMBERS, (list(names),))]
+    """Return the oids of the relations that these names refer to now, in order; None for a name that refers to
+    nothing.
+    """
+    return [oid for (oid,) in run(_OIDS_SQL, (list(names),))]
 
 
-def _parts(relation: str, place: str) -> tuple[str, str]:
+def _split_name(relation: str, place: str) -> tuple[str, str]:
     parts = relation.split(".")
     if len(parts) > 2 or not all(parts) or "\0" in relation:
         raise InvalidPolicy(
-            "a table of PostgreSQL is named by its schema and its name",
+            "a table in PostgreSQL is named by schema and name",
             place=place,
             fix='write relation = "public.visits"',
         )
     return ("public", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
 
-def _column(called: str, base: str, category: str, told: str, own: bool, *item: Any) -> StoredColumn:
-    """Describe a column, and of an array, which has a type for its items, these too."""
+def _column(column: str, base: str, category: str, type_name: str, is_builtin: bool, *item: Any) -> StoredColumn:
+    """Describe a column and, for an array, its item type."""
     if not item or item[0] is None:
-        return StoredColumn(called, _kind(base, category, own), told)
-    return StoredColumn(called, Stored.LIST, told, _column(ITEM, *item))
+        return StoredColumn(column, _stored_kind(base, category, is_builtin), type_name)
+    return StoredColumn(column, Stored.LIST, type_name, _column(ITEM, *item))
 
 
-def _kind(base: str, category: str, own: bool) -> Stored:
-    """Tell a type by its name only where it is PostgreSQL's own: any schema may have one of that name."""
-    return (KINDS.get(base) if own else None) or (Stored.TEXT if category in _TEXTS else Stored.OTHER)
+def _stored_kind(base: str, category: str, is_builtin: bool) -> Stored:
+    """Map a type by its name only if it is PostgreSQL's own: any schema may have one of that name."""
+    return (KINDS.get(base) if is_builtin else None) or (Stored.TEXT if category in _TEXT_CATEGORIES else Stored.OTHER)

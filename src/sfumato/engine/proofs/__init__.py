@@ -1,1 +1,1 @@
-"""These are the cases that an engine computes at its opening, to prove itself: rows, spellings and whole statements."""
+"""The cases that an engine computes at its opening to prove itself: rows, spellings and whole statements."""

@@ -1,1 +1,1 @@
-"""All engines share this of a source: which file it is, how its columns are found, cleaned and looked into."""
+"""What all engines share about sources: their identity, and how columns are found, cleaned and inspected."""

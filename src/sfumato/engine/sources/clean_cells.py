@@ -230,7 +230,7 @@ def find(columns: Sequence[tuple[str, T]], column: str, place: str, otherwise: s
         return matches[0]
     if matches:
         raise InvalidPolicy(
-            f"the source has several columns called {column}", place=place, fix="rename all but one of them"
+            f"the source has several columns named {column}", place=place, fix="rename all but one of them"
         )
     close_names = get_close_matches(column, [stored_name for stored_name, _ in columns], 1)
     fix = f"did you mean {close_names[0]}?" if close_names else otherwise

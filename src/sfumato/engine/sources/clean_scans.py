@@ -247,9 +247,9 @@ class CleanScans:
         list_column = self._find_column(table, column, place)
         if list_column.item is None:
             raise InvalidPolicy(
-                f"{column} is no list in its source",
+                f"{column} is not a list in its source",
                 place=f"{place}.most_items",
-                fix="leave most_items out, or name a column that is an array of a type of the server's own",
+                fix="remove most_items, or name an array column whose item type is built in",
             )
         return list_column, _require_shared_type(list_column.item, column, place)
 
@@ -262,9 +262,9 @@ def _require_shared_type(stored: StoredColumn, column: str, place: str) -> Store
     """Raise for a column whose type has no text that engines share."""
     if stored.kind is Stored.OTHER:
         raise InvalidPolicy(
-            f"{column} is stored as {stored.told}, a type without a text that engines share",
+            f"{column} is stored as {stored.told}, a type that cannot be read",
             place=place,
-            fix="read it in a view as a number, a text, a date or a time",
+            fix="convert it in a view to a number, a text, a date or a time",
         )
     return stored
 
@@ -358,9 +358,9 @@ class _Build:
         if sql is None:
             subject = "an item" if column.name == ITEM else column.name
             raise InvalidPolicy(
-                f"{subject} is stored as {column.told}, which has no text that engines share",
+                f"{subject} is stored as {column.told}, which has no portable text form",
                 place=place,
-                fix="declare it as a number or a time, or write the text in a view",
+                fix="declare it as a number or a time, or convert it to text in a view",
             )
         return self._cell(table, sql)
 
@@ -497,11 +497,11 @@ class _Build:
             if self._common_key_reader((own_column, column)) is None
         )
         raise InvalidPolicy(
-            f"the ids of one population have one type: those of {table.name} are stored as {own_column.told}, those of "
-            f"{other.name} as {column.told}",
+            f"all tables must store ids in one type: those of {table.name} are {own_column.told}, those of "
+            f"{other.name} are {column.told}",
             place=f"tables.{table.name}.id",
-            fix='say in [unit] what ids are: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; a row '
-            "whose id is not of that type is dropped",
+            fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; rows '
+            "whose id is not of that type are dropped",
         )
 
     def _common_key_reader(self, columns: Sequence[StoredColumn]) -> Read | None:

@@ -130,7 +130,7 @@ def identified(path: str | os.PathLike[str]) -> DataIdentity:
     except OSError as error:
         raise _unreadable(address, error) from error
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidParameter("source", address, "a file", fix="join every file of a folder by itself")
+        raise InvalidParameter("source", address, "a file", fix="join each file of the folder")
     is_settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLING_NANOSECONDS
     return DataIdentity(
         address,
@@ -152,9 +152,9 @@ def _content(path: str, expected_look: str) -> str:
         raise _unreadable(path, error) from error
     if not expected_look == _look(start) == _look(end):
         raise LedgerUnavailable(
-            "data must not change while they are read, and these did",
+            "the data changed while they were read",
             place=path,
-            fix="join them when they are still",
+            fix="join them when nothing writes to them",
         )
     return content
 
@@ -173,4 +173,4 @@ def _digest(blocks: Iterable[bytes]) -> str:
 
 def _unreadable(path: str, error: OSError) -> LedgerUnavailable:
     reason = os.strerror(error.errno or 0)
-    return LedgerUnavailable(f"the data cannot be read ({reason})", place=path, fix="give a file that can be read")
+    return LedgerUnavailable(f"the data cannot be read ({reason})", place=path, fix="name a readable file")

@@ -1,11 +1,12 @@
-"""Spark is an engine: plans become frames over the clean scans of its tables, and their rows become arrays of totals.
+"""The Spark engine: plans become DataFrames over the clean scans of its tables, and their rows become arrays of totals.
 
-Only expressions written from our own plan run there: no function of a user's, no Python on a worker, no temporary view
-and no DDL. The engine that holds the rows adds up exact totals per group, and nothing but those totals leaves it.
+Only expressions generated from our own plan run there: no user function, no Python on a worker, no temporary view and
+no DDL. Spark computes exact totals per group, and nothing but those totals leaves it.
 
-Public tables are fetched here from a Spark, each in a session of its own at the one that it names.
+Public tables are fetched from Spark, each in its own session at the server that it names.
 
-An owner sees here, exactly, what a policy's bounds and limits cost tables on Spark; nobody else may. PRIVATE.
+The inspector shows the owner, exactly, what a policy's bounds and limits cost tables on Spark; nobody else may use it.
+PRIVATE.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from sfumato.policy.table_sources import SparkFrame
 
 
 def session_of(table: Table) -> SparkConnection:
-    """Open a session of our own where the rows of a table are."""
+    """Open our own session at the Spark that holds a table's rows."""
     place = f"tables.{table.name}.source"
     if isinstance(table.source, SparkFrame):
         return beside(table.source.frame, place)
@@ -49,37 +50,37 @@ def session_of(table: Table) -> SparkConnection:
 
 
 def fetch(table: Table) -> Fetched:
-    """Read the rows of a public table at the Spark that it names, or that its frame is of."""
+    """Fetch the rows of a public table from the Spark that it names, or that its DataFrame belongs to."""
     session = session_of(table)
     try:
         source = opened(table.source, session, f"tables.{table.name}.source")
         rows = quietly(source.frame.limit(MOST_ROWS + 1).toArrow)
         if rows.num_rows > MOST_ROWS:
             raise too_large(table.name)
-        hashed = content(source, session)
+        content_hash = content(source, session)
     except EngineFailed:
         raise unread(table.name) from None
     finally:
         session.close()
     if not source.addresses:
-        return Fetched(rows, (DataIdentity(f"memory://{hashed}", partial(str, hashed), part=table.name),))
-    return Fetched(rows, tuple(DataIdentity(each, partial(str, hashed)) for each in source.addresses))
+        return Fetched(rows, (DataIdentity(f"memory://{content_hash}", partial(str, content_hash), part=table.name),))
+    return Fetched(rows, tuple(DataIdentity(address, partial(str, content_hash)) for address in source.addresses))
 
 
-_REMEMBERED = 1000
-_ENDING = 60.0
-"""For how many seconds it is waited that what is running ends, before a session is closed all the same."""
+_MAX_BOUND = 1000
+_INTERRUPT_SECONDS = 60.0
+"""How many seconds to wait for running work to end before a session is closed regardless."""
 
 
 class SparkReader:
-    """A Spark reader makes one frame for each reading, over the clean scans of the sources of one policy."""
+    """A reader that builds one DataFrame per reading, over the clean scans of a policy's sources."""
 
     def __init__(self, tables: SparkTables) -> None:
         self.tables = tables
         self._bound: set[StagedSelect] = set()
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
-        """Analyse the frames, and see that the engine is open and the sources are those that were opened.
+        """Analyse the DataFrames, and check that the engine is open and the sources are those that were opened.
 
         No row is read.
         """
@@ -87,16 +88,16 @@ class SparkReader:
         for reading in readings:
             statement = counted_statement(reading, 0)
             if statement not in self._bound:
-                quietly(lambda made=statement: self._frame(made, self._scan).schema)  # type: ignore[misc]
-                self._bound = {statement} if len(self._bound) > _REMEMBERED else self._bound | {statement}
+                quietly(lambda select=statement: self._frame(select, self._scan).schema)  # type: ignore[misc]
+                self._bound = {statement} if len(self._bound) > _MAX_BOUND else self._bound | {statement}
         return Unheld(self)
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        """Collect the rows of one frame and give them in arrays."""
+        """Collect the rows of one DataFrame and return them as arrays."""
         scans = self._copies(reading)
         statement = counted_statement(reading, key)
-        rows = self.tables.run(lambda: self._frame(statement, lambda each: scans.get(each) or self._scan(each)))
-        self._check_unchanged()  # what was changed while it was read is not the version that was charged
+        rows = self.tables.run(lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table)))
+        self._check_unchanged()  # a source changed during the read is not the version that was charged
         return cast("E", in_arrays(rows, reading))
 
     def interrupt(self, token: int | None = None) -> None:
@@ -109,26 +110,26 @@ class SparkReader:
         return self.tables.scan(table)
 
     def _copies(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
-        """Copy the rows of tables that have no version, read once: a statement would read them again and again."""
-        return {each: self.tables.copy(each) for each in _read(reading) if not self.tables.held(each)}
+        """Copy tables without a version, so that they are read once: a statement would read them several times."""
+        return {table: self.tables.copy(table) for table in _tables_read(reading) if not self.tables.held(table)}
 
     def _check_unchanged(self) -> None:
         self.tables.check_unchanged()
 
 
 class Spark(SparkReader):
-    """Spark works behind the seam: no SQL, type or hash of its own is seen outside."""
+    """The Spark implementation of ``Engine``: no SQL, type or hash of Spark is visible outside."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(SparkTables(policy))
         self._policy = policy
 
     def catalog(self) -> Catalog:
-        """List what questions may refer to."""
+        """Return the catalog of tables and columns that queries may use."""
         return self.tables.here.catalog()
 
     def values(self, world: World) -> Sequence[GroupKey]:
-        """List the distinct results of expressions on declared values, in this process: no server is asked."""
+        """List the distinct results of expressions on declared values, computed in this process."""
         return self.tables.here.values(world)
 
     def hold(self) -> SparkSnapshot:
@@ -150,20 +151,20 @@ class Spark(SparkReader):
 
 
 class SparkSnapshot(SparkReader):
-    """A snapshot holds the rows of every table that has been read, as they were at its first reading: copies that the
-    executors keep. One that is lost with its executor is not read again: the reading fails.
+    """A snapshot of every table as it was at its first reading, kept as copies on the executors. A copy lost with its
+    executor is not read again: the reading fails.
     """
 
     def __init__(self, tables: SparkTables) -> None:
         super().__init__(tables)
-        self._copied: dict[str, Frame] = {}
+        self._copied_frames: dict[str, Frame] = {}
         self._closed = False
         self._lock = Lock()
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         if self._closed:
             raise EngineClosed
-        if any(each not in self._copied for reading in readings for each in _read(reading)):
+        if any(table not in self._copied_frames for reading in readings for table in _tables_read(reading)):
             self.tables.check_unchanged()
         return super().check(*readings)
 
@@ -171,24 +172,24 @@ class SparkSnapshot(SparkReader):
         with self._lock:
             if self._closed:
                 raise EngineClosed
-            missing = [each for each in _read(reading) if each not in self._copied]
-            made = {each: self.tables.copy(each) for each in missing}
+            missing = [table for table in _tables_read(reading) if table not in self._copied_frames]
+            copies = {table: self.tables.copy(table) for table in missing}
             if missing:
                 self.tables.check_unchanged()
-            self._copied |= made
-            return dict(self._copied)
+            self._copied_frames |= copies
+            return dict(self._copied_frames)
 
     def _scan(self, table: str) -> Frame:
-        return self._copied[table] if table in self._copied else super()._scan(table)
+        return self._copied_frames[table] if table in self._copied_frames else super()._scan(table)
 
     def _check_unchanged(self) -> None:
-        """Pass but for being open: what is read are copies, and no source matters to them any more."""
+        """Check only that the engine is open: copies do not depend on their sources."""
         self.tables.require_open()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            self._copied.clear()
+            self._copied_frames.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -197,200 +198,203 @@ class SparkSnapshot(SparkReader):
         self.close()
 
 
-def _read(reading: PlanReading[Any]) -> list[str]:
+def _tables_read(reading: PlanReading[Any]) -> list[str]:
     return list(dict.fromkeys(tables(reading.bounded.plan.source)))
 
 
 class SparkTables:
-    """These are a policy's tables at one Spark, to be asked generated frames only."""
+    """A policy's tables at one Spark, read through generated DataFrames only."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._process = os.getpid()
         self._lock = Lock()
         self._tag = f"sfumato-{bits.integer(64):x}"
-        self._numbers, self._identities = count(), count()
-        self._running: dict[str, int] = {}
-        """From the tag of a reading to the thread that it is of."""
-        self._public: dict[str, Frame] = {}
-        private = [each for each in policy.tables.values() if not each.public]
+        self._tag_numbers, self._version_numbers = count(), count()
+        self._running_threads: dict[str, int] = {}
+        """From the tag of a reading to the thread that runs it."""
+        self._public_frames: dict[str, Frame] = {}
+        private = [table for table in policy.tables.values() if not table.public]
         self.session = session_of(private[0])
         try:
-            prove(self.session, _place(private[0]))
-            self._sources = {each.name: opened(each.source, self.session, _place(each)) for each in private}
-            self._looks = {each: quietly(source.look) for each, source in self._sources.items()}
+            prove(self.session, _policy_path(private[0]))
+            self._sources = {table.name: opened(table.source, self.session, _policy_path(table)) for table in private}
+            self._change_tokens = {key: quietly(source.look) for key, source in self._sources.items()}
             self.scans = Scans(policy, self._sources, self.session.expression)
-            self._scans = {each.name: _made(self.scans, each) for each in private}
-            for each in private:
-                self._check_ceiling(each)
+            self._scan_frames = {table.name: _analysed_scan(self.scans, table) for table in private}
+            for table in private:
+                self._check_ceiling(table)
             self.here = CarriedTables(policy)
         except BaseException:
             self.session.close()
             raise
 
     def scan(self, table: str) -> Frame:
-        """Give the frame of a table's clean rows."""
-        if table in self._scans:
-            return self._scans[table]
+        """Return the DataFrame of a table's clean rows."""
+        if table in self._scan_frames:
+            return self._scan_frames[table]
         with self._lock:
-            if table not in self._public:
-                self._public[table] = carried(self.here.rows(table), self.session)
-            return self._public[table]
+            if table not in self._public_frames:
+                self._public_frames[table] = carried(self.here.rows(table), self.session)
+            return self._public_frames[table]
 
     def source(self, table: str) -> SparkSource:
         return self._sources[table]
 
     def held(self, table: str) -> bool:
-        """Tell whether a table is known to stay as it was opened; one that is found through others is if they are."""
-        return table not in self._sources or all(each.held for each in self._sources.values())
+        """Return whether a table is known to stay as it was opened; with tables linked by keys, all of them must."""
+        return table not in self._sources or all(source.held for source in self._sources.values())
 
     def copy(self, table: str) -> Frame:
-        """Read a table's clean rows once, and keep them on the executors."""
+        """Read a table's clean rows once and keep them on the executors."""
         return self.running(lambda: self.session.copied(self.scan(table)))
 
     def run(self, make: Any) -> list[tuple[Any, ...]]:
-        """Give the rows of one frame, whole numbers exact. Any failure is the one ``EngineFailed``."""
+        """Return the rows of one DataFrame, integers exact. Raise ``EngineFailed`` on any failure."""
         rows = self.running(lambda: make().collect())
-        return [tuple(map(_plain, row)) for row in rows]
+        return [tuple(map(_to_python, row)) for row in rows]
 
     def running(self, action: Any) -> Any:
-        """Run an action of this thread, which ``interrupt`` can end."""
+        """Run an action of this thread that ``interrupt`` can end."""
         with self._lock:
             self.require_open()
-            tag = f"{self._tag}-{next(self._numbers)}"
-            self._running[tag] = get_ident()
+            tag = f"{self._tag}-{next(self._tag_numbers)}"
+            self._running_threads[tag] = get_ident()
         try:
             with self.session.tagged(tag):
                 return quietly(action)
         except Exception:
             raise
-        except BaseException:  # such as Ctrl-C: nobody waits for the rows any more
-            self._end_elsewhere(tag)
+        except BaseException:  # such as Ctrl-C: nothing waits for the rows any more
+            self._interrupt_from_thread(tag)
             raise
         finally:
             with self._lock:
-                del self._running[tag]
+                del self._running_threads[tag]
 
     def interrupt(self, thread: int | None = None) -> None:
-        """End what every thread, or one of them, is running: it fails as ``EngineFailed``."""
+        """Interrupt what every thread, or one of them, is running: it fails as ``EngineFailed``."""
         if os.getpid() == self._process:
             for tag in self._tags(thread):
-                self._end(tag)
+                self._interrupt_tag(tag)
 
     def _tags(self, thread: int | None) -> list[str]:
         with self._lock:
-            return [tag for tag, runner in self._running.items() if thread in (None, runner)]
+            return [tag for tag, runner in self._running_threads.items() if thread in (None, runner)]
 
-    def _end(self, tag: str) -> None:
+    def _interrupt_tag(self, tag: str) -> None:
         with suppress(EngineFailed):
             quietly(lambda: self.session.interrupt(tag))
 
-    def _end_elsewhere(self, tag: str) -> None:
-        """End what this thread left behind: its own line to Spark still waits for the rows."""
-        ending = Thread(target=self._end, args=(tag,), daemon=True)
-        ending.start()
-        ending.join(_ENDING)
+    def _interrupt_from_thread(self, tag: str) -> None:
+        """Interrupt from another thread: this thread's connection to Spark is still waiting for the rows."""
+        interrupter = Thread(target=self._interrupt_tag, args=(tag,), daemon=True)
+        interrupter.start()
+        interrupter.join(_INTERRUPT_SECONDS)
 
     def check_unchanged(self) -> None:
-        """Raise ``SourceChanged`` unless every source is still the one that was opened, and Spark answers."""
+        """Raise ``SourceChanged`` unless every source is still the one that was opened, and Spark responds."""
         self.require_open()
         quietly(lambda: self.session.spark.conf.get("spark.sql.ansi.enabled"))
         self.here.check_unchanged()
         for table, source in self._sources.items():
             try:
-                same = quietly(source.look) == self._looks[table]
+                is_unchanged = quietly(source.look) == self._change_tokens[table]
             except EngineFailed:
-                same = False
-            if not same:
+                is_unchanged = False
+            if not is_unchanged:
                 raise SourceChanged(table)
 
     def identity(self) -> str:
-        """Give the version of the data: a digest over every source's look, as opened, and over the public tables. While
-        nothing tells whether a source changed, no two versions are one.
+        """Return the version of the data: a digest over every source's change token, as opened, and over the public
+        tables. Where a source has no change token, every call returns a new version.
         """
-        changing = [] if all(each.held for each in self._sources.values()) else [next(self._identities)]
-        return sha256(repr([sorted(self._looks.items()), changing, self.here.identity()]).encode()).hexdigest()
+        nonce = [] if all(source.held for source in self._sources.values()) else [next(self._version_numbers)]
+        return sha256(repr([sorted(self._change_tokens.items()), nonce, self.here.identity()]).encode()).hexdigest()
 
     def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         if public:
             return self.here.data()
-        return tuple(each for table, source in self._sources.items() for each in self._data(table, source))
+        return tuple(identity for table, source in self._sources.items() for identity in self._data(table, source))
 
     def _data(self, table: str, source: SparkSource) -> tuple[DataIdentity, ...]:
-        """A table is known by its name and by where its files are, and its rows are hashed once for both."""
-        hashed = cache(partial(content, source, self.session))
+        """Identify a table by its name and by the location of its files; its rows are hashed once for both."""
+        content_hash = cache(partial(content, source, self.session))
         if not source.addresses:
-            return (DataIdentity(f"memory://{hashed()}", hashed, part=table),)
-        look = self._looks[table] if source.held else ""
-        return tuple(DataIdentity(each, hashed, look=look) for each in source.addresses)
+            return (DataIdentity(f"memory://{content_hash()}", content_hash, part=table),)
+        change_token = self._change_tokens[table] if source.held else ""
+        return tuple(DataIdentity(address, content_hash, look=change_token) for address in source.addresses)
 
     def remarks(self, table: str) -> tuple[str, ...]:
-        """Say what an owner should know of where the rows of a table are."""
+        """Return what an owner should know about where a table's rows are."""
         if table not in self._sources:
             return ()
-        told = ["Whoever runs this Spark sees exact counts in its logs, its web page and its shuffle files."]
+        sentences = ["Operators of this Spark can see exact counts in its logs, its web UI and its shuffle files."]
         if not self._sources[table].held:
-            told.append(
-                "Nothing tells whether the rows of this table changed: it is trusted to give the same rows whenever it "
-                "is read, and to make each row from the rows of one unit; no stored answer is reused."
+            sentences.append(
+                "Spark cannot detect changes to this table: it is trusted to return the same rows at every read, and "
+                "to build each row from the rows of one unit; no stored answer is reused."
             )
-        return tuple(told)
+        return tuple(sentences)
 
     def require_open(self) -> None:
         if os.getpid() != self._process:
             raise EngineClosed
 
     def close(self) -> None:
-        """End what is running and forget the data. A forked process leaves its parent's session alone."""
+        """Interrupt what is running and forget the data. A forked process leaves its parent's session alone."""
         if os.getpid() == self._process:
             with self._lock:
                 self._process = 0
-            self._end_all()
+            self._interrupt_all()
             self.here.close()
             self.session.close()
 
-    def _end_all(self) -> None:
-        """End what is running until nothing is, again and again: a server may not have heard of it yet."""
-        end = time.monotonic() + _ENDING
-        while (tags := self._tags(None)) and time.monotonic() < end:
+    def _interrupt_all(self) -> None:
+        """Interrupt repeatedly until nothing runs: the server may not know of a statement yet."""
+        deadline = time.monotonic() + _INTERRUPT_SECONDS
+        while (tags := self._tags(None)) and time.monotonic() < deadline:
             for tag in tags:
-                self._end(tag)
+                self._interrupt_tag(tag)
             if tags == self._tags(get_ident()):  # a thread does not wait for itself
                 return
             time.sleep(0.02)
 
     def _check_ceiling(self, table: Table) -> None:
-        """Refuse a source with more rows than declared: now, when its owner opens it, and never in a question."""
-        counted = (self._sources[table.name].frame, self._scans[table.name])  # each owner of a row has a copy
-        if any(quietly(each.count) > table.row_ceiling for each in counted):
+        """Refuse a source with more rows than declared when its owner opens it, never in a query."""
+        frames = (
+            self._sources[table.name].frame,
+            self._scan_frames[table.name],
+        )  # the scan has one copy of a row per owner
+        if any(quietly(frame.count) > table.row_ceiling for frame in frames):
             raise InvalidPolicy(
                 f"the source of {table.name} has more rows than its row_ceiling",
                 place=f"tables.{table.name}.row_ceiling",
-                fix="raise it if a question may take longer, or give a source with fewer rows",
+                fix="raise row_ceiling if queries may take longer, or use a source with fewer rows",
             )
 
 
-def _place(table: Table) -> str:
+def _policy_path(table: Table) -> str:
     return f"tables.{table.name}.source"
 
 
-def _made(scans: Scans, table: Table) -> Frame:
-    """Make a clean scan, which Spark analyses now: what it has against it is a refusal of the policy."""
+def _analysed_scan(scans: Scans, table: Table) -> Frame:
+    """Build a clean scan and let Spark analyse it now, so that an error refuses the policy."""
     frame = scans.scan(table.name)
     quietly(lambda: frame.schema)
     return frame
 
 
-def _plain(value: Any) -> Any:
-    """Give a wide number as a whole number of Python's own."""
+def _to_python(value: Any) -> Any:
+    """Convert a wide decimal to a Python int."""
     return int(value) if isinstance(value, Decimal) else value
 
 
-_FATES = range(1, 6)
+_OUTCOMES = range(1, 6)
 
 
 class SparkInspector:
-    """An inspector has a policy's sources, opened for their owner to look at."""
+    """A policy's sources, opened for their owner to inspect."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self._engine = policy, Spark(policy)
@@ -408,40 +412,44 @@ class SparkInspector:
         return self._tables.remarks(table)
 
     def inspect(self, table: str) -> Inspection:
-        """Compare one private table with what the scan makes of it, cell by cell, and count its units' rows."""
-        declared = self._policy.tables[table]
-        found = list(self._only(self._fates(table)))
-        keys = [each for each, domain in declared.columns.items() if domain.values is not None]
-        if not declared.every_row:
-            found += self._only(self._losses(table, keys))
-        return inspected_tables.inspection(found, list(declared.columns), keys, owned=not declared.every_row)
+        """Compare one private table with its clean scan, cell by cell, and count its units' rows."""
+        table_policy = self._policy.tables[table]
+        figures = list(self._single_row(self._outcome_counts(table)))
+        keys = [column for column, domain in table_policy.columns.items() if domain.values is not None]
+        if not table_policy.every_row:
+            figures += self._single_row(self._losses(table, keys))
+        return inspected_tables.inspection(figures, list(table_policy.columns), keys, owned=not table_policy.every_row)
 
-    def _fates(self, table: str) -> Frame:
-        """Count rows, those that are somebody's, and for each column what became of the cells of these."""
+    def _outcome_counts(self, table: str) -> Frame:
+        """Count the rows, those with an owner and, for each column, what happened to the cells of these."""
         rows, cells = self._tables.scans.inspected(table)
-        fates = [f"{inspected_tables.fate(cell)} AS f{place}" for place, cell in enumerate(cells)]
+        outcomes = [f"{inspected_tables.fate(cell)} AS f{index}" for index, cell in enumerate(cells)]
         counts = [
-            f"COUNT(CASE WHEN k = 1 AND f{place} = {each} THEN 1 END)" for place in range(len(fates)) for each in _FATES
+            f"COUNT(CASE WHEN k = 1 AND f{index} = {outcome} THEN 1 END)"
+            for index in range(len(outcomes))
+            for outcome in _OUTCOMES
         ]
-        seen = rows.selectExpr("k", *fates)
-        return self._aggregated(seen, "COUNT(*)", "COUNT(CASE WHEN k = 1 THEN 1 END)", *counts)
+        outcome_rows = rows.selectExpr("k", *outcomes)
+        return self._aggregate(outcome_rows, "COUNT(*)", "COUNT(CASE WHEN k = 1 THEN 1 END)", *counts)
 
     def _losses(self, table: str, keys: list[str]) -> Frame:
-        """Count units, those beyond the limit, and what of their rows and groups is beyond each."""
+        """Count the units, those over the limit, and the rows and groups that each limit leaves out."""
         expression, limit = self._tables.session.expression, self._policy.tables[table].max_rows or 1
-        distinct = [f"COUNT(DISTINCT {name(key)}) AS g{place}" for place, key in enumerate(keys)]
-        made = [expression(each) for each in ("COUNT(*) AS n", *distinct)]
-        units = self._tables.scan(table).groupBy(expression("sf_unit")).agg(*made)
-        beyond = [f"COUNT(CASE WHEN n > {limit} THEN 1 END)", f"COALESCE(SUM(GREATEST(n - {limit}, 0)), 0)"]
+        distinct = [f"COUNT(DISTINCT {name(key)}) AS g{index}" for index, key in enumerate(keys)]
+        aggregates = [expression(sql) for sql in ("COUNT(*) AS n", *distinct)]
+        units = self._tables.scan(table).groupBy(expression("sf_unit")).agg(*aggregates)
+        over_limit = [f"COUNT(CASE WHEN n > {limit} THEN 1 END)", f"COALESCE(SUM(GREATEST(n - {limit}, 0)), 0)"]
         losses = [
-            each for column in ("n", *(f"g{at}" for at in range(len(keys)))) for each in inspected_tables.lost(column)
+            loss
+            for column in ("n", *(f"g{index}" for index in range(len(keys))))
+            for loss in inspected_tables.lost(column)
         ]
-        return self._aggregated(units, "COALESCE(SUM(n), 0)", "COUNT(*)", *beyond, *losses)
+        return self._aggregate(units, "COALESCE(SUM(n), 0)", "COUNT(*)", *over_limit, *losses)
 
-    def _aggregated(self, frame: Frame, *totals: str) -> Frame:
+    def _aggregate(self, frame: Frame, *totals: str) -> Frame:
         return frame.groupBy().agg(*map(self._tables.session.expression, totals))
 
-    def _only(self, frame: Frame) -> tuple[Any, ...]:
+    def _single_row(self, frame: Frame) -> tuple[Any, ...]:
         (row,) = self._tables.run(lambda: frame)
         return row
 

@@ -1,11 +1,11 @@
-"""A source on Spark becomes a frame with the true names and stored types of its columns, and a way to see a change.
+"""Open a source on Spark as a DataFrame with the original names and stored types of its columns, and a change token.
 
-Files are known by their paths, sizes and times. Delta and Iceberg tables are read as of one version. A view, a frame
-somebody hands over and a table of any other provider have no version that Spark could tell: their rows are copied on
-the executors whenever they are read, since a statement reads them up to three times and a mixed reading would be of no
+Files are identified by paths, sizes and times. Delta and Iceberg tables are read as of one version. A view, a DataFrame
+that a user passes and a table of any other provider have no version that Spark knows: their rows are copied on the
+executors whenever they are read, since a statement reads them up to three times and a mixed reading would be of no
 table at all; and no stored answer is reused for them.
 
-Spark's types become a few plain cells: numbers, truths, dates, times, and texts without their collations.
+Spark's types become a few plain ones: numbers, booleans, dates, timestamps, and texts without their collations.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ _KINDS = {
     "binary": Stored.BYTES,
 }
 """By the name of the type without its parameters and its collation."""
-_WRITTEN = {Stored.INTEGER, Stored.NUMBER, Stored.BOOLEAN, Stored.DATE, Stored.TIMESTAMP}
-"""What has a text that every engine would give it, beside texts."""
+_TYPES_WITH_TEXT = {Stored.INTEGER, Stored.NUMBER, Stored.BOOLEAN, Stored.DATE, Stored.TIMESTAMP}
+"""Types, other than text, with a text form that every engine would give."""
 _NAN = "CAST('NaN' AS DOUBLE)"
-_LOWEST, _BEYOND = real(-(2.0**63)), real(2.0**63)
+_MIN_BIGINT, _ABOVE_BIGINT = real(-(2.0**63)), real(2.0**63)
 _LIST = "array<"
 
 
 def stored(column: str, told: str) -> StoredColumn:
-    """Say what the cells of a column are whose type Spark calls so; what a list is of, it tells inside <>."""
+    """Return the stored column for Spark's name of its type; the item type of an array is inside <>."""
     if told.startswith(_LIST):
         return StoredColumn(column, Stored.LIST, told, stored(ITEM, told[len(_LIST) : -1]))
-    return StoredColumn(column, _KINDS.get(_family(told), Stored.OTHER), told)
+    return StoredColumn(column, _KINDS.get(_type_family(told), Stored.OTHER), told)
 
 
-def _family(told: str) -> str:
+def _type_family(told: str) -> str:
     return told.partition("(")[0].partition(" ")[0]
 
 
 class SparkCells:
-    """These are the expressions that make plain cells of Spark's columns; none of them fails on any cell."""
+    """The SQL that converts Spark columns to plain cells; it fails on no cell."""
 
     def plain(self, column: StoredColumn) -> str:
         x = name(column.name)
@@ -77,7 +77,7 @@ class SparkCells:
                 return f"CAST({x} AS DOUBLE)"
             case Stored.REAL:
                 return f"NULLIF({_double(column)}, {_NAN})"
-            case Stored.DATE:  # not every date beyond the calendar has a time
+            case Stored.DATE:  # not every date beyond the calendar has a timestamp
                 return (
                     f"CASE WHEN {x} > DATE '9999-12-31' THEN date_add(DATE '9999-12-31', 1)"
                     f" WHEN {x} < DATE '0001-01-01' THEN date_sub(DATE '0001-01-01', 1) ELSE {x} END"
@@ -85,7 +85,7 @@ class SparkCells:
             case Stored.TIMESTAMP:
                 return x if column.told == "timestamp_ntz" else f"CAST({x} AS TIMESTAMP_NTZ)"
             case Stored.TEXT:
-                return _letters(column)
+                return _bytewise_text(column)
         return x
 
     def short(self, column: StoredColumn) -> str:
@@ -94,34 +94,36 @@ class SparkCells:
 
     def text(self, column: StoredColumn) -> str | None:
         if column.kind is Stored.TEXT:
-            return _letters(column)
-        return f"CAST({name(column.name)} AS STRING)" if column.kind in _WRITTEN else None
+            return _bytewise_text(column)
+        return f"CAST({name(column.name)} AS STRING)" if column.kind in _TYPES_WITH_TEXT else None
 
     def whole(self, column: StoredColumn) -> str:
         x = name(column.name)
         return f"({x} = FLOOR({x}))" if column.kind is Stored.NUMBER else f"({x} = rint({x}))"
 
     def nearest(self, column: StoredColumn) -> str:
-        """Write what is whole alone: the cast rounds toward zero, and takes 2^63 for 2^63 − 1."""
+        """Return whole numbers only: the cast truncates toward zero, and turns 2^63 into 2^63 − 1."""
         x = name(column.name)
-        held = f"{x} = FLOOR({x})" if column.kind is Stored.NUMBER else f"{x} >= {_LOWEST} AND {x} < {_BEYOND}"
-        return f"CASE WHEN {held} THEN TRY_CAST({x} AS BIGINT) END"
+        in_range = (
+            f"{x} = FLOOR({x})" if column.kind is Stored.NUMBER else f"{x} >= {_MIN_BIGINT} AND {x} < {_ABOVE_BIGINT}"
+        )
+        return f"CASE WHEN {in_range} THEN TRY_CAST({x} AS BIGINT) END"
 
     def there(self, column: StoredColumn) -> str:
         return f"({name(column.name)} IS NOT NULL)"
 
     def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
-        fields = ", ".join(f"'{each}', {sql}" for sql, each in item.cells.items())
+        fields = ", ".join(f"'{cell}', {sql}" for sql, cell in item.cells.items())
         plain = f"transform(slice({name(column.name)}, 1, {most}), {ITEM} -> named_struct({fields}))"
         return f"transform({plain}, {ITEM} -> {Generator(SparkSpelling(), str).scalar(item.inline())})"
 
     def key(self, column: StoredColumn) -> str:
-        if column.kind is Stored.REAL:  # −0 equals 0, and has one text with it so
+        if column.kind is Stored.REAL:  # −0 equals 0: both get one text
             x = _double(column)
             return f"CASE WHEN {x} = 0 THEN {real(0.0)} ELSE NULLIF({x}, {_NAN}) END"
         if column.kind is Stored.BYTES:
             return f"hex({name(column.name)})"
-        # days beyond the calendar are as many units, and so are all digits of a decimal number
+        # dates beyond the calendar are distinct units, and so are decimals in all their digits
         return self.plain(column) if column.kind in (Stored.INTEGER, Stored.TEXT) else name(column.name)
 
 
@@ -130,262 +132,275 @@ def _double(column: StoredColumn) -> str:
     return x if column.told == "double" else f"CAST({x} AS DOUBLE)"
 
 
-def _letters(column: StoredColumn) -> str:
-    """Write a text told apart letter by letter: a cast to STRING drops a collation, under which rows that differ would
-    be grouped together; and what fills up a CHAR is no part of its text.
+def _bytewise_text(column: StoredColumn) -> str:
+    """Return a text that compares byte by byte: a cast to STRING drops a collation, which would group different texts
+    together; and the padding of a CHAR is not part of its text.
     """
     x = name(column.name)
-    if _family(column.told) == "char":
+    if _type_family(column.told) == "char":
         return f"RTRIM(CAST({x} AS STRING))"
     return x if column.told == "string" else f"CAST({x} AS STRING)"
 
 
 Frame = Any
-_IN_FILES = {"parquet", "csv", "orc", "text"}
-_OF_LINES = {"csv", "json", "xml"}
-_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where a column of texts keeps that it is a CHAR."""
+_FILE_FORMATS = {"parquet", "csv", "orc", "text"}
+_LINE_FORMATS = {"csv", "json", "xml"}
+_CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata key that marks a text column as CHAR or VARCHAR."""
 _PARTITIONS = re.compile(r"(/[^/=]+=[^/]*)+$")
-"""The folders inside a table that its partitions are kept in, such as day=2024-06-01."""
+"""The partition folders inside a table, such as day=2024-06-01."""
 MOST_FILES = 100
-"""A table of more files than these is known by its folder alone."""
-_KEEP_VERSIONS = ("delta", "iceberg")
+"""A table of more files than this is identified by its folder alone."""
+_VERSIONED_FORMATS = ("delta", "iceberg")
 
 
 @dataclass(frozen=True)
 class SparkSource:
-    """A source is an open table of Spark's."""
+    """An open table of Spark."""
 
     frame: Frame
-    """Its rows, the columns called as the source calls them."""
+    """Its rows, with the columns as the source names them."""
     columns: tuple[StoredColumn, ...]
     addresses: tuple[str, ...]
-    """Where it is, for the ledger, by every name; none for a frame that is handed over, which is known by its rows."""
+    """Its locations for the ledger, under every name; none for a DataFrame that a user passes, which is identified by
+    its rows.
+    """
     look: Callable[[], str]
-    """Finds what changes whenever the rows do; no row is read for it."""
+    """Returns a token that changes whenever the rows do; reads no row."""
     held: bool = True
-    """Whether ``look`` tells every change: else rows are copied where they are read."""
+    """Whether ``look`` detects every change; otherwise rows are copied where they are read."""
 
 
 def opened(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
-    """Open a source; whatever Spark says against it is one refusal."""
+    """Open a source; every error of Spark becomes one refusal."""
     try:
-        return quietly(lambda: _opened(source, session, place))
+        return quietly(lambda: _open_source(source, session, place))
     except EngineFailed:
         raise InvalidPolicy(
-            "Spark does not give this table: there is none of the name, or no right to read it",
+            "Spark cannot read this table: it does not exist, or the user has no right to read it",
             place=place,
-            fix="check the relation or the path and its format, and the rights of whoever asks",
+            fix="check the relation, or the path and its format, and the user's rights",
         ) from None
 
 
-def _opened(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
+def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
     if isinstance(source, SparkFrame):
         nonce = str(bits.integer(128))
-        return _of_frame(session.moved(source.frame), (), lambda: nonce, held=False)
-    described = {} if source.relation is None else _described(source.relation, session)
+        return _source_of_frame(session.moved(source.frame), (), lambda: nonce, held=False)
+    described = {} if source.relation is None else _describe_table(source.relation, session)
     form = source.format if source.relation is None else described.get("provider", "").lower()
     addresses = _addresses(source, described)
-    if form in _KEEP_VERSIONS:
-        return _as_of(source, form, session, addresses, place)
+    if form in _VERSIONED_FORMATS:
+        return _open_version(source, form, session, addresses, place)
     if source.version is not None:
         raise InvalidPolicy(
-            "a version of its rows can be named of a Delta or an Iceberg table alone",
+            "only Delta and Iceberg tables have a version",
             place=place.removesuffix("source") + "version",
             fix="remove version",
         )
-    if source.relation is not None and form in _OF_LINES:
+    if source.relation is not None and form in _LINE_FORMATS:
         raise InvalidPolicy(
-            f"one line may fail every question about a table that is kept in {form}, by options of its own",
+            f"a catalog table stored as {form} has its own options, with which one line may fail every query",
             place=place.removesuffix("source") + "relation",
-            fix='name its files with path and format = "csv", or keep the table in Parquet',
+            fix='name its files with path and format = "csv", or store the table as Parquet',
         )
     load = _loader(source, session)
-    if form in _IN_FILES:
-        if _cached(load()):
+    if form in _FILE_FORMATS:
+        if _is_cached(load()):
             raise InvalidPolicy(
-                "Spark has rows of this table in its cache, which may be older than those in its files",
+                "Spark has cached rows of this table, which may be older than its files",
                 place=place,
-                fix="take the table out of the cache (UNCACHE TABLE, or unpersist)",
+                fix="remove the table from the cache (UNCACHE TABLE, or unpersist)",
             )
-        return _of_frame(frame := load(), (*addresses, *_files(frame, source)), lambda: _listing(load, session))
+        return _source_of_frame(
+            frame := load(), (*addresses, *_file_addresses(frame, source)), lambda: _file_listing_hash(load, session)
+        )
     nonce = str(bits.integer(128))
-    return _of_frame(frame := load(), (*addresses, *_files(frame, source)), lambda: nonce, held=False)
+    return _source_of_frame(frame := load(), (*addresses, *_file_addresses(frame, source)), lambda: nonce, held=False)
 
 
 def _addresses(source: SparkTable, described: Mapping[str, str]) -> tuple[str, ...]:
-    """Name a source in one way, whatever it is called: by its catalog, and by where its files are."""
-    server = _host(source.address)
+    """Return canonical addresses of a source: by its catalog name, and by the location of its files."""
+    server = _server_name(source.address)
     if source.relation is None:
-        return (_located(source.path or "", server),)
-    parts = [described.get(each, "") for each in ("catalog", "database", "table")]
-    named = ".".join(parts) if all(parts) else described.get("name") or source.relation.replace("`", "")
-    where = described.get("location", "")
-    return (f"spark://{server}/{named}", *([_located(where, server)] if where else []))
+        return (_location_address(source.path or "", server),)
+    parts = [described.get(part, "") for part in ("catalog", "database", "table")]
+    qualified = ".".join(parts) if all(parts) else described.get("name") or source.relation.replace("`", "")
+    location = described.get("location", "")
+    return (f"spark://{server}/{qualified}", *([_location_address(location, server)] if location else []))
 
 
-def _files(frame: Frame, source: SparkTable) -> list[str]:
-    """Name rows by the folders that they are kept in, whatever view or pattern leads there, and by their files where
-    these are few: a single file that is named shares its folder with other tables.
+def _file_addresses(frame: Frame, source: SparkTable) -> list[str]:
+    """Return the folders that hold the rows, whatever view or pattern leads there, and the files where they are few: a
+    single file shares its folder with other tables.
     """
-    server, paths = _host(source.address), [unquote(each) for each in frame.inputFiles()]
-    folders = [_PARTITIONS.sub("", posixpath.dirname(each)) for each in paths]
-    named = _located(source.path or "", server)
-    known = dict.fromkeys(_located(each, server) for each in (*folders, *(paths if len(paths) <= MOST_FILES else ())))
-    return [] if [_located(each, server) for each in paths] == [named] else [each for each in known if each != named]
+    server, paths = _server_name(source.address), [unquote(path) for path in frame.inputFiles()]
+    folders = [_PARTITIONS.sub("", posixpath.dirname(path)) for path in paths]
+    own_address = _location_address(source.path or "", server)
+    addresses = dict.fromkeys(
+        _location_address(path, server) for path in (*folders, *(paths if len(paths) <= MOST_FILES else ()))
+    )
+    return (
+        []
+        if [_location_address(path, server) for path in paths] == [own_address]
+        else [address for address in addresses if address != own_address]
+    )
 
 
-def _located(path: str, server: str) -> str:
-    """Spell a path in one way. A file is one of its server; what is kept elsewhere is the same for every server.
+def _location_address(path: str, server: str) -> str:
+    """Return the canonical address of a path. A file belongs to its server; object storage is the same for every
+    server.
 
-    >>> _located("file:///data//visits/", "host:1"), _located("/data/visits", "host:1")
+    >>> _location_address("file:///data//visits/", "host:1"), _location_address("/data/visits", "host:1")
     ('spark://host:1/data/visits', 'spark://host:1/data/visits')
-    >>> _located("s3a://clinic/visits/", "host:1")
+    >>> _location_address("s3a://clinic/visits/", "host:1")
     'spark://s3/clinic/visits'
     """
     parts = urlsplit(path)
-    where = posixpath.normpath("/" + parts.path.lstrip("/"))
+    folder = posixpath.normpath("/" + parts.path.lstrip("/"))
     if parts.scheme in ("", "file"):
-        return f"spark://{server}{where}"
+        return f"spark://{server}{folder}"
     scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
-    return f"spark://{scheme}/{parts.netloc}{where}"
+    return f"spark://{scheme}/{parts.netloc}{folder}"
 
 
 def _loader(source: SparkTable, session: SparkConnection) -> Callable[[], Frame]:
     if source.relation is not None:
-        relation = _quoted(source.relation)
+        relation = _quote_relation(source.relation)
         return lambda: session.spark.table(relation)
     options = CSV if source.format == "csv" else {}
     return lambda: session.spark.read.options(**options).format(source.format).load(source.path)
 
 
-def _as_of(
+def _open_version(
     source: SparkTable, form: str, session: SparkConnection, addresses: tuple[str, ...], place: str
 ) -> SparkSource:
-    """Read one version of a table that keeps its versions: the one that is named, or the newest there is now."""
+    """Open one version of a Delta or Iceberg table: the one that is named, or the newest."""
     if source.version is not None and not (source.version.isascii() and source.version.isdigit()):
         raise InvalidPolicy(
-            "a version of a Delta table, and a snapshot of an Iceberg table, is a whole number; a branch would move",
+            "the version of a Delta or Iceberg table must be a whole number; a branch would move",
             place=place.removesuffix("source") + "version",
-            fix="write the number that the history of the table shows",
+            fix="write the version or snapshot number from the table's history",
         )
     if form == "iceberg" and source.path is not None and "/" not in source.path:
         raise InvalidPolicy(
-            "Iceberg takes a path without a / for a name in a catalog, and a table has one name",
+            "Iceberg reads a path without / as a catalog name, and a table must have one name",
             place=place.removesuffix("source") + "path",
             fix='write relation = "catalog.schema.table" instead of path and format',
         )
     try:
-        version = source.version or str(_newest(source, form, session.spark).collect()[0][0])
+        version = source.version or str(_newest_version(source, form, session.spark).collect()[0][0])
         load = partial(_version_frame, source, form, session.spark, version)
-        return _of_frame(load(), addresses, lambda: _still_there(source, form, session.spark, version, load))
+        return _source_of_frame(load(), addresses, lambda: _version_token(source, form, session.spark, version, load))
     except Exception:
         raise InvalidPolicy(
-            f"this Spark cannot read a version of a table in {form}, or there is none of this name",
+            f"this Spark cannot read a version of this {form} table, or the table does not exist",
             place=place,
-            fix=f"give the server the extension for {form}, or name files in Parquet",
+            fix=f"install the {form} extension on the server, or use Parquet files",
         ) from None
 
 
 def _version_frame(source: SparkTable, form: str, spark: Any, version: str) -> Frame:
     """Read a version with the columns it had.
 
-    By its name a table is read as Spark's own time travel does: Iceberg's ``snapshot-id`` would show the columns that
-    the table has now, and a column that was dropped and added again would be empty in rows that have it.
+    A table in a catalog is read with Spark's own time travel: Iceberg's ``snapshot-id`` would show the columns that the
+    table has now, and a column that was dropped and added again would be empty in rows that have it.
     """
     if source.relation is not None:
-        return spark.read.option("versionAsOf", version).table(_quoted(source.relation))
+        return spark.read.option("versionAsOf", version).table(_quote_relation(source.relation))
     option = "snapshot-id" if form == "iceberg" else "versionAsOf"
     return spark.read.format(form).option(option, version).load(source.path)
 
 
-def _still_there(source: SparkTable, form: str, spark: Any, version: str, load: Callable[[], Frame]) -> str:
-    """Name a version, which must still be one that can be read.
+def _version_token(source: SparkTable, form: str, spark: Any, version: str, load: Callable[[], Frame]) -> str:
+    """Return the token of a version, which must still be readable.
 
-    A snapshot of Iceberg's has a number of its own. Delta counts from 0 in every table, so the table is named beside
-    it: another one may have been made in its place.
+    An Iceberg snapshot has a unique number. Delta counts from 0 in every table, so the table's id is included: another
+    table may have been created in its place.
     """
-    _ = load().schema  # Spark looks for the version: no row is read
+    _ = load().schema  # Spark checks that the version exists; reads no row
     if form == "iceberg":
         return version
-    (table,) = spark.sql(f"DESCRIBE DETAIL {_delta(source)}").select("id").collect()
-    return f"{version} of {table[0]}"
+    (table_id,) = spark.sql(f"DESCRIBE DETAIL {_delta_name(source)}").select("id").collect()
+    return f"{version} of {table_id[0]}"
 
 
-def _newest(source: SparkTable, form: str, spark: Any) -> Frame:
-    """Find the newest version of a table: the last operation of Delta's history, or where Iceberg's main branch is."""
+def _newest_version(source: SparkTable, form: str, spark: Any) -> Frame:
+    """Return the newest version of a table: the last operation in Delta's history, or Iceberg's main branch."""
     if form == "delta":
-        return spark.sql(f"DESCRIBE HISTORY {_delta(source)} LIMIT 1").select("version")
+        return spark.sql(f"DESCRIBE HISTORY {_delta_name(source)} LIMIT 1").select("version")
     if source.relation is None:
         branches = spark.read.format(form).load(f"{source.path}#refs")
     else:
-        branches = spark.table(f"{_quoted(source.relation)}.refs")
+        branches = spark.table(f"{_quote_relation(source.relation)}.refs")
     return branches.filter("name = 'main'").select("snapshot_id")
 
 
-def _delta(source: SparkTable) -> str:
-    return f"delta.{name(source.path or '')}" if source.relation is None else _quoted(source.relation)
+def _delta_name(source: SparkTable) -> str:
+    return f"delta.{name(source.path or '')}" if source.relation is None else _quote_relation(source.relation)
 
 
-def _of_frame(frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True) -> SparkSource:
-    columns = tuple(stored(field.name, _told(field)) for field in frame.schema.fields)
+def _source_of_frame(
+    frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True
+) -> SparkSource:
+    columns = tuple(stored(field.name, _type_name(field)) for field in frame.schema.fields)
     return SparkSource(frame, columns, addresses, look, held)
 
 
-def _told(field: Any) -> str:
-    return str((field.metadata or {}).get(_CHAR) or field.dataType.simpleString())
+def _type_name(field: Any) -> str:
+    return str((field.metadata or {}).get(_CHAR_METADATA) or field.dataType.simpleString())
 
 
-def _described(relation: str, session: SparkConnection) -> Mapping[str, str]:
-    """Find what a catalog says of a table: its full name, what keeps its rows, and where; a view has no provider."""
-    described = session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(relation)}").collect()
-    start = next((place for place, row in enumerate(described) if str(row[0]).startswith("# Detailed")), 0)
-    told = {str(row[0]).lower(): str(row[1]) for row in described[start:]} if start else {}
-    return {each: value for each, value in told.items() if each != "provider" or told.get("type") != "VIEW"}
+def _describe_table(relation: str, session: SparkConnection) -> Mapping[str, str]:
+    """Return what the catalog says of a table: its full name, provider and location; a view has no provider."""
+    described = session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quote_relation(relation)}").collect()
+    start = next((index for index, row in enumerate(described) if str(row[0]).startswith("# Detailed")), 0)
+    details = {str(row[0]).lower(): str(row[1]) for row in described[start:]} if start else {}
+    return {key: value for key, value in details.items() if key != "provider" or details.get("type") != "VIEW"}
 
 
-def _cached(frame: Frame) -> bool:
-    """Tell whether a frame would be read from the cache, which all sessions of a Spark share."""
+def _is_cached(frame: Frame) -> bool:
+    """Return whether a DataFrame would be read from the cache, which all sessions of a Spark share."""
     return "InMemoryRelation" in frame._explain_string("simple")  # noqa: SLF001 - nothing public gives the text
 
 
-def _listing(load: Callable[[], Frame], session: SparkConnection) -> str:
-    """Hash the paths, sizes and times of the files that a frame would be read from now: files, and no cache."""
+def _file_listing_hash(load: Callable[[], Frame], session: SparkConnection) -> str:
+    """Hash the paths, sizes and times of the files that a DataFrame would be read from now; fail if it is cached."""
     frame = load()
-    if _cached(frame):
+    if _is_cached(frame):
         raise EngineFailed
-    paths = [_alone(each) for each in sorted(frame.inputFiles())]
+    paths = [_escape_path(path) for path in sorted(frame.inputFiles())]
     if not paths:
         return sha256(b"no files").hexdigest()
     files = session.spark.read.format("binaryFile").load(paths).select("path", "length", "modificationTime").collect()
     return sha256(repr(sorted((row[0], row[1], str(row[2])) for row in files)).encode()).hexdigest()
 
 
-def _alone(address: str) -> str:
-    """Spell the address of a file as a path that names it alone: an address has "%20" where there is a blank, and in a
-    path brackets and stars stand for other letters.
+def _escape_path(address: str) -> str:
+    """Convert a file's URL to a path that matches this file only: decode "%20" to a blank, and escape the brackets and
+    stars that are wildcards in a path.
 
-    >>> print(_alone("file:/data/two%20words/part%20[1].parquet"))
+    >>> print(_escape_path("file:/data/two%20words/part%20[1].parquet"))
     file:/data/two words/part \\[1\\].parquet
     """
     return re.sub(r"([][{}*?\\])", r"\\\1", unquote(address))
 
 
-def _quoted(relation: str) -> str:
+def _quote_relation(relation: str) -> str:
     """Quote a name part by part: catalog.schema.table."""
     return ".".join(name(part.strip("`")) for part in relation.split("."))
 
 
-def _host(address: str) -> str:
+def _server_name(address: str) -> str:
     parts = urlsplit(address)
     return f"{(parts.hostname or '').lower()}:{parts.port or 15002}"
 
 
 def content(source: SparkSource, session: SparkConnection) -> str:
-    """Hash all rows, whatever their order, on the executors; this reads the whole source."""
-    placed = source.frame.toDF(*(f"c{place}" for place, _ in enumerate(source.columns)))  # names may occur twice
-    hashed: Sequence[str] = [f"c{place}" for place, each in enumerate(source.columns) if "map<" not in each.told]
-    row = f"xxhash64({', '.join(hashed)})"
-    asked = ("COUNT(*)", f"SUM(CAST({row} AS DECIMAL(38,0)))", f"bit_xor(xxhash64({row}, 1))")
-    found = quietly(lambda: placed.groupBy().agg(*map(session.expression, asked)).collect())
-    return sha256(repr([str(each) for each in found[0]]).encode()).hexdigest()
+    """Hash all rows, whatever their order, on the executors; reads the whole source."""
+    frame = source.frame.toDF(*(f"c{index}" for index, _ in enumerate(source.columns)))  # names may repeat
+    hashable: Sequence[str] = [f"c{index}" for index, column in enumerate(source.columns) if "map<" not in column.told]
+    row = f"xxhash64({', '.join(hashable)})"
+    aggregates = ("COUNT(*)", f"SUM(CAST({row} AS DECIMAL(38,0)))", f"bit_xor(xxhash64({row}, 1))")
+    rows = quietly(lambda: frame.groupBy().agg(*map(session.expression, aggregates)).collect())
+    return sha256(repr([str(total) for total in rows[0]]).encode()).hexdigest()

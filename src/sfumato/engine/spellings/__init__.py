@@ -1,1 +1,1 @@
-"""Each dialect has its spelling here: how it writes what dialects write differently."""
+"""The spelling of each dialect: how it writes what dialects write differently."""

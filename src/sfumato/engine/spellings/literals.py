@@ -30,8 +30,8 @@ def doubled(text: str, mark: str = "'") -> str:
 
 @dataclass(frozen=True)
 class Literals:
-    """These literals are a dialect's: dialects differ in the names of types, in how a text is written, and in the mark
-    around a name.
+    """The literals of a dialect: dialects differ in type names, in how a text is written, and in the quote around a
+    name.
 
     >>> plain = Literals({Type.INTEGER: "BIGINT", Type.REAL: "DOUBLE"})
     >>> plain.literal("it's"), plain.literal(Fraction(1, 4)), plain.literal(dt.date(2024, 1, 31))

@@ -29,7 +29,7 @@ def text(value: str) -> str:
     """Write a text as a literal; PostgreSQL has none with a NUL, nor a surrogate."""
     if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
         raise Unsupported(
-            "engine-limits", "PostgreSQL has no text with the letter U+0000 in it", fix="leave that letter out"
+            "engine-limits", "PostgreSQL cannot store the character U+0000 in a text", fix="leave that character out"
         )
     return doubled(value)
 
@@ -90,8 +90,8 @@ class PostgresSpelling(CommonSpelling):
         if self.letters is None:
             raise Unsupported(
                 "engine-limits",
-                f"{function} needs a collation that turns letters one for one, and this server has none",
-                fix="ask for the text as it is, or ask the owner for a server with the collation C.UTF-8",
+                f"{function} needs a collation that maps letters one for one, and this server has none",
+                fix="use the text as it is, or ask the owner for a server with the collation C.UTF-8",
             )
         return f"({function}({x} COLLATE {self.letters}) {BYTES})"
 

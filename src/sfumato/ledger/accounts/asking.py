@@ -1,11 +1,11 @@
-"""A question is answered from what was bought, joined to an equal question under way, or paid for.
+"""A query is answered from a stored answer, by an equal query under way, or by paying for it.
 
-Which of the three is decided inside the transaction that would charge, so that of all who ask the same at once, in
-whatever threads and processes, one pays. The others wait for its answer. A payer that stops says so; one that died is
-found out by whoever waits for it.
+Which of the three is decided inside the transaction that would charge, so that of all equal queries at once, in
+whatever threads and processes, one pays. The others wait for its answer. A payer that stops records it; one that died
+is detected by whoever waits for it.
 
-A request id names one charge for ever: whoever asks again under it gets the answer of that charge, waits for it, or is
-told that it was charged and stopped. Nobody who only asks again pays twice.
+A request id names one charge forever: repeating it returns the answer of that charge, waits for it, or reports that it
+was charged and stopped. A repeated request never pays twice.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost
 
 PATIENCE = 600.0
-"""Seconds after which who waits is told so, whatever the reason; then nothing was charged, and they may ask again."""
+"""Seconds after which waiting ends, whatever the reason; nothing was charged then, and the query may be repeated."""
 _PAGE = 20
-_SHORTEST, _LONGEST = 0.002, 0.05  # seconds between two looks at whether the answer is there
+_MIN_PAUSE, _MAX_PAUSE = 0.002, 0.05  # seconds between two checks for the answer
 
 
 class Opening(NamedTuple):
-    """A tab is opened instead of a charge: what it spends now, what it holds, and its line's columns."""
+    """A tab that is opened instead of a charge: what it spends now, what it holds, and its line's columns."""
 
     spent: Cost
     held: Cost
@@ -40,9 +40,7 @@ class Opening(NamedTuple):
 
 
 class Asking:
-    """Asking is one question to an account. Either ``begin`` finds an answer, or this one pays and must answer or
-    ``stop``.
-    """
+    """One query to an account. Either ``begin`` finds an answer, or this query pays and must answer or ``stop``."""
 
     def __init__(
         self,
@@ -66,75 +64,75 @@ class Asking:
         self._accuracy = accuracy
         self._fresh = fresh
         self._periods = periods
-        self._reserving = reserving
-        """Sets aside what this question costs while it may be charged, for a limit beside the account."""
+        self._reserve = reserving
+        """Reserves the cost of this query within a limit beside the account, while it may be charged."""
         self._opening = opening
         self._columns = guarded.columns(entry) if opening is None else opening.columns
-        self._paid: Row | None = None
+        self._charge: Row | None = None
 
     @property
     def line(self) -> Line:
-        """Give the charge, once ``begin`` has returned without an answer."""
-        if self._paid is None:
+        """The charge, once ``begin`` has returned without an answer."""
+        if self._charge is None:
             raise RuntimeError("nothing was charged")
-        return Line.of(self._paid)
+        return Line.of(self._charge)
 
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> StoredAnswer | None:
-        """Find the answer, if it was bought before or is bought now by an equal question; None when this one has paid.
+        """Return the answer if it was bought before or is being bought by an equal query; None when this query has
+        paid.
 
-        Waiting ends after ``seconds``, or after ``PATIENCE``. A ``fresh`` question finds and joins its own request
-        alone.
+        Waiting ends after ``seconds``, or after ``PATIENCE``. A ``fresh`` query reuses and joins only its own request.
         """
-        known, seen = self._look()
-        found = known or self._entered(seen)
-        if isinstance(found, PendingCharge):
+        answer, last_seen = self._find_answer()
+        result = answer or self._charge_or_join(last_seen)
+        if isinstance(result, PendingCharge):
             waiting()
-            found = self._wait(found, PATIENCE if seconds is None else min(seconds, PATIENCE))
-        return None if found is None else self._guarded.stored(found)
+            result = self._wait(result, PATIENCE if seconds is None else min(seconds, PATIENCE))
+        return None if result is None else self._guarded.stored(result)
 
     def stands(self) -> bool:
-        """Tell whether this question was charged, whatever interrupted whom."""
-        return self._paid is not None and self._guarded.stands(self._paid)
+        """Return whether this query was charged, whatever was interrupted."""
+        return self._charge is not None and self._guarded.stands(self._charge)
 
     def stop(self) -> None:
-        """Tell those who wait that no answer will come; what cannot be said now is said with the next charge."""
-        if self._paid is not None:
-            self._guarded.unsaid[self._paid.number] = self._paid.hash
+        """Record that no answer will come; if that cannot be written now, the next charge records it."""
+        if self._charge is not None:
+            self._guarded.unsaid[self._charge.number] = self._charge.hash
             with suppress(BaseException), self._guarded.writing():
-                pass  # every transaction says what is unsaid
+                pass  # every transaction records stopped charges
 
-    def _look(self) -> tuple[Row | None, int]:
-        """Find an answer, and the number of the last line when it was looked for: no writer waits for a long search."""
-        if self._entry.request_id is None and not self._searches:
+    def _find_answer(self) -> tuple[Row | None, int]:
+        """Return an answer, and the number of the last line at that time: searching here keeps writers from waiting."""
+        if self._entry.request_id is None and not self._may_reuse:
             return None, 0
         rows: list[Row] = []
         with self._guarded.reading() as transaction:
-            found, seen = self._requested(transaction), transaction.head.number if transaction.head else 0
-            if found is None and self._searches:
-                rows = _page(transaction, self._question, _before(self._until))
-        return found or _search(self._guarded, self._question, self._accuracy, rows), seen
+            answer, last_seen = self._requested(transaction), transaction.head.number if transaction.head else 0
+            if answer is None and self._may_reuse:
+                rows = _page(transaction, self._answer_columns, _page_end(self._until))
+        return answer or _search(self._guarded, self._answer_columns, self._accuracy, rows), last_seen
 
     @property
-    def _searches(self) -> bool:
-        """Tell whether an earlier answer to the same question will do."""
+    def _may_reuse(self) -> bool:
+        """Whether an earlier answer to the same query may be used."""
         return not self._fresh and bool(self._entry.plan and self._entry.data)
 
-    def _entered(self, seen: int) -> Row | PendingCharge | None:
-        with self._reserving(self.stands):
-            return self._enter(seen)
+    def _charge_or_join(self, last_seen: int) -> Row | PendingCharge | None:
+        with self._reserve(self.stands):
+            return self._charge_or_find(last_seen)
 
-    def _enter(self, seen: int) -> Row | PendingCharge | None:
+    def _charge_or_find(self, last_seen: int) -> Row | PendingCharge | None:
         with self._guarded.writing() as transaction:
-            found = self._ahead(transaction, seen)
-            if found is not None:
-                return found
+            result = self._find_ahead(transaction, last_seen)
+            if result is not None:
+                return result
             account, columns, cost, periods = self._account, self._columns, self._cost, self._periods
-            short = self._guarded.short(transaction, account, columns["analyst"], cost, periods)
-            if short is None:
-                self._paid = self._pay(transaction)
-                self._fly(transaction, self._paid)
+            refusal = self._guarded.short(transaction, account, columns["analyst"], cost, periods)
+            if refusal is None:
+                self._charge = self._pay(transaction)
+                self._mark_pending(transaction, self._charge)
                 return None
-        raise short()
+        raise refusal()
 
     def _pay(self, transaction: Transaction) -> Row:
         if self._opening is None:
@@ -142,18 +140,20 @@ class Asking:
         opening = self._opening
         return transaction.append("tab-open", self._account, self._columns, cost=opening.spent, left=opening.held)
 
-    def _ahead(self, transaction: Transaction, seen: int) -> Row | PendingCharge | None:
-        """Find what was answered since the last look, or is under way."""
-        found = self._requested(transaction)
-        again = self._repeated(transaction)
-        if self._fresh or found is not None or again is not None:
-            return found or again
-        if self._searches:
-            found = _accurate(transaction.page(self._question, newest=True, after=seen), self._accuracy)
-        return found or next(iter(self._equal(transaction)), None)
+    def _find_ahead(self, transaction: Transaction, last_seen: int) -> Row | PendingCharge | None:
+        """Return what was answered since the last search, or is under way."""
+        answer = self._requested(transaction)
+        pending = self._same_request(transaction)
+        if self._fresh or answer is not None or pending is not None:
+            return answer or pending
+        if self._may_reuse:
+            answer = _first_accurate(
+                transaction.page(self._answer_columns, newest=True, after=last_seen), self._accuracy
+            )
+        return answer or next(iter(self._equal_charges(transaction)), None)
 
     @property
-    def _question(self) -> dict[str, str]:
+    def _answer_columns(self) -> dict[str, str]:
         columns = self._columns
         return {"kind": "answer", "account": self._account, "plan": columns["plan"], "data": columns["data"]}
 
@@ -161,97 +161,99 @@ class Asking:
         entry = self._entry
         return requested(transaction, self._account, entry.request_id, entry.analyst, entry.question, entry.plan)
 
-    def _repeated(self, transaction: Transaction) -> PendingCharge | None:
-        """Find the same request, under way or ended without an answer; one that asks something else is refused."""
+    def _same_request(self, transaction: Transaction) -> PendingCharge | None:
+        """Return the same request, under way or ended without an answer; refuse one for another query."""
         columns = self._columns
         if not columns["request"]:
             return None
         where = {"account": self._account, "analyst": columns["analyst"], "request": columns["request"]}
-        found = transaction.under_way(where)
-        for other in found:
-            _require_same(transaction.line(other.number), self._entry.question, self._entry.plan)
-        return found[-1] if found else None
+        pending = transaction.under_way(where)
+        for charge in pending:
+            _require_same_query(transaction.line(charge.number), self._entry.question, self._entry.plan)
+        return pending[-1] if pending else None
 
-    def _equal(self, transaction: Transaction) -> list[PendingCharge]:
-        """Find the same question on the same data, under way, whose answer will be accurate enough."""
+    def _equal_charges(self, transaction: Transaction) -> list[PendingCharge]:
+        """Return the charges under way for the same query and data whose answers will be accurate enough."""
         columns = self._columns
         if not columns["plan"] or not columns["data"]:
             return []
-        found = self._living(transaction, {"plan": columns["plan"], "data": columns["data"]})
-        return [other for other in found if entries.within(entries.read_widths(other.accuracy), self._accuracy)]
+        live_charges = self._live_charges(transaction, {"plan": columns["plan"], "data": columns["data"]})
+        return [
+            charge for charge in live_charges if entries.within(entries.read_widths(charge.accuracy), self._accuracy)
+        ]
 
-    def _living(self, transaction: Transaction, where: Where) -> list[PendingCharge]:
-        """List charges whose payer may still answer; those of payers that died are stopped on the way."""
-        found = []
-        for other in transaction.under_way({"account": self._account, **where}):
-            if transaction.ended(other.number) is not None:
+    def _live_charges(self, transaction: Transaction, where: Where) -> list[PendingCharge]:
+        """Return charges whose payer may still answer; those of dead payers are stopped on the way."""
+        live_charges = []
+        for charge in transaction.under_way({"account": self._account, **where}):
+            if transaction.ended(charge.number) is not None:
                 continue
-            lives = self._lives(other)
-            if lives is False:
-                transaction.stop(other.number)
-            elif lives or not self._is_old(other):
-                found.append(other)
-        return found
+            is_alive = self._is_payer_alive(charge)
+            if is_alive is False:
+                transaction.stop(charge.number)
+            elif is_alive or not self._is_old(charge):
+                live_charges.append(charge)
+        return live_charges
 
-    def _lives(self, other: PendingCharge) -> bool | None:
-        """Tell whether a payer still runs; None where it may run on another machine, or nobody knows."""
-        return local_files.alive(other.payer, elsewhere=self._guarded.store.shared)
+    def _is_payer_alive(self, charge: PendingCharge) -> bool | None:
+        """Return whether a payer still runs; None if it may run on another machine, or this is unknown."""
+        return local_files.alive(charge.payer, elsewhere=self._guarded.store.shared)
 
-    def _is_old(self, other: PendingCharge) -> bool:
-        """Tell whether a charge is so old that nobody waits for it whose payer may be gone."""
-        return self._guarded.store.now() - other.time >= PATIENCE * 1e6
+    def _is_old(self, charge: PendingCharge) -> bool:
+        """Return whether a charge is too old to wait for if its payer may be gone."""
+        return self._guarded.store.now() - charge.time >= PATIENCE * 1e6
 
-    def _fly(self, transaction: Transaction, row: Row) -> None:
+    def _mark_pending(self, transaction: Transaction, row: Row) -> None:
         if row.request or (row.plan and row.data):
             accuracy, payer = entries.write_widths(self._accuracy), local_files.this_process()
-            given = row.account, row.analyst, row.request, row.plan, row.data
-            transaction.begin(PendingCharge(row.number, row.time, *given, accuracy, payer))
+            identity = row.account, row.analyst, row.request, row.plan, row.data
+            transaction.begin(PendingCharge(row.number, row.time, *identity, accuracy, payer))
 
-    def _wait(self, other: PendingCharge, seconds: float) -> Row:
-        """Wait for the other's answer. Reading goes on meanwhile, and nothing is locked."""
-        end, pause = time.monotonic() + seconds, _SHORTEST
+    def _wait(self, charge: PendingCharge, seconds: float) -> Row:
+        """Wait for another charge's answer, by repeated reads; nothing is locked."""
+        deadline, pause = time.monotonic() + seconds, _MIN_PAUSE
         while True:
             with self._guarded.reading() as transaction:
-                found = self._requested(transaction) or transaction.ended(other.number)
-                seal = self._guarded.unsaid.get(other.number)
-                stopped = seal is not None and transaction.has(other.number, seal)
-            if found is not None and found.kind == "answer":
-                return found
-            lives = self._lives(other)
-            mine = bool(other.request) and other.request == self._columns["request"]
-            if found is not None or stopped or (mine and lives is None and self._is_old(other)):
-                raise Unanswered(other.number, charged=mine)
-            if lives is False:
+                ending = self._requested(transaction) or transaction.ended(charge.number)
+                seal = self._guarded.unsaid.get(charge.number)
+                is_stopped = seal is not None and transaction.has(charge.number, seal)
+            if ending is not None and ending.kind == "answer":
+                return ending
+            is_alive = self._is_payer_alive(charge)
+            is_own_request = bool(charge.request) and charge.request == self._columns["request"]
+            if ending is not None or is_stopped or (is_own_request and is_alive is None and self._is_old(charge)):
+                raise Unanswered(charge.number, charged=is_own_request)
+            if is_alive is False:
                 with self._guarded.writing() as transaction:
-                    transaction.stop(other.number)
-            elif time.monotonic() >= end:
-                raise AnswerPending(other.number)
+                    transaction.stop(charge.number)
+            elif time.monotonic() >= deadline:
+                raise AnswerPending(charge.number)
             else:
                 time.sleep(pause)
-                pause = min(1.5 * pause, _LONGEST)
+                pause = min(1.5 * pause, _MAX_PAUSE)
 
 
 def stored(
     guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction], until: int | None = None
 ) -> Row | None:
-    """Find the newest answer to this question that is at least as accurate in every column asked for; with ``until``,
+    """Return the newest answer to this query that is at least as accurate in every requested column; with ``until``,
     among the lines up to this one.
     """
     with guarded.reading() as transaction:
-        rows = _page(transaction, question, _before(until))
+        rows = _page(transaction, question, _page_end(until))
     return _search(guarded, question, accuracy, rows)
 
 
 def _search(
     guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction], rows: Sequence[Row]
 ) -> Row | None:
-    """Find the first accurate answer among these, the newest to a question, and those before them: each page is read
-    in a transaction of its own.
+    """Return the first accurate answer among these rows, the newest to a query, and those before them: each page is
+    read in its own transaction.
     """
     while True:
-        found = _accurate(rows, accuracy)
-        if found is not None or len(rows) < _PAGE:
-            return found
+        answer = _first_accurate(rows, accuracy)
+        if answer is not None or len(rows) < _PAGE:
+            return answer
         with guarded.reading() as transaction:
             rows = _page(transaction, question, rows[-1].number)
 
@@ -260,7 +262,7 @@ def _page(transaction: Transaction, question: Where, before: int) -> list[Row]:
     return transaction.page(question, newest=True, before=before, limit=_PAGE)
 
 
-def _before(until: int | None) -> int:
+def _page_end(until: int | None) -> int:
     return 0 if until is None else until + 1
 
 
@@ -272,26 +274,26 @@ def requested(
     question: str | None,
     plan: str | None,
 ) -> Row | None:
-    """Find the first answer to a request; its id names one question for ever, by its plan or else by its text."""
+    """Return the first answer to a request; its id names one query forever, by its plan or else by its text."""
     if request_id is None:
         return None
     where = {"kind": "answer", "account": account, "analyst": analyst or "", "request": request_id}
     rows = transaction.page(where, limit=1)
     if rows:
-        _require_same(transaction.line(rows[0].about), question, plan)
+        _require_same_query(transaction.line(rows[0].about), question, plan)
     return rows[0] if rows else None
 
 
-def _require_same(paid: Row | None, question: str | None, plan: str | None) -> None:
-    if paid is None:
+def _require_same_query(charge: Row | None, question: str | None, plan: str | None) -> None:
+    if charge is None:
         return
-    if (plan != paid.plan) if plan else (question is not None and question != paid.question):
+    if (plan != charge.plan) if plan else (question is not None and question != charge.question):
         raise RequestDiffers(
-            "a request id names one question for ever; this one was used for another question",
+            "a request id belongs to one query, and this one was used for another",
             place="request_id",
-            fix="give each question its own id",
+            fix="use a new request id for each query",
         )
 
 
-def _accurate(rows: Iterable[Row], accuracy: Mapping[str, Fraction]) -> Row | None:
+def _first_accurate(rows: Iterable[Row], accuracy: Mapping[str, Fraction]) -> Row | None:
     return next((row for row in rows if entries.within(entries.read_widths(row.detail), accuracy)), None)

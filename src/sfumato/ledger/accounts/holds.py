@@ -1,9 +1,9 @@
-"""A tab holds an amount for a series of releases, of which each is charged before it runs.
+"""A tab holds an amount for a series of releases, each of which is charged before it runs.
 
 A hold is a vector (ε, r, δ); a step must fit what is left in every component, so that spent and held together never
-grow. What is unspent is free again after an explicit ``stop``: every step was a complete release charged with its own
+grow. What is unspent is released after an explicit ``stop``: every step was a complete release charged with its own
 curve, and where to stop was decided from what had been released. Whatever does not meet that (a mechanism with hidden
-state, a time limit, a block left by an error that may depend on data, a process that died) gives nothing back.
+state, a time limit, a block left by an error that may depend on data, a process that died) releases nothing.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from sfumato.privacy.numbers import Number
 
 @dataclass(frozen=True)
 class SettledAnswer:
-    """This is one answer of a tab that was charged whole: what it answers, and how accurate it is."""
+    """One answer of a tab that was charged in full: its entry, body and accuracy."""
 
     entry: Entry
-    """It leaks nothing that was not charged when the tab was opened."""
+    """It leaks nothing beyond what was charged when the tab was opened."""
     body: str
     accuracy: Mapping[str, Number]
 
     def __post_init__(self) -> None:
         if self.entry.curve.parts:
-            raise InvalidParameter("entry", self.entry.parts, "one that leaks nothing more")
+            raise InvalidParameter("entry", self.entry.parts, "an entry without privacy loss of its own")
         prose(self.body, "body", BODY)
 
 
 class Tab:
-    """A tab is an open hold. It belongs to the process that opened it, and ends with it."""
+    """An open hold. It belongs to the process that opened it, and ends with it."""
 
     def __init__(self, guarded: GuardedStore, opening: Line, price: Callable[[Curve], Cost]) -> None:
         self.opening = opening
@@ -50,7 +50,7 @@ class Tab:
         self._process = os.getpid()
 
     def __repr__(self) -> str:
-        return f"<Tab opened by line {self.number}: .left says what it still holds>"
+        return f"<Tab opened by line {self.number}: .left shows what it still holds>"
 
     @property
     def number(self) -> int:
@@ -58,10 +58,10 @@ class Tab:
 
     @property
     def left(self) -> dict[str, Fraction | None]:
-        """Give what it still holds, per currency."""
+        """What it still holds, per currency."""
         with self._guarded.reading() as transaction:
-            found = transaction.newest(tab=self.number)
-        return {} if found is None else read_cost(found.left).amounts
+            row = transaction.newest(tab=self.number)
+        return {} if row is None else read_cost(row.left).amounts
 
     def step(self, entry: Entry) -> Line:
         """Charge one complete release to the hold, before it runs; durable on return."""
@@ -71,7 +71,7 @@ class Tab:
                 "entry",
                 [type(mechanism).__name__ for mechanism in entry.mechanisms],
                 "a complete release",
-                fix="a mechanism with hidden state is charged whole: open a tab of its own for it",
+                fix="a mechanism with hidden state is charged in full: open a separate tab for it",
             )
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):
@@ -79,46 +79,56 @@ class Tab:
         cost, columns = self._price(entry.curve), {**self._guarded.columns(entry), "analyst": owner or ""}
 
         def write(transaction: Transaction) -> Row:
-            left = read_cost(self._open(transaction).left)
+            left = read_cost(self._last_open_row(transaction).left)
             if not left.covers(cost):
-                raise _exceeds(left, cost)
+                raise _overspent(left, cost)
             return transaction.append(
                 "step", self.opening.account, columns, cost=cost, left=left.less(cost), tab=self.number
             )
 
-        # The step only moves what is held to what is spent; a correction may have raised the totals meanwhile.
+        # A step only moves amounts from held to spent; a correction may have raised the totals since.
         return self._guarded.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
 
     def settle(self, answers: Sequence[SettledAnswer], *, more: bool = False) -> tuple[Line, ...]:
-        """Write down every answer to what was charged when the tab was opened, each as a step that costs nothing more,
-        and end the tab unless there is ``more``: all of it at once, or nothing. They may be shown once this has
-        returned.
+        """Record every answer to what was charged when the tab was opened, each as a step that costs nothing more, and
+        close the tab unless there is ``more``: all in one transaction. They may be shown once this has returned.
         """
-        written = [(self._guarded.columns(each.entry), self._guarded.body(each.body), each) for each in answers]
+        prepared = [
+            (self._guarded.columns(answer.entry), self._guarded.body(answer.body), answer) for answer in answers
+        ]
         with self._guarded.writing() as transaction:
-            found = []
-            for columns, body, each in written:
-                left = read_cost(self._open(transaction).left)
-                own = {**columns, "analyst": self.opening.analyst or ""}
+            answer_rows = []
+            for columns, body, answer in prepared:
+                left = read_cost(self._last_open_row(transaction).left)
+                step_columns = {**columns, "analyst": self.opening.analyst or ""}
                 account, tab = self.opening.account, self.number
-                step = transaction.append("step", account, own, cost=self._price(each.entry.curve), left=left, tab=tab)
-                copied = {name: own[name] for name in ("analyst", "plan", "data")}
-                detail = write_widths(widths(each.accuracy))
-                told: dict[str, str | int] = {**copied, **body, "about": step.number, "detail": detail}
-                found.append(transaction.append("answer", account, told))
+                step = transaction.append(
+                    "step", account, step_columns, cost=self._price(answer.entry.curve), left=left, tab=tab
+                )
+                shared_columns = {name: step_columns[name] for name in ("analyst", "plan", "data")}
+                detail = write_widths(widths(answer.accuracy))
+                answer_columns: dict[str, str | int] = {
+                    **shared_columns,
+                    **body,
+                    "about": step.number,
+                    "detail": detail,
+                }
+                answer_rows.append(transaction.append("answer", account, answer_columns))
             if not more:
-                transaction.close_tab(self._open(transaction).tab, keep=False)
-        return tuple(map(Line.of, found))
+                transaction.close_tab(self._last_open_row(transaction).tab, keep=False)
+        return tuple(map(Line.of, answer_rows))
 
     def stop(self) -> None:
-        """End it between two steps and free what is unspent. A tab that has ended stays ended.
+        """End it between two steps and release what is unspent. A tab that has ended stays ended.
 
-        Only who decides that from what was released may call it: the end then says no more than the releases did.
+        Call it only if that was decided from what was released: the end then reveals no more than the releases did.
         """
         self._end(keep=False)
 
     def forfeit(self) -> None:
-        """End it and give nothing back: a time limit was met or a step failed, and when may depend on private data."""
+        """End it and release nothing: a time limit was reached or a step failed, and when may depend on private
+        data.
+        """
         self._end(keep=True)
 
     def _end(self, *, keep: bool) -> None:
@@ -126,24 +136,24 @@ class Tab:
             last = transaction.newest(tab=self.number)
             if last is not None and last.kind == "tab-close":
                 return
-            transaction.close_tab(self._open(transaction).tab, keep=keep)
+            transaction.close_tab(self._last_open_row(transaction).tab, keep=keep)
 
-    def _open(self, transaction: Transaction) -> Row:
+    def _last_open_row(self, transaction: Transaction) -> Row:
         if self._process != os.getpid():
             raise TabClosed("this tab belongs to the process that opened it")
-        found = transaction.newest(tab=self.number)
-        if found is None or found.kind == "tab-close":
+        row = transaction.newest(tab=self.number)
+        if row is None or row.kind == "tab-close":
             raise TabClosed("this tab is closed")
-        return found
+        return row
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """An error may depend on private data, and so may where it ends: a time limit is one of them."""
+        """An error may depend on private data, and so may where it occurs: a time limit is one of them."""
         self._end(keep=kind is not None)
 
 
-def _exceeds(left: Cost, cost: Cost) -> Overspent:
+def _overspent(left: Cost, cost: Cost) -> Overspent:
     bounded = {name: amount for name, amount in left.amounts.items() if amount is not None}
     return Overspent(cost.amounts, bounded, bounded.get("pure", Fraction(0)), place="the tab's hold")

@@ -35,11 +35,10 @@ from sfumato.privacy.numbers import Number
 
 
 class PeriodAccounts(Account):
-    """These are the accounts of all periods of one population, each opened with the same budget when it is first
-    needed.
+    """The accounts of all periods of one population, each opened with the same budget when it is first needed.
 
-    What is asked, stored, joined and shared is kept under the population's own name. What is spent and left is told of
-    the ``periods`` that are read, as if all were as full as the fullest in each currency.
+    Queries, stored answers, joined data and shares are kept under the population's own name. What is spent and left is
+    that of the ``periods`` that are read, as if all were as full as the fullest in each currency.
     """
 
     def __init__(self, guarded: GuardedStore, name: str, terms: Terms, periods: Periods = ()) -> None:
@@ -47,39 +46,41 @@ class PeriodAccounts(Account):
         self.periods = tuple(dict.fromkeys(periods))
 
     def over(self, periods: Periods) -> PeriodAccounts:
-        """Give the same accounts, of which those of these periods pay."""
+        """Return the same accounts, of which those of these periods pay."""
         if not periods:
             raise InvalidParameter("periods", periods, "at least one period: whatever is read is read from some period")
-        for each in periods:
-            period_account(self.name, each)
-        found = copy(self)
-        found.periods = tuple(dict.fromkeys(periods))
-        return found
+        for period in periods:
+            period_account(self.name, period)
+        selected = copy(self)
+        selected.periods = tuple(dict.fromkeys(periods))
+        return selected
 
     @property
     def opened(self) -> Periods:
-        """List the periods whose accounts were opened, in order."""
+        """The periods whose accounts were opened, in order."""
         with self._guarded.reading() as transaction:
-            return self._opened(transaction)
+            return self._opened_periods(transaction)
 
     @property
     def spent(self) -> dict[str, Fraction | None]:
-        """Give the most that any of the periods has spent."""
+        """The maximum that any of the periods has spent."""
         return self.budget.spent
 
     def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
         with self._guarded.reading() as transaction:
-            found = self._guarded.budgets(transaction, self.name, analyst or "", self.periods) if self.periods else []
-            return tuple(budget for budget, _ in found) or (self._budget(transaction, analyst or ""),)
+            named_budgets = (
+                self._guarded.budgets(transaction, self.name, analyst or "", self.periods) if self.periods else []
+            )
+            return tuple(budget for budget, _ in named_budgets) or (self._budget(transaction, analyst or ""),)
 
     def analyst(self, name: str, share: Number | None = None) -> Analyst:
-        """Give an analyst here; with ``share``, limit them to this part of every allowance of every period from now
-        on.
+        """Return an analyst's standing; with ``share``, limit them to this part of every allowance of every period from
+        now on.
         """
-        known = super().analyst(name, share)
+        standing = super().analyst(name, share)
         with self._guarded.reading() as transaction:
             budget = self._budget(transaction, name)
-        return Analyst(name, known.share, budget, budget.spent if known.share else known.spent)
+        return Analyst(name, standing.share, budget, budget.spent if standing.share else standing.spent)
 
     def amend(
         self,
@@ -89,20 +90,22 @@ class PeriodAccounts(Account):
         delta: Number | None = None,
         reserve: Number | None = None,
     ) -> Line:
-        """Change what may be spent in every period, those to come included, all at once; the period stays for life."""
+        """Change what may be spent in every period, including future ones, all at once; the period stays for life."""
         change = Change(entries.reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
-            opened = [period_account(self.name, each) for each in self._opened(transaction)]
-            totals = {each: read_spending(transaction.last(each).totals).total for each in opened}
-            for each, spent in totals.items():
-                amend(self._guarded, transaction, each, change, spent)
+            accounts = [period_account(self.name, account) for account in self._opened_periods(transaction)]
+            totals = {account: read_spending(transaction.last(account).totals).total for account in accounts}
+            for account, spent in totals.items():
+                amend(self._guarded, transaction, account, change, spent)
             return Line.of(amend(self._guarded, transaction, self.name, change, NOTHING))
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:  # noqa: ARG002
-        """Refuse: a correction is made in the accounts of the periods that it is about."""
+        """Refuse: a correction belongs in the accounts of the periods that it is about."""
         place = f"account {self.name!r}"
-        fix = f"correct each of them by its name: ledger.account({f'{self.name} <period>'!r}).correct(…)"
-        raise Unsupported("period-correction", "a correction is made in one period's account", place=place, fix=fix)
+        fix = f"correct each period by its account name: ledger.account({f'{self.name} <period>'!r}).correct(…)"
+        raise Unsupported(
+            "period-correction", "a correction must be made in the account of one period", place=place, fix=fix
+        )
 
     def open_tab(
         self,
@@ -115,50 +118,54 @@ class PeriodAccounts(Account):
         """Refuse: a tab holds an amount in one account."""
         raise Unsupported(
             "period-tab",
-            f"a series of releases holds its price in one account, and here every {self.per} has its own",
+            f"a series of releases needs one account, and here every {self.per} has its own",
             place=f"account {self.name!r}",
-            fix=f"ask single questions, or keep one account for all: leave per = {self.per!r} out of a new policy",
+            fix=f"run single queries, or use one account for all: a new policy without per = {self.per!r}",
         )
 
-    def _paying(self) -> Periods:
+    def _paying_periods(self) -> Periods:
         if not self.periods:
             raise Unsupported(
                 "no-periods",
-                f"a release is charged to the accounts of the {self.per}s that it reads, and this kind of release does "
-                "not say which",
+                f"a release is charged to the accounts of the {self.per}s that it reads, and this kind of release has "
+                "none",
                 place=f"account {self.name!r}",
-                fix="ask with SQL or table(…), or keep one account for all in a policy without per",
+                fix="use SQL or table(…), or one account for all in a policy without per",
             )
         return self.periods
 
-    def _opened(self, transaction: Transaction) -> Periods:
-        start = f"{self.name} "
-        named = [row.account for row in transaction.page({"kind": "account-open"}) if row.account.startswith(start)]
-        mine = (each for each in named if self._guarded.terms(transaction, each).period_of == self.name)
-        return tuple(sorted(each.removeprefix(start) for each in mine))
+    def _opened_periods(self, transaction: Transaction) -> Periods:
+        prefix = f"{self.name} "
+        candidates = [
+            row.account for row in transaction.page({"kind": "account-open"}) if row.account.startswith(prefix)
+        ]
+        own_accounts = (
+            account for account in candidates if self._guarded.terms(transaction, account).period_of == self.name
+        )
+        return tuple(sorted(account.removeprefix(prefix) for account in own_accounts))
 
     def _budget(self, transaction: Transaction, analyst: str = "") -> Budget:
-        """Give the allowances of a period, or of the analyst's share of one, at the most that any of the periods has
-        spent and holds; without periods, those of a period of which nothing was asked yet.
+        """Return the allowances of a period, or of the analyst's share of one, at the maximum that any of the periods
+        has spent and holds; without periods, those of an untouched period.
         """
         budgets = self._guarded.budgets(transaction, self.name, analyst, self.periods) if self.periods else []
         per_period = len(budgets) // max(1, len(self.periods))
-        mine = [budget for budget, _ in budgets[per_period - 1 :: per_period]] if budgets else []
-        if mine:
-            return mine[0].at(_most([budget.totals for budget in mine]))
-        fresh, known = self._guarded.terms(transaction, self.name).budget, None
+        own_budgets = [budget for budget, _ in budgets[per_period - 1 :: per_period]] if budgets else []
+        if own_budgets:
+            return own_budgets[0].at(_max_totals([budget.totals for budget in own_budgets]))
+        unspent, analyst_row = self._guarded.terms(transaction, self.name).budget, None
         if analyst:
-            known = transaction.newest(account=self.name, analyst=analyst)
-        return fresh.share(known.share) if known is not None and known.share else fresh
+            analyst_row = transaction.newest(account=self.name, analyst=analyst)
+        return unspent.share(analyst_row.share) if analyst_row is not None and analyst_row.share else unspent
 
 
-def _most(totals: list[Cost]) -> Cost:
-    """Take the largest amount in each currency: what is unbounded is larger than all else."""
-    pure = [each.pure for each in totals]
-    renyi = [each.renyi for each in totals if each.renyi is not None]
-    bounded = [each for each in pure if each is not None]
+def _max_totals(totals: list[Cost]) -> Cost:
+    """Return the largest amount in each currency; unbounded is larger than all else."""
+    pure = [total.pure for total in totals]
+    renyi = [total.renyi for total in totals if total.renyi is not None]
+    bounded = [total for total in pure if total is not None]
     return Cost(
         max(bounded) if len(bounded) == len(pure) else None,
         max(renyi) if renyi else None,
-        max(each.failure for each in totals),
+        max(total.failure for total in totals),
     )

@@ -1,8 +1,8 @@
-"""A spending limit stands beside an account: it reserves what a release will spend before the account is charged.
+"""A spending limit beside an account: it reserves what a release will spend before the account is charged.
 
-Whoever sets one keeps it elsewhere, such as for all that one token of a server may ever spend. The order is what makes
-it hold: the amount is reserved, durably, then the account is charged, then the reservation is settled as spent or given
-back. A process that ends in between leaves a reservation that nobody settles, and it counts as spent.
+Whoever sets one stores it elsewhere, for example for all that one token of a server may ever spend. The order makes it
+sound: the amount is reserved, durably; then the account is charged; then the reservation is settled as spent or
+released. A process that ends in between leaves an unsettled reservation, which counts as spent.
 
 A budget may change while it is in use: what was spent stays spent, in the currencies it was counted in.
 """
@@ -28,19 +28,19 @@ from sfumato.privacy.numbers import BELOW_ONE, Number, exact, from_units, raised
 from sfumato.privacy.theorems import renyi_allowance
 
 _ROUNDING = Fraction(1, 10**12)
-"""More than what computing in floats can lose, in parts of the result."""
+"""More than the relative error of computing in floats."""
 
 
 class Reservation(Protocol):
-    """A reservation is an amount that is set aside until the account has said whether it was charged."""
+    """An amount that is set aside until it is known whether the account was charged."""
 
     def settle(self, *, charged: bool) -> None:
-        """Count the amount as spent, or give it back. It never fails: what cannot be written stays reserved."""
+        """Count the amount as spent, or release it. Never fails: what cannot be written stays reserved."""
         ...
 
 
 class SpendingLimit(Protocol):
-    """A spending limit is asked before every charge of the account that it stands beside."""
+    """A limit that is asked before every charge of the account it stands beside."""
 
     def reserve(self, epsilon: Fraction | None) -> Reservation:
         """Set this ε aside, durably, or refuse; None is an amount that no ε bounds."""
@@ -51,19 +51,20 @@ class SpendingLimit(Protocol):
 def reserved(
     limit: SpendingLimit | None, epsilon: Callable[[], Fraction | None], charged: Callable[[], bool]
 ) -> Iterator[None]:
-    """Set an amount aside while the account is charged; ``charged`` tells at the end whether it was."""
+    """Reserve an amount while the account is charged; ``charged`` returns at the end whether it was."""
     if limit is None:
         yield
         return
-    held = limit.reserve(epsilon())
+    reservation = limit.reserve(epsilon())
     try:
         yield
     finally:
-        held.settle(charged=charged())
+        reservation.settle(charged=charged())
 
 
 def epsilon_of(cost: Cost, curve: Curve | None, budget: Budget) -> Fraction | None:
-    """Give the ε that a release counts with: its pure ε outside a failure that δ pays for, or else at the account's δ.
+    """Return the ε that a release counts with: its pure ε outside a failure that δ pays for, or else ε at the account's
+    δ.
 
     Releases of (ε₁, δ₁), (ε₂, δ₂), … are together (Σεᵢ, Σδᵢ)-DP, also where each is chosen after the answers before
     (Dwork & Roth 2014, Theorem 3.16 and §3.5.2), so a bound on the sum bounds the ε of all. Where only a Rényi
@@ -73,20 +74,20 @@ def epsilon_of(cost: Cost, curve: Curve | None, budget: Budget) -> Fraction | No
         return from_units(cost.pure)
     if not budget.delta:
         return None
-    found = math.inf
+    epsilon = math.inf
     if curve is not None:
-        found = curve.epsilon(budget.delta)
+        epsilon = curve.epsilon(budget.delta)
     elif cost.renyi is not None and budget.order is not None:
-        found = float(from_units(cost.renyi)) + math.log(1 / float(budget.delta)) / (float(budget.order) - 1)
-    return None if math.isinf(found) else Fraction(raised(found)) * (1 + _ROUNDING)
+        epsilon = float(from_units(cost.renyi)) + math.log(1 / float(budget.delta)) / (float(budget.order) - 1)
+    return None if math.isinf(epsilon) else Fraction(raised(epsilon)) * (1 + _ROUNDING)
 
 
-_AMPLE = Fraction(10**6)
+_LARGE_EPSILON = Fraction(10**6)
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change says what a budget becomes, and why; what is None stays as it is."""
+    """What a budget changes to, and why; None leaves a field as it is."""
 
     reason: str
     epsilon: Number | None = None
@@ -95,29 +96,29 @@ class Change:
 
 
 def amend(guarded: GuardedStore, transaction: Transaction, account: str, change: Change, spent: Cost) -> Row:
-    """Append the line that changes an account's budget, of which so much is spent and held."""
+    """Append the line that changes an account's budget, of which ``spent`` is spent and held."""
     terms = guarded.terms(transaction, account)
     old = terms.budget
-    most = old.delta if change.delta is None else exact(change.delta, "delta", BELOW_ONE)
-    part = old.reserve * most / old.delta if old.delta else most
-    kept = part if change.reserve is None else exact(change.reserve, "reserve")
-    if kept != part and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
-        rule = "the same part of δ as before once something was spent: the proof fixes it"
-        raise InvalidParameter("reserve", kept, rule)
-    budget = amended(old, old.epsilon if change.epsilon is None else change.epsilon, most, kept, spent)
+    delta = old.delta if change.delta is None else exact(change.delta, "delta", BELOW_ONE)
+    same_reserve = old.reserve * delta / old.delta if old.delta else delta
+    reserve = same_reserve if change.reserve is None else exact(change.reserve, "reserve")
+    if reserve != same_reserve and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
+        rule = "the same part of δ as before, once something was spent: the proof fixes it"
+        raise InvalidParameter("reserve", reserve, rule)
+    budget = amended(old, old.epsilon if change.epsilon is None else change.epsilon, delta, reserve, spent)
     if (budget.order is None) is not (old.order is None):
-        raise InvalidParameter("reserve", kept, "all of δ in an account that was opened without an order")
+        raise InvalidParameter("reserve", reserve, "all of δ in an account that was opened without an order")
     columns = {"question": change.reason, "detail": codec.dumps(replace(terms, budget=budget))}
     return transaction.append("amend", account, columns)
 
 
 def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, spent: Cost) -> Budget:
-    """Make the new budget, in the old one's order and for its neighbours. It must admit what is spent and held already:
-    an account that says ε = 1 for life has not spent 4.
+    """Return the new budget, in the old one's order and for its neighbours. It must admit what is already spent and
+    held: an account with a lifetime ε of 1 cannot have spent 4.
     """
     promise = Guarantee(epsilon, delta)
-    least = _least(old.order, delta - reserve)
-    if promise.epsilon > least:
+    min_epsilon = _min_epsilon(old.order, delta - reserve)
+    if promise.epsilon > min_epsilon:
         budget = Budget(promise.epsilon, delta, reserve=reserve, order=old.order, neighbours=old.neighbours)
         if budget.at(spent).admits(NOTHING):
             return budget
@@ -125,19 +126,19 @@ def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, sp
         raise InvalidParameter(
             "epsilon",
             text(promise.epsilon),
-            f"more than {float(least):.6g} at this δ: the account counts Rényi divergence of order "
+            f"more than {float(min_epsilon):.6g} at this δ: the account counts Rényi divergence of order "
             f"{float(old.order or 0):.6g} for life, and a smaller ε leaves it no allowance",
         )
     raise InvalidParameter(
         "budget",
         promised(promise.epsilon, promise.delta),
         "one that covers what is spent and held already: " + spent.words,
-        fix="give a larger ε, or a larger δ: what was answered cannot be taken back",
+        fix="choose a larger ε or δ: answers cannot be taken back",
     )
 
 
-def _least(order: Fraction | None, backed: Fraction) -> Fraction:
-    """Find the ε up to which δ backs no allowance of this order; nothing where there is no such currency."""
+def _min_epsilon(order: Fraction | None, backed: Fraction) -> Fraction:
+    """Return the ε up to which δ backs no allowance of this order; 0 where there is no such currency."""
     if order is None or not backed:
         return Fraction(0)
-    return _AMPLE - renyi_allowance(Guarantee(_AMPLE, backed), order).divergence
+    return _LARGE_EPSILON - renyi_allowance(Guarantee(_LARGE_EPSILON, backed), order).divergence

@@ -188,7 +188,7 @@ def _is_mark(mark: object) -> bool:
 
 def _unreadable(path: Path) -> LedgerUnavailable:
     return LedgerUnavailable(
-        "the anchor cannot be read", place=str(path), fix="put back the anchor that was kept, or remove this file"
+        "the anchor cannot be read", place=str(path), fix="restore the anchor, or remove this file"
     )
 
 
@@ -535,9 +535,9 @@ def _read_running(path: Path) -> ProcessAnchor | None:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except UNREADABLE as error:
         raise LedgerUnavailable(
-            "the running file of a process cannot be read: what it knows of this ledger would be forgotten",
+            "the anchor file of a process cannot be read, and the lines it knows would be forgotten",
             place=str(path),
-            fix="let this user read it; remove it only if no line that it knows can be lost",
+            fix="make it readable for this user; remove it only if no line that it knows can be lost",
         ) from error
 
 

@@ -96,7 +96,7 @@ def new_file(path: object) -> Iterator[int]:
         raise LedgerUnavailable(
             f"the export cannot be written ({os.strerror(error.errno or 0)})",
             place=str(target),
-            fix="give the name of a file that is not there, in a folder that is",
+            fix="name a new file in an existing folder",
         ) from error
     try:
         yield handle
@@ -211,7 +211,7 @@ class CompleteExport:
                 large.clear()
                 if answer is not None:
                     if sha256(answer.encode()).hexdigest() != row.file:
-                        raise LedgerDamaged(row.number, "the large answer beside it is not the one that it names")
+                        raise LedgerDamaged(row.number, "the large answer stored beside it does not match its hash")
                     large[row.file] = answer
                 yield row
 
@@ -262,9 +262,9 @@ def _lock(export: int, path: Path) -> None:
         fcntl.flock(export, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise LedgerUnavailable(
-            "an export is copied once at a time, and another process is copying this one",
+            "another process is copying this export",
             place=str(path),
-            fix="wait until it has ended; if it has moved the export, use the ledger to which it did",
+            fix="wait until it has ended; if it completes the copy, use the new ledger",
         ) from None
     except OSError:
         return
@@ -334,7 +334,7 @@ def _parse_json(text: str, path: Path) -> Any:
 
 def _malformed(path: Path, why: str) -> LedgerUnavailable:
     return LedgerUnavailable(
-        f"a ledger is made again of a complete export as it was written, and of all of it: {why}",
+        f"a ledger can only be restored from a complete, unchanged export: {why}",
         place=str(path),
-        fix="give the file as sfumato ledger export --complete wrote it, or a backup of the ledger",
+        fix="use the file as sfumato ledger export --complete wrote it, or a backup of the ledger",
     )

@@ -396,15 +396,14 @@ def require_lost(place: str, key: str) -> None:
         return
     if last_state[1]:
         raise LedgerUnavailable(
-            f"an export is copied where its ledger is lost, and the ledger of this one was moved to {last_state[1]}",
+            f"an export replaces a lost ledger, and the ledger of this one was moved to {last_state[1]}",
             place=place,
-            fix="name the ledger that it was moved to; if that is lost, copy the one that was moved to it again, "
-            "with --accept-loss",
+            fix="use the ledger that it was moved to; if that is lost, copy the old ledger again with --accept-loss",
         )
     raise LedgerUnavailable(
-        "an export is copied where its ledger is lost, and the ledger of this one is still here",
+        "an export replaces a lost ledger, and the ledger of this one still exists",
         place=place,
-        fix="copy the ledger itself, which is sealed then; if it is destroyed, put it out of the way first",
+        fix="copy the ledger itself, which seals it; if it is destroyed, move it away first",
     )
 
 
@@ -421,10 +420,10 @@ def _state_in_file(place: str) -> tuple[str, str] | None:
         return key, _moved_to(last)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
-            "an export is copied where its ledger is lost, and the file in which it was cannot be read",
+            "an export replaces a lost ledger, and the file of that ledger cannot be read",
             place=place,
-            fix="let this user read it, when nobody has locked it; if the ledger in it is destroyed, put it out of "
-            "the way first",
+            fix="make it readable for this user and free of locks; if the ledger in it is destroyed, move it away "
+            "first",
         ) from None
 
 
@@ -437,9 +436,9 @@ def _state_at_server(place: str) -> tuple[str, str] | None:
         return None if last_state is None else (last_state[0], _moved_to(last_state[1]))
     except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
-            "an export is copied where its ledger is lost, and the server on which it was does not let this user look",
+            "an export replaces a lost ledger, and this user may not read the server of that ledger",
             place=place,
-            fix="let this user read it; if the ledger is destroyed, remove its schema from that server first",
+            fix="grant this user read access; if the ledger is destroyed, remove its schema from that server first",
         ) from None
 
 

@@ -181,9 +181,9 @@ class PostgresStore:
         """Raise if the book is no longer the one that was opened."""
         if self._book is not None and books != [self._book[:3]]:
             raise LedgerUnavailable(
-                "another ledger stands at this address than when it was opened",
+                "this address now holds another ledger than when it was opened",
                 place=self.place,
-                fix="put back the one that was there, or open this one anew",
+                fix="restore the one that was there, or open this one again",
             )
 
     def _commit(self, rows: PostgresRows) -> None:
@@ -311,9 +311,9 @@ class PostgresStore:
             head = next(iter(rows.select({}, newest=True, limit=1)), None)
             if head is not None and (last is None or head.hash != last.hash):
                 raise LedgerUnavailable(
-                    "a ledger is copied into an empty one, and this one has lines",
+                    "a ledger can only be copied into an empty one, and this one has lines",
                     place=self.place,
-                    fix="name another schema, and make it with sfumato ledger init",
+                    fix="name another schema, and create it with sfumato ledger init",
                 )
             if head is None and last is not None and not refill:
                 raise lost_target(self.place)
@@ -325,7 +325,7 @@ class PostgresStore:
         """Raise unless the ledger's owner is connected, who alone moves it into a database or out of it."""
         if self._book is None or not self._book.is_owner:
             raise LedgerUnavailable(
-                "a ledger is copied into a database, or out of one, by the owner of its schema",
+                "only the owner of its schema may copy a ledger into or out of a database",
                 place=self.place,
                 fix="connect as the owner, who ran sfumato ledger init",
             )
@@ -486,9 +486,9 @@ class PostgresBodies:
         self._store.run(insert, (digest, content), writing=True)
         if self.read(digest) is None:
             raise LedgerUnavailable(
-                "a large answer could not be written: another content stands under its hash",
+                "a large answer could not be written: other content is stored under its hash",
                 place=self._store.place,
-                fix="as the administrator of the database, remove it: somebody has changed it",
+                fix="as the database administrator, remove that content: somebody has changed it",
             )
         return digest
 

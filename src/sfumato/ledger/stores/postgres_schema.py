@@ -111,7 +111,7 @@ def make(connection: psycopg.Connection, schema: str, spender: str | None, place
             raise LedgerUnavailable(
                 "this schema holds something other than a ledger",
                 place=place,
-                fix="name another schema for the ledger; nothing was touched",
+                fix="name another schema for the ledger; nothing was changed",
             )
         for migration in MIGRATIONS[version:]:
             for statement in migration(schema):
@@ -157,13 +157,13 @@ def require_known(version: int, place: str, *, making: bool = False) -> None:
         raise LedgerUnavailable(
             f"this ledger was written by a newer Sfumato (schema {version}, known here: {len(MIGRATIONS)})",
             place=place,
-            fix="upgrade Sfumato; the ledger was not touched",
+            fix="upgrade Sfumato; the ledger was not changed",
         )
     if version < 1 or (version < len(MIGRATIONS) and not making):
         raise LedgerUnavailable(
-            f"this ledger was written by an older Sfumato (schema {version}, wanted here: {len(MIGRATIONS)})",
+            f"this ledger was written by an older Sfumato (schema {version}, needed here: {len(MIGRATIONS)})",
             place=place,
-            fix="as its owner, run sfumato ledger init with this address: it brings the ledger up to date",
+            fix="as its owner, run sfumato ledger init with this address: it migrates the ledger",
         )
 
 

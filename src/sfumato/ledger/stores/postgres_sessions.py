@@ -280,7 +280,7 @@ class PostgresSession:
             raise LedgerUnavailable(
                 "a transaction belongs to the process that began it",
                 place=self.place,
-                fix="fork outside of transactions; the child opens its own",
+                fix="fork outside transactions; the child opens its own",
             )
         return self._connection
 
@@ -303,7 +303,7 @@ class PostgresSession:
                 raise LedgerUnavailable(
                     f"there is no ledger in schema {schema}",
                     place=self.place,
-                    fix="make it once, as the owner of the database: sfumato ledger init ADDRESS; or name its schema",
+                    fix="create it once, as the owner of the database: sfumato ledger init ADDRESS; or name its schema",
                 )
             books = self.run(f"SELECT version, id, key FROM {schema}.book")
         if len(books) != 1:
@@ -315,10 +315,10 @@ class PostgresSession:
     def _require_durable(self, fsync: str, pages: str) -> None:
         if (fsync, pages) != ("on", "on"):
             raise LedgerUnavailable(
-                "a charge is on disk when it returns, and this server does not promise that: "
+                "a charge must be on disk when it returns, and this server does not guarantee that: "
                 f"fsync is {fsync}, full_page_writes is {pages}",
                 place=self.place,
-                fix="set both to on, in the server's configuration",
+                fix="set both to on in the server's configuration",
             )
 
     def _require_writable(self, recovering: bool, read_only: str, encoding: str) -> None:
@@ -327,15 +327,15 @@ class PostgresSession:
                 "is a standby, or still recovers" if recovering else "lets nobody write (default_transaction_read_only)"
             )
             raise LedgerUnavailable(
-                f"a ledger is charged on a server that can be written, and this one {state}",
+                f"a ledger needs a server that accepts writes, and this one {state}",
                 place=self.place,
                 fix="name the primary server: target_session_attrs=read-write in the address finds it among several",
             )
         if encoding != _UTF8:
             raise LedgerUnavailable(
-                f"a ledger is kept in a database whose encoding is UTF8; this one has {encoding}",
+                f"a ledger needs a database with encoding UTF8; this one has {encoding}",
                 place=self.place,
-                fix="make a database with ENCODING 'UTF8'",
+                fix="create a database with ENCODING 'UTF8'",
             )
 
 

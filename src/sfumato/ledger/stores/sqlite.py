@@ -1,9 +1,9 @@
-"""Lines are kept in one SQLite file: WAL, synchronous=FULL, an exclusive transaction per append.
+"""Store lines in one SQLite file: WAL, synchronous=FULL, an exclusive transaction per append.
 
-A commit returns when the log has been synced to disk. One connection per process, taken in turns by its threads, closed
-before a fork and opened anew by whoever goes on.
+A commit returns when the log has been synced to disk. There is one connection per process, used by its threads in
+turns, closed before a fork and opened again on the next use.
 
-The lines of a ledger are written to a new SQLite file: as they are, under the same key, all of them or none.
+The lines of a ledger can be written to a new SQLite file: unchanged, under the same key, all of them or none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.store import BodyFiles, PendingCharge, Starting, Where
 from sfumato.mechanisms import bits
 
-APPLICATION = 0x5F0A70  # in the file's header: this is a ledger of ours
+APPLICATION = 0x5F0A70  # in the file's header: marks our ledgers
 
 _TYPES = {"number": "INTEGER PRIMARY KEY"} | dict.fromkeys(("time", "tab", "about", "terms"), "INTEGER NOT NULL")
 _TABLE = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in COLUMNS)
@@ -56,28 +56,28 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TRIGGER no_delete BEFORE DELETE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never removed'); END",
     ),
 )
-"""What each version of the schema adds to the one before; a file says in its header how far it has come."""
+"""What each version of the schema adds to the one before; the file's header stores its version."""
 UNREAD = 2
-"""Schemas up to this one are no longer read: they were never published, and their lines say less."""
+"""Schemas up to this version are no longer read: they were never published, and their lines lack columns."""
 BACKUP = 1 << 16
-"""This is added to the number of the schema of a backup: it opens like any ledger, and may lack the newest lines."""
+"""Added to the schema version of a backup: it opens like any ledger, and may lack the newest lines."""
 
 INSERT_LINE = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 BEGIN_CHARGE = f"INSERT INTO under_way VALUES ({', '.join('?' * len(PendingCharge._fields))})"
 # A partial index is used only where the query repeats its condition as a constant.
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
-_IDENTITY = (  # in one statement, so that nobody makes the file a ledger in between
+_IDENTITY = (  # in one statement, so that no other process initialises the file in between
     "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
     "(SELECT count(*) FROM sqlite_schema)"
 )
 _stores: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
-_connecting = threading.Lock()  # held while a connection is made, and across a fork
+_connecting = threading.Lock()  # held while connecting, and across a fork
 _forking = threading.local()
 
 
 class SQLiteStore:
-    """A SQLite store keeps the lines of one file."""
+    """The store of a ledger in one SQLite file."""
 
     shared = False
     durability = "a charge is synced to this machine's disk before it counts"
@@ -97,13 +97,13 @@ class SQLiteStore:
         self._closed = False
         local_files.require_local(self._path)
         _stores.add(self)
-        with self._lock, self._explained():
-            self._opened()
+        with self._lock, self._translate_errors():
+            self._open_connection()
 
     @contextlib.contextmanager
     def reading(
         self,
-        numbers: Sequence[int] = (),  # noqa: ARG002 - all lines are near
+        numbers: Sequence[int] = (),  # noqa: ARG002 - all lines are local
     ) -> Iterator[SQLiteRows]:
         with self._transaction("BEGIN") as rows:
             yield rows
@@ -111,9 +111,9 @@ class SQLiteStore:
     @contextlib.contextmanager
     def writing(
         self,
-        numbers: Sequence[int] = (),  # noqa: ARG002 - all lines are near
+        numbers: Sequence[int] = (),  # noqa: ARG002 - all lines are local
         *,
-        moving: bool = False,  # noqa: ARG002 - nobody is cut off
+        moving: bool = False,  # noqa: ARG002 - no connection times out
     ) -> Iterator[SQLiteRows]:
         with self._transaction("BEGIN IMMEDIATE") as rows:
             yield rows
@@ -127,8 +127,8 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
-        with locked(self._lock), self._explained():
-            connection = self._opened()
+        with locked(self._lock), self._translate_errors():
+            connection = self._open_connection()
             try:
                 connection.execute(begin)
                 yield SQLiteRows(connection)
@@ -138,7 +138,9 @@ class SQLiteStore:
                 raise
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
-        """Undo what is not committed. A connection that cannot even do that is given up: the next call opens one."""
+        """Undo what is not committed. A connection that cannot even do that is dropped: the next call opens a new
+        one.
+        """
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -147,21 +149,21 @@ class SQLiteStore:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open_connection(self) -> sqlite3.Connection:
         if self._closed:
             raise LedgerUnavailable("this ledger is closed", place=self.place, fix="open it again: Ledger.open(path)")
         if self._file is None:
             local_files.create(self._path)
             local_files.require_one_name(self._path)
-            self._file = _identity(self._path)
-        found = _identity(self._path)
-        if found is not None and found[2] != 1:
+            self._file = _file_identity(self._path)
+        identity = _file_identity(self._path)
+        if identity is not None and identity[2] != 1:
             local_files.require_one_name(self._path)
-        if self._file != found:
+        if self._file != identity:
             raise LedgerUnavailable(
                 "the ledger file was moved or replaced while it was open",
                 place=self.place,
-                fix="put the file back, or close this ledger and open the one that is there now",
+                fix="put the file back, or close this ledger and open the one there now",
             )
         if self._connection is None:
             with _connecting:
@@ -174,7 +176,7 @@ class SQLiteStore:
         )
         try:
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA fullfsync = ON")  # where fsync alone leaves data in the drive's cache
+            connection.execute("PRAGMA fullfsync = ON")  # on systems where fsync leaves data in the drive's cache
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             self._migrate(connection)
@@ -184,12 +186,12 @@ class SQLiteStore:
         return connection
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring an older file up to this version's schema, all of it or nothing; refuse a newer or a foreign one."""
+        """Migrate an older file to this version's schema, completely or not at all; refuse a newer or a foreign one."""
         version = self._version(connection)
         local_files.close_to_others(self._path)
-        if version == _newest():
+        if version == _schema_version():
             return
-        self._log_ahead(connection)
+        self._enable_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = self._version(connection)
@@ -199,41 +201,43 @@ class SQLiteStore:
             if version == 0:
                 connection.execute("INSERT INTO header VALUES (?)", (f"{bits.integer(256):064x}",))
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            marked, *_ = connection.execute(_IDENTITY).fetchone()
-            connection.execute(f"PRAGMA user_version = {_newest() | (marked & BACKUP)}")
+            stored_version, *_ = connection.execute(_IDENTITY).fetchone()
+            connection.execute(f"PRAGMA user_version = {_schema_version() | (stored_version & BACKUP)}")
             connection.execute("COMMIT")
         except BaseException:
             self._roll_back(connection)
             raise
 
-    def _log_ahead(self, connection: sqlite3.Connection) -> None:
-        """Switch the file to WAL, for good. SQLite does not wait its turn for this one, so we do."""
-        patience = time.monotonic() + self._timeout
+    def _enable_wal(self, connection: sqlite3.Connection) -> None:
+        """Switch the file to WAL permanently. SQLite's busy timeout does not apply to this statement, so wait here."""
+        deadline = time.monotonic() + self._timeout
         while True:
             try:
                 mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > patience:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
                 continue
             if mode != "wal":
                 raise LedgerUnavailable(
-                    "no write-ahead log can be kept here", place=self.place, fix="keep the ledger on a local disk"
+                    "this file system does not allow a write-ahead log",
+                    place=self.place,
+                    fix="keep the ledger on a local disk",
                 )
             return
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        marked, application, objects = connection.execute(_IDENTITY).fetchone()
-        version = marked & ~BACKUP
-        empty = objects == 0
-        if application != APPLICATION and not (empty and version == application == 0):
+        stored_version, application, objects = connection.execute(_IDENTITY).fetchone()
+        version = stored_version & ~BACKUP
+        is_empty = objects == 0
+        if application != APPLICATION and not (is_empty and version == application == 0):
             raise LedgerUnavailable(
                 "this file is a database, but not a ledger", place=self.place, fix="name another file for the ledger"
             )
-        if not 0 <= version <= _newest():
+        if not 0 <= version <= _schema_version():
             raise LedgerUnavailable(
-                f"this ledger was written by a newer Sfumato (schema {version}, known here: {_newest()})",
+                f"this ledger was written by a newer Sfumato (schema {version}, known here: {_schema_version()})",
                 place=self.place,
                 fix="upgrade Sfumato; the file was not touched",
             )
@@ -248,67 +252,67 @@ class SQLiteStore:
 
     @property
     def is_backup(self) -> bool:
-        with self._lock, self._explained():
-            (marked,) = self._opened().execute("PRAGMA user_version").fetchone()
-        return bool(marked & BACKUP)
+        with self._lock, self._translate_errors():
+            (stored_version,) = self._open_connection().execute("PRAGMA user_version").fetchone()
+        return bool(stored_version & BACKUP)
 
     def key(self) -> bytes:
-        with self._lock, self._explained():
-            found = self._opened().execute("SELECT key FROM header").fetchall()
+        with self._lock, self._translate_errors():
+            rows = self._open_connection().execute("SELECT key FROM header").fetchall()
         try:
-            ((text,),) = found
+            ((text,),) = rows
             return bytes.fromhex(text)
         except ValueError:
             raise LedgerDamaged(None, "its header does not hold its key") from None
 
     def misshapen(self) -> str | None:
-        """Tell whether the schema is the one we wrote: a trigger or an index more or less changes what a line means."""
-        with self._lock, self._explained():
+        """Compare the schema with the one we wrote: an extra or missing trigger or index changes what a line means."""
+        with self._lock, self._translate_errors():
             expected = [statement for version in MIGRATIONS for statement in version]
-            schema = self._opened().execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
-            same = [sql for (sql,) in schema] == expected
-        return None if same else "its schema is not the one that was written"
+            schema = self._open_connection().execute(
+                "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"
+            )
+            is_unchanged = [sql for (sql,) in schema] == expected
+        return None if is_unchanged else "its schema is not the one that was written"
 
     def fault(self) -> str | None:
-        """Run SQLite's own check of pages and indexes."""
-        with self._lock, self._explained():
-            (found,) = self._opened().execute("PRAGMA integrity_check(1)").fetchone()
-        return None if found == "ok" else "its pages or indexes contradict each other"
+        """Run SQLite's integrity check of pages and indexes."""
+        with self._lock, self._translate_errors():
+            (report,) = self._open_connection().execute("PRAGMA integrity_check(1)").fetchone()
+        return None if report == "ok" else "its pages or indexes contradict each other"
 
     def backup(self, place: object) -> None:
-        """Make a copy of one moment, whole and private, under a name that must be new."""
+        """Copy the ledger as of now to a new file, complete and readable by its owner only."""
         target = local_files.resolve(place)
         if target.exists():
-            raise LedgerUnavailable(
-                "a backup never overwrites a file", place=str(target), fix="give the name of a file that is not there"
-            )
+            raise LedgerUnavailable("a backup never overwrites a file", place=str(target), fix="name a new file")
         partial = local_files.scratch(target)
         try:
-            with self._lock, self._explained(), contextlib.closing(sqlite3.connect(partial)) as copy:
-                self._opened().backup(copy)
-                copy.execute("DELETE FROM under_way")  # who answers these answers them in the original
-                copy.execute(f"PRAGMA user_version = {_newest() | BACKUP}")
+            with self._lock, self._translate_errors(), contextlib.closing(sqlite3.connect(partial)) as copy:
+                self._open_connection().backup(copy)
+                copy.execute("DELETE FROM under_way")  # pending charges are answered in the original
+                copy.execute(f"PRAGMA user_version = {_schema_version() | BACKUP}")
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
             local_files.sync(partial)
             self.bodies.copy(BodyFiles(target))
-            os.link(partial, target)  # fails where another file has appeared meanwhile
+            os.link(partial, target)  # fails if another file has appeared meanwhile
         finally:
             partial.unlink()
         local_files.sync_folder(target)
 
     def close(self) -> None:
-        with self._lock, self._explained():
+        with self._lock, self._translate_errors():
             self._closed = True
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
 
     def require_owner(self) -> None:
-        """Refuse nobody: whoever can write a file owns what is in it."""
+        """Refuse nobody: whoever can write the file owns its content."""
 
     def before_fork(self) -> None:
-        """Let nobody begin, and close the connection.
+        """Block new transactions, and close the connection.
 
         SQLite keeps the locks of a process in the memory of the process. A child would inherit that memory but not the
         locks, and even its own new connections would rely on them. Without a connection there is nothing to inherit.
@@ -316,7 +320,7 @@ class SQLiteStore:
         self._lock.acquire()
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(sqlite3.Error):  # the next use opens it again, and says what is wrong
+            with contextlib.suppress(sqlite3.Error):  # the next use opens it again and reports what is wrong
                 connection.close()
 
     def after_fork(self, *, child: bool) -> None:
@@ -326,17 +330,17 @@ class SQLiteStore:
             self._lock.release()
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn driver errors into refusals; a driver's own words could hold a value, so they are not repeated."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn driver errors into refusals; a driver's message could quote a value, so it is not repeated."""
         try:
             yield
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", None) or 0
             if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-                why = "SQLite cannot read it: it is no ledger, or destroyed"
-                fix = "name the ledger, which is sfumato.ledger beside the policy; if this is it, restore a backup"
+                why = "SQLite cannot read it: it is not a ledger, or it is destroyed"
+                fix = "name the ledger file (default: sfumato.ledger by the policy); if this is it, restore a backup"
                 raise LedgerDamaged(None, why, fix=fix) from error
-            rule, fix = _TROUBLES.get(code & 0xFF, _TROUBLE)
+            rule, fix = _REFUSALS.get(code & 0xFF, _OTHER_REFUSAL)
             raise LedgerUnavailable(rule, place=self.place, fix=fix) from error
         except UnicodeDecodeError as error:
             raise LedgerDamaged(None, "its schema cannot be read") from error
@@ -344,12 +348,12 @@ class SQLiteStore:
             raise LedgerUnavailable(
                 f"the ledger file could not be used ({os.strerror(error.errno or 0)})",
                 place=self.place,
-                fix="make the file and its folder writable for this user, and leave room on the disk",
+                fix="make the file and its folder writable for this user, and free space on the disk",
             ) from error
 
 
 class SQLiteRows:
-    """These are the lines inside a transaction of one connection."""
+    """The lines inside a transaction of one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -363,26 +367,26 @@ class SQLiteRows:
         values: list[str | int] = [equal[column] for column in columns]
         values += [bound for bound in (after, before) if bound > 0]
         try:
-            return self._fetched(text, [*values, limit])
+            return self._fetch_rows(text, [*values, limit])
         except sqlite3.OperationalError as error:
             if "UTF-8" not in str(error):
                 raise
-            # Nothing that we wrote: it is read as it is, and its line's seal will not match.
-            self._connection.text_factory = _any_text
-            return self._fetched(text, [*values, limit])
+            # We never wrote this: read it as it is; the seal of its line will not match.
+            self._connection.text_factory = _decode_any
+            return self._fetch_rows(text, [*values, limit])
 
-    def _fetched(self, text: str, values: list[str | int]) -> list[Row]:
-        made = tuple.__new__  # as Row._make does, without counting columns that the schema has counted
-        return [made(Row, found) for found in self._connection.execute(text, values)]
+    def _fetch_rows(self, text: str, values: list[str | int]) -> list[Row]:
+        new_tuple = tuple.__new__  # as Row._make does, without its length check, which the schema ensures
+        return [new_tuple(Row, values_of_row) for values_of_row in self._connection.execute(text, values)]
 
     def starting(self, equal: Where, plan: Starting, *, after: int, limit: int) -> Sequence[Row]:
-        # By the index of plans alone: another one would be in the order of numbers, and as long as the ledger.
-        wanted = "".join(f" AND {column} = ?" for column in equal)
+        # By the index of plans only: another would go through the whole ledger in the order of numbers.
+        conditions = "".join(f" AND {column} = ?" for column in equal)
         numbers = (
             "SELECT number FROM lines INDEXED BY by_plan WHERE kind = 'answer' AND plan <> '' "
-            f"AND plan >= ? AND plan < ?{wanted} AND number > ? ORDER BY number LIMIT ?"
+            f"AND plan >= ? AND plan < ?{conditions} AND number > ? ORDER BY number LIMIT ?"
         )
-        return self._fetched(
+        return self._fetch_rows(
             f"SELECT * FROM lines WHERE number IN ({numbers}) ORDER BY number",
             [plan.text, plan.after, *equal.values(), after, limit],
         )
@@ -392,10 +396,10 @@ class SQLiteRows:
 
     def under_way(self, equal: Where) -> Sequence[PendingCharge]:
         where = " AND ".join(f"{column} = ?" for column in equal) or "true"
-        found = self._connection.execute(
+        charge_rows = self._connection.execute(
             f"SELECT * FROM under_way WHERE {where} ORDER BY number", tuple(equal.values())
         )
-        return [PendingCharge(*values) for values in found]
+        return [PendingCharge(*values) for values in charge_rows]
 
     def begin(self, charge: PendingCharge) -> None:
         self._connection.execute(BEGIN_CHARGE, charge)
@@ -411,56 +415,56 @@ class SQLiteRows:
 def _statement(
     columns: tuple[str, ...], present: tuple[str, ...], kind: str, newest: bool, after: bool, before: bool
 ) -> str:
-    """Write the query for these columns; ``present`` have values that are not empty.
+    """Return the query for these columns; ``present`` are those with values that are not empty.
 
-    A kind stands in the text, as it does in its index: there are thirteen, and none comes from outside.
+    A kind is written into the text, as it is in its index: there are thirteen, and none comes from outside.
     """
-    wanted = [f"{column} = ?" for column in columns] + [_CONDITIONS[column] for column in present]
-    wanted += [f"kind = '{kind}'"] if kind else []
-    wanted += ["number > ?"] if after else []
-    wanted += ["number < ?"] if before else []
-    where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+    conditions = [f"{column} = ?" for column in columns] + [_CONDITIONS[column] for column in present]
+    conditions += [f"kind = '{kind}'"] if kind else []
+    conditions += ["number > ?"] if after else []
+    conditions += ["number < ?"] if before else []
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT * FROM lines{where} ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?"
 
 
-_TROUBLES = {
-    sqlite3.SQLITE_BUSY: ("the ledger is locked by another process", "wait and ask again; nothing was charged"),
-    sqlite3.SQLITE_LOCKED: ("the ledger is locked by another process", "wait and ask again; nothing was charged"),
+_REFUSALS = {
+    sqlite3.SQLITE_BUSY: ("the ledger is locked by another process", "wait and try again; nothing was charged"),
+    sqlite3.SQLITE_LOCKED: ("the ledger is locked by another process", "wait and try again; nothing was charged"),
     sqlite3.SQLITE_FULL: (
         "the disk is full: nothing more can be charged",
-        "make room on the disk that holds the ledger",
+        "free space on the disk that holds the ledger",
     ),
     sqlite3.SQLITE_READONLY: ("the ledger cannot be written", "make the file and its folder writable for this user"),
     sqlite3.SQLITE_CANTOPEN: ("the ledger cannot be opened", "make the file and its folder writable for this user"),
     sqlite3.SQLITE_IOERR: (
-        "the disk refused to read or write",
-        "look at the disk that holds the ledger, then try again",
+        "the disk failed to read or write",
+        "check the disk that holds the ledger, then try again",
     ),
 }
 
 
-_TROUBLE = ("the ledger could not be used", "verify it: ledger.verify() says what is wrong")
+_OTHER_REFUSAL = ("the ledger could not be used", "verify it: ledger.verify() reports what is wrong")
 
 
-def _newest() -> int:
-    """Give the number of the schema that is written here."""
+def _schema_version() -> int:
+    """Return the schema version that this code writes."""
     return UNREAD + len(MIGRATIONS)
 
 
-def _any_text(data: bytes) -> str:
+def _decode_any(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
 
 
-def _identity(path: Path) -> tuple[int, int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino, found.st_nlink
+    return status.st_dev, status.st_ino, status.st_nlink
 
 
 def _before_fork() -> None:
-    _forking.stores = sorted(_stores, key=id)  # one order for all: no two forks wait for each other
+    _forking.stores = sorted(_stores, key=id)  # a fixed order, so that two forks never wait for each other
     for store in _forking.stores:
         store.before_fork()
     _connecting.acquire()
@@ -485,52 +489,50 @@ os.register_at_fork(
 
 
 class Content(NamedTuple):
-    """This is all that a ledger holds, to be written elsewhere."""
+    """Everything a ledger holds, to be written elsewhere."""
 
     key: str
     rows: Callable[[], Iterable[Row]]
     under_way: Sequence[PendingCharge]
-    """The charges under way go along where the ledger moves: whoever asks again under their ids is not charged."""
+    """Pending charges move along with the ledger: repeating their requests is not charged again."""
     body: Callable[[str], str | None]
-    """Finds a large answer by its hash."""
+    """Returns a large answer by its hash."""
 
 
 def write_copy(place: object, content: Content) -> None:
-    """Write lines, and the large answers that they refer to, as a backup under a name that must be new."""
+    """Write lines, and the large answers that they refer to, as a backup to a new file."""
     with copied(place, content, mark=BACKUP):
         pass
 
 
 @contextmanager
 def copied(place: object, content: Content, *, begun: Path | None = None, mark: int = 0) -> Iterator[Path]:
-    """Write lines to a file that gets its name, for good, when the block has ended; inside, it can be looked at. A file
-    that was ``begun`` before is written already.
+    """Write lines to a file that gets its final name when the block ends; inside the block it can be checked. A file
+    ``begun`` before is already written.
     """
     target = local_files.resolve(place)
     local_files.require_local(target)
     if target.exists():
-        raise LedgerUnavailable(
-            "a copy never overwrites a file", place=str(target), fix="give the name of a file that is not there"
-        )
+        raise LedgerUnavailable("a copy never overwrites a file", place=str(target), fix="name a new file")
     partial = begun or local_files.scratch(target)
     try:
         if begun is None:
-            _fill(partial, content, BodyFiles(target), mark)
+            _write_ledger(partial, content, BodyFiles(target), mark)
             local_files.sync(partial)
             local_files.sync_folder(partial)
         yield partial
     except LedgerInDoubt:
-        raise  # the old ledger may be sealed: what was begun is needed to finish
+        raise  # the old ledger may be sealed: the partial file is needed to finish
     except BaseException:
         if begun is None:
             partial.unlink(missing_ok=True)
         raise
-    _name(partial, target)
+    _link_name(partial, target)
     partial.unlink(missing_ok=True)
     local_files.sync_folder(target)
 
 
-def _fill(path: Path, content: Content, bodies: BodyFiles, mark: int) -> None:
+def _write_ledger(path: Path, content: Content, bodies: BodyFiles, mark: int) -> None:
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as copy:
             copy.execute("BEGIN IMMEDIATE")
@@ -538,19 +540,21 @@ def _fill(path: Path, content: Content, bodies: BodyFiles, mark: int) -> None:
                 for statement in migration:
                     copy.execute(statement)
             copy.execute("INSERT INTO header VALUES (?)", (content.key,))
-            copy.executemany(INSERT_LINE, _with_bodies(content, bodies))
+            copy.executemany(INSERT_LINE, _rows_with_bodies(content, bodies))
             copy.executemany(BEGIN_CHARGE, content.under_way)
             copy.execute(f"PRAGMA application_id = {APPLICATION}")
             copy.execute(f"PRAGMA user_version = {UNREAD + len(MIGRATIONS) + mark}")
             copy.execute("COMMIT")
     except (sqlite3.Error, OSError):
         raise LedgerUnavailable(
-            "the copy could not be written", place=str(path.parent), fix="leave room on the disk, and let it be written"
+            "the copy could not be written",
+            place=str(path.parent),
+            fix="make the folder writable, and free space on the disk",
         ) from None
 
 
-def _with_bodies(content: Content, bodies: BodyFiles) -> Iterator[Row]:
-    """Write every large answer before its line; one that is lost stays so."""
+def _rows_with_bodies(content: Content, bodies: BodyFiles) -> Iterator[Row]:
+    """Yield the rows, and write every large answer before its line; a lost one stays lost."""
     for row in content.rows():
         body = content.body(row.file) if row.file else None
         if body is not None:
@@ -559,21 +563,21 @@ def _with_bodies(content: Content, bodies: BodyFiles) -> Iterator[Row]:
 
 
 def lost_target(place: str) -> LedgerUnavailable:
-    """Refuse to fill a ledger again from the one that was moved to it: what was charged since would be forgotten."""
+    """Refuse to refill a ledger from the one that was moved to it: later charges would be forgotten."""
     return LedgerUnavailable(
-        "this ledger was moved before, and the one that it was moved to is lost, with all that was charged there",
+        "this ledger was moved before, and the ledger it was moved to is lost, with all that was charged there",
         place=place,
-        fix="bring that ledger back from a backup; or, as the owner, accept that its charges are forgotten: "
+        fix="restore that ledger from a backup; or, as the owner, accept that its charges are forgotten: "
         "sfumato ledger copy --accept-loss",
     )
 
 
-def _name(partial: Path, target: Path) -> None:
+def _link_name(partial: Path, target: Path) -> None:
     try:
-        os.link(partial, target)  # fails where another file has appeared meanwhile
+        os.link(partial, target)  # fails if another file has appeared meanwhile
     except OSError as error:
         raise LedgerUnavailable(
-            f"the copy could not be given its name ({os.strerror(error.errno or 0)})",
+            f"the copy could not be renamed to its final name ({os.strerror(error.errno or 0)})",
             place=str(target),
-            fix="give the name of a file that is not there",
+            fix="name a new file",
         ) from None
