@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from plan.described import HOSPITALS
 
+from plan.described import HOSPITALS
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.warnings import undeclared
