@@ -12,15 +12,15 @@ from pathlib import Path
 
 import sfumato as sf
 from sfumato import data
-from sfumato.audit.asked_questions.asked_worlds import (
-    AskedText,
-    Job,
-    SamplingProcesses,
-    bought,
-    largest_pair,
-    throw_away,
+from sfumato.audit.asked_questions.release_sampling import (
+    SamplingJob,
+    SamplingWorkers,
+    SqlQuestion,
+    pair_with_most_rows,
+    sample_releases,
+    temporary_curator,
 )
-from sfumato.audit.invented_tables import neighbours_of
+from sfumato.audit.generated_tables import neighbours_of
 from sfumato.curator.policy_account import read_policy
 
 POLICY = Path(data.__file__).with_name("flights.toml")
@@ -35,17 +35,24 @@ QUESTIONS = (
 
 def main() -> None:
     tables = neighbours_of(read_policy(POLICY))
-    policies = [tables.opened(each) for each in largest_pair(tables)]
-    with SamplingProcesses() as processes:
+    policies = [tables.policy_over(each) for each in pair_with_most_rows(tables)]
+    with SamplingWorkers() as processes:
         for text in QUESTIONS:
-            jobs = [Job(each, AskedText(text), {"epsilon": 1, "fresh": True}, COUNT, math.inf) for each in policies]
-            processes.buy([Job(each.policy, each.ask, each.price, 2, math.inf) for each in jobs])  # opened and bound
+            jobs = [
+                SamplingJob(each, SqlQuestion(text), {"epsilon": 1, "fresh": True}, COUNT, math.inf)
+                for each in policies
+            ]
+            processes.sample(
+                [SamplingJob(each.policy, each.ask, each.price, 2, math.inf) for each in jobs]
+            )  # opened and bound
             begun = time.perf_counter()
-            processes.buy(jobs)
+            processes.sample(jobs)
             minute = 60 * len(jobs) * COUNT / (time.perf_counter() - begun)
-            with throw_away(policies[0]) as curator:
+            with temporary_curator(policies[0]) as curator:
                 spent = time.process_time()
-                bought(curator, Job(policies[0], AskedText(text), jobs[0].price, COUNT // 5, math.inf))
+                sample_releases(
+                    curator, SamplingJob(policies[0], SqlQuestion(text), jobs[0].price, COUNT // 5, math.inf)
+                )
                 alone = 60 * (COUNT // 5) / (time.process_time() - spent)
             print(f"{text:<64}{minute:>9,.0f} a minute (target {TARGET:,}); {2 * alone:,.0f} by processor time")
     begun = time.perf_counter()

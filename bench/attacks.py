@@ -12,7 +12,7 @@ import numpy as np
 from timing import cpu_seconds, installed, row
 
 from sfumato import attacks
-from sfumato.attacks.answerers import invented_bits, random_groups, totals
+from sfumato.attacks.answerers import group_sums, invented_bits, random_groups
 from sfumato.attacks.fitting import least_deviations
 
 
@@ -36,7 +36,7 @@ def bits() -> None:
 def programme() -> None:
     secret = invented_bits(100)
     groups = random_groups(400, 100)
-    told = totals(groups, secret) + np.random.default_rng(0).uniform(-4, 4, 400)
+    told = group_sums(groups, secret) + np.random.default_rng(0).uniform(-4, 4, 400)
     matrix = groups.astype(np.float64)
     ours = cpu_seconds(lambda: least_deviations(matrix, told), 3)
     scipy = installed("scipy.optimize")

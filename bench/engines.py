@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from postgres_server import PostgresServer, installations
 from sfumato.engine.postgres.driver import Postgres
-from sfumato.plan.bounding import boundings
+from sfumato.plan.bounding import bounding_strategies
 from sfumato.plan.keys import groups
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -93,7 +93,7 @@ def main(rows: int) -> None:
             engine = engines[unit]
             plan = parse(asked, engine.catalog()).plan
             known = tuple(groups(plan.keys, engine.values))
-            for bounded in boundings(plan, plan.limits, len(known)):
+            for bounded in bounding_strategies(plan, plan.limits, len(known)):
                 strategy = bounded.strategy
                 called = "rows" if strategy is Strategy.WHOLE else f"{name}{strategy.value}"
                 if called in ALLOWED:

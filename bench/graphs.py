@@ -17,8 +17,8 @@ import time
 import numpy as np
 from timing import cpu_seconds
 
-from sfumato.publish.graph.fitting import Observation, fitted
-from sfumato.publish.graph.models import GraphModel
+from sfumato.publish.graph.fitting import Observation, fit_model
+from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.graph.trees import JunctionTree, predicted_bytes, predicted_cells
 
 SIZES = (86, 10, 101, 17, 17, 8, 16, 7, 6, 3, 101, 101, 100, 43, 3)
@@ -68,10 +68,10 @@ def main() -> None:
     bare = touched(own)
     print(f"{len(sets) - len(SIZES)} sets of three, {len(own)} cliques, {sum(own):,} cells, the largest {max(own):,}")
     print(f"  every cell touched once: {bare * 1e3:.1f} ms of CPU")
-    models: list[GraphModel] = []
+    models: list[GraphicalModel] = []
     for name, seen, start in (("all but one", observations[:-1], None), ("the last one added", observations, 0)):
         begun = time.process_time()
-        models.append(fitted(seen, SIZES, ROWS, start=None if start is None else models[start]))
+        models.append(fit_model(seen, SIZES, ROWS, start=None if start is None else models[start]))
         taken = time.process_time() - begun
         print(f"  {name}: fitted in {taken:.2f} s of CPU, {taken / bare:,.0f} times touching every cell")
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

@@ -48,7 +48,7 @@ def lengthen(ledger: sf.Ledger, account: sf.Account, lines: int) -> None:
     """Charges as the ledger writes them, but synced once: only the length of the history matters here."""
     cost, columns = account.cost(ENTRY.curve), ENTRY.columns
     with ledger._guarded.store.writing() as rows:  # noqa: SLF001
-        transaction = Transaction(rows, ledger._guarded.keyed.origin)  # noqa: SLF001
+        transaction = Transaction(rows, ledger._guarded.keyed_hash.origin)  # noqa: SLF001
         for _ in range(lines):
             transaction.append("charge", account.name, columns, cost=cost)
 

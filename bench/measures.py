@@ -18,14 +18,14 @@ from timing import cpu_seconds
 import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import boundings
+from sfumato.plan.bounding import bounding_strategies
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import ValueCounts, Values
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
 from sfumato.plan.values.functions import call
-from sfumato.policy.toml_files import read
+from sfumato.policy.toml_parsing import read
 
 REGIONS = tuple((f"r{index}",) for index in range(50))
 QUARTILES = "SELECT quantile_cont(cost, [0.25, 0.5, 0.75]) FROM visits"
@@ -39,7 +39,7 @@ def values(engine: DuckDB, table: sf.Table, keys: tuple[str, ...], groups: tuple
     measures = (Sum(columns["cost"]), Count(call("NOT", call("IS NULL", columns["cost"]))))
     plan = Aggregate(source, tuple(columns[key] for key in keys), measures)
     whole_rows = (Strategy.WHOLE, Strategy.SAMPLE)
-    found = (each for each in boundings(plan, Limits.of(table), len(groups)) if each.strategy in whole_rows)
+    found = (each for each in bounding_strategies(plan, Limits.of(table), len(groups)) if each.strategy in whole_rows)
     return ValueCounts(next(found), groups)
 
 

@@ -26,10 +26,10 @@ import pandas as pd
 from timing import cpu_seconds, installed
 
 import sfumato as sf
-from sfumato.curator import ProposedOnline
+from sfumato.curator import OnlineProposal
 from sfumato.policy import Type
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
-from sfumato.publish.marginals.consistency import consistent
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
+from sfumato.publish.marginals.consistency import make_consistent
 from sfumato.publish.marginals.planning import MarginalWorkload, independent_variances, plan_gaussian
 
 NIST = {
@@ -63,7 +63,7 @@ OUTSIDE = f"{CELL} AND workclass = 3 AND relationship = 2"
 
 
 def attributes(sizes: list[int]) -> tuple[Attribute, ...]:
-    cells = [(*(ListedCell(value) for value in range(size - 1)), Other()) for size in sizes]
+    cells = [(*(ListedCell(value) for value in range(size - 1)), OtherCell()) for size in sizes]
     return tuple(Attribute(f"c{place}", Type.INTEGER, own) for place, own in enumerate(cells))
 
 
@@ -166,7 +166,7 @@ def missed(frame: pd.DataFrame, synopsis: sf.Synopsis, count: int, share: float)
     exact = {each: exact_marginal(frame, synopsis, each) for each in every}
     found = []
     for _ in range(count):
-        chosen = synopsis.places(rng.choice(synopsis.columns, rng.integers(1, 4), replace=False).tolist())
+        chosen = synopsis.attribute_indices(rng.choice(synopsis.columns, rng.integers(1, 4), replace=False).tolist())
         query = conjunction(rng, [synopsis.attributes[place].size for place in chosen], share)
         error = abs(synopsis.estimates.linear(query, chosen)[0] - float((query * exact[chosen]).sum()))
         found.append((error, error > synopsis.estimates.half_width(query, chosen, 0.05)))
@@ -210,7 +210,7 @@ def sessions(frame: pd.DataFrame, count: int, releases: int, folder: Path) -> No
                 )
 
 
-def asked(frame: pd.DataFrame, proposal: ProposedOnline, count: int, share: float, seed: int) -> np.ndarray:
+def asked(frame: pd.DataFrame, proposal: OnlineProposal, count: int, share: float, seed: int) -> np.ndarray:
     """Columns of each conjunction, its error in rows, whether that is beyond its range, seconds."""
     rng, found, values = np.random.default_rng(seed), [], {name: frame[name].to_numpy() for name in frame}
     with proposal.release(**PRICE) as session:
@@ -301,7 +301,7 @@ def beside_opendp(frame: pd.DataFrame, folder: Path) -> None:
     start = time.process_time()
     theirs = opendp_pairs(frame, [(names[one], names[other]) for one, other in pairs], rho)
     beside = time.process_time() - start
-    nearest = consistent(made.estimates, pairs)
+    nearest = make_consistent(made.estimates, pairs)
     near = {each: nearest.marginal(each) for each in pairs}
     exact = {each: exact_marginal(frame, made, each) for each in pairs}
     print(f"all {len(pairs)} pairs of {len(names)} columns, ρ = {rho}: mean error of a cell in rows, CPU")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import costs
-from sfumato.plan.bounding import boundings
+from sfumato.plan.bounding import bounding_strategies
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -77,12 +77,12 @@ def dear(what: str, unit: int) -> None:
     made = engine(unit)
     plan = parse(f"SELECT COUNT(*) AS n FROM t WHERE {DEAR[what]}", made.catalog()).plan
     taken = []
-    for bounded in boundings(plan, Limits.of(made.sources.policy.tables["t"]), 1):
+    for bounded in bounding_strategies(plan, Limits.of(made.sources.policy.tables["t"]), 1):
         start = spent()
         made.read(GroupTotals(bounded, ((),)), 0)
         taken.append(spent() - start)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(max(taken), peak, costs.steps(costs.expressions(plan)), costs.held(costs.expressions(plan)))
+    print(max(taken), peak, costs.max_steps(costs.expressions(plan)), costs.max_bytes(costs.expressions(plan)))
 
 
 def spent() -> float:
@@ -106,7 +106,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         dear(sys.argv[1], int(sys.argv[2]))
     else:
-        print(f"caps: {costs.MOST_STEPS:,} steps, {costs.MOST_BYTES:,} bytes for a row; {os.cpu_count()} threads")
+        print(f"caps: {costs.MAX_STEPS:,} steps, {costs.MAX_BYTES:,} bytes for a row; {os.cpu_count()} threads")
         reading(engine(0))
         for each in DEAR:
             beside_none(each)

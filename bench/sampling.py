@@ -20,8 +20,8 @@ from timing import cpu_seconds, row
 
 import sfumato as sf
 from sfumato.policy import Domain, Type
-from sfumato.publish.drawn_rows import DrawnColumn, DrawnRows, drawn
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
+from sfumato.publish.sampling import ColumnSampler, SampledRows, sample_codes
 
 SIZES = (10, 8, 16, 7, 15, 6, 5, 2, 42, 20, 20, 20, 2, 9, 30)
 ROWS = 10**6
@@ -43,21 +43,21 @@ def time_of_rows() -> None:
     for place in range(len(SIZES)):
         given = tuple(range(max(0, place - 2), place))
         laws.append(Law((place,), given, draw.gamma(0.3, size=[SIZES[each] for each in (*given, place)])))
-    codes = drawn(laws, ROWS, len(SIZES))
+    codes = sample_codes(laws, ROWS, len(SIZES))
     columns = [_column(place, size) for place, size in enumerate(SIZES)]
-    cells = cpu_seconds(lambda: drawn(laws, ROWS, len(SIZES)), 3)
-    types = cpu_seconds(lambda: DrawnRows.of(columns, codes).to_arrow(), 3)
+    cells = cpu_seconds(lambda: sample_codes(laws, ROWS, len(SIZES)), 3)
+    types = cpu_seconds(lambda: SampledRows.of(columns, codes).to_arrow(), 3)
     row("cells of 1e6 rows × 15 columns", cells)
     row("the same as typed columns", types)
     row("in all", cells + types, note="≤ 2 s")
 
 
-def _column(place: int, size: int) -> DrawnColumn:
+def _column(place: int, size: int) -> ColumnSampler:
     if place % 3 == 0:
         bins = tuple(RangeCell(100 * each, 100 * each + 100) for each in range(size - 1))
-        return DrawnColumn.of(Attribute(f"c{place}", Type.INTEGER, (*bins, Other())), Domain(Type.INTEGER))
+        return ColumnSampler.of(Attribute(f"c{place}", Type.INTEGER, (*bins, OtherCell())), Domain(Type.INTEGER))
     listed = tuple(ListedCell(f"value {each}") for each in range(size - 1))
-    return DrawnColumn.of(Attribute(f"c{place}", Type.TEXT, (*listed, Other())), Domain(Type.TEXT))
+    return ColumnSampler.of(Attribute(f"c{place}", Type.TEXT, (*listed, OtherCell())), Domain(Type.TEXT))
 
 
 def error_of_rows(model: Path, data: Path) -> None:
@@ -71,7 +71,7 @@ def error_of_rows(model: Path, data: Path) -> None:
     modelled = [each.ravel() / each.sum() for each in made.model.marginals(sets)]
     print(f"model       {_mean_distance(truth, modelled):.4f}")
     for times in (1, 4):
-        rows = drawn(made.model.conditionals(), times * len(codes), len(names))
+        rows = sample_codes(made.model.conditionals(), times * len(codes), len(names))
         print(f"{times} × n rows  {_mean_distance(truth, [_shares(rows, each, sizes) for each in sets]):.4f}")
 
 

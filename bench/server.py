@@ -29,8 +29,8 @@ import pyarrow.parquet
 from timing import cpu_seconds, installed
 
 import sfumato as sf
-from sfumato.server.people.known_people import Role
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.users import Role
 
 MOST_SECONDS = 300
 ROUNDS, EACH = 5, 25

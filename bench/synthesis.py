@@ -27,7 +27,7 @@ import pandas as pd
 import pyarrow as pa
 
 import sfumato as sf
-from sfumato.publish.drawn_rows import drawn
+from sfumato.publish.sampling import sample_codes
 from sfumato.publish.synthetic import Synthetic
 
 MOST_CELLS = 10_000
@@ -72,9 +72,11 @@ def errors_of(found: Synthetic, rows: pd.DataFrame, sets: list[tuple[str, ...]])
     names, sizes = list(found.columns), found.model.sizes
     places = [tuple(sorted(names.index(name) for name in each)) for each in sets]
     truth = _shares(rows[names].to_numpy(), places, sizes)
-    told = {"error": [each.ravel() / each.sum() for each in found.drawn_model.marginals(places)]}
+    told = {"error": [each.ravel() / each.sum() for each in found.sampling_model.marginals(places)]}
     for name, times in (("n_rows", 1), ("4n_rows", 4)):
-        told[name] = _shares(drawn(found.drawn_model.conditionals(), times * len(rows), len(names)), places, sizes)
+        told[name] = _shares(
+            sample_codes(found.sampling_model.conditionals(), times * len(rows), len(names)), places, sizes
+        )
     return {
         name: float(np.mean([_distance(*pair) for pair in zip(truth, own, strict=True)])) for name, own in told.items()
     }
@@ -103,7 +105,7 @@ def income_area(found: Synthetic, rows: pd.DataFrame, target: str = "income>50K"
     except ImportError:
         return math.nan
     place = list(found.columns).index(target)
-    codes = drawn(found.drawn_model.conditionals(), len(rows), len(found.columns))
+    codes = sample_codes(found.sampling_model.conditionals(), len(rows), len(found.columns))
     real = rows[list(found.columns)].to_numpy()
     model = HistGradientBoostingClassifier(random_state=0)
     model.fit(np.delete(codes, place, axis=1), codes[:, place] == 1)

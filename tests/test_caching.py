@@ -15,7 +15,7 @@ import sfumato as sf
 from engine.tables import private
 from sfumato.caching import cached_property
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.keys import World
+from sfumato.plan.keys import ValueCombinations
 
 
 class Slow:
@@ -82,7 +82,7 @@ def test_one_analysts_large_question_holds_up_nobody(tmp_path: Path, monkeypatch
     """The groups of one question are computed for long; others are priced meanwhile, also in a forked process."""
     begun, allowed, values = threading.Event(), threading.Event(), DuckDB.values
 
-    def waiting(self: DuckDB, world: World) -> Any:
+    def waiting(self: DuckDB, world: ValueCombinations) -> Any:
         if "slow" in str(world):
             begun.set()
             assert allowed.wait(60)

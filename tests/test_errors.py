@@ -50,7 +50,7 @@ def test_only_what_was_charged_ends_as_charged() -> None:
 
 _SAID = {"place": "the place", "fix": "do this"}
 EXAMPLES: dict[type[SfumatoError], list[SfumatoError]] = {
-    SfumatoError: [SfumatoError("a rule", **_SAID), SfumatoError("a rule", **_SAID).inside("question 2")],
+    SfumatoError: [SfumatoError("a rule", **_SAID), SfumatoError("a rule", **_SAID).within("question 2")],
     errors.InvalidParameter: [
         errors.InvalidParameter("epsilon", value, "a number > 0", fix="give one")
         for value in (-1, "x" * 100, "0.5", Fraction(1, 3), 2**600, math.nan, 0.5, None, True, [1, 2], {"a": {1: 2}})
@@ -166,7 +166,7 @@ SPENT = json.loads(errors.to_json(EXAMPLES[errors.Overspent][0]))
         json.dumps(GOOD | {"rule": 7}),
         json.dumps(GOOD | {"facts": []}),
         json.dumps(GOOD | {"facts": {"facts": 1}}),
-        json.dumps(GOOD | {"facts": {"inside": 1}}),
+        json.dumps(GOOD | {"facts": {"within": 1}}),
         json.dumps(GOOD | {"facts": {"rule": 1}}),
         json.dumps(GOOD | {"facts": {"__class__": 1}}),
         json.dumps(GOOD | {"facts": {"_hidden": 1}}),

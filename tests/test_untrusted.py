@@ -21,14 +21,14 @@ from engine.tables import policy_of
 from hostile_json import Edit, edits
 from sfumato import errors
 from sfumato.client import addresses
-from sfumato.client.wire_values import read as read_told
+from sfumato.client.wire_values import decode as read_told
 from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError
 from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.exporting import CompleteExport
 from sfumato.policy import Table
-from sfumato.publish.files.sealed_files import MANIFEST, members_of, sealed, zipped
-from sfumato.server.requests.proposals import propose, read_asked
-from sfumato.untrusted import UNFORESEEN, refusing
+from sfumato.publish.files.sealed_files import MANIFEST, build_zip, iterate_members, seal_manifest
+from sfumato.server.requests.proposals import decode_free_call, propose
+from sfumato.untrusted import MALFORMED_INPUT, refuse_malformed
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.timeout(3600)
@@ -71,14 +71,14 @@ def _used(found: Any) -> None:
 
 def _resealed(name: str, folder: Path, text: str) -> Path:
     """Write a published file with another manifest and the right hash of it."""
-    members = dict(members_of((HERE / "publish" / f"{name}.sfu").read_bytes(), name))
+    members = dict(iterate_members((HERE / "publish" / f"{name}.sfu").read_bytes(), name))
     path = folder / f"{name}.sfu"
-    path.write_bytes(zipped({**members, MANIFEST: sealed(text).encode()}))
+    path.write_bytes(build_zip({**members, MANIFEST: seal_manifest(text).encode()}))
     return path
 
 
 def _unsealed(name: str) -> str:
-    manifest = json.loads(dict(members_of((HERE / "publish" / f"{name}.sfu").read_bytes(), name))[MANIFEST])
+    manifest = json.loads(dict(iterate_members((HERE / "publish" / f"{name}.sfu").read_bytes(), name))[MANIFEST])
     manifest["members"][MANIFEST] = ""
     return json.dumps(manifest, separators=(",", ":"))
 
@@ -113,11 +113,11 @@ def test_survey_forms_and_reports(tmp_path: Path, long: bool) -> None:
     form = sf.collect({"smokes": ["yes", "no"], "ward": ["north", "south"]}, 1)
     path = tmp_path / "form.sfu"
     form.save(path)
-    manifest = json.loads(dict(members_of(path.read_bytes(), "form"))[MANIFEST])
+    manifest = json.loads(dict(iterate_members(path.read_bytes(), "form"))[MANIFEST])
     manifest["members"][MANIFEST] = ""
 
     def read(text: str) -> None:
-        path.write_bytes(zipped({MANIFEST: sealed(text).encode()}))
+        path.write_bytes(build_zip({MANIFEST: seal_manifest(text).encode()}))
         _used(sf.form(path))
 
     check_refused(Reader(json.dumps(manifest, separators=(",", ":")), read, 3), long=long)
@@ -306,7 +306,7 @@ def test_requests(curator: sf.Curator, kind: str, spec: dict[str, Any], long: bo
     """The body of a request to a server: it is read, proposed, and its error told."""
 
     def read(text: str) -> None:
-        act, read_spec, terms = read_asked(kind, text.encode())
+        act, read_spec, terms = decode_free_call(kind, text.encode())
         _used(getattr(propose(curator, kind, read_spec), act)(**terms))
 
     text = json.dumps({"act": "error", "spec": spec, "price": {"epsilon": "0.5"}})
@@ -314,16 +314,19 @@ def test_requests(curator: sf.Curator, kind: str, spec: dict[str, Any], long: bo
 
 
 def test_what_is_unforeseen_becomes_the_refusal_with_its_cause() -> None:
-    for kind in UNFORESEEN:
+    for kind in MALFORMED_INPUT:
         with (
             pytest.raises(InvalidParameter) as refusal,
-            refusing(lambda: InvalidParameter("source", 7, "as it was written")),
+            refuse_malformed(lambda: InvalidParameter("source", 7, "as it was written")),
         ):
             raise kind("unforeseen")
         assert isinstance(refusal.value.__cause__, kind)
-    with pytest.raises(sf.SynopsisDamaged), refusing(lambda: InvalidParameter("source", 7, "as it was written")):
+    with (
+        pytest.raises(sf.SynopsisDamaged),
+        refuse_malformed(lambda: InvalidParameter("source", 7, "as it was written")),
+    ):
         raise sf.SynopsisDamaged("it says what is wrong", place="the file", fix="fetch it again")
-    with pytest.raises(KeyboardInterrupt), refusing(lambda: InvalidParameter("source", 7, "as it was written")):
+    with pytest.raises(KeyboardInterrupt), refuse_malformed(lambda: InvalidParameter("source", 7, "as it was written")):
         raise KeyboardInterrupt
 
 

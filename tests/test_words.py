@@ -17,7 +17,7 @@ import pytest
 import sfumato as sf
 from cli.running import COUNTS, run
 from sfumato.privacy import Curve
-from sfumato.privacy.budget_words import closing
+from sfumato.privacy.budget_words import gaussian_warning
 
 INTERNAL = re.compile(r"Domain\(|<Budget|Fraction\(|object at 0x|mappingproxy|<sfumato\.|PosixPath\(|datetime\.d")
 LISTED = ["origin", "carrier"]
@@ -197,7 +197,7 @@ def test_a_budget_says_first_what_is_left_for_ordinary_answers() -> None:
     budget = sf.Budget(3, "1e-6").charge(Curve.pure("1.8"))
     assert repr(budget).splitlines()[0] == "budget left for ordinary answers: ε = 1.2 of 3"
     after = sf.Budget(3, "1e-6").charge(Curve.gaussian(10))
-    assert re.match(r"up to ε = [0-9.]+ in one answer, since Gaussian noise was used", after.left_words)
+    assert re.match(r"up to ε = [0-9.]+ in one answer, since Gaussian noise was used", after.remaining_words)
     assert repr(sf.Budget(1).charge(Curve.pure(1))).startswith("budget left for ordinary answers: ε = 0 of 1\n")
 
 
@@ -207,17 +207,17 @@ def test_what_is_said_to_be_left_is_accepted_and_a_little_more_is_not() -> None:
     for _ in range(60):
         many = many.charge(Curve.pure("0.05"))
     for budget in (open_, ended, many):
-        said = re.search(r"ε = ([0-9.]+)", budget.left_words)
+        said = re.search(r"ε = ([0-9.]+)", budget.remaining_words)
         assert said is not None
         assert budget.affords(Curve.pure(said[1]))
         assert not budget.affords(Curve.pure(str(float(said[1]) * 1.001)))
-    assert "since the answers bought add up to ε = 3 or more" in many.left_words
+    assert "since the answers bought add up to ε = 3 or more" in many.remaining_words
 
 
 def test_a_share_says_no_more_is_left_than_the_account_has() -> None:
     account = sf.Budget(3).charge(Curve.pure("2.5"))
     share = sf.Budget(3).share("0.5")
-    assert share.left_beside(account) == "ε = 0.5 of 1.5"
+    assert share.remaining_words_with(account) == "ε = 0.5 of 1.5"
     assert sf.Standing.of(account, share).ordinary == "ε = 0.5 of 1.5"
 
 
@@ -257,7 +257,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     for said in (question.explain(**price), question.error(**price), curator.standing()):
         assert "Gaussian noise ends" not in str(said)
     assert "All answers are now charged to the budget for Gaussian noise." in str(curator.standing())
-    assert closing(curator.budget.remaining) == ""
+    assert gaussian_warning(curator.budget.remaining) == ""
 
 
 def test_the_currencies_are_shown_under_details_alone(tmp_path: Path) -> None:

@@ -318,7 +318,7 @@ def commitment() -> None:
                 mixed, best = mixture.welfare(np.repeat(np.arange(places), counts))
                 losses.append(best - mixed)
             cells = len(mixture.environment.outcomes)
-            rate = math.sqrt(2 * cells * math.log(cells) / (float(gap.largest) * n))
+            rate = math.sqrt(2 * cells * math.log(cells) / (float(gap.gamma) * n))
             data += [
                 {"n": n, "loss": max(losses), "what": "measured", "where": name},
                 {"n": n, "loss": mixture.loss, "what": "bound, with the q and ε chosen", "where": name},
@@ -369,7 +369,7 @@ def equilibrium() -> None:
         regret = float(np.mean([each.regret for each in advices]))
         data += [
             {"ε": float(e), "gain": regret + 2 * float(e), "what": "textbook: η + 2ε + δ"},
-            {"ε": float(e), "gain": regret + mediation.temptation, "what": "certified: η + τ"},
+            {"ε": float(e), "gain": regret + mediation.misreport_gain, "what": "certified: η + τ"},
             {"ε": float(e), "gain": advices[0].deviation(2).gain, "what": "best deviation tried"},
         ]
     order = ["textbook: η + 2ε + δ", "certified: η + τ", "best deviation tried"]
@@ -757,7 +757,7 @@ def private_bounds() -> None:
     with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/clinic.ledger") as clinic:
         ask = clinic.bounds("visits", "cost")
         found, ladder = ask.release(epsilon="0.1"), ask.ladder
-    ends = [ladder.ends((place, place)) for place in range(len(ladder))]
+    ends = [ladder.bounds_of((place, place)) for place in range(len(ladder))]
     shown = [place for place, (low, high) in enumerate(ends) if low > 0 and 0.001 < high <= 100_000]
     names = [f"to {float(ends[place][1]):,g}" for place in shown]
     data = rows(
@@ -766,7 +766,7 @@ def private_bounds() -> None:
         exact=[int(((cost > float(ends[place][0])) & (cost <= float(ends[place][1]))).sum()) for place in shown],
         chosen=[found.steps.first <= place <= found.steps.last for place in shown],
     )
-    low, high = (f"{float(each):g}" for each in found.ends)
+    low, high = (f"{float(each):g}" for each in found.bounds)
     title = (
         f"1,000 patients by the cost of a visit: exact (bars), and counted at ε = 0.1 (dots); found: {low} to {high}"
     )
@@ -1033,8 +1033,8 @@ def rare_rows() -> None:
     kinds = ["none", "1 or 2", "3 or more"]
     data = []
     for name, (low, high) in groups.items():
-        own = both[both["truth"].between(low, high)]["drawn"]
-        shares = [(own == 0).mean(), own.between(1, 2).mean(), (own > 2).mean()]
+        own = both[both["truth"].raise_if_pending(low, high)]["drawn"]
+        shares = [(own == 0).mean(), own.raise_if_pending(1, 2).mean(), (own > 2).mean()]
         data += [{"people": name, "drawn": kind, "share": float(x)} for kind, x in zip(kinds, shares, strict=True)]
     across = alt.X(
         "people:N",

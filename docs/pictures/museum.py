@@ -9,8 +9,8 @@ import math
 from pathlib import Path
 
 from sfumato.plots.bars import paired_bars
-from sfumato.plots.frame import Drawing, beside, framed
-from sfumato.plots.marks import label, moved
+from sfumato.plots.frame import Drawing, framed_picture, side_by_side
+from sfumato.plots.marks import label, translated
 
 PICTURE = Path(__file__).parent / "museum.svg"
 _RATIO = math.exp(-1)
@@ -41,7 +41,7 @@ def panel(title: str, first: list[float], second: list[float]) -> Drawing:
     """Draw the chances of each answer in two worlds, and say above how far they are apart at 0."""
     bars = paired_bars([f"{answer}" for answer in range(_SHOWN)], ("nobody", "one person"), first, second, _WIDE)
     said = f"{title}: at 0 the ratio is {first[0] / second[0]:.2f}"
-    return Drawing((label(0, 12, said, room=_WIDE), moved(0, 24, bars.parts)), bars.wide, bars.high + 24)
+    return Drawing((label(0, 12, said, max_width=_WIDE), translated(0, 24, bars.parts)), bars.width, bars.height + 24)
 
 
 if __name__ == "__main__":
@@ -50,6 +50,6 @@ if __name__ == "__main__":
         panel("shown as 0", shown_as_zero(0), shown_as_zero(1)),
     ]
     notes = ["dark: nobody is there; bright: one person is. The promise of ε = 1 allows a ratio of at most e = 2.72."]
-    framed(beside(panels), "A count that may not be negative: two ways to get rid of a minus", notes=notes).save(
-        PICTURE
-    )
+    framed_picture(
+        side_by_side(panels), "A count that may not be negative: two ways to get rid of a minus", notes=notes
+    ).save(PICTURE)

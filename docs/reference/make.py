@@ -6,27 +6,27 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sfumato.curator.release_kinds import ReleaseKind, all_kinds, spec_fields
-from sfumato.plan.costs import MOST_BYTES, MOST_MATCHES, MOST_STEPS
-from sfumato.plan.sql.outer import FINISHING, MOST_COLUMNS
-from sfumato.plan.sql.rows import MOST_JOINS
-from sfumato.plan.sql.text import DEEPEST, LONGEST, MOST_TOKENS
+from sfumato.plan.costs import MAX_BYTES, MAX_MATCHES, MAX_STEPS
+from sfumato.plan.sql.outer import FINISHING, MAX_COLUMNS
+from sfumato.plan.sql.rows import MAX_JOINS
+from sfumato.plan.sql.text import DEEPEST, LONGEST, MAX_TOKENS
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.plan.values.functions.declaring import Function
-from sfumato.policy.domains import MOST_LETTERS
+from sfumato.policy.domains import MAX_LETTERS
 
 PAGE = Path(__file__).parent / "what-can-be-asked.md"
 
 INTRODUCTION = f"""\
 One `SELECT` about the private tables of one policy, in the dialect of DuckDB. What is not on this page is refused
 before any data are read, with a stable code, the place in the text, the rule and the nearest thing that works. A
-question has at most {LONGEST // 1024} KB, {MOST_TOKENS:,} SQL tokens and {MOST_COLUMNS} columns, and can be nested
+question has at most {LONGEST // 1024} KB, {MAX_TOKENS:,} SQL tokens and {MAX_COLUMNS} columns, and can be nested
 at most {DEEPEST} levels deep.
 
 What it costs is decided from its text and the policy too, before anything is charged or evaluated (`too-costly`):
-on one row of the private table at most {MOST_STEPS:,} steps (of about 3 ns; a `LIKE` takes the letters of the text
-times those of the pattern) and at most {MOST_BYTES // 1024} KiB of texts made. A column of texts is cut at its declared
-`max_length`, {MOST_LETTERS:,} letters if none is declared: a smaller one buys more patterns. One row becomes at most
-{MOST_MATCHES:,}, beside rows of public tables and items of lists, of which a question joins at most {MOST_JOINS}.
+on one row of the private table at most {MAX_STEPS:,} steps (of about 3 ns; a `LIKE` takes the letters of the text
+times those of the pattern) and at most {MAX_BYTES // 1024} KiB of texts made. A column of texts is cut at its declared
+`max_length`, {MAX_LETTERS:,} letters if none is declared: a smaller one buys more patterns. One row becomes at most
+{MAX_MATCHES:,}, beside rows of public tables and items of lists, of which a question joins at most {MAX_JOINS}.
 
 A real is 0 or between 2⁻⁵⁰⁰ and 2⁵⁰⁰ in size, in data, policies and questions: what is computed and larger is NULL,
 what is smaller is 0. Texts become numbers, booleans and dates in `CAST` as the cells of a CSV file do

@@ -291,7 +291,7 @@ for _module in (
     "surveys",
     "curator.curators",
 ):
-    codec.later(f"sfumato.{_module}")
+    codec.register_module(f"sfumato.{_module}")
 
 
 def __getattr__(name: str) -> Any:

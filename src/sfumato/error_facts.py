@@ -9,7 +9,7 @@ from decimal import ROUND_FLOOR, Context, Decimal, Inexact
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-LONGEST_FACT = 1_000
+MAX_FACT_LENGTH = 1_000
 """The most characters of a text in a fact."""
 _EXACT = re.compile(r"-?[0-9]{1,1300}(\.[0-9]{1,1300}|/[0-9]{1,1300})?")
 _DECIMALS = Context(prec=200, traps=[Inexact])
@@ -26,7 +26,7 @@ def shorten(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def fact(value: object) -> Any:
+def to_json_value(value: object) -> Any:
     """Convert a value for JSON; a caller's own parameter is truncated as in the error's text."""
     if value is None or isinstance(value, bool):
         return value
@@ -36,13 +36,13 @@ def fact(value: object) -> Any:
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, Fraction):
         return _exact_text(value)
-    return value[:LONGEST_FACT] + "" if isinstance(value, str) else shorten(value)
+    return value[:MAX_FACT_LENGTH] + "" if isinstance(value, str) else shorten(value)
 
 
-def amount_text(found: Any) -> Any:
+def format_amount(found: Any) -> Any:
     """Format an exact number, or a mapping to such, as texts; None stays None."""
     if isinstance(found, Mapping):
-        return {name: amount_text(number) for name, number in found.items()}
+        return {name: format_amount(number) for name, number in found.items()}
     return None if found is None else _exact_text(Fraction(found))
 
 
@@ -54,26 +54,26 @@ def _exact_text(value: Fraction) -> str:
         return str(value)
 
 
-def amount(written: Any) -> Fraction | None:
+def parse_exact(text: Any) -> Fraction | None:
     """Parse an exact number; raise ``ValueError`` for anything else."""
-    if written is None:
+    if text is None:
         return None
-    if not isinstance(written, str) or not _EXACT.fullmatch(written):
+    if not isinstance(text, str) or not _EXACT.fullmatch(text):
         raise ValueError("not an exact number")
     try:
-        return Fraction(written)
+        return Fraction(text)
     except ZeroDivisionError:
         raise ValueError("not an exact number") from None
 
 
-def at_most(left: Fraction) -> str:
+def format_rounded_down(value: Fraction) -> str:
     """Format an amount with six digits, rounded down, so that a remaining amount as shown is accepted.
 
-    >>> at_most(Fraction("0.4493679999")), at_most(Fraction(3, 10))
+    >>> format_rounded_down(Fraction("0.4493679999")), format_rounded_down(Fraction(3, 10))
     ('0.449367', '0.3')
     """
     down = Context(prec=6, rounding=ROUND_FLOOR)
-    return f"{float(down.divide(Decimal(left.numerator), Decimal(left.denominator))):.6g}"
+    return f"{float(down.divide(Decimal(value.numerator), Decimal(value.denominator))):.6g}"
 
 
 class Outcome(NamedTuple):

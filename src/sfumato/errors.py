@@ -50,21 +50,21 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from sfumato.error_facts import (
-    LONGEST_FACT,
+    MAX_FACT_LENGTH,
     OUTCOMES as OUTCOMES,
     Outcome as Outcome,
-    amount,
-    amount_text,
-    at_most as at_most,
-    fact,
+    format_amount,
+    format_rounded_down as format_rounded_down,
+    parse_exact,
     shorten as shorten,
+    to_json_value,
 )
 
-LEAST_USEFUL = Fraction(1, 10**9)
+MIN_USEFUL_EPSILON = Fraction(1, 10**9)
 """An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
 
 
-def installing(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Return the command that installs an extra into the running environment, whatever pip is first on the path."""
     return f"run {shlex.quote(sys.executable)} -m pip install 'sfumato[{extra}]'"
 
@@ -83,7 +83,7 @@ class SfumatoError(Exception):
         self.place = place
         self.fix = fix
 
-    def inside(self, whole: str) -> SfumatoError:
+    def within(self, whole: str) -> SfumatoError:
         """Return the same refusal with its place prefixed by an enclosing one."""
         place = f"{whole}: {self.place}"
         return _rebuild(type(self), _message(self.rule, place, self.fix), {**vars(self), "place": place})
@@ -94,7 +94,10 @@ class SfumatoError(Exception):
         public = {
             name: value for name, value in vars(self).items() if name not in _TEXT_FIELDS and not name.startswith("_")
         }
-        return {name: amount_text(value) if name in self.amounts else fact(value) for name, value in public.items()}
+        return {
+            name: format_amount(value) if name in self.amounts else to_json_value(value)
+            for name, value in public.items()
+        }
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without calling the constructor, whose parameters differ."""
@@ -115,11 +118,8 @@ class InvalidParameter(SfumatoError, ValueError):
     code = "invalid-parameter"
 
     def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "") -> None:
-        super().__init__(
-            f"{parameter} must be {allowed}; got {shorten(value)}",
-            place=parameter,
-            fix=fix or f"give {parameter} as {allowed}",
-        )
+        change = f"leave out {parameter}" if allowed.startswith("left out") else f"give {parameter} as {allowed}"
+        super().__init__(f"{parameter} must be {allowed}; got {shorten(value)}", place=parameter, fix=fix or change)
         self.parameter = parameter
         self.value = value
         self.allowed = allowed
@@ -129,7 +129,7 @@ class InvalidParameter(SfumatoError, ValueError):
         """The parameters as JSON values, with the refused value shortened as in the message."""
         value = self.value
         short = value if not isinstance(value, str) or len(value) <= _MAX_VALUE else shorten(value, _MAX_VALUE)
-        return {**super().facts, "value": fact(short)}
+        return {**super().facts, "value": to_json_value(short)}
 
 
 class InvalidRequest(SfumatoError, ValueError):
@@ -368,7 +368,8 @@ class Overspent(SfumatoError):
         self.allowed = allowed
         lacking = [name for name, excess in self.difference.items() if excess is None or excess > 0]
         self.details = "\n".join(
-            f"{name}: requested {_format_amount(self.requested.get(name))}, remaining {at_most(self.remaining[name])}, "
+            f"{name}: requested {_format_amount(self.requested.get(name))}, "
+            f"remaining {format_rounded_down(self.remaining[name])}, "
             f"difference {_format_amount(self.difference[name])}"
             for name in lacking
         )
@@ -380,13 +381,14 @@ class Overspent(SfumatoError):
 
     def _suggest_fix(self, lacking: list[str]) -> str:
         """Suggest what would be accepted; if only δ is too large, what needs less of it."""
-        if self.largest < LEAST_USEFUL:
+        if self.largest < MIN_USEFUL_EPSILON:
             return f"{_nothing_left(self.largest)}: stored answers stay free; for more, ask the owner"
-        accepted = f"the largest ordinary answer accepted now is ε = {at_most(self.largest)}"
+        accepted = f"the largest ordinary answer accepted now is ε = {format_rounded_down(self.largest)}"
         if lacking != ["failure"]:
             return f"ask for less: {accepted}"
         remaining = self.remaining["failure"]
-        less = f"give a δ of at most {at_most(remaining)}" if remaining else "no δ is left for unlisted groups"
+        most = format_rounded_down(remaining)
+        less = f"give a δ of at most {most}" if remaining else "no δ is left for unlisted groups"
         return f"{less}; group by columns whose values the policy lists, which needs no δ: {accepted}"
 
     def _reasons(self, lacking: list[str]) -> list[str]:
@@ -394,7 +396,7 @@ class Overspent(SfumatoError):
         reasons = []
         if "failure" in lacking:
             request, remaining = self.requested.get("failure"), self.remaining["failure"]
-            reasons.append(f"it needs δ = {_format_amount(request)}, and δ = {at_most(remaining)} is left")
+            reasons.append(f"it needs δ = {_format_amount(request)}, and δ = {format_rounded_down(remaining)} is left")
         if "pure" in lacking or "renyi" in lacking or not lacking:
             reasons.append(self._explain_shortfall("pure" in lacking))
         return reasons
@@ -402,8 +404,10 @@ class Overspent(SfumatoError):
     def _explain_shortfall(self, summed: bool) -> str:
         """Compare the requested ε with what is left for ordinary answers."""
         request, remaining = self.requested.get("pure"), self.remaining.get("pure")
-        total = "" if self.allowed is None else f" of {at_most(self.allowed)}"
-        ordinary = "" if remaining is None else f"ε = {at_most(remaining)}{total} is left for ordinary answers"
+        total = "" if self.allowed is None else f" of {format_rounded_down(self.allowed)}"
+        ordinary = (
+            "" if remaining is None else f"ε = {format_rounded_down(remaining)}{total} is left for ordinary answers"
+        )
         if request is not None and remaining is not None and summed:
             shortfall = f", which is ε = {_format_amount(request - remaining)} too little" if remaining else ""
             return f"it takes ε = {_format_amount(request)}, and {ordinary}{shortfall}"
@@ -423,7 +427,7 @@ class Overspent(SfumatoError):
 def _nothing_left(largest: Fraction) -> str:
     if not largest:
         return "nothing is left for ordinary answers"
-    return f"what is left, ε = {at_most(largest)}, is too little for a useful answer"
+    return f"what is left, ε = {format_rounded_down(largest)}, is too little for a useful answer"
 
 
 class AccountDiffers(SfumatoError):
@@ -501,7 +505,7 @@ class NotThere(SfumatoError):
     code = "not-there"
 
     def __init__(self, what: str) -> None:
-        self.what = what if len(what) <= LONGEST_FACT else what[: LONGEST_FACT - 1] + "…"
+        self.what = what if len(what) <= MAX_FACT_LENGTH else what[: MAX_FACT_LENGTH - 1] + "…"
         rule, fix = f"{self.what} does not exist, or you cannot see it", "check the name, or ask the owner"
         super().__init__(rule, place=self.what, fix=fix)
 
@@ -682,7 +686,9 @@ def _parse_fact(kind: type[SfumatoError], name: str, value: Any) -> Any:
     if name not in kind.amounts:
         return value
     try:
-        return {key: amount(text) for key, text in value.items()} if isinstance(value, dict) else amount(value)
+        if isinstance(value, dict):
+            return {key: parse_exact(text) for key, text in value.items()}
+        return parse_exact(value)
     except ValueError:
         raise _invalid_json(value) from None
 

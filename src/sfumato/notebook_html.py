@@ -8,19 +8,19 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 _RIGHT, _LEFT = (f' style="text-align:{side};vertical-align:top"' for side in ("right", "left"))
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Escape a text for HTML, control characters included."""
-    return html.escape(printable(text))
+    return html.escape(escape_unprintable(text))
 
 
 def paragraph(text: str, *, strong: bool = False) -> str:
     """Render a paragraph, with its line breaks."""
-    inner = "<br>".join(map(escaped, text.splitlines()))
+    inner = "<br>".join(map(escape, text.splitlines()))
     return f"<p>{f'<strong>{inner}</strong>' if strong else inner}</p>" if text else ""
 
 
@@ -31,7 +31,7 @@ def paragraphs(texts: Iterable[str]) -> str:
 
 def preformatted(text: str) -> str:
     """Render a text whose columns are aligned by spaces."""
-    lines = "\n".join(map(escaped, text.splitlines()))
+    lines = "\n".join(map(escape, text.splitlines()))
     return f'<pre style="white-space:pre-wrap">{lines}</pre>'
 
 
@@ -41,22 +41,22 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterab
     """
     right_aligned = set(numeric)
     styles = [_RIGHT if name in right_aligned else _LEFT for name in columns]
-    head = "".join(f"<th{style}>{escaped(name)}</th>" for name, style in zip(columns, styles, strict=True))
+    head = "".join(f"<th{style}>{escape(name)}</th>" for name, style in zip(columns, styles, strict=True))
     body = "".join(f"<tr>{_row_cells(row, styles)}</tr>" for row in rows)
-    caption_element = f'<caption style="text-align:left">{escaped(caption)}</caption>' if caption else ""
+    caption_element = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
     return f"<table>{caption_element}{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
 
 
 def _row_cells(row: Sequence[str], styles: Sequence[str]) -> str:
     if styles:
-        return "".join(f"<td{style}>{escaped(cell)}</td>" for cell, style in zip(row, styles, strict=True))
+        return "".join(f"<td{style}>{escape(cell)}</td>" for cell, style in zip(row, styles, strict=True))
     first, *others = row
-    return f"<th{_LEFT}>{escaped(first)}</th>" + "".join(f"<td{_LEFT}>{escaped(cell)}</td>" for cell in others)
+    return f"<th{_LEFT}>{escape(first)}</th>" + "".join(f"<td{_LEFT}>{escape(cell)}</td>" for cell in others)
 
 
-def folded(summary: str, inner: str) -> str:
+def collapsed(summary: str, inner: str) -> str:
     """Render trusted HTML in a collapsed section."""
-    return f"<details><summary>{escaped(summary)}</summary>{inner}</details>"
+    return f"<details><summary>{escape(summary)}</summary>{inner}</details>"
 
 
 def bar(share: float) -> str:

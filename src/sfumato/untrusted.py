@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from sfumato.errors import SfumatoError
 
-UNFORESEEN: tuple[type[Exception], ...] = (
+MALFORMED_INPUT: tuple[type[Exception], ...] = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -30,18 +30,18 @@ UNFORESEEN: tuple[type[Exception], ...] = (
     struct.error,
 )
 """What Python raises where input has another shape than the code expects."""
-UNREADABLE: tuple[type[Exception], ...] = (OSError, *UNFORESEEN)
+UNREADABLE: tuple[type[Exception], ...] = (OSError, *MALFORMED_INPUT)
 """The same, and errors of opening a file."""
 
 
 @contextmanager
-def refusing(refusal: Callable[[], SfumatoError]) -> Iterator[None]:
+def refuse_malformed(refusal: Callable[[], SfumatoError]) -> Iterator[None]:
     """Raise ``refusal()`` in place of any unforeseen error inside; a ``SfumatoError`` passes unchanged."""
     try:
         yield
     except SfumatoError:
         raise
-    except UNFORESEEN as error:
+    except MALFORMED_INPUT as error:
         raise refusal() from error
 
 
@@ -49,10 +49,10 @@ _FORMULA_STARTS = ("=", "+", "-", "@")
 """First characters that make a spreadsheet evaluate a text as a formula."""
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return a text with control and invisible characters escaped.
 
-    >>> printable("caf\u00e9 \x1b[31m")
+    >>> escape_unprintable("caf\u00e9 \x1b[31m")
     'caf\u00e9 \\\\x1b[31m'
     """
     if text.isprintable():
@@ -60,7 +60,7 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
-def defused(text: str) -> str:
+def escape_for_spreadsheet(text: str) -> str:
     """Escape a text for spreadsheets: an apostrophe before what would be a formula, and as ``printable`` does."""
-    escaped = printable(text)
+    escaped = escape_unprintable(text)
     return f"'{escaped}" if escaped.startswith(_FORMULA_STARTS) else escaped

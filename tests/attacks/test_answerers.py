@@ -44,7 +44,7 @@ def test_noise_is_of_the_scale_that_all_questions_together_need() -> None:
     assert NoisyAnswers(VALUES, 2, 10).noise == sf.Laplace(5)
     assert NoisyAnswers(both, 2, 10).noise == sf.Laplace(10)  # both values of one person change
     assert NoisyAnswers(both, 2, 10, towns=True).noise == sf.Laplace(5)  # a person is in one town
-    assert NoisyAnswers(3 * VALUES, 2, 10, most=3).noise == sf.Laplace(15)
+    assert NoisyAnswers(3 * VALUES, 2, 10, max_value=3).noise == sf.Laplace(15)
     assert NoisyAnswers(VALUES, 2, 10).promise == sf.Guarantee(2)
     assert UncountedAnswers(VALUES, 2).noise == sf.Laplace("0.5")
     assert UncountedAnswers(VALUES, 2).promise is None
@@ -117,10 +117,15 @@ def test_groups_are_written_as_the_shorter_list() -> None:
 def test_a_curator_of_ones_own_is_asked_by_its_own_names() -> None:
     """A name with a quotation mark stays one name."""
     with private_answers(VALUES, 1, 3) as private:
-        odd = replace(private, columns=('a"b',), table='c"', person='d"e', each="0.1")
-        assert odd.each == sf.Guarantee("0.1").epsilon
+        odd = replace(private, columns=('a"b',), table='c"', person='d"e', epsilon_per_question="0.1")
+        assert odd.epsilon_per_question == sf.Guarantee("0.1").epsilon
         assert odd.question(np.arange(6) == 2) == 'SELECT SUM("a""b") AS "a""b" FROM "c""" WHERE "d""e" IN (2)'
-        for wrong in ({"each": 0}, {"people": 0}, {"columns": ()}, {"town": "t", "columns": ("a", "b")}):
+        for wrong in (
+            {"epsilon_per_question": 0},
+            {"people": 0},
+            {"columns": ()},
+            {"town": "t", "columns": ("a", "b")},
+        ):
             with pytest.raises(sf.InvalidParameter):
                 replace(private, **wrong)
 
@@ -146,7 +151,7 @@ def test_whole_numbers_that_are_stored_as_reals_are_refused_with_what_converts_t
 def test_values_above_the_bound_are_refused_where_it_decides_the_noise() -> None:
     with pytest.raises(sf.InvalidParameter, match="between 0 and 1"):
         NoisyAnswers([0, 2], 1, 1)
-    assert NoisyAnswers([0, 2], 1, 1, most=2).people == 2
+    assert NoisyAnswers([0, 2], 1, 1, max_value=2).people == 2
 
 
 @pytest.mark.parametrize("groups", [GROUPS[0], GROUPS[:, :5], GROUPS.astype(int), GROUPS[:0]])

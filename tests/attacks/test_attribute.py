@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks.attribute import Learnt, Study, attribute, draw_tables, guesses, learn, privately
+from sfumato.attacks.attribute import (
+    AttributeGuesses,
+    Study,
+    attribute,
+    draw_tables,
+    guess_attributes,
+    guess_secrets,
+    release_privately,
+)
 from sfumato.attacks.findings import Findings
 
 MISS = 1e-6
@@ -32,7 +40,7 @@ def test_exact_counts_tell_of_the_person_and_smoking_alone_of_the_population(fou
 def test_what_the_population_tells_proves_no_epsilon(found: Findings) -> None:
     """Three of four guesses are right without the person, from whom nothing was released: that is ε = 0."""
     assert found["exact, from smoking alone, without them"].right > 110  # 150 expected: 6 standard deviations
-    assert {each.least_epsilon for each in found} == {0.0}
+    assert {each.epsilon_lower_bound for each in found} == {0.0}
 
 
 def test_private_counts_stay_under_the_ceiling_of_what_is_guessed_without_the_person(found: Findings) -> None:
@@ -44,7 +52,7 @@ def test_private_counts_stay_under_the_ceiling_of_what_is_guessed_without_the_pe
 
 def test_exact_counts_that_claim_to_be_private_are_caught() -> None:
     """Of 2,000 runs 97 of 100 are right with the person and 73 without: ε = 0.25 does not allow that."""
-    learnt = learn(draw_tables(Study(200, 500), 2000), lambda counts: counts.astype(float))
+    learnt = guess_attributes(draw_tables(Study(200, 500), 2000), lambda counts: counts.astype(float))
     assert learnt.excess(sf.Guarantee("0.25"), MISS) > 0
     assert learnt.excess(sf.Guarantee(5), MISS) <= 0
 
@@ -54,9 +62,9 @@ def test_noise_that_keeps_its_promise_is_not_caught(epsilon: str) -> None:
     """A false alarm comes once in a million times."""
     noise = sf.Laplace(1 / sf.Guarantee(epsilon).epsilon)
     tables = draw_tables(Study(50, 40), 1000)
-    learnt = learn(tables, lambda counts: noise.apply(counts.ravel()).reshape(counts.shape))
+    learnt = guess_attributes(tables, lambda counts: noise.apply(counts.ravel()).reshape(counts.shape))
     assert learnt.excess(sf.Guarantee(epsilon), MISS) <= 0
-    assert learnt.most(sf.Guarantee(epsilon)) > learnt.outside
+    assert learnt.ceiling(sf.Guarantee(epsilon)) > learnt.share_outside
 
 
 def test_the_table_without_the_person_lacks_their_row_alone() -> None:
@@ -72,23 +80,23 @@ def test_a_guess_is_the_majority_of_those_alike_and_in_a_tie_of_all_who_smoke_as
     published = np.zeros((2, 2, 2, 2))
     published[:, 1, 0] = [0, 1]
     published[:, 1, 1] = [2, 2]
-    assert guesses(published, np.array([[1, 0, 0], [1, 1, 0]])).tolist() == [1, 1]
+    assert guess_secrets(published, np.array([[1, 0, 0], [1, 1, 0]])).tolist() == [1, 1]
 
 
 def test_a_large_price_gives_the_counts_in_their_order() -> None:
     counts = draw_tables(Study(6, 3), 4).inside
-    assert np.array_equal(privately(counts, 10**6), counts)
+    assert np.array_equal(release_privately(counts, 10**6), counts)
 
 
 def test_every_run_is_released_at_the_whole_price() -> None:
     """Noise of scale 1/ε has a mean size of about that: within a quarter for 960 draws, 7 standard deviations."""
     counts = draw_tables(Study(6, 12), 20).inside
-    assert np.abs(privately(counts, "0.1") - counts).mean() == pytest.approx(10, rel=0.25)
+    assert np.abs(release_privately(counts, "0.1") - counts).mean() == pytest.approx(10, rel=0.25)
 
 
 def test_what_is_learnt_is_counted() -> None:
-    learnt = Learnt(10, 9, 6)
-    assert (learnt.inside, learnt.outside, learnt.person) == (0.9, 0.6, pytest.approx(0.3))
+    learnt = AttributeGuesses(10, 9, 6)
+    assert (learnt.share_inside, learnt.share_outside, learnt.gain) == (0.9, 0.6, pytest.approx(0.3))
 
 
 @pytest.mark.parametrize("given", [{"epsilon": 0}, {"people": 1}, {"looks": 0}, {"runs": 0}])

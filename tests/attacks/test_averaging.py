@@ -7,8 +7,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.attacks import ExactAnswers, NoisyAnswers, UncountedAnswers, average, averaging, averaging_by_times
-from sfumato.attacks.ceilings import guess_ceiling, most_right
-from sfumato.attacks.differencing import guessed_bits
+from sfumato.attacks.ceilings import guess_ceiling, max_correct
+from sfumato.attacks.differencing import round_to_bits
 
 
 def test_the_mean_of_answers_is_about_one_person() -> None:
@@ -21,7 +21,7 @@ def test_asking_again_helps_where_nobody_adds_up_and_not_at_a_curator() -> None:
     that all but 1 % of 300 are right but with a probability below 10⁻¹⁵. Ceilings are passed once in 10⁶ runs at most.
     """
     secret = np.random.default_rng(2).integers(0, 2, (2, 300))
-    right = guessed_bits(average(UncountedAnswers(secret, 1), 0, 200)) == secret[0]
+    right = round_to_bits(average(UncountedAnswers(secret, 1), 0, 200)) == secret[0]
     assert right.mean() > 0.99
     found = averaging(times=4, towns=300)
     assert found["exact"].success == 1
@@ -36,11 +36,11 @@ def test_draws_from_one_budget_are_no_better_than_one_draw() -> None:
     same draws at a price of ε each, which is the broken twin, pass it.
     """
     secret = np.random.default_rng(3).integers(0, 2, (1, 2000))
-    most = most_right(2000, guess_ceiling(sf.Guarantee(1)))
+    most = max_correct(2000, guess_ceiling(sf.Guarantee(1)))
     for times in (1, 8, 64):
-        sold = guessed_bits(average(NoisyAnswers(secret, 1, times, towns=True), 0, times))
+        sold = round_to_bits(average(NoisyAnswers(secret, 1, times, towns=True), 0, times))
         assert int((sold == secret[0]).sum()) <= most
-    broken = guessed_bits(average(NoisyAnswers(secret, 64, 64, towns=True), 0, 64))
+    broken = round_to_bits(average(NoisyAnswers(secret, 64, 64, towns=True), 0, 64))
     assert int((broken == secret[0]).sum()) > most
 
 

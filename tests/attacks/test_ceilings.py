@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import for_replacing, guess_ceiling, least_proven, most_right, power_ceiling
-from sfumato.attacks.ceilings import account_ceiling, curve_ceiling, percent_up
+from sfumato.attacks import epsilon_lower_bound, guess_ceiling, max_correct, power_ceiling, replacement_guarantee
+from sfumato.attacks.ceilings import account_ceiling, curve_ceiling, format_percent_up
 from sfumato.mechanisms.confidence_limits import upper_tail
 
 
 def test_a_value_that_is_replaced_is_one_unit_or_two() -> None:
     promise = sf.Guarantee(1, "1e-6")
-    assert for_replacing(promise, "replace") == promise
-    twice = for_replacing(promise, "add-remove")
+    assert replacement_guarantee(promise, "replace") == promise
+    twice = replacement_guarantee(promise, "add-remove")
     assert twice.epsilon == 2
     assert float(twice.delta) == pytest.approx(1e-6 * (1 + math.e))
     with pytest.raises(sf.InvalidParameter, match="add-remove"):
-        for_replacing(promise, "nearby")
+        replacement_guarantee(promise, "nearby")
 
 
 @pytest.mark.parametrize("choices", [2, 3, 10])
@@ -117,7 +117,7 @@ def test_an_account_promises_nothing_of_a_value_where_two_deltas_are_no_probabil
     [(0.0, "0.0 %"), (0.5, "50.0 %"), (math.nextafter(0.5, 1), "50.1 %"), (0.99901, "100.0 %"), (1.0, "100.0 %")],
 )
 def test_a_ceiling_is_shown_rounded_up(share: float, shown: str) -> None:
-    assert percent_up(share) == shown
+    assert format_percent_up(share) == shown
 
 
 def test_a_likeliest_value_has_no_less_than_its_share() -> None:
@@ -129,21 +129,21 @@ def test_a_likeliest_value_has_no_less_than_its_share() -> None:
 
 def test_right_guesses_are_limited_by_the_exact_tail() -> None:
     for trials, ceiling in ((10, 0.5), (400, 0.7310585786300049), (2000, 0.9)):
-        most = most_right(trials, ceiling, "1e-6")
+        most = max_correct(trials, ceiling, "1e-6")
         assert upper_tail(most + 1, trials, ceiling) <= 1e-6
         assert most == 0 or upper_tail(most, trials, ceiling) > 1e-6
-    assert most_right(5, 1.0) == 5
-    assert most_right(5, 0.0) == 0
+    assert max_correct(5, 1.0) == 5
+    assert max_correct(5, 0.0) == 0
     with pytest.raises(sf.InvalidParameter, match="ceiling"):
-        most_right(5, 1.5)
+        max_correct(5, 1.5)
 
 
 def test_the_least_loss_that_guesses_prove_is_where_they_stop_to_surprise() -> None:
-    proven = least_proven(900, 1000)
+    proven = epsilon_lower_bound(900, 1000)
     assert 1.5 < proven < math.log(9)
     assert upper_tail(900, 1000, 1 / (1 + math.exp(-proven - 1e-6))) > 1e-6
     assert upper_tail(900, 1000, 1 / (1 + math.exp(-proven + 1e-6))) < 1e-6
-    assert least_proven(510, 1000) == 0
-    assert least_proven(0, 1000) == 0
+    assert epsilon_lower_bound(510, 1000) == 0
+    assert epsilon_lower_bound(0, 1000) == 0
     with pytest.raises(sf.InvalidParameter, match="right"):
-        least_proven(6, 5)
+        epsilon_lower_bound(6, 5)

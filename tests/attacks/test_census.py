@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import census, guess_ceiling, most_right
-from sfumato.attacks.census import SHAPE, Census, equations, fitted_blocks, guessed_ancestries, invented_census
+from sfumato.attacks import census, guess_ceiling, max_correct
+from sfumato.attacks.census import SHAPE, Census, count_matrix, fit_blocks, guess_ancestries, random_census
 
 
 def test_published_counts_are_the_tables_of_each_block() -> None:
@@ -20,13 +20,13 @@ def test_published_counts_are_the_tables_of_each_block() -> None:
     assert by_sex_and_ancestry[0, :, 1].tolist() == [1, 1]
     assert by_age_and_ancestry[0, 3, 1] == 2
     assert told.sum() == 9  # everybody is in each of three tables
-    assert equations().sum(axis=0).tolist() == [3.0] * int(np.prod(SHAPE))
+    assert count_matrix().sum(axis=0).tolist() == [3.0] * int(np.prod(SHAPE))
 
 
 def test_a_block_of_people_who_differ_is_found_exactly() -> None:
     people = Census(1, np.zeros(4, int), np.array([[0, 0, 0], [1, 1, 1], [0, 2, 2], [1, 3, 3]]))
-    assert np.abs(fitted_blocks(people.published()) - people.counts()).max() < 0.01
-    assert guessed_ancestries(people.published(), people).tolist() == [0, 1, 2, 3]
+    assert np.abs(fit_blocks(people.published()) - people.counts()).max() < 0.01
+    assert guess_ancestries(people.published(), people).tolist() == [0, 1, 2, 3]
 
 
 def test_exact_tables_tell_most_ancestries_and_private_ones_few() -> None:
@@ -37,13 +37,13 @@ def test_exact_tables_tell_most_ancestries_and_private_ones_few() -> None:
     assert found["exact"].success > 0.65
     assert found.holds
     assert found["private"].ceiling == guess_ceiling(sf.Guarantee(1), "1/4", 4)
-    assert found["private"].questions == found["exact"].questions == 20 * len(equations())
+    assert found["private"].questions == found["exact"].questions == 20 * len(count_matrix())
 
 
 def test_tables_without_noise_that_promise_some_are_caught() -> None:
-    people = invented_census(20, 8)
-    right = int((guessed_ancestries(people.published(), people) == people.cells[:, -1]).sum())
-    assert right > most_right(160, guess_ceiling(sf.Guarantee(1), "1/4", 4))
+    people = random_census(20, 8)
+    right = int((guess_ancestries(people.published(), people) == people.cells[:, -1]).sum())
+    assert right > max_correct(160, guess_ceiling(sf.Guarantee(1), "1/4", 4))
 
 
 def test_add_remove_neighbours_have_the_ceiling_of_two_units() -> None:
@@ -52,9 +52,9 @@ def test_add_remove_neighbours_have_the_ceiling_of_two_units() -> None:
 
 
 def test_tables_that_are_withheld_wholly_leave_coins() -> None:
-    people = invented_census(30, 4)
+    people = random_census(30, 4)
     nothing = np.full(people.published().shape, np.nan)
-    right = (guessed_ancestries(nothing, people) == people.cells[:, -1]).mean()
+    right = (guess_ancestries(nothing, people) == people.cells[:, -1]).mean()
     assert right < 0.55  # 7 standard deviations above a quarter
 
 

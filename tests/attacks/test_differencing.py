@@ -8,8 +8,8 @@ import pytest
 import sfumato as sf
 from sfumato.attacks import ExactAnswers, NoisyAnswers, SuppressedAnswers, difference, differencing
 from sfumato.attacks.answerers import Groups, Sums
-from sfumato.attacks.ceilings import guess_ceiling, most_right
-from sfumato.attacks.differencing import guessed_bits, mean_of_told
+from sfumato.attacks.ceilings import guess_ceiling, max_correct
+from sfumato.attacks.differencing import mean_of_answers, round_to_bits
 
 
 def test_the_smoker_of_the_notes_is_found() -> None:
@@ -38,9 +38,9 @@ def test_many_pairs_are_about_different_groups_and_never_about_one_person_alone_
 
 def test_withheld_totals_are_left_out() -> None:
     told = np.array([[1.0, np.nan], [np.nan, np.nan], [0.0, np.nan]])
-    assert mean_of_told(told).tolist()[0] == 0.5
-    assert np.isnan(mean_of_told(told)[1])
-    coins = guessed_bits(np.full(400, np.nan))
+    assert mean_of_answers(told).tolist()[0] == 0.5
+    assert np.isnan(mean_of_answers(told)[1])
+    coins = round_to_bits(np.full(400, np.nan))
     assert 100 < int(coins.sum()) < 300  # 10 standard deviations: false alarm below 10⁻²²
 
 
@@ -69,10 +69,10 @@ def test_differencing_is_certain_but_on_private_answers() -> None:
 def test_an_answerer_with_too_little_noise_is_caught() -> None:
     """The broken twin draws the noise of ε = 12 and promises 1: of 2,000 guesses too many are right."""
     secret = np.random.default_rng(1).integers(0, 2, (30, 2000))
-    right = guessed_bits(difference(NoisyAnswers(secret, 12, 2, towns=True), 0)) == secret[0]
-    assert int(right.sum()) > most_right(2000, guess_ceiling(sf.Guarantee(1)))
-    sound = guessed_bits(difference(NoisyAnswers(secret, 1, 2, towns=True), 0)) == secret[0]
-    assert int(sound.sum()) <= most_right(2000, guess_ceiling(sf.Guarantee(1)))
+    right = round_to_bits(difference(NoisyAnswers(secret, 12, 2, towns=True), 0)) == secret[0]
+    assert int(right.sum()) > max_correct(2000, guess_ceiling(sf.Guarantee(1)))
+    sound = round_to_bits(difference(NoisyAnswers(secret, 1, 2, towns=True), 0)) == secret[0]
+    assert int(sound.sum()) <= max_correct(2000, guess_ceiling(sf.Guarantee(1)))
 
 
 def test_bad_input_is_refused() -> None:

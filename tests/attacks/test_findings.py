@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import Finding, Findings, Sweep, most_right
+from sfumato.attacks import Finding, Findings, Sweep, max_correct
 from sfumato.attacks.findings import SuccessCurve
 
 EXACT = Finding("differencing", "exact", 400, 400, 0.5, None, 2)
@@ -17,7 +17,7 @@ SWEEP = Sweep(
 
 
 def test_a_ceiling_holds_up_to_the_last_guess_that_chance_allows() -> None:
-    most = most_right(400, 0.7310585786300049)
+    most = max_correct(400, 0.7310585786300049)
     assert Finding("a", "b", most, 400, 0.5, 0.7310585786300049).holds
     assert not Finding("a", "b", most + 1, 400, 0.5, 0.7310585786300049).holds
     assert EXACT.holds  # nothing was promised
@@ -51,9 +51,9 @@ def test_a_ceiling_is_shown_rounded_up_and_a_share_to_the_nearest() -> None:
 
 
 def test_what_guesses_prove_is_a_lower_bound() -> None:
-    assert EXACT.least_epsilon > 3
-    assert PRIVATE.least_epsilon == 0
-    assert Finding("a", "b", 400, 400, 0.25).least_epsilon == 0  # no uniform bits
+    assert EXACT.epsilon_lower_bound > 3
+    assert PRIVATE.epsilon_lower_bound == 0
+    assert Finding("a", "b", 400, 400, 0.25).epsilon_lower_bound == 0  # no uniform bits
 
 
 @pytest.mark.parametrize("value", [EXACT, PRIVATE, BOTH, SWEEP])

@@ -9,8 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.attacks.answerers import ExactAnswers, NoisyAnswers, SuppressedAnswers, invented_bits
-from sfumato.attacks.ceilings import least_proven
-from sfumato.attacks.game import CURATORS, NAMES, QUESTIONS, WORDS, GameRound, GuessingMatch, begun, group
+from sfumato.attacks.ceilings import epsilon_lower_bound
+from sfumato.attacks.game import CURATORS, NAMES, QUESTIONS, WORDS, GameRound, GuessingMatch, parse_group, start_round
 
 
 @pytest.mark.parametrize(
@@ -26,18 +26,18 @@ from sfumato.attacks.game import CURATORS, NAMES, QUESTIONS, WORDS, GameRound, G
     ],
 )
 def test_who_is_asked_about(words: str, who: set[str]) -> None:
-    assert {NAMES[place] for place in np.flatnonzero(group(words.split()))} == who
+    assert {NAMES[place] for place in np.flatnonzero(parse_group(words.split()))} == who
 
 
 @pytest.mark.parametrize("words", ["", "zed", "all but zed", ","])
 def test_nobody_else_can_be_asked_about(words: str) -> None:
     with pytest.raises(sf.InvalidParameter, match="names, a ward"):
-        group(words.split())
+        parse_group(words.split())
 
 
 def test_a_name_that_is_not_known_is_repeated_as_it_was_typed() -> None:
     with pytest.raises(sf.InvalidParameter, match="got 'Zed'"):
-        group(["all", "BUT", "Zed"])
+        parse_group(["all", "BUT", "Zed"])
 
 
 @pytest.mark.parametrize(("rounds", "said"), [(4, "So few rounds prove nothing"), (5, "5 right of 5 would prove ε")])
@@ -47,13 +47,13 @@ def test_a_match_that_is_too_short_to_prove_anything_says_so(rounds: int, said: 
 
 
 def test_two_exact_counts_give_the_secret_away() -> None:
-    with begun("exact") as current:
+    with start_round("exact") as current:
         everybody = current.ask(["all"])
         others = current.ask(["all", "but", NAMES[current.target]])
         assert everybody is not None
         assert others is not None
-        assert current.right(everybody > others)
-        assert not current.right(everybody <= others)
+        assert current.is_correct(everybody > others)
+        assert not current.is_correct(everybody <= others)
 
 
 def test_small_counts_are_withheld() -> None:
@@ -64,7 +64,7 @@ def test_small_counts_are_withheld() -> None:
 
 
 def test_a_private_curator_answers_until_its_budget_is_spent() -> None:
-    with begun("private") as current:
+    with start_round("private") as current:
         for _ in range(QUESTIONS):
             assert current.ask(["all"]) is not None
         with pytest.raises(sf.Overspent):
@@ -75,7 +75,7 @@ def test_secrets_and_targets_are_drawn_anew() -> None:
     """Of 200 rounds all have one target with probability below 10⁻²⁰⁰."""
     seen = set()
     for _ in range(200):
-        with begun("rounded") as current:
+        with start_round("rounded") as current:
             seen.add((current.target, bool(current.secret[current.target])))
     assert len({target for target, _ in seen}) > 1
     assert len({secret for _, secret in seen}) == 2
@@ -84,11 +84,11 @@ def test_secrets_and_targets_are_drawn_anew() -> None:
 def test_rounds_that_are_not_played_count_as_wrong() -> None:
     match = GuessingMatch("exact", 10)
     for _ in range(5):
-        match = match.after(True)
-    assert match.epsilon == least_proven(5, 10, "0.05") == 0
+        match = match.after_round(True)
+    assert match.epsilon == epsilon_lower_bound(5, 10, "0.05") == 0
     assert "5 not played, which counts as wrong" in match.score()
     for _ in range(5):
-        match = match.after(True)
+        match = match.after_round(True)
     chance = 0.05**0.1  # so likely must each guess be for ten of ten to be no surprise
     assert match.epsilon == pytest.approx(math.log(chance / (1 - chance)))
     assert "10 of 10 rounds. That proves, with 95 % confidence, that these answers leak ε ≥ 1.05" in match.score()
@@ -105,8 +105,8 @@ def test_the_best_player_proves_no_more_than_is_promised_and_much_against_exact_
             secret = invented_bits(len(NAMES))
             told = GameRound(secret, 0, curator(secret)).ask(["Ann"])
             assert told is not None
-            match = match.after(GameRound(secret, 0, ExactAnswers(secret)).right(told > 0.5))
-        proved[kind] = least_proven(match.right, match.rounds, "1e-6")
+            match = match.after_round(GameRound(secret, 0, ExactAnswers(secret)).is_correct(told > 0.5))
+        proved[kind] = epsilon_lower_bound(match.right, match.rounds, "1e-6")
     assert proved["private"] <= 1 < proved["exact"]
 
 
@@ -119,6 +119,6 @@ def test_matches_are_against_somebody_for_some_rounds() -> None:
     for given in (("nobody", 1), ("exact", 0), ("exact", 1001)):
         with pytest.raises(sf.InvalidParameter):
             GuessingMatch(*given)
-    with pytest.raises(sf.InvalidParameter, match="one of exact, rounded"), begun("nobody"):
+    with pytest.raises(sf.InvalidParameter, match="one of exact, rounded"), start_round("nobody"):
         pass
     assert list(CURATORS) == list(WORDS) == ["exact", "rounded", "suppressed", "private"]

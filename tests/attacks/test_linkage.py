@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import Person, guess_ceiling, homogeneous, linkage, linkage_people, most_right
-from sfumato.attacks.linkage import anonymity, linked, redrawn
+from sfumato.attacks import Person, guess_ceiling, homogeneous, linkage, linkage_people, max_correct
+from sfumato.attacks.linkage import anonymity_level, link_diagnoses, resample_diagnoses
 
 ANN = Person("Ann", "F", 34, "12345", "Stroke", "025", "recovered")
 BEA = replace(ANN, name="Bea", age=39, zip="12399", treatment="026")
@@ -20,7 +20,7 @@ def test_the_bundled_table_is_three_anonymous() -> None:
     people = linkage_people()
     assert len(people) == 1500
     assert set(Counter(each.coarse for each in people).values()) == {3}
-    assert anonymity(people) == 3
+    assert anonymity_level(people) == 3
     assert len({each.public for each in people}) == 1500
     assert len({each.diagnosis for each in people}) == 10
 
@@ -28,9 +28,9 @@ def test_the_bundled_table_is_three_anonymous() -> None:
 def test_groups_alike_tell_all_and_what_is_known_beside_narrows_them() -> None:
     assert homogeneous((ANN, BEA)) == (ANN, BEA)
     assert homogeneous((ANN, BEA, CLEO)) == ()
-    assert linked((ANN, BEA, CLEO), lambda each: each.public) == ["Stroke", "Stroke", "Cancer"]
-    assert linked((ANN, BEA, CLEO), lambda each: each.coarse) == ["Stroke"] * 3
-    assert linked((ANN, BEA, CLEO), lambda each: (each.coarse, each.treatment))[0] == "Stroke"
+    assert link_diagnoses((ANN, BEA, CLEO), lambda each: each.public) == ["Stroke", "Stroke", "Cancer"]
+    assert link_diagnoses((ANN, BEA, CLEO), lambda each: each.coarse) == ["Stroke"] * 3
+    assert link_diagnoses((ANN, BEA, CLEO), lambda each: (each.coarse, each.treatment))[0] == "Stroke"
 
 
 def test_anonymity_in_groups_of_three_hides_little_and_private_counts_much() -> None:
@@ -38,7 +38,7 @@ def test_anonymity_in_groups_of_three_hides_little_and_private_counts_much() -> 
     663 of 1,500 with a standard deviation of 20, blind guesses 240: below 525 lies 7 of these off. At ε = 0.5 up to 438
     would be explained, and what groups of three tell lies 9 standard deviations of the difference above.
     """
-    people = redrawn(linkage_people())
+    people = resample_diagnoses(linkage_people())
     found = linkage("0.5", people)
     assert found["names removed"].success == 1
     assert found["3-anonymous"].success > 0.35
@@ -48,7 +48,9 @@ def test_anonymity_in_groups_of_three_hides_little_and_private_counts_much() -> 
     chance = max(Counter(each.diagnosis for each in people).values()) / 1500
     assert private.chance == pytest.approx(chance)
     assert private.ceiling == pytest.approx(guess_ceiling(sf.Guarantee("0.5"), chance, 10))
-    assert found["3-anonymous"].right > most_right(1500, private.ceiling or 0)  # what a table without noise would reach
+    assert found["3-anonymous"].right > max_correct(
+        1500, private.ceiling or 0
+    )  # what a table without noise would reach
 
 
 def test_groups_in_which_all_are_alike_are_told_completely() -> None:

@@ -10,20 +10,20 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import Finding
-from sfumato.attacks.membership import AttributePopulation, draw_runs, membership, privately, trace
-from sfumato.attacks.scores import Traced
-from sfumato.attacks.tracing_rows import (
+from sfumato.attacks.membership import AttributePopulation, draw_runs, membership, release_privately, trace_targets
+from sfumato.attacks.row_attacks import (
     CandidateRows,
     attribute_of_rows,
+    closeness_weights,
     draw_candidates,
-    infer,
+    infer_secrets,
     membership_of_rows,
-    resampled,
+    release_synthetic_rows,
+    resample_rows,
     rows_policy,
-    synthesized,
     trace_rows,
-    weights,
 )
+from sfumato.attacks.scores import TracingResult
 
 MISS = 1e-6
 HALF = sf.Guarantee("0.5")
@@ -31,27 +31,27 @@ TENTH = sf.Guarantee("0.1")
 
 
 @pytest.fixture(scope="module")
-def traced() -> Traced:
+def traced() -> TracingResult:
     return membership("0.1", runs=120)
 
 
-def test_exact_counts_give_away_who_is_there(traced: Traced) -> None:
+def test_exact_counts_give_away_who_is_there(traced: TracingResult) -> None:
     """Guesses are right 9 times of 10; 2 of 3 are missed in 120 independent runs less than once in 10⁶ times
     (Hoeffding).
     """
     assert traced.findings["exact"].success > 0.65
-    assert dict(traced.tests)["exact"].area > 0.8
+    assert dict(traced.scores_by_answers)["exact"].area > 0.8
 
 
-def test_coarse_counts_give_away_nearly_as_much(traced: Traced) -> None:
+def test_coarse_counts_give_away_nearly_as_much(traced: TracingResult) -> None:
     """Guesses are right 8 times of 10, and the same bound leaves more than half."""
     assert traced.findings["rounded"].success > 0.56
     assert traced.findings["below"].success > 0.56
 
 
-def test_private_counts_stay_under_the_curve_and_exact_ones_claimed_to_be_private_do_not(traced: Traced) -> None:
+def test_private_counts_stay_under_the_curve_and_exact_ones_claimed_to_be_private_do_not(traced: TracingResult) -> None:
     """A false alarm comes once in a million times, at all thresholds together and for the guesses."""
-    tests = dict(traced.tests)
+    tests = dict(traced.scores_by_answers)
     private = traced.findings["private, ε = 0.1"]
     assert private.ceiling == guess_ceiling(TENTH)
     assert private.holds
@@ -82,20 +82,20 @@ def test_every_run_is_released_at_the_whole_price() -> None:
     With 100 attributes two questions share the price, and nobody is in two runs.
     """
     runs = draw_runs(AttributePopulation(100), 2, 10)
-    noise = np.concatenate([told - true for told, true in zip(privately(runs, 2), runs.counts(), strict=True)])
+    noise = np.concatenate([told - true for told, true in zip(release_privately(runs, 2), runs.counts(), strict=True)])
     assert np.abs(noise).mean() == pytest.approx(50, rel=0.25)
 
 
 def test_a_large_price_gives_the_counts_in_their_order() -> None:
     runs = draw_runs(AttributePopulation(5), 3, 4)
-    for told, true in zip(privately(runs, 10**6), runs.counts(), strict=True):
+    for told, true in zip(release_privately(runs, 10**6), runs.counts(), strict=True):
         assert np.array_equal(told, true)
 
 
 def test_what_is_withheld_says_nothing() -> None:
     runs = draw_runs(AttributePopulation(5), 3, 4)
     nothing = np.full((4, 5), np.nan)
-    assert trace(runs, (nothing, nothing)).best == 0.5
+    assert trace_targets(runs, (nothing, nothing)).best == 0.5
 
 
 @pytest.mark.parametrize("given", [{"epsilon": 0}, {"people": 0}, {"attributes": 0}, {"runs": 0}, {"runs": 10**9}])
@@ -129,7 +129,7 @@ def test_a_right_guess_of_a_secret_is_told_apart_by_who_is_there() -> None:
 
 def test_weights_fall_tenfold_with_every_column_that_differs() -> None:
     rows, values = np.array([[0, 1, 2], [0, 1, 3]]), np.array([[0, 1, 2], [1, 2, 2]])
-    assert weights(rows, values) == pytest.approx(np.array([[1, 0.1], [0.01, 0.001]]))
+    assert closeness_weights(rows, values) == pytest.approx(np.array([[1, 0.1], [0.01, 0.001]]))
 
 
 def test_the_half_with_the_higher_scores_is_guessed_to_be_there() -> None:
@@ -143,20 +143,20 @@ def test_the_half_with_the_higher_scores_is_guessed_to_be_there() -> None:
 
 def test_a_secret_is_guessed_by_those_who_are_alike_and_a_missing_one_has_no_vote() -> None:
     candidates = CandidateRows(np.array([[0, 0, 1], [1, 1, 0]]), np.array([True, True]))
-    assert infer(np.array([[0, 0, 1], [1, 1, 1], [1, 1, 0], [1, 1, 0]]), candidates).tolist() == [True, True]
-    assert infer(np.array([[0, 0, -1], [1, 1, -1]]), candidates).tolist() == [False, False]
+    assert infer_secrets(np.array([[0, 0, 1], [1, 1, 1], [1, 1, 0], [1, 1, 0]]), candidates).tolist() == [True, True]
+    assert infer_secrets(np.array([[0, 0, -1], [1, 1, -1]]), candidates).tolist() == [False, False]
 
 
 def test_copies_are_rows_of_the_table_and_names_are_not_in_their_order() -> None:
     candidates = draw_candidates(50, 4)
     real = {tuple(row) for row in candidates.table}
-    assert {tuple(row) for row in resampled(candidates.table)} <= real
+    assert {tuple(row) for row in resample_rows(candidates.table)} <= real
     assert np.array_equal(candidates.table, candidates.table[np.lexsort(candidates.table.T)])
-    assert len(resampled(candidates.table[:0])) == 0
+    assert len(resample_rows(candidates.table[:0])) == 0
 
 
 def test_a_synthetic_table_has_as_many_rows_as_are_drawn() -> None:
-    rows = synthesized(draw_candidates(40, 3).table, 1, "independent", 17)
+    rows = release_synthetic_rows(draw_candidates(40, 3).table, 1, "independent", 17)
     assert rows.shape == (17, 3)
     assert rows.min() >= -1
     assert rows.max() < 4
@@ -165,10 +165,10 @@ def test_a_synthetic_table_has_as_many_rows_as_are_drawn() -> None:
 def test_under_replace_neighbours_somebody_else_is_in_the_table_and_the_curve_holds() -> None:
     """Both tables have as many people and differ in one. The ceiling fails once in a million times where it is true."""
     runs = draw_runs(AttributePopulation(96), 6, 4, sf.Neighbours.REPLACE)
-    assert runs.instead is not None
+    assert runs.replacements is not None
     inside, outside = runs.counts()
-    assert (inside - outside == runs.targets.astype(float) - runs.instead).all()
-    big = privately(runs, 10_000, sf.Neighbours.REPLACE)
+    assert (inside - outside == runs.targets.astype(float) - runs.replacements).all()
+    big = release_privately(runs, 10_000, sf.Neighbours.REPLACE)
     assert (np.abs(big[0] - inside) < 1).all()
     assert (np.abs(big[1] - outside) < 1).all()
     traced = membership(1, people=8, attributes=48, runs=60, neighbours="replace")
@@ -180,11 +180,11 @@ def test_under_replace_neighbours_a_coin_exchanges_two_rows() -> None:
     that of whoever stands in its place is guessed to be there.
     """
     drawn = draw_candidates(30, 4, sf.Neighbours.REPLACE)
-    assert drawn.instead is not None
+    assert drawn.replacements is not None
     flipped = drawn.inside.copy()
     flipped[7] ^= True
     tables = [
-        Counter(map(tuple, CandidateRows(drawn.values, coins, drawn.instead).table))
+        Counter(map(tuple, CandidateRows(drawn.values, coins, drawn.replacements).table))
         for coins in (drawn.inside, flipped)
     ]
     assert [each.total() for each in tables] == [30, 30]

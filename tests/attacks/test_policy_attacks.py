@@ -10,17 +10,17 @@ import pytest
 
 import sfumato as sf
 from sfumato import attacks
-from sfumato.attacks.ceilings import curve_ceiling, for_replacing, guess_ceiling
+from sfumato.attacks.ceilings import curve_ceiling, guess_ceiling, replacement_guarantee
 from sfumato.attacks.policy_attacks import (
     LEAST_RUNS,
     AttackedTable,
     WholeSpending,
-    everybody,
-    presence,
-    spendings,
-    stages,
-    undeclared,
-    value,
+    attack_everybody,
+    attack_presence,
+    attack_value,
+    attacked_tables,
+    unattackable_columns,
+    whole_spendings,
 )
 from sfumato.attacks.policy_pages import Attempt
 from sfumato.policy import read
@@ -117,7 +117,7 @@ def found(visits: Path) -> attacks.PolicyAttack:
 def staged(text: str, tmp_path: Path) -> AttackedTable:
     path = tmp_path / "policy.toml"
     path.write_text(text)
-    return stages(read(path))[0]
+    return attacked_tables(read(path))[0]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class TooGenerous(WholeSpending):
 
 
 def generous(own: AttackedTable, currency: int = 0) -> TooGenerous:
-    plain = list(spendings(own.policy.account_budget))[currency]
+    plain = list(whole_spendings(own.policy.account_budget))[currency]
     return TooGenerous(plain.budget, plain.rho)
 
 
@@ -144,7 +144,7 @@ def test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings(
 ) -> None:
     """A true ceiling is passed once in a million times. No source is there to be read, and no ledger is made."""
     columns = ['visits."<b>ward"', "visits.smokes", "visits.age"]
-    assert [(each.private.attack, each.where) for each in found.attempts] == [
+    assert [(each.private.attack, each.target) for each in found.attempts] == [
         *([("presence", "visits"), *(("value", each) for each in columns)] * 2),
         ("everybody", 'visits."<b>ward"'),
     ]
@@ -153,21 +153,21 @@ def test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings(
     assert found.untried == ()
     promise = sf.Guarantee("0.5", "1e-6")
     assert found.attempts[0].private.ceiling == guess_ceiling(promise)
-    assert found.attempts[1].private.ceiling == guess_ceiling(for_replacing(promise, "add-remove"))
+    assert found.attempts[1].private.ceiling == guess_ceiling(replacement_guarantee(promise, "add-remove"))
     assert [each.name for each in visits.parent.iterdir()] == ["visits.toml"]
     assert len(found.findings) == len({each.answers for each in found.findings}) == 14  # exact ones are told once
 
 
 def test_an_account_with_a_delta_is_spent_in_its_other_currency_too(found: attacks.PolicyAttack) -> None:
     """All of ρ has the ceiling of its own curve, which is below that of ε here: for a value, of two units."""
-    pure, gaussian = spendings(Budget("0.5", "1e-6"))
+    pure, gaussian = whole_spendings(Budget("0.5", "1e-6"))
     assert (str(pure), str(gaussian)) == ("ε = 0.5", "ρ = 0.00657")
     curve = Curve.concentrated(gaussian.rho or 0)
     alone, two = found.attempts[4].private.ceiling, found.attempts[5].private.ceiling
     assert (alone, two) == (curve_ceiling(curve), curve_ceiling(curve.group(2)))
     assert 0.5 < alone < two < guess_ceiling(sf.Guarantee("0.5", "1e-6"))
-    assert [str(each) for each in spendings(Budget("0.5"))] == ["ε = 0.5"]
-    replaced = list(spendings(Budget("0.5", "1e-6", neighbours="replace")))[1]
+    assert [str(each) for each in whole_spendings(Budget("0.5"))] == ["ε = 0.5"]
+    replaced = list(whole_spendings(Budget("0.5", "1e-6", neighbours="replace")))[1]
     assert replaced.ceiling(replaced=True) == curve_ceiling(curve)
     large = WholeSpending(Budget(50, "0.01"))
     assert large.ceiling(replaced=True) == 1
@@ -191,7 +191,7 @@ def test_every_table_is_attacked_and_rows_are_found_through_other_tables(tmp_pat
     path = tmp_path / "tables.toml"
     path.write_text(TABLES)
     found = attacks.policy(path, runs=LEAST_RUNS, minutes=LONG)
-    assert sorted(each.where for each in found.attempts) == [
+    assert sorted(each.target for each in found.attempts) == [
         "drugs",
         "drugs.cost",
         "patients",
@@ -208,19 +208,21 @@ def test_too_little_noise_is_caught_in_every_table(place: int, tmp_path: Path) -
     """At ε = 0.1 all of 25 guesses are right less than once in a million times; the twin's always are."""
     path = tmp_path / "tables.toml"
     path.write_text(TABLES)
-    own = stages(read(path))[place]
-    for attempt in (presence, value):
+    own = attacked_tables(read(path))[place]
+    for attempt in (attack_presence, attack_value):
         assert not attempt(own, generous(own), 25).private.holds
 
 
-@pytest.mark.parametrize(("text", "attempt"), [(VISITS, presence), (VISITS, value), (PEOPLE, value)])
+@pytest.mark.parametrize(
+    ("text", "attempt"), [(VISITS, attack_presence), (VISITS, attack_value), (PEOPLE, attack_value)]
+)
 def test_a_curator_that_adds_too_little_noise_passes_the_ceiling(text: str, attempt: Any, tmp_path: Path) -> None:
     """At ε = 0.1 all of 25 guesses are right less than once in a million times; the twin's always are."""
     own = staged(text.replace("epsilon = 0.5", "epsilon = 0.1"), tmp_path)
     assert not attempt(own, generous(own), 25).private.holds
 
 
-@pytest.mark.parametrize("attempt", [presence, value])
+@pytest.mark.parametrize("attempt", [attack_presence, attack_value])
 def test_too_little_gaussian_noise_passes_the_ceiling_of_its_curve(attempt: Any, tmp_path: Path) -> None:
     """At ρ = 0.0003 the ceilings are below 0.53: all of 25 guesses are right less than once in a million times. The
     twin's noise has a thousandth of its size, 0.04 of what one row adds, so its guesses always are.
@@ -231,7 +233,7 @@ def test_too_little_gaussian_noise_passes_the_ceiling_of_its_curve(attempt: Any,
 
 def test_everybodys_value_is_found_by_a_curator_that_adds_too_little_noise(tmp_path: Path) -> None:
     own = staged(PEOPLE.replace('["A", "B"]', str([f"town {each}" for each in range(60)])), tmp_path)
-    found = everybody(own, generous(own), 100)
+    found = attack_everybody(own, generous(own), 100)
     assert not found.private.holds
     assert found.private.trials == 100  # two rounds of fifty people
 
@@ -254,7 +256,7 @@ def test_the_target_has_as_many_rows_as_count_and_nobody_else_more_than_one(tmp_
 def test_the_whole_budget_is_spent_and_not_more(currency: int, tmp_path: Path) -> None:
     """The policy's own account pays for one such release, and after it for no other in the same currency."""
     own = staged(VISITS, tmp_path)
-    spent = list(spendings(own.policy.account_budget))[currency]
+    spent = list(whole_spendings(own.policy.account_budget))[currency]
     for account, times in ((own.policy.account_budget, 1), (spent.account(2), 2)):
         with own.curator(own.others(), account) as curator:
             asked: Any = curator.sql("SELECT COUNT(*) AS n FROM visits")
@@ -281,17 +283,17 @@ def test_what_there_was_no_time_for_is_said(visits: Path) -> None:
 
 def test_a_column_is_chosen_by_name(visits: Path) -> None:
     def chosen(*names: str) -> tuple[AttackedTable, ...]:
-        return stages(read(visits), names)
+        return attacked_tables(read(visits), names)
 
     assert chosen("visits.smokes")[0].values == (False, True)
     assert chosen("<b>ward")[0].values == ("cardiology", "surgery")
-    assert chosen("<b>ward")[0].known() == {"smokes": (False, True)}
+    assert chosen("<b>ward")[0].known_columns() == {"smokes": (False, True)}
     assert (chosen("age")[0].values, chosen("age")[0].key) == ((0, 110), '"age" >= 110')
     assert [str(each) for each in chosen("age", "visits.smokes", "age")] == ["visits.age", "visits.smokes"]
     with pytest.raises(sf.InvalidParameter, match=r'visits\."<b>ward", visits\.smokes, visits\.age'):
         chosen("patient_id")
     found = attacks.policy(visits, column=["smokes"], runs=LEAST_RUNS, minutes="1e-9")
-    assert [each.where for each in found.attempts] == ["visits"]
+    assert [each.target for each in found.attempts] == ["visits"]
     left = {each.partition(" with ")[0] for each in found.untried}
     assert left == {"presence in visits", "visits.smokes", "everybody's visits.smokes"}
 
@@ -402,16 +404,16 @@ def test_columns_of_two_tables_are_told_apart_and_a_name_takes_all_that_have_it(
     path = tmp_path / "dotted.toml"
     path.write_text(DOTTED)
     policy = read(path)
-    assert [str(each) for each in stages(policy)] == ['"a.b".c', 'a."b.c"', "a.c"]
-    assert [str(each) for each in stages(policy, ["a.b.c"])] == ['"a.b".c', 'a."b.c"']
-    assert [str(each) for each in stages(policy, ['a."b.c"', "b.c"])] == ['a."b.c"']
-    assert [str(each) for each in stages(policy, ["c"])] == ['"a.b".c', "a.c"]
+    assert [str(each) for each in attacked_tables(policy)] == ['"a.b".c', 'a."b.c"', "a.c"]
+    assert [str(each) for each in attacked_tables(policy, ["a.b.c"])] == ['"a.b".c', 'a."b.c"']
+    assert [str(each) for each in attacked_tables(policy, ['a."b.c"', "b.c"])] == ['a."b.c"']
+    assert [str(each) for each in attacked_tables(policy, ["c"])] == ['"a.b".c', "a.c"]
 
 
 def test_columns_that_cannot_be_attacked_are_named(tmp_path: Path) -> None:
     path = tmp_path / "dotted.toml"
     path.write_text(DOTTED)
-    left = undeclared(read(path))
+    left = unattackable_columns(read(path))
     assert left == ('"a.b".note', "a.tags")  # what says whose a row is, is nobody's secret
     found = whole(attempted("visits.ward, ε = 1", 50, 100, 0.6), undeclared=left)
     words = "Not tried, because they declare neither two values nor a range, or hold lists: "
@@ -450,7 +452,7 @@ def test_two_accounts_pay_for_the_column_that_says_which_of_them_pays(tmp_path: 
     half, whole_budget = (sf.Guarantee(each, delta) for each, delta in (("0.5", "5e-7"), (1, "1e-6")))
     assert ceilings["visits.smokes, ε = 0.5"] == guess_ceiling(half)
     assert ceilings["visits.day, ε = 0.5 of each of 2 accounts"] == guess_ceiling(whole_budget)
-    rho = list(spendings(read(path).account_budget))[1].rho or 0
+    rho = list(whole_spendings(read(path).account_budget))[1].rho or 0
     assert ceilings[f"visits.smokes, ρ = {float(rho):.3g}"] == curve_ceiling(Curve.concentrated(rho))
     twice = curve_ceiling(Curve.concentrated(2 * rho))
     assert ceilings[f"visits.day, ρ = {float(rho):.3g} of each of 2 accounts"] == twice
@@ -458,9 +460,9 @@ def test_two_accounts_pay_for_the_column_that_says_which_of_them_pays(tmp_path: 
     for told in (str(found), found.page().html):
         assert "Two accounts pay for guesses of visits.day" in told
     added = replace(read(path), budget=Budget(1, "1e-6"))
-    assert [each.moves for each in stages(read(path), ["day", "smokes"])] == [True, False]
-    assert not any(each.moves for each in stages(added))
-    assert not any(each.moves for each in stages(replace(read(path), per=None)))
+    assert [each.changes_account for each in attacked_tables(read(path), ["day", "smokes"])] == [True, False]
+    assert not any(each.changes_account for each in attacked_tables(added))
+    assert not any(each.changes_account for each in attacked_tables(replace(read(path), per=None)))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.1", "0.1"), (1, "0.5"), ("0.001", "1e-3"), (50, "0.9")])
@@ -470,7 +472,7 @@ def test_an_account_pays_as_often_as_it_is_asked_however_large_delta_is(
     """Where δ is large against ε, r is larger than ε, and an account of five times ε would not pay for five times r."""
     own = staged(VISITS, tmp_path)
     budget = Budget(epsilon, delta)
-    spent = list(spendings(budget))[1]
+    spent = list(whole_spendings(budget))[1]
     assert from_units(budget.allowances.renyi or 0) > budget.epsilon
     for account, times in ((budget, 1), (spent.account(5), 5)):
         with own.curator(own.others(), account) as curator:

@@ -18,7 +18,7 @@ from sfumato.attacks import (
     reconstruction_by_noise,
 )
 from sfumato.attacks.answerers import invented_bits
-from sfumato.attacks.ceilings import guess_ceiling, most_right
+from sfumato.attacks.ceilings import guess_ceiling, max_correct
 
 
 @pytest.mark.parametrize("method", ["least squares", "linear programme"])
@@ -39,9 +39,9 @@ def test_no_more_bits_are_recovered_from_private_answers_than_theory_allows() ->
     secret = invented_bits(500)
     for epsilon in (1, 3):
         found = reconstruct(NoisyAnswers(secret, epsilon, 1000), 1000)
-        assert int((found == secret).sum()) <= most_right(500, guess_ceiling(sf.Guarantee(epsilon)))
+        assert int((found == secret).sum()) <= max_correct(500, guess_ceiling(sf.Guarantee(epsilon)))
     broken = reconstruct(NoisyAnswers(secret, 1000, 1000), 1000)
-    assert int((broken == secret).sum()) > most_right(500, guess_ceiling(sf.Guarantee(1)))
+    assert int((broken == secret).sum()) > max_correct(500, guess_ceiling(sf.Guarantee(1)))
 
 
 def test_a_real_curator_keeps_nearly_all_bits() -> None:
@@ -76,7 +76,7 @@ def test_noise_beyond_the_root_of_the_people_hides_them() -> None:
     assert swept["least squares"][0] == 1
     assert swept["linear programme"][0] == 1
     assert swept["ceiling"] == (1.0, guess_ceiling(sf.Guarantee("0.6")))
-    assert max(swept["least squares"][1], swept["linear programme"][1]) <= most_right(80, swept["ceiling"][1]) / 80
+    assert max(swept["least squares"][1], swept["linear programme"][1]) <= max_correct(80, swept["ceiling"][1]) / 80
     assert swept.mark == pytest.approx(40**0.5)
 
 

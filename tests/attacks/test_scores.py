@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.ceilings import power_ceiling
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.scores import Scores, Traced, draw_tests, least_runs, power_words
+from sfumato.attacks.scores import Scores, TracingResult, min_runs, plot_roc, power_words
 
 MISS = 1e-6
 ONE = sf.Guarantee(1)
@@ -28,11 +28,11 @@ def test_points_and_area_are_those_of_plain_counting() -> None:
     scores = Scores(true, false)
     for threshold in (-1.0, 0.0, 3.0, 3.5, 9.0):
         point = scores.above(threshold)
-        assert (point.hits, point.alarms) == ((true >= threshold).mean(), (false >= threshold).mean())
+        assert (point.hit_rate, point.false_alarm_rate) == ((true >= threshold).mean(), (false >= threshold).mean())
     wins = [(one > other) + (one == other) / 2 for one in true for other in false]
     assert scores.area == pytest.approx(np.mean(wins))
     assert scores.best == max((1 + (true >= t).mean() - (false >= t).mean()) / 2 for t in [*range(10)])
-    rates = [(each.alarms, each.hits) for each in scores.points]
+    rates = [(each.false_alarm_rate, each.hit_rate) for each in scores.points]
     assert rates == sorted(rates)
     assert rates[0] == (0, 0)
     assert rates[-1] == (1, 1)
@@ -60,7 +60,7 @@ def test_a_delta_pays_for_what_is_never_seen_otherwise() -> None:
 
 @pytest.mark.parametrize("promise", [ONE, sf.Guarantee("0.1"), sf.Guarantee(3, "1e-5")])
 def test_fewer_runs_than_least_have_no_power(promise: sf.Guarantee) -> None:
-    least = least_runs(promise, MISS)
+    least = min_runs(promise, MISS)
     assert least is not None
     assert Scores(np.ones(least), np.zeros(least)).excess(promise, MISS) > 0
     fewer = math.floor(least / 1.1) - 1
@@ -77,13 +77,13 @@ def test_a_margin_is_that_of_massart() -> None:
 
 
 def test_too_few_runs_are_said_to_be_so_and_how_many_it_takes() -> None:
-    least = least_runs(ONE, MISS)
+    least = min_runs(ONE, MISS)
     assert least is not None
     assert power_words(least, ONE, MISS) == ()
     assert power_words(least - 1, ONE, MISS)[0].endswith(
         f"could not have refuted the promise: {least} would be needed."
     )
-    assert least_runs(sf.Guarantee(1000), MISS) is None
+    assert min_runs(sf.Guarantee(1000), MISS) is None
     assert "no number of runs would suffice" in power_words(10, sf.Guarantee(1000), MISS)[0]
 
 
@@ -100,14 +100,14 @@ def test_a_miss_is_a_probability(miss: float) -> None:
 
 
 def test_curves_are_drawn_under_theory() -> None:
-    picture = draw_tests([("a test", responses(1, 100))], ONE, "Title", ["A sentence."])
+    picture = plot_roc([("a test", responses(1, 100))], ONE, "Title", ["A sentence."])
     assert all(each in picture.svg for each in ("a test", "most by theory", "guessing", "Title", "A sentence."))
     assert power_ceiling(ONE, 1 / (1 + math.e)) == pytest.approx(math.e / (1 + math.e))
 
 
 def test_what_was_traced_reads_as_its_findings() -> None:
     findings = Findings("tracing", (Finding("tracing", "exact", 9, 10, 0.5),))
-    traced = Traced(findings, (("exact", responses(1, 50)),), ONE)
+    traced = TracingResult(findings, (("exact", responses(1, 50)),), ONE)
     assert str(traced) == str(findings)
     assert Findings.from_json(traced.to_json()) == findings
     assert traced.holds

@@ -7,9 +7,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.attacks import (
-    ComparedAnswers,
     ExactAnswers,
     NoisyAnswers,
+    OverlapControlledAnswers,
     RoundedAnswers,
     SuppressedAnswers,
     difference,
@@ -18,8 +18,8 @@ from sfumato.attacks import (
     spread_groups,
     table_groups,
 )
-from sfumato.attacks.ceilings import guess_ceiling, most_right
-from sfumato.attacks.differencing import APART, guessed_bits
+from sfumato.attacks.ceilings import guess_ceiling, max_correct
+from sfumato.attacks.differencing import MIN_DIFFERENCE, round_to_bits
 
 
 def towns(people: int, many: int, seed: int = 1) -> np.ndarray:
@@ -31,8 +31,8 @@ def test_no_two_questions_differ_by_one_person_or_by_few(questions: int, people:
     groups = spread_groups(questions, people)
     assert groups.shape == (questions, people)
     apart = (groups[:, None] ^ groups).sum(axis=2) + people * np.eye(questions, dtype=int)
-    assert apart.min() >= APART
-    assert groups.sum(axis=1).min() >= APART
+    assert apart.min() >= MIN_DIFFERENCE
+    assert groups.sum(axis=1).min() >= MIN_DIFFERENCE
 
 
 def test_where_no_such_groups_are_left_the_number_of_questions_is_refused() -> None:
@@ -45,7 +45,7 @@ def test_every_person_is_found_from_questions_that_are_not_alike() -> None:
     """Sixty random groups of fifty people have no null space but with a probability below 10⁻¹⁴."""
     secret, groups = towns(50, 40), spread_groups(60, 50)
     for person in (0, 17, 49):
-        found = isolate(ComparedAnswers(secret), groups, person)
+        found = isolate(OverlapControlledAnswers(secret), groups, person)
         np.testing.assert_allclose(found, secret[person], atol=1e-6)
 
 
@@ -56,15 +56,15 @@ def test_fewer_questions_than_people_leave_doubt() -> None:
 
 
 def test_a_curator_who_compares_questions_withholds_pairs_and_nothing_else() -> None:
-    answerer = ComparedAnswers([1] * 12)
+    answerer = OverlapControlledAnswers([1] * 12)
     alone, few, half = (np.arange(12)[None, :] < count for count in (4, 5, 9))
     assert np.isnan(answerer.sums(alone)).all()  # four people are nearly nobody
     assert answerer.sums(few) == 5  # five are not
     assert np.isnan(answerer.sums(half)).all()  # nine differ from the five by four
     assert answerer.sums(np.arange(12)[None, :] < 10) == 10
-    assert np.isnan(difference(ComparedAnswers([1] * 12), 0)).all()
+    assert np.isnan(difference(OverlapControlledAnswers([1] * 12), 0)).all()
     with pytest.raises(sf.InvalidParameter, match="apart"):
-        ComparedAnswers([1], 1)
+        OverlapControlledAnswers([1], 1)
 
 
 def test_many_questions_average_rounding_away() -> None:
@@ -73,7 +73,7 @@ def test_many_questions_average_rounding_away() -> None:
     5 % of 400 towns have a probability below 10⁻⁹.
     """
     secret = towns(50, 400)
-    right = guessed_bits(isolate(RoundedAnswers(secret), spread_groups(400, 50), 0)) == secret[0]
+    right = round_to_bits(isolate(RoundedAnswers(secret), spread_groups(400, 50), 0)) == secret[0]
     assert right.mean() > 0.95
 
 
@@ -111,10 +111,10 @@ def test_private_answers_stay_under_the_ceiling_and_a_twin_with_too_little_noise
     standard deviations, never, and all of 300 guesses are right where 245 may be.
     """
     secret, groups = towns(50, 300), spread_groups(120, 50)
-    most = most_right(300, guess_ceiling(sf.Guarantee(1)))
-    sound = guessed_bits(isolate(NoisyAnswers(secret, 1, 120, towns=True), groups, 0)) == secret[0]
+    most = max_correct(300, guess_ceiling(sf.Guarantee(1)))
+    sound = round_to_bits(isolate(NoisyAnswers(secret, 1, 120, towns=True), groups, 0)) == secret[0]
     assert int(sound.sum()) <= most
-    broken = guessed_bits(isolate(NoisyAnswers(secret, 1000, 120, towns=True), groups, 0)) == secret[0]
+    broken = round_to_bits(isolate(NoisyAnswers(secret, 1000, 120, towns=True), groups, 0)) == secret[0]
     assert int(broken.sum()) > most
 
 
@@ -127,6 +127,6 @@ def test_all_is_found_from_as_many_questions_as_people_but_privately() -> None:
     assert near[-5:] == (1.0,) * 5
     assert near[0] < 0.95
     assert found.mark == 50
-    assert max(found["private, ε = 1"]) <= most_right(100, guess_ceiling(sf.Guarantee(1))) / 100
+    assert max(found["private, ε = 1"]) <= max_correct(100, guess_ceiling(sf.Guarantee(1))) / 100
     with pytest.raises(sf.InvalidParameter, match="epsilon"):
         differencing_by_questions(epsilon=0)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import CrossTable, cell_bounds, linked_tables, put_together, suppressed_table, suppression
-from sfumato.attacks.ceilings import guess_ceiling, most_right
-from sfumato.attacks.differencing import guessed_bits
-from sfumato.attacks.suppression import private_tables, with_second_cells
+from sfumato.attacks import CrossTable, cell_bounds, combine_totals, linked_tables, suppressed_table, suppression
+from sfumato.attacks.ceilings import guess_ceiling, max_correct
+from sfumato.attacks.differencing import round_to_bits
+from sfumato.attacks.suppression import release_tables, suppress_complementary_cells
 
 
 def towns(people: int, many: int, seed: int = 1) -> np.ndarray:
@@ -18,11 +18,11 @@ def towns(people: int, many: int, seed: int = 1) -> np.ndarray:
 
 def test_second_cells_are_the_corners_of_the_rectangle_that_has_least_in_it() -> None:
     cells = np.array([[1.0, 9, 7, 8], [9, 9, 9, 9], [6, 9, 5, 9]])
-    hidden = with_second_cells(cells, cells < 5)
+    hidden = suppress_complementary_cells(cells, cells < 5)
     assert np.argwhere(hidden).tolist() == [[0, 0], [0, 2], [2, 0], [2, 2]]
-    assert not with_second_cells(cells, cells < 1).any()
+    assert not suppress_complementary_cells(cells, cells < 1).any()
     line = np.array([[1.0, 9, 7]])
-    assert with_second_cells(line, line < 5).all()
+    assert suppress_complementary_cells(line, line < 5).all()
 
 
 def test_nothing_that_one_table_tells_determines_a_withheld_cell() -> None:
@@ -75,7 +75,7 @@ def test_an_interval_is_what_the_totals_leave() -> None:
     all_groups = np.concatenate([groups, tables[1].groups()])
     assert cell_bounds(both, all_groups, 0) == (1, 1)
     assert cell_bounds(both, all_groups, 9) == (5, 5)
-    assert put_together(both, all_groups, 0) == pytest.approx(1)
+    assert combine_totals(both, all_groups, 0) == pytest.approx(1)
 
 
 def test_intervals_always_hold_the_truth() -> None:
@@ -113,9 +113,9 @@ def test_tables_with_too_little_noise_pass_the_ceiling() -> None:
     tables = linked_tables(4, 4, 6)
     secret = towns(len(tables[0].rows), 80)
     groups = np.concatenate([each.groups()[: np.prod(each.shape)] for each in tables])
-    told = private_tables(tables, secret, sf.Budget(300, neighbours="replace"))
-    right = guessed_bits(put_together(told, groups, 0)) == secret[0]
-    assert int(right.sum()) > most_right(80, guess_ceiling(sf.Guarantee(1)))
+    told = release_tables(tables, secret, sf.Budget(300, neighbours="replace"))
+    right = round_to_bits(combine_totals(told, groups, 0)) == secret[0]
+    assert int(right.sum()) > max_correct(80, guess_ceiling(sf.Guarantee(1)))
 
 
 def test_bad_input_is_refused() -> None:

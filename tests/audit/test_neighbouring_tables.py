@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.audit.invented_tables import (
-    MOST_ROWS,
-    Ends,
-    InventedCells,
-    InventedPopulation,
+from sfumato.audit.generated_tables import (
+    MAX_ROWS,
+    GeneratedCells,
+    GeneratedPopulation,
     ListCells,
     NeighbouringTables,
+    RangeEnds,
     as_text,
     neighbours_of,
 )
@@ -58,7 +58,7 @@ def policy(
     return Policy(whose, Budget(3, "1e-6", neighbours=relation), {"visits": table}, size=100)
 
 
-def _unit(population: InventedPopulation, table: str = "visits") -> list[dict[str, Any]]:
+def _unit(population: GeneratedPopulation, table: str = "visits") -> list[dict[str, Any]]:
     """The rows of the unit that was added: it has the last id."""
     rows = population.tables[table].to_pylist()
     return [row for row in rows if row["who"] == "1000"]
@@ -71,7 +71,7 @@ def _shape(rows: list[dict[str, Any]]) -> tuple[int, int, int]:
 
 
 def test_units_are_at_every_limit_and_one_below_and_one_beyond() -> None:
-    made = {each.name: each for each in neighbours_of(policy()).larger}
+    made = {each.name: each for each in neighbours_of(policy()).populations_with_extra_unit}
     shapes = {name: _shape(_unit(each)) for name, each in made.items() if "cells" not in name}
     assert shapes == {
         "one row": (1, 1, 1),
@@ -94,14 +94,14 @@ def test_no_row_of_the_owner_is_looked_at() -> None:
     made = neighbours_of(policy())
     assert not Path(NOWHERE).exists()
     for each in made.populations:
-        engine = open_engine(made.opened(each), None, 1)
+        engine = open_engine(made.policy_over(each), None, 1)
         engine.close()
 
 
 def test_the_others_are_the_same_in_every_table() -> None:
     made = neighbours_of(policy())
-    others = made.others.tables["visits"].to_pylist()
-    for each in made.larger:
+    others = made.ordinary_population.tables["visits"].to_pylist()
+    for each in made.populations_with_extra_unit:
         rows = each.tables["visits"].to_pylist()
         assert rows[: len(others)] == others
         assert {row["who"] for row in rows[len(others) :]} == {"1000"}
@@ -111,22 +111,24 @@ def test_the_others_are_the_same_in_every_table() -> None:
 def test_pairs_are_what_the_policy_calls_neighbours(relation: str) -> None:
     made = neighbours_of(policy(relation))
     if relation == "add-remove":
-        assert made.pairs == tuple((made.others, each) for each in made.larger)
+        assert made.pairs == tuple((made.ordinary_population, each) for each in made.populations_with_extra_unit)
     else:
         assert made.pairs == tuple(combinations(made.populations, 2))
         rows = neighbours_of(policy(relation, limits=None))
-        assert rows.pairs == tuple(combinations(rows.larger, 2))
-    assert len({each.name for each in made.larger}) == len(made.larger)
+        assert rows.pairs == tuple(combinations(rows.populations_with_extra_unit, 2))
+    assert len({each.name for each in made.populations_with_extra_unit}) == len(made.populations_with_extra_unit)
 
 
 def test_a_unit_that_is_one_row_adds_one_row() -> None:
     made = neighbours_of(policy(limits=None))
-    assert len(made.larger) > 10
-    assert {each.tables["visits"].num_rows for each in made.larger} == {made.others.tables["visits"].num_rows + 1}
+    assert len(made.populations_with_extra_unit) > 10
+    assert {each.tables["visits"].num_rows for each in made.populations_with_extra_unit} == {
+        made.ordinary_population.tables["visits"].num_rows + 1
+    }
 
 
 def test_cells_are_missing_outside_and_strange() -> None:
-    made = {each.name: _unit(each) for each in neighbours_of(policy()).larger}
+    made = {each.name: _unit(each) for each in neighbours_of(policy()).populations_with_extra_unit}
     assert {row["age"] for row in made["missing cells"]} == {None}
     assert {row["age"] for row in made["outside cells"]} == {111, -1}
     assert {row["ward"] for row in made["outside cells"]} == {"not listed"}
@@ -140,7 +142,7 @@ def test_cells_are_missing_outside_and_strange() -> None:
 def test_a_unit_within_a_period_stays_in_it() -> None:
     """Rows of another day would be another unit's: they would not be neighbours."""
     made = neighbours_of(policy(unit=PrivacyUnit("person", period="day", period_column="day")))
-    for each in made.larger:
+    for each in made.populations_with_extra_unit:
         assert len({row["day"] for row in _unit(each)}) == 1, each.name
 
 
@@ -154,12 +156,12 @@ def test_a_unit_may_have_a_key_that_leads_to_rows_of_others() -> None:
         max_rows=3,
     )
     made = neighbours_of(Policy(PrivacyUnit("person"), Budget(3), {"visits": visits, "drugs": drugs}))
-    named = {each.name: each for each in made.larger}
+    named = {each.name: each for each in made.populations_with_extra_unit}
     shared = [row["visit"] for row in _unit(named["a key that another unit has too"])]
     assert shared == ["1"]
     assert _unit(named["one row"])[0]["visit"] == "1000"
     alone = named["rows in visits alone"]
-    assert alone.tables["drugs"].num_rows == made.others.tables["drugs"].num_rows
+    assert alone.tables["drugs"].num_rows == made.ordinary_population.tables["drugs"].num_rows
     assert len(_unit(alone)) == 3
 
 
@@ -168,27 +170,27 @@ def test_tables_may_be_stored_as_texts() -> None:
     kinds = {name: str(kind) for name, kind in zip(*_schema(made), strict=True)}
     assert kinds == {**dict.fromkeys(["who", *COLUMNS], "string"), "drugs": "list<item: string>"}
     for each in made.populations[::4]:
-        open_engine(made.opened(each), None, 1).close()
+        open_engine(made.policy_over(each), None, 1).close()
     assert as_text(True) == "true"
     assert as_text(None) is None
 
 
 def _schema(made: NeighbouringTables) -> tuple[list[str], list[pa.DataType]]:
-    schema = made.others.tables["visits"].schema
+    schema = made.ordinary_population.tables["visits"].schema
     return schema.names, schema.types
 
 
 def test_limits_beyond_what_is_invented_are_told() -> None:
-    made = neighbours_of(policy(limits=(MOST_ROWS, 1, 1)))
-    assert made.capped == ("visits",)
-    assert max(each.tables["visits"].num_rows for each in made.larger) <= MOST_ROWS + 3
-    assert neighbours_of(policy(limits=(MOST_ROWS - 1, 1, 1))).capped == ()
+    made = neighbours_of(policy(limits=(MAX_ROWS, 1, 1)))
+    assert made.tables_with_unreached_limit == ("visits",)
+    assert max(each.tables["visits"].num_rows for each in made.populations_with_extra_unit) <= MAX_ROWS + 3
+    assert neighbours_of(policy(limits=(MAX_ROWS - 1, 1, 1))).tables_with_unreached_limit == ()
 
 
 def test_the_account_is_thrown_away_and_the_terms_are_the_policys() -> None:
     declared = policy("replace")
     made = neighbours_of(declared)
-    opened = made.opened(made.others)
+    opened = made.policy_over(made.ordinary_population)
     assert opened.neighbours is declared.neighbours
     assert opened.tables["visits"].max_rows == 5
     assert opened.path is None
@@ -208,17 +210,17 @@ def test_the_account_is_thrown_away_and_the_terms_are_the_policys() -> None:
     ],
 )
 def test_what_is_outside_is_just_outside(domain: Domain, outside: tuple[Any, ...]) -> None:
-    assert InventedCells(domain).outside == outside
+    assert GeneratedCells(domain).outside == outside
 
 
 def test_numbers_are_at_the_ends_that_are_asked_for() -> None:
-    cells = InventedCells(Domain("integer", bounds=(3, 5)))
-    assert [cells.plain(n, Ends.HIGH) for n in range(3)] == [5, 5, 5]
-    assert [cells.plain(n, Ends.LOW) for n in range(3)] == [3, 3, 3]
-    assert [cells.plain(n, Ends.BOTH) for n in range(3)] == [5, 3, 5]
-    assert [cells.plain(n, Ends.SPREAD) for n in range(4)] == [5, 4, 3, 5]
+    cells = GeneratedCells(Domain("integer", bounds=(3, 5)))
+    assert [cells.ordinary(n, RangeEnds.HIGH) for n in range(3)] == [5, 5, 5]
+    assert [cells.ordinary(n, RangeEnds.LOW) for n in range(3)] == [3, 3, 3]
+    assert [cells.ordinary(n, RangeEnds.BOTH) for n in range(3)] == [5, 3, 5]
+    assert [cells.ordinary(n, RangeEnds.SPREAD) for n in range(4)] == [5, 4, 3, 5]
     lists = ListCells(ListColumn(Domain("text", values=("a", "b")), 3))
-    assert lists.plain(0, Ends.HIGH) == ["a", "b", "a"]
+    assert lists.ordinary(0, RangeEnds.HIGH) == ["a", "b", "a"]
 
 
 def test_it_is_a_feature() -> None:

@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from refusals import assert_refused
 from sfumato.audit import canaries
-from sfumato.audit.canaries import OneRun, chance_of_guessing, proven_epsilon
+from sfumato.audit.canaries import OneRun, epsilon_lower_bound, guessing_tail_bound
 
 CLAIM = sf.Guarantee(1)
 SURE = "0.999999"
@@ -27,7 +27,7 @@ def test_the_numbers_that_the_authors_print(
     canaries: int, guesses: int, right: int, delta: float, miss: float, published: float
 ) -> None:
     """Steinke, Nasr & Jagielski 2023, appendix D and section 7, to the digits that are printed there."""
-    assert abs(proven_epsilon(canaries, guesses, right, delta, miss) - published) < 1e-3
+    assert abs(epsilon_lower_bound(canaries, guesses, right, delta, miss) - published) < 1e-3
 
 
 def _tails(trials: int, chance: Fraction) -> list[Fraction]:
@@ -46,26 +46,26 @@ def test_no_release_is_guessed_better_than_the_bound_says(odds: int, delta: Frac
     each = _tails(m, delta + (1 - delta) * truth)
     whole = [delta + (1 - delta) * tail for tail in _tails(m, truth)]
     for v in range(m + 1):
-        bound = chance_of_guessing(m, m, v, math.log(odds), float(delta))
+        bound = guessing_tail_bound(m, m, v, math.log(odds), float(delta))
         assert float(max(each[v], whole[v])) <= bound * (1 + 1e-12)
     if not delta:  # then it is met with equality
-        assert chance_of_guessing(m, m, 15, math.log(odds), 0.0) == pytest.approx(float(each[15]), rel=2e-6)
+        assert guessing_tail_bound(m, m, 15, math.log(odds), 0.0) == pytest.approx(float(each[15]), rel=2e-6)
 
 
 def test_the_bound_without_the_share_of_delta_would_be_wrong() -> None:
     """Of one that tells all canaries with probability δ, the binomial tail alone says too little."""
     told = Fraction(1, 50) + Fraction(49, 50) * _tails(20, Fraction(2, 3))[20]
-    assert chance_of_guessing(20, 20, 20, math.log(2), 0.0) < float(told)
+    assert guessing_tail_bound(20, 20, 20, math.log(2), 0.0) < float(told)
 
 
 def test_the_bound_rises_with_epsilon_and_falls_with_right_guesses() -> None:
     for delta in (0.0, 1e-6, 1e-3, 0.2):
-        bounds = [chance_of_guessing(300, 100, 80, e / 10, delta) for e in range(60)]
+        bounds = [guessing_tail_bound(300, 100, 80, e / 10, delta) for e in range(60)]
         assert bounds == sorted(bounds)
-        found = [proven_epsilon(300, 100, right, delta, 0.01) for right in range(101)]
+        found = [epsilon_lower_bound(300, 100, right, delta, 0.01) for right in range(101)]
         assert found == sorted(found)
-    assert proven_epsilon(300, 100, 90, 1e-3, 0.01) < proven_epsilon(300, 100, 90, 0.0, 0.01)
-    assert proven_epsilon(3000, 100, 90, 1e-5, 0.01) < proven_epsilon(300, 100, 90, 1e-5, 0.01)
+    assert epsilon_lower_bound(300, 100, 90, 1e-3, 0.01) < epsilon_lower_bound(300, 100, 90, 0.0, 0.01)
+    assert epsilon_lower_bound(3000, 100, 90, 1e-5, 0.01) < epsilon_lower_bound(300, 100, 90, 1e-5, 0.01)
 
 
 # ── whole audits ───────────────────────────────────────────────────────────────────────────────
@@ -86,8 +86,8 @@ def test_a_sound_release_is_seldom_refuted(long: bool) -> None:
 def test_an_audit_that_forgets_how_many_numbers_of_guesses_it_tries_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """All numbers of guesses together have the chance of a mistake that the confidence leaves."""
     spent: list[float] = []
-    proven = canaries.proven_epsilon
-    monkeypatch.setattr(canaries, "proven_epsilon", lambda *given: spent.append(given[-1]) or proven(*given))
+    proven = canaries.epsilon_lower_bound
+    monkeypatch.setattr(canaries, "epsilon_lower_bound", lambda *given: spent.append(given[-1]) or proven(*given))
     sf.audit.one_run(_noisy(1), CLAIM, 1000, confidence="0.9")
     assert len(spent) == 3
     assert math.isclose(sum(spent), 0.1)

@@ -19,11 +19,11 @@ from sfumato.engine.lowering.reading_statements import counted_statement, statem
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, PlanReading
+from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, GroupTotals, PlanReading
 from sfumato.policy import Domain
 from sfumato.privacy import Sensitivity, codec
 from sfumato.release.answers.answer import Answer
-from sfumato.release.preparing import Prepared
+from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import StoredResult
 
 SAMPLING_KEY = 7
@@ -54,9 +54,9 @@ def titled_questions() -> Iterator[TitledQuestion]:
 
 def bounding_claims(question: Question) -> Claims:
     """Name what one unit can change under every sound strategy, and what an engine adds up for it."""
-    claims: Claims = {"groups": _listed(question.groups), "found": question.found}
-    plans = [*((each.strategy.value, each) for each in question.options)]
-    plans += [(f"beside {place}", each.bounded) for place, each in enumerate(question.others)]
+    claims: Claims = {"groups": _listed(question.groups), "found": question.discovered_keys}
+    plans = [*((each.strategy.value, each) for each in question.bounding_options)]
+    plans += [(f"beside {place}", each.bounded) for place, each in enumerate(question.other_parts)]
     for name, bounded in plans:
         claims |= {f"{name} {part}": claim for part, claim in _bounded(bounded).items()}
     outputs = question.query.outputs
@@ -66,13 +66,13 @@ def bounding_claims(question: Question) -> Claims:
 
 def _bounded(bounded: BoundedPlan) -> Claims:
     limits = bounded.limits
-    claims: Claims = {"limits": (limits.rows, limits.groups, limits.rows_per_group), "finds": bounded.finds}
+    claims: Claims = {"limits": (limits.rows, limits.groups, limits.rows_per_group), "finds": bounded.discovers_groups}
     claims["keys"] = tuple(_domain(each.domain) for each in bounded.plan.keys)
-    if not all(hasattr(each, "held") for each in bounded.plan.measures):
+    if not all(hasattr(each, "step_range") for each in bounded.plan.measures):
         return claims
     for place, each in enumerate(bounded.measures):
-        claims[f"{place} steps"] = (each.step, each.low, each.high, each.bits, each.size, *each.middle)
-        claims[f"{place} sensitivity"] = (*_norms(each.sensitivity), *_norms(each.added))
+        claims[f"{place} steps"] = (each.step, each.low, each.high, each.bits, each.size, *each.typical_contributions)
+        claims[f"{place} sensitivity"] = (*_norms(each.sensitivity), *_norms(each.add_remove_sensitivity))
     return claims
 
 
@@ -88,12 +88,12 @@ def _domain(domain: Domain) -> str:
     return f"{domain.type.value}{ends}{values}{grid}{' or NULL' * domain.nullable}"
 
 
-def noise_claims(prepared: Prepared) -> Claims:
+def noise_claims(prepared: PricedRelease) -> Claims:
     """Name the noise of a release, what it is charged for, and how wide its ranges are."""
     return {
         "price": str(prepared.price),
-        "idle": bool(prepared.idle),
-        "strategy": tuple(each.strategy.value for each in prepared.used),
+        "idle": bool(prepared.unused_delta_reason),
+        "strategy": tuple(each.strategy.value for each in prepared.measured_plans),
         "shares": tuple(tuple(part) for part in prepared.split.shares),
         "charged": tuple(map(_written, prepared.batch.charged)),
         "widths": prepared.half_widths(),
@@ -108,9 +108,9 @@ def _written(value: object) -> str:
 def statement_claims(question: Question) -> Claims:
     """Name a hash of the statement that reads exact totals, for every sound strategy."""
     claims: Claims = {}
-    for bounded in (each for each in question.options if each.measures):
+    for bounded in (each for each in question.bounding_options if each.measures):
         claims[f"{bounded.strategy.value} statement"] = _statement_hash(_reading(question, bounded))
-    for place, part in enumerate(question.others):
+    for place, part in enumerate(question.other_parts):
         beside = part.reading(question.groups)
         claims[f"beside {place} statement"] = _statement_hash(beside)
     return claims
@@ -118,7 +118,7 @@ def statement_claims(question: Question) -> Claims:
 
 def total_claims(question: Question, place: int) -> Claims:
     """Name the exact totals that are read under one of the sound strategies."""
-    measured = [each for each in question.options if each.measures]
+    measured = [each for each in question.bounding_options if each.measures]
     if not measured:
         return {}
     bounded = measured[place % len(measured)]
@@ -126,9 +126,9 @@ def total_claims(question: Question, place: int) -> Claims:
     return {f"{bounded.strategy.value} totals": _totals(_read(question, reading), reading)}
 
 
-def _reading(question: Question, bounded: BoundedPlan) -> GroupTotals | FoundTotals:
-    if question.found:
-        return FoundTotals(bounded, question.found, question.groups)
+def _reading(question: Question, bounded: BoundedPlan) -> GroupTotals | DiscoveredTotals:
+    if question.discovered_keys:
+        return DiscoveredTotals(bounded, question.discovered_keys, question.groups)
     return GroupTotals(bounded, question.groups)
 
 
@@ -136,13 +136,13 @@ def _read(question: Question, reading: PlanReading[Any]) -> Any:
     return question._context.engine.read(reading, SAMPLING_KEY)
 
 
-def _totals(found: Any, reading: GroupTotals | FoundTotals) -> Claim:
-    if not isinstance(found, Found):
+def _totals(found: Any, reading: GroupTotals | DiscoveredTotals) -> Claim:
+    if not isinstance(found, DiscoveredGroups):
         return _numbers(found)
-    assert isinstance(reading, FoundTotals)
+    assert isinstance(reading, DiscoveredTotals)
     places = np.arange(len(found.holders))
-    rows = zip(found.named(places), found.holders.tolist(), strict=True)
-    totals = found.of(places, len(reading.declared)).reshape(len(places), -1).tolist()
+    rows = zip(found.key_values(places), found.holders.tolist(), strict=True)
+    totals = found.totals_for(places, len(reading.declared_groups)).reshape(len(places), -1).tolist()
     listed = sorted(((*map(str, key), held, *own) for (key, held), own in zip(rows, totals, strict=True)), key=repr)
     return tuple(tuple(each) for each in listed)
 
@@ -158,15 +158,15 @@ def _statement_hash(reading: PlanReading[Any]) -> str:
     return " ".join(hashlib.sha256(text.encode()).hexdigest()[:12] for text in texts)
 
 
-def release_claims(question: Question, prepared: Prepared, name: str, *, joint: bool = False) -> Claims:
+def release_claims(question: Question, prepared: PricedRelease, name: str, *, joint: bool = False) -> Claims:
     """Name the rows that are released under noise that the name decides, with their ranges."""
-    kind = question.kind(prepared)
+    kind = question.release_strategy(prepared)
     with keyed(name):
         measured = kind.draw(lambda reading: _read(question, reading))
-        rehearsal = kind.rehearsal()
-    shown = question.answered(StoredResult(measured, 1, _TIME, "", free=False), "0.95", joint)
+        rehearsal = kind.dry_run_result()
+    shown = question.build_answer(StoredResult(measured, 1, _TIME, "", free=False), "0.95", joint)
     return {
-        "good enough": tuple(f"{what} {float(number):.12g}" for what, number in kind.good_enough.items()),
+        "good enough": tuple(f"{what} {float(number):.12g}" for what, number in kind.required_accuracy.items()),
         "rehearsal": tuple(rehearsal.columns),
         "read by": tuple(_written(each) for each in measured.results),
         **_answered(shown),

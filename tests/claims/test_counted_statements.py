@@ -10,19 +10,19 @@ import pytest
 
 from claims.claimed_questions import SAMPLING_KEY, TitledQuestion, _reading, titled_questions
 from claims.clinic import clinic
-from sfumato.audit.asked_questions.asked_worlds import throw_away
+from sfumato.audit.asked_questions.release_sampling import temporary_curator
 from sfumato.curator import Curator
-from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
 from sfumato.errors import Unsupported
 from sfumato.plan.readings.dense_readings import Values
-from sfumato.plan.readings.total_readings import Found, FoundTotals, PlanReading
+from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, PlanReading
 
 _SECTIONS = ("counts", "found groups", "chosen values", "quantiles", "private joins")
 
 
 @pytest.fixture(scope="module")
 def patients() -> Iterator[Curator]:
-    with throw_away(clinic()) as opened:
+    with temporary_curator(clinic()) as opened:
         yield opened
 
 
@@ -33,17 +33,21 @@ def _readings(curator: Curator, asked: TitledQuestion) -> list[PlanReading[Any]]
         return []
     if question.free:
         return []
-    totals = [_reading(question, each) for each in question.options[:1] if each.measures]
-    return totals if question.found else [*totals, *(part.reading(question.groups) for part in question.others)]
+    totals = [_reading(question, each) for each in question.bounding_options[:1] if each.measures]
+    return (
+        totals
+        if question.discovered_keys
+        else [*totals, *(part.reading(question.groups) for part in question.other_parts)]
+    )
 
 
 def _plain(found: Any, reading: PlanReading[Any]) -> Any:
     """Write what was read as plain lists, in one order."""
-    if isinstance(found, Found):
-        assert isinstance(reading, FoundTotals)
+    if isinstance(found, DiscoveredGroups):
+        assert isinstance(reading, DiscoveredTotals)
         places = np.arange(len(found.holders))
-        totals = found.of(places, len(reading.declared)).reshape(len(places), -1).tolist()
-        return sorted(map(repr, zip(found.named(places), found.holders.tolist(), totals, strict=True)))
+        totals = found.totals_for(places, len(reading.declared_groups)).reshape(len(places), -1).tolist()
+        return sorted(map(repr, zip(found.key_values(places), found.holders.tolist(), totals, strict=True)))
     if isinstance(found, Values):
         return [each.tolist() for each in (found.group, found.steps, found.counts)]
     return np.asarray(found).tolist()
@@ -60,6 +64,6 @@ def test_rows_counted_by_a_server_make_the_same_totals(section: str, patients: C
         for reading in _readings(patients, asked) if asked.section == section else ():
             exact = engine.read(reading, SAMPLING_KEY)
             rows = engine.sources.run(engine._render(counted_statement(reading, SAMPLING_KEY)))
-            assert _plain(in_arrays(rows, reading), reading) == _plain(exact, reading), asked.title
+            assert _plain(arrays_from_rows(rows, reading), reading) == _plain(exact, reading), asked.title
             compared += 1
     assert compared > 4

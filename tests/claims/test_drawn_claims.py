@@ -33,13 +33,13 @@ def bytes_then_keyed(chosen: bytes) -> Iterator[None]:
 
 def _exponential(power: Fraction) -> Decimal:
     """Compute e^power in 80 digits: the same on every machine."""
-    context = bits.digits(80)
-    return bits.decimal(power, context).exp(context)
+    context = bits.decimal_context(80)
+    return bits.to_decimal(power, context).exp(context)
 
 
 def _laplace_cuts(scale: Fraction, folded: bool, sizes: range, width: int = 63) -> list[int]:
     """List the numbers of 2^−width at and around which |X| changes from one whole number to the next."""
-    exact = bits.digits(80)
+    exact = bits.decimal_context(80)
     folding = exact.add(Decimal(1), _exponential(-1 / scale)) if folded else Decimal(2)
     cuts = [int(exact.divide(exact.multiply(_exponential(-t / scale), Decimal(2 << width)), folding)) for t in sizes]
     return [max(0, min((1 << width) - 1, cut + d)) for cut in cuts for d in (-(1 << 12), -1, 0, 1, 1 << 12)]
@@ -48,21 +48,25 @@ def _laplace_cuts(scale: Fraction, folded: bool, sizes: range, width: int = 63) 
 def test_bits() -> None:
     claims: dict[str, Claim] = {}
     with keyed("bits"):
-        claims["words"] = numbers(bits.words(5))
-        claims["shorts"] = numbers(bits.shorts(7))
-        claims["integer"] = tuple(bits.integer(width) for width in (1, 3, 7, 8, 9, 16, 63, 64, 127, 128))
-        claims["below"] = tuple(bits.below(limit) for limit in (1, 2, 3, 5, 64, 65, 1000, 10**30) for _ in range(4))
-        claims["all_below"] = tuple(
-            numbers(bits.all_below(limit, 6)) for limit in (1, 2, 3, 7, 1000, (1 << 31) - 1, 1 << 31)
+        claims["words"] = numbers(bits.random_uint64(5))
+        claims["shorts"] = numbers(bits.random_uint16(7))
+        claims["integer"] = tuple(bits.random_bits(width) for width in (1, 3, 7, 8, 9, 16, 63, 64, 127, 128))
+        claims["below"] = tuple(
+            bits.random_below(limit) for limit in (1, 2, 3, 5, 64, 65, 1000, 10**30) for _ in range(4)
         )
-        claims["each_below"] = numbers(bits.each_below(np.array([0, 1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1] * 3)))
+        claims["all_below"] = tuple(
+            numbers(bits.random_array_below(limit, 6)) for limit in (1, 2, 3, 7, 1000, (1 << 31) - 1, 1 << 31)
+        )
+        claims["each_below"] = numbers(
+            bits.random_each_below(np.array([0, 1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1] * 3))
+        )
         claims["masks"] = numbers(bits._masks(np.array([1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1])))
-        claims["large words"] = numbers(bits.words(300_000)[[0, 1, 131_071, 131_072, 262_144, -1]])
+        claims["large words"] = numbers(bits.random_uint64(300_000)[[0, 1, 131_071, 131_072, 262_144, -1]])
         claims["pool"] = tuple(bits._take(count)[:8].hex() for count in (2048, 2049, 1, 8191, 2047, 2048, 2048, 9))
     halves = np.array([0, 1, 3, 4, 5, 1 << 31, (1 << 32) - 1], np.uint32).tobytes()
     for limit in (3, 5, 6, (1 << 31) - 1):
         with bytes_then_keyed(halves):
-            claims[f"all_below {limit} at its rest"] = numbers(bits.all_below(limit, 7))
+            claims[f"all_below {limit} at its rest"] = numbers(bits.random_array_below(limit, 7))
     check_claims("mechanisms/drawn_bits", claims)
 
 
@@ -134,16 +138,16 @@ def test_gaussian_noise(sigma: Fraction) -> None:
     claims: dict[str, Claim] = {"proposal": (t, centre, twice)}
     with keyed(f"gaussian {sigma}"):
         claims["draw"] = numbers(gaussian.draw(sigma, 60))
-        claims["next word"] = bits.integer(64)
+        claims["next word"] = bits.random_bits(64)
         claims["draw_one"] = tuple(gaussian.draw_one(sigma) for _ in range(20))
         claims["many"] = numbers(
             gaussian.GaussianBatch([sigma, F(5), 2 * sigma]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3))
         )
         claims["added"] = tuple(gaussian.GaussianSampler(sigma).added(v) for v in (0, 7, -7, 10**20))
-        claims["last word"] = bits.integer(64)
+        claims["last word"] = bits.random_bits(64)
     y = np.array([round(sigma * k) for k in (0, 1, -1, 2, -2, 3, 0, 1, 1, 2, 1, 1)])
     gammas = [(abs(int(each)) - sigma**2 / t) ** 2 / (2 * sigma**2) for each in y]
-    at_cut = [int(bits.digits(80).multiply(_exponential(-gamma), Decimal(1 << 64))) for gamma in gammas]
+    at_cut = [int(bits.decimal_context(80).multiply(_exponential(-gamma), Decimal(1 << 64))) for gamma in gammas]
     for moved in (-(1 << 40), -1, 0, 1, 1 << 40):
         chosen = [max(0, min((1 << 64) - 1, cut + moved)) for cut in at_cut]
         with bytes_then_keyed(words(*chosen)):
@@ -154,7 +158,7 @@ def test_gaussian_noise(sigma: Fraction) -> None:
             claims[f"accepted of several, moved by {moved}"] = numbers(several)
         with keyed("kept"):
             claims[f"kept, moved by {moved}"] = tuple(
-                gaussian.kept(int(a), sigma, b) for a, b in zip(y, chosen, strict=True)
+                gaussian.accepts_candidate(int(a), sigma, b) for a, b in zip(y, chosen, strict=True)
             )
     for first in (0, 1, (1 << 30) - 1, 1 << 30, 1 << 63):
         with bytes_then_keyed(words(1 << 62, 1 << 61, first, 5, 1 << 60, 1 << 63)):
@@ -290,7 +294,7 @@ def test_races(kind: str) -> None:
             claims[f"{name} in groups"] = numbers(
                 races.winners_of_groups(noise, twice, F(1), begin, np.ones(twice.size, int))
             )
-    context = bits.digits(30)
+    context = bits.decimal_context(30)
     for v, width, sign, gap, places in (
         (5, 63, True, F(1, 3), 1),
         (5, 63, False, F(2), 7),
@@ -307,17 +311,17 @@ def test_races(kind: str) -> None:
 
 def test_exact_decisions() -> None:
     claims: dict[str, Claim] = {}
-    context = bits.digits(30)
-    claims["contexts"] = tuple((c.prec, c.Emax, c.Emin) for c in map(bits.digits, (5, 30)))
+    context = bits.decimal_context(30)
+    claims["contexts"] = tuple((c.prec, c.Emax, c.Emin) for c in map(bits.decimal_context, (5, 30)))
     claims["log_uniform"] = tuple(
         tuple(map(str, bits.log_uniform(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63))
     )
-    decimals = [bits.decimal(F(n, 7), context) for n in (-9, 0, 1, 50)]
+    decimals = [bits.to_decimal(F(n, 7), context) for n in (-9, 0, 1, 50)]
     claims["slack"] = tuple(str(bits.slack(each, context)) for each in decimals)
     claims["floor_of"] = tuple(
         bits.floor_of((a, b), size, context) for a in decimals for b in decimals if a <= b for size in decimals[2:]
     )
-    exactly = bits.decimal(F(3), context)
+    exactly = bits.to_decimal(F(3), context)
     claims["floor of a whole number"] = bits.floor_of((exactly, exactly), exactly, context)
     asked: list[tuple[int, int]] = []
 
@@ -327,18 +331,18 @@ def test_exact_decisions() -> None:
 
     for width in (1, 63, 64, 65, 127, 128):
         with keyed(f"settle {width}"):
-            claims[f"settled from {width}"] = bits.settle(3, width, decide)
+            claims[f"settled from {width}"] = bits.decide_lazily(3, width, decide)
     claims["asked"] = numbers(asked)
-    third = lambda context: bits.decimal(F(1, 3), context)  # noqa: E731 - a probability
+    third = lambda context: bits.to_decimal(F(1, 3), context)  # noqa: E731 - a probability
     cut = (1 << 64) // 3
     with keyed("less"):
-        claims["less"] = tuple(bits.less(cut + d, 64, third) for d in (-9, -1, 0, 1, 9) for _ in range(3))
+        claims["less"] = tuple(bits.is_less(cut + d, 64, third) for d in (-9, -1, 0, 1, 9) for _ in range(3))
         claims["bernoulli"] = numbers(response.bernoulli(third, 40))
     with bytes_then_keyed(words(cut - 2, cut - 1, cut, cut + 1, cut + 2, 0, 2**64 - 1)):
         claims["bernoulli at the cut"] = numbers(response.bernoulli(third, 7))
     for name, chance in (("never", F(0)), ("always", F(1))):
         with bytes_then_keyed(words(0, 1, 2, 2**64 - 1, 2**64 - 2)):
-            claims[f"bernoulli {name}"] = numbers(response.bernoulli(lambda c, p=chance: bits.decimal(p, c), 5))
+            claims[f"bernoulli {name}"] = numbers(response.bernoulli(lambda c, p=chance: bits.to_decimal(p, c), 5))
     check_claims("mechanisms/exact_decisions", claims)
 
 
@@ -479,7 +483,7 @@ def test_runs_of_ranks() -> None:
             near = ValueRuns.of(rows, part[np.array([0])], rule, (part.first[[0]], part.last[[0]]), 2)
             claims[f"{label}: one group"] = numbers(one)
             claims[f"{label}: beyond"] = numbers(one.beyond(near))
-            claims[f"{label}: share beyond"] = str(one.share_beyond(near)(bits.digits(25)))
+            claims[f"{label}: share beyond"] = str(one.share_beyond(near)(bits.decimal_context(25)))
             with keyed(f"beyond {label}"):
                 claims[f"{label}: falls beyond"] = one.falls_beyond(near)
     limits = RankedValues(np.array([5]), np.array([0, 2**36]))
@@ -515,7 +519,7 @@ def test_sessions() -> None:
                 ]
                 claims[f"{positives} positives, values {values}"] = numbers((*asked, session.receipt))
     with keyed("many questions"), sf.AboveThreshold("0.1", 10**9).start() as session:
-        claims["many questions"] = (sum(session.ask(0) for _ in range(600)), bits.integer(64))
+        claims["many questions"] = (sum(session.ask(0) for _ in range(600)), bits.random_bits(64))
         claims["open"] = session.receipt.open
     claims["closed"] = (session.receipt.open, outcome(lambda: session.ask(1)), session.remaining)
     check_claims("mechanisms/sessions", claims)

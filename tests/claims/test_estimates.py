@@ -13,7 +13,7 @@ import pytest
 from claims.claimed_questions import Claims
 from claims.recorded import Claim, check_claims
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.measures import CombinedEstimate, Floats, GroupEstimate, Ratio, TotalEstimate
+from sfumato.plan.aggregates.measures import CombinedEstimate, Floats, GroupEstimate, MeanEstimate, TotalEstimate
 from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
 
 GROUPS = {
@@ -136,8 +136,8 @@ def _moved() -> Iterator[tuple[str, list[Floats], float]]:
 
 def test_totals_and_means() -> None:
     estimators: dict[str, Any] = {
-        "mean": Ratio(-5, 20),
-        "rounded mean": Ratio(-5, 20, "0.75"),
+        "mean": MeanEstimate(-5, 20),
+        "rounded mean": MeanEstimate(-5, 20, "0.75"),
         "combined": CombinedEstimate("0.25", "-1.5", whole=False),
         "combined whole": CombinedEstimate("0.25", "0.25", whole=True),
         "combined rounded": CombinedEstimate("0.25", "-1.5", whole=False, rounding="0.1"),

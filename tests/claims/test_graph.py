@@ -11,9 +11,9 @@ import pytest
 from claims.flattening import claims_of, outcome
 from claims.recorded import Claim, check_claims
 from sfumato.publish.graph import calibrating, fitting, tables, trees
-from sfumato.publish.graph.calibrating import LogFactor, Merging, Propagation
-from sfumato.publish.graph.fitting import Observation, fitted
-from sfumato.publish.graph.models import GraphModel, Potential, _between, _components
+from sfumato.publish.graph.calibrating import CliqueMerging, LogFactor, Propagation
+from sfumato.publish.graph.fitting import Observation, fit_model
+from sfumato.publish.graph.models import GraphicalModel, Potential, _between, _components
 from sfumato.publish.graph.trees import JunctionTree
 
 SIZES = (2, 3, 4, 2, 5, 3, 2)
@@ -71,16 +71,18 @@ def test_sums_and_products_of_tables() -> None:
         table = whole.reshape([sizes[place] for place in places])
         for count in range(len(places) + 1):
             for kept in itertools.combinations(places, count):
-                found |= claims_of(f"sum {places} {kept}", tables.summed(table, places, kept).reshape(-1)[:8])
+                found |= claims_of(f"sum {places} {kept}", tables.sum_to(table, places, kept).reshape(-1)[:8])
                 made = tables._sum_steps(table.shape, places, kept)
                 found |= claims_of(f"shape {places} {kept}", (made[1], sorted(each[1] for each in made[0])))
     left, right = np.arange(24.0).reshape(2, 3, 4) % 5, np.arange(240.0).reshape(3, 4, 20) % 7
     for kept in ((0,), (1,), (0, 2), (0, 1, 2), (0, 4, 2), (1, 4), ()):
-        made = tables.joined(left, (0, 1, 4), right, (1, 4, 2), kept, sizes)
+        made = tables.multiply_and_sum(left, (0, 1, 4), right, (1, 4, 2), kept, sizes)
         found |= claims_of(f"joined {kept}", made.reshape(-1)[:9])
-    found |= claims_of("laid out", [tables.laid_out(each, sizes) for each in ((2, 1, 0), (4, 3), (0, 1, 2, 3, 4))])
-    found |= claims_of("arranged", tables.arranged(left, (0, 1, 4), (4, 0, 1)).reshape(-1))
-    found |= claims_of("divided", tables.divided(np.array([1.0, 2.0, 3.0]), np.array([2.0, 0.0, -1.0])))
+    found |= claims_of(
+        "laid out", [tables.canonical_order(each, sizes) for each in ((2, 1, 0), (4, 3), (0, 1, 2, 3, 4))]
+    )
+    found |= claims_of("arranged", tables.transpose_to(left, (0, 1, 4), (4, 0, 1)).reshape(-1))
+    found |= claims_of("divided", tables.divide_or_zero(np.array([1.0, 2.0, 3.0]), np.array([2.0, 0.0, -1.0])))
     check_claims("graph/tables", found)
 
 
@@ -92,7 +94,7 @@ def test_models(name: str) -> None:
         own.append(Potential((0, 1), np.where(numbers((0, 1)) > 8, -np.inf, 0.0)))
     if name == "triples":
         own[0] = Potential(sets[0], numbers(sets[0]) * 100)  # beyond what numbers of 64 bits hold
-    model = GraphModel.of(SIZES, own, 1000.0)
+    model = GraphicalModel.of(SIZES, own, 1000.0)
     found: dict[str, Claim] = {}
     for index, belief in enumerate(model.beliefs):
         found |= claims_of(f"clique {index}", belief.reshape(-1)[:12])
@@ -102,7 +104,7 @@ def test_models(name: str) -> None:
         found |= claims_of(f"sum {places}", float(each.sum()))
     for index, each in enumerate(model.conditionals()):
         found |= claims_of(f"conditional {index}", (each.new, each.given, each.table.shape))
-    cut = model.without([((0,), np.array([True, False]))])
+    cut = model.conditioned_on_zeros([((0,), np.array([True, False]))])
     found |= claims_of("cut", cut.marginal((0, 1)))
     check_claims(f"graph/model_{name.replace(' ', '_')}", found)
 
@@ -111,9 +113,9 @@ def test_messages() -> None:
     found: dict[str, Claim] = {}
     rings = [(0, 1), (1, 2), (0, 2)], [(0, 1), (1, 2), (2, 3), (0, 3)]
     for sets in (*rings, [(0,), (1,), (2,), (3,)], [(0, 1, 2), (1,)]):
-        top = tables.laid_out({place for each in sets for place in each}, SIZES)
-        laid = [tables.laid_out(each, SIZES) for each in sets]
-        merging = Merging.of(top, laid, SIZES)
+        top = tables.canonical_order({place for each in sets for place in each}, SIZES)
+        laid = [tables.canonical_order(each, SIZES) for each in sets]
+        merging = CliqueMerging.of(top, laid, SIZES)
         found |= claims_of(f"{sets} parts", merging.parts)
         found |= claims_of(f"{sets} above", {str(key): each for key, each in merging.above.items()})
         terms = [(each, numbers(each, turn) + 1) for turn, each in enumerate(laid)]
@@ -147,11 +149,11 @@ def test_fits(name: str) -> None:
     zeros = [((0, 1), numbers((0, 1)) > 8)]
     for rounds in (0, 1, 2, 4):
         empty = Observation((6,), np.array([0.2, 300.0]), 4.0)
-        made = fitted([*observed(sets), *observed(sets[:1]), empty], SIZES, 120.0, zeros=zeros, most_rounds=rounds)
+        made = fit_model([*observed(sets), *observed(sets[:1]), empty], SIZES, 120.0, zeros=zeros, max_rounds=rounds)
         found |= claims_of(f"{rounds} empty", made.marginal((6,)))
         for each in sets[:3]:
             found |= claims_of(f"{rounds} {each}", made.marginal(each).reshape(-1)[:8])
-        again = fitted(observed([(0,), (4, 2, 0), (3, 2)]), SIZES, 90.0, start=made, most_rounds=1)
+        again = fit_model(observed([(0,), (4, 2, 0), (3, 2)]), SIZES, 90.0, start=made, max_rounds=1)
         found |= claims_of(f"{rounds} again", again.marginal((2, 3)).reshape(-1))
     check_claims(f"graph/fit_{name}", found)
 
@@ -160,7 +162,7 @@ def test_fits(name: str) -> None:
 def test_where_fits_end(name: str) -> None:
     """The last bits decide after which step it ends: such counts are recorded to a tenth of a row."""
     found: dict[str, Claim] = {}
-    near = fitted(observed(FORESTS[name]), SIZES, 120.0, tolerance=1e-5)
+    near = fit_model(observed(FORESTS[name]), SIZES, 120.0, tolerance=1e-5)
     for each in FORESTS[name][:3]:
         found |= {f"{each}": tuple(round(float(one), 1) + 0.0 for one in near.marginal(each).reshape(-1)[:8])}
     check_claims(f"graph/fit_end_{name}", found)
@@ -170,16 +172,16 @@ def test_what_is_fitted_is_checked() -> None:
     found: dict[str, Claim] = {}
     one = np.ones(2)
     tried: dict[str, Any] = {
-        "total": lambda: fitted((), SIZES, np.inf),
-        "small": lambda: fitted((), SIZES, -5.0).total,
-        "shape": lambda: fitted([Observation((1,), one, 1.0)], SIZES, 1.0),
-        "value": lambda: fitted([Observation((0,), one * np.nan, 1.0)], SIZES, 1.0),
-        "deviation": lambda: fitted([Observation((0,), one, 0.0)], SIZES, 1.0),
-        "infinite": lambda: fitted([Observation((0,), one, np.inf)], SIZES, 1.0),
-        "zeros": lambda: fitted((), SIZES, 1.0, zeros=[((0,), np.ones(3, bool))]),
+        "total": lambda: fit_model((), SIZES, np.inf),
+        "small": lambda: fit_model((), SIZES, -5.0).total,
+        "shape": lambda: fit_model([Observation((1,), one, 1.0)], SIZES, 1.0),
+        "value": lambda: fit_model([Observation((0,), one * np.nan, 1.0)], SIZES, 1.0),
+        "deviation": lambda: fit_model([Observation((0,), one, 0.0)], SIZES, 1.0),
+        "infinite": lambda: fit_model([Observation((0,), one, np.inf)], SIZES, 1.0),
+        "zeros": lambda: fit_model((), SIZES, 1.0, zeros=[((0,), np.ones(3, bool))]),
         "all zero": lambda: fitting.check_zeros([((0,), np.ones(2, bool))], SIZES),
         "some zero": lambda: fitting.check_zeros([((0,), np.array([True, False]))], SIZES),
-        "model": lambda: GraphModel.of(SIZES, (), 0.0),
+        "model": lambda: GraphicalModel.of(SIZES, (), 0.0),
     }
     for name, run in tried.items():
         found |= claims_of(name, outcome(run))

@@ -20,8 +20,8 @@ from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.ledger.accounts.joined_sources import JoinedSource
 from sfumato.ledger.accounts.period_accounts import _max_totals
-from sfumato.ledger.accounts.spending_limits import _min_epsilon, amended, epsilon_of
-from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
+from sfumato.ledger.accounts.spending_limits import _min_epsilon, amended_budget, epsilon_of
+from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms
 from sfumato.mechanisms import AboveThreshold, Exponential, Gaussian, Laplace, PermuteAndFlip
 from sfumato.privacy import Cost, Sensitivity
@@ -166,7 +166,7 @@ def test_questions_asked_again(ledger: sf.Ledger) -> None:
         known = asked.begin(seconds=0.01)
         if known is None and answer:
             clinic.answer(asked.line, answer, {"n": width})
-        return known or ("paid", asked.stands(), asked.line.number)
+        return known or ("paid", asked.is_charged(), asked.line.number)
 
     same = {"plan": "p", "data": "v"}
     life.step("first", lambda: ask(answer="first", **same))
@@ -193,7 +193,7 @@ def test_questions_asked_again(ledger: sf.Ledger) -> None:
     life.step("pending request", lambda: ask(plan="slower", data="v", request_id="s"))
     life.step("waits for it", lambda: ask(plan="slower", data="v", request_id="s"))
     stopped = clinic.ask(entry(sf.Curve.pure("0.01"), plan="stopped", data="v", request_id="x"), {})
-    life.step("stopped", lambda: (stopped.begin(), stopped.stop(), stopped.stands())[2])
+    life.step("stopped", lambda: (stopped.begin(), stopped.stop(), stopped.is_charged())[2])
     life.step("after it", lambda: ask(plan="stopped", data="v", request_id="x"))
     life.step("equal to it", lambda: ask(plan="stopped", data="v", answer="paid anew"))
     for accuracy in (None, {"n": 4}, {"n": 3}, {"m": 1}):
@@ -252,7 +252,7 @@ def test_periods(ledger: sf.Ledger, name: str) -> None:
     clinic = ledger.account("clinic", unit=MONTH, budget=BUDGETS[name], per="month")
     assert isinstance(clinic, PeriodAccounts)
     relation = clinic.budget.neighbours
-    spring, one = clinic.over(("2024-03", "2024-04", "2024-03")), clinic.over(("2024-04",))
+    spring, one = clinic.for_periods(("2024-03", "2024-04", "2024-03")), clinic.for_periods(("2024-04",))
     life = Life(ledger, spring, "ana")
     life.step("share", lambda: clinic.give_share("ana", "0.5"))
     life.step("both", lambda: spring.charge(entry(sf.Curve.pure("0.2", relation), analyst="ana")))
@@ -264,10 +264,10 @@ def test_periods(ledger: sf.Ledger, name: str) -> None:
     life.step("asked", lambda: spring.ask(entry(sf.Curve.pure("0.01", relation), plan="p", data="v"), {}).begin())
     life.step("none", lambda: clinic.charge(entry(sf.Curve.pure("0.01", relation))))
     life.step("no tab", lambda: spring.open_tab(entry(sf.Curve.pure("0.01", relation))))
-    life.step("over none", lambda: clinic.over(()))
+    life.step("over none", lambda: clinic.for_periods(()))
     life.step("amend", lambda: clinic.amend(reason="more", epsilon=4))
     life.step("amend below", lambda: clinic.amend(reason="less", epsilon="0.1"))
-    for label, each in (("spring", spring), ("one", one), ("new", clinic.over(("2025-01",))), ("all", clinic)):
+    for label, each in (("spring", spring), ("one", one), ("new", clinic.for_periods(("2025-01",))), ("all", clinic)):
         life.found |= claims_of(f"{label} budget", each.budget.remaining)
         for analyst in (None, "ana", "bo"):
             life.found |= claims_of(f"{label} {analyst}", [own.remaining for own in each.budgets(analyst)])
@@ -300,9 +300,9 @@ def test_amendments(ledger: sf.Ledger, name: str) -> None:
     life.found |= claims_of("epsilons", clinic.epsilons)
     life.found |= claims_of("history", [line.kind for line in ledger])
     own = BUDGETS[name]
-    for spent in (NOTHING, Cost(UNIT // 2, None if own.order is None else UNIT // 50, 0), Cost(None, None, 10)):
+    for spent in (NO_COST, Cost(UNIT // 2, None if own.order is None else UNIT // 50, 0), Cost(None, None, 10)):
         for epsilon in ("0.0001", "0.5", "0.4999", 3):
-            made = outcome(lambda: str(amended(own, epsilon, own.delta, own.reserve, spent)))
+            made = outcome(lambda: str(amended_budget(own, epsilon, own.delta, own.reserve, spent)))
             life.found |= claims_of(f"amended {spent} {epsilon}", made)
     life.found |= claims_of(
         "least", [_min_epsilon(own.order, own.delta - own.reserve), _min_epsilon(own.order, Fraction(0))]
@@ -313,7 +313,7 @@ def test_amendments(ledger: sf.Ledger, name: str) -> None:
 def test_arithmetic_of_lines() -> None:
     found: dict[str, Claim] = {}
     third = Fraction(1, 3)
-    costs = [NOTHING, Cost(5, 7, 11), Cost(None, 2, 3), Cost(third, None, third), Cost(1, None, 0)]
+    costs = [NO_COST, Cost(5, 7, 11), Cost(None, 2, 3), Cost(third, None, third), Cost(1, None, 0)]
     for index, cost in enumerate(costs):
         found |= {f"written {index}": write_cost(cost), f"read {index}": str(read_cost(write_cost(cost)) == cost)}
         for before in costs:
@@ -333,12 +333,14 @@ def test_what_was_run() -> None:
     flat = [each for part in parts.values() for each in (part if isinstance(part, tuple) else (part,))]
     for name, part in parts.items():
         made = entry(part)
-        found |= claims_of(name, {"parts": spending.write(made.parts), "interactive": made.interactive}, words=True)
+        found |= claims_of(
+            name, {"parts": spending.write_parts(made.parts), "interactive": made.interactive}, words=True
+        )
         found |= claims_of(f"{name} epsilon", [made.curve.epsilon(delta) for delta in ("0", "1e-9", "1e-6")])
-        found |= {f"{name} read": spending.read(spending.write(made.parts)) == made.parts}
-    gathered = spending.gathered([each for each in (*flat, *flat[:2]) if isinstance(each, Charged)])
+        found |= {f"{name} read": spending.read_parts(spending.write_parts(made.parts)) == made.parts}
+    gathered = spending.merge_equal_parts([each for each in (*flat, *flat[:2]) if isinstance(each, Charged)])
     found |= claims_of("gathered", [each.times for each in gathered])
-    found |= claims_of("nothing", spending.read(""))
+    found |= claims_of("nothing", spending.read_parts(""))
     refused: list[Any] = [
         lambda: Charged(Laplace(1)),
         lambda: Charged(Exponential(1, 1), 1),
@@ -346,28 +348,28 @@ def test_what_was_run() -> None:
         lambda: Charged("Laplace", 1),  # type: ignore[arg-type]
         lambda: sf.Entry(()),
         lambda: sf.Entry("x"),  # type: ignore[arg-type]
-        lambda: entries.name("", "name"),
-        lambda: entries.name("x" * 200, "name"),
-        lambda: entries.name("x" * 201, "name"),
-        lambda: entries.name(" x", "name"),
-        lambda: entries.name("x\n", "name"),
-        lambda: entries.prose("x" * 11, "text", 10),
-        lambda: entries.prose("x" * 10, "text", 10),
-        lambda: entries.prose("\0", "text"),
-        lambda: entries.prose("\ud800", "text"),
-        lambda: entries.prose("é", "text"),
-        lambda: entries.reason(" "),
-        lambda: entries.line_number(0, "line"),
-        lambda: entries.line_number(1, "line"),
-        lambda: entries.line_number((1 << 63) - 1, "line"),
-        lambda: entries.line_number(1 << 63, "line"),
-        lambda: entries.line_number(True, "line"),
-        lambda: entries.widths({"n": -1}),
-        lambda: entries.widths({"n": 0}),
-        lambda: entries.widths(5),  # type: ignore[arg-type]
+        lambda: entries.checked_name("", "name"),
+        lambda: entries.checked_name("x" * 200, "name"),
+        lambda: entries.checked_name("x" * 201, "name"),
+        lambda: entries.checked_name(" x", "name"),
+        lambda: entries.checked_name("x\n", "name"),
+        lambda: entries.checked_text("x" * 11, "text", 10),
+        lambda: entries.checked_text("x" * 10, "text", 10),
+        lambda: entries.checked_text("\0", "text"),
+        lambda: entries.checked_text("\ud800", "text"),
+        lambda: entries.checked_text("é", "text"),
+        lambda: entries.checked_reason(" "),
+        lambda: entries.checked_line_number(0, "line"),
+        lambda: entries.checked_line_number(1, "line"),
+        lambda: entries.checked_line_number((1 << 63) - 1, "line"),
+        lambda: entries.checked_line_number(1 << 63, "line"),
+        lambda: entries.checked_line_number(True, "line"),
+        lambda: entries.checked_widths({"n": -1}),
+        lambda: entries.checked_widths({"n": 0}),
+        lambda: entries.checked_widths(5),  # type: ignore[arg-type]
         lambda: entries.microseconds(datetime(2024, 1, 1), "time"),
         lambda: entries.microseconds(SEEN, "time"),
-        lambda: entries.moment(entries.microseconds(SEEN, "time")) == SEEN,
+        lambda: entries.datetime_from_microseconds(entries.microseconds(SEEN, "time")) == SEEN,
         lambda: entries._parse_time("2024-01-01"),
         lambda: entries._parse_time("never"),
         lambda: entries._parse_time(None),
@@ -377,13 +379,13 @@ def test_what_was_run() -> None:
         found |= claims_of(f"checked {number:02}", outcome(run))
     names = ("account", "analyst", "question", "plan", "data", "request_id", "parts", "detail", "body", "file")
     texts: dict[str, Any] = dict.fromkeys(names, "x")
-    costs = {"cost": Cost(1, 2, 3), "spent": Cost(4, 5, 6), "held": NOTHING}
+    costs = {"cost": Cost(1, 2, 3), "spent": Cost(4, 5, 6), "held": NO_COST}
     line = Line(number=3, time=SEEN, kind="charge", tab=None, about=2, previous="p", hash="h", **texts, **costs)
     found |= {"line": line.to_json(), "line read": Line.from_json(line.to_json()) == line}
     found |= claims_of("summary", line.summary(), words=True) | claims_of("words", line.words(details=True), words=True)
     wide = {"n": Fraction(5), "m": Fraction(0)}
     for asked in ({}, {"n": Fraction(5)}, {"n": Fraction(4)}, {"k": Fraction(9)}, {"m": Fraction(0), "n": Fraction(6)}):
-        found |= {f"within {sorted(asked)} {list(map(str, asked.values()))}": entries.within(wide, asked)}
+        found |= {f"within {sorted(asked)} {list(map(str, asked.values()))}": entries.is_accurate_enough(wide, asked)}
     written = entries.write_widths(wide)
     found |= {"widths": written, "widths read": entries.read_widths(written) == wide}
     check_claims("ledgers/parts", found)
@@ -394,7 +396,7 @@ def test_terms_of_accounts(ledger: sf.Ledger) -> None:
     gaussian = sf.Budget(1, "1e-6").charge(sf.Curve.gaussian(30))
     tried: dict[str, Any] = {
         "spent": lambda: Terms(PATIENT, sf.Budget(1).charge(sf.Curve.pure("0.1"))),
-        "closed": lambda: Terms(PATIENT, sf.Budget(1).at(Cost(None, None, 0))),
+        "closed": lambda: Terms(PATIENT, sf.Budget(1).with_spent(Cost(None, None, 0))),
         "gaussian": lambda: Terms(PATIENT, gaussian),
         "unit": lambda: Terms("patient", sf.Budget(1)),  # type: ignore[arg-type]
         "budget": lambda: Terms(PATIENT, 1),  # type: ignore[arg-type]
@@ -430,11 +432,11 @@ def test_joined_data() -> None:
     }
     keyed: Any = lambda kind, value: f"{kind} {value}"  # noqa: E731
     for name, other in others.items():
-        found |= {f"changed {name}": joined_sources.changed(other, [base])}
-        found |= {f"changed back {name}": joined_sources.changed(base, [base, other])}
+        found |= {f"changed {name}": joined_sources.is_changed(other, [base])}
+        found |= {f"changed back {name}": joined_sources.is_changed(base, [base, other])}
         found |= {f"same {name}": joined_sources._is_same_data(base, other, keyed)}
         found |= {f"same as {name}": joined_sources._is_same_data(other, base, keyed)}
-        found |= {f"taken {name}": joined_sources.taken([("mine", base), ("other", other)], "mine", base, keyed)}
-        found |= {f"version {name}": joined_sources.version([base, other, base, other, other])}
-    found |= {"none": joined_sources.version([]), "all": joined_sources.version(list(others.values()))}
+        found |= {f"taken {name}": joined_sources.other_owner([("mine", base), ("other", other)], "mine", base, keyed)}
+        found |= {f"version {name}": joined_sources.count_versions([base, other, base, other, other])}
+    found |= {"none": joined_sources.count_versions([]), "all": joined_sources.count_versions(list(others.values()))}
     check_claims("ledgers/joined", found)

@@ -23,7 +23,12 @@ from sfumato.privacy.losses import (
     two_atoms,
 )
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss, _scaled_expm1
-from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss, laplace_tail, most_passing
+from sfumato.privacy.threshold_losses import (
+    GaussianThresholdLoss,
+    LaplaceThresholdLoss,
+    laplace_tail,
+    max_passing_probability,
+)
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_shifts
 
 F = Fraction
@@ -162,7 +167,7 @@ def test_tails_and_shifts() -> None:
         claims[f"laplace_tail {scale}"] = tuple(str(laplace_tail(scale, t)) for t in (-7, -1, 0, 1, 2, 9, 200))
         for threshold, weight, most in ((2, 1, 1), (9, 3, 1), (30, 8, 4), (200, 50, 10), (3, 4, 4)):
             name = f"most_passing {scale} {threshold} {weight} {most}"
-            claims[name] = most_passing(scale, threshold, weight, most)
+            claims[name] = max_passing_probability(scale, threshold, weight, most)
     bounds = [(1, 1, 1, 1), (3, 2, 3, 5), (4, 3, 8, 20), (2, 9, 9, 60), (5, 2, 10, 20), (9, 9, 81, 64), (9, 9, 81, 65)]
     bounds += [(9, 9, 64, 729), (9, 9, 65, 729), (8, 8, 99, 99), (64, 1, 64, 64), (65, 1, 65, 65), (3, 0, 4, 4)]
     bounds += [(40, 5, 30, 60), (6, 6, 20, 64), (2, 3, 6, 17), (0, 3, 3, 9)]

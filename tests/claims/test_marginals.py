@@ -16,35 +16,42 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.privacy import Curve, Neighbours, Sensitivity
 from sfumato.publish.marginals import blocks, blocks as block_algebra, half_widths, planning
-from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, Other, RangeCell, branched
-from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bounded, model, possible_bounds
-from sfumato.publish.marginals.consistency import _steepest, consistent
+from sfumato.publish.marginals.attributes import (
+    Attribute,
+    Attributes,
+    ListedCell,
+    OtherCell,
+    RangeCell,
+    with_branching_levels,
+)
+from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals, fit_max_entropy, possible_bounds
+from sfumato.publish.marginals.consistency import _steepest, make_consistent
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import LaplaceShare, SynopsisEstimates, squared_norms
-from sfumato.publish.marginals.implied import holds_one_value, implied
+from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
 from sfumato.publish.marginals.measuring import (
-    Published,
+    PublishedMarginals,
     _without_largest_parts,
+    cell_half_width,
     columns_of,
+    decode_integers,
+    encode_integers,
     expected_width,
     largest_sets,
     largest_variance,
     measured_sets,
-    packed,
     shapes_of,
     shares,
-    unpacked,
-    width,
 )
 from sfumato.publish.marginals.planning import (
     MarginalWorkload,
-    Plan,
+    NoisePlan,
     PlannedBlock,
     PlannedMarginal,
     plan_gaussian,
     plan_laplace,
 )
-from sfumato.publish.marginals.verifying import exact_cost, parts, step_cost
+from sfumato.publish.marginals.verifying import charged_mechanisms, exact_cost, step_cost
 
 ONE_SPLIT = attribute(3, name="sex")
 ALL: dict[str, Attribute] = {
@@ -53,7 +60,7 @@ ALL: dict[str, Attribute] = {
     "day": leveled()[1],
     "code": leveled()[2],
     "rounded": rounded(),
-    "branched": branched(attribute(9), 2),
+    "branched": with_branching_levels(attribute(9), 2),
     "wide": attribute(14, [(*(place // 5 for place in range(13)), 3)]),
 }
 RELATIONS = (Neighbours.ADD_REMOVE, Neighbours.REPLACE)
@@ -80,13 +87,13 @@ def test_chains(name: str) -> None:
     counts = np.arange(2 * chain.size, dtype=np.int64).reshape(2, -1) ** 2 % 11
     for level, each in enumerate(chain.differences, 1):
         said = {
-            key: getattr(each, key)
+            key: getattr(each, {"opposed": "max_negative_product"}.get(key, key))
             for key in ("parts", "largest", "total", "squares", "opposed", "steps", "noise", "even", "variances")
         }
         added = each.sums(counts, 1)
         said |= {"sums": added, "measured": each.measured(added, 1), "centred": each.centred(added.astype(float), 1)}
-        said |= {"spread": each.spread(added.astype(float), 1), "asked": each.asked(counts.astype(float), 1)}
-        said |= {"across": each.asked(counts.T.astype(float), 0), "first": each.spread(added.T.astype(float), 0)}
+        said |= {"spread": each.spread(added.astype(float), 1), "asked": each.coefficients(counts.astype(float), 1)}
+        said |= {"across": each.coefficients(counts.T.astype(float), 0), "first": each.spread(added.T.astype(float), 0)}
         found |= claims_of(f"level {level}", each) | claims_of(f"level {level}", said)
     check_claims(f"marginals/chains_{name}", found)
 
@@ -131,24 +138,24 @@ def test_counts_beyond_what_64_bits_hold_are_cut() -> None:
     check_claims("marginals/blocks_cut", found)
 
 
-def noises(plan: Plan) -> dict[str, Any]:
+def noises(plan: NoisePlan) -> dict[str, Any]:
     gaussian = {str(each.block): (each.deviation, each.grid, plan.block_rho(each)) for each in plan.blocks}
     return gaussian | {str(each.places): (each.scale, plan.sensitivity(each).total) for each in plan.marginals}
 
 
-def planned(plan: Plan) -> dict[str, Any]:
+def planned(plan: NoisePlan) -> dict[str, Any]:
     return {
         "noise": noises(plan),
         "price": plan.rho if plan.blocks else plan.epsilon,
         "cut": plan.cut_at,
-        "most": plan.most,
+        "most": plan.max_weight,
         "shares": shares(plan),
-        "widths": {each: width(plan, each, 0.95) for each in plan.workload.sets},
-        "together": {each: width(plan, each, 0.9, 12) for each in plan.workload.sets},
+        "widths": {each: cell_half_width(plan, each, 0.95) for each in plan.workload.sets},
+        "together": {each: cell_half_width(plan, each, 0.9, 12) for each in plan.workload.sets},
         "expected": {each: expected_width(plan, each) for each in EXPECTED if len(each) <= len(plan.attributes)},
         "sets": measured_sets(plan),
         "shapes": list(shapes_of(plan)),
-        "verified": exact_cost(parts(plan)),
+        "verified": exact_cost(charged_mechanisms(plan)),
     }
 
 
@@ -185,10 +192,10 @@ def test_plans(name: str, terms: dict[str, Any], kind: str) -> None:
 def test_plans_of_ranges() -> None:
     found: dict[str, Claim] = {}
     for size in (2, 5, 9, 14):
-        own = planning.suited_to_ranges(attribute(size))
+        own = planning.with_range_levels(attribute(size))
         found |= claims_of(f"levels {size}", own.levels)
         for each in (2, 3, 4):
-            joined = branched(attribute(size), each)
+            joined = with_branching_levels(attribute(size), each)
             found |= claims_of(f"branched {size} {each}", joined.levels)
             factors = planning.range_factors(joined.chain, size - 1)
             found |= claims_of(f"factors {size} {each}", factors)
@@ -215,10 +222,12 @@ def test_workloads_and_their_limits() -> None:
     whole = MarginalWorkload(((0, 1),))
     for last in (3162, 3163):  # of the most cells and one more
         wide = (attribute(3162), attribute(last, name="b"))
-        found |= claims_of(f"cells {last}", outcome(lambda: whole.checked(wide).sets))
+        found |= claims_of(f"cells {last}", outcome(lambda: whole.require_valid(wide).sets))
     for size in (2000, 2001):
         one = (attribute(size),)
-        found |= claims_of(f"ranged {size}", outcome(lambda: MarginalWorkload(((0,),), (), (0,)).checked(one).sets))
+        found |= claims_of(
+            f"ranged {size}", outcome(lambda: MarginalWorkload(((0,),), (), (0,)).require_valid(one).sets)
+        )
     ranged = MarginalWorkload(((0,),), (), (0,))
     found |= claims_of("ranges worst", outcome(lambda: plan_gaussian(ranged, own, objective="worst")))
     refused: list[Any] = [
@@ -231,13 +240,13 @@ def test_workloads_and_their_limits() -> None:
         lambda: PlannedBlock((), 0),
         lambda: PlannedBlock((), 1, 0),
         lambda: PlannedMarginal((0,), 0),
-        lambda: Plan(own, whole),
-        lambda: Plan(own, whole, (PlannedBlock((), 1),), (PlannedMarginal((), 1),)),
-        lambda: Plan(own, whole, (PlannedBlock((), 1),) * 2),
-        lambda: Plan(own, whole, (), (PlannedMarginal((), 1),) * 2),
-        lambda: Plan(own, whole, (PlannedBlock(((1, 2),), 1),)),
-        lambda: Plan(own, whole, (), (PlannedMarginal((3,), 1),)),
-        lambda: Plan(own, whole, (), (PlannedMarginal((1, 0), 1),)),
+        lambda: NoisePlan(own, whole),
+        lambda: NoisePlan(own, whole, (PlannedBlock((), 1),), (PlannedMarginal((), 1),)),
+        lambda: NoisePlan(own, whole, (PlannedBlock((), 1),) * 2),
+        lambda: NoisePlan(own, whole, (), (PlannedMarginal((), 1),) * 2),
+        lambda: NoisePlan(own, whole, (PlannedBlock(((1, 2),), 1),)),
+        lambda: NoisePlan(own, whole, (), (PlannedMarginal((3,), 1),)),
+        lambda: NoisePlan(own, whole, (), (PlannedMarginal((1, 0), 1),)),
         lambda: plan_gaussian(whole, own, unit_value=Fraction(1, 1 << 60)),
         lambda: plan_gaussian(whole, own, rho=0),
     ]
@@ -255,7 +264,7 @@ def test_many_levels_and_sets(own: Attributes) -> None:
         found |= claims_of(f"maximal {kept}", block_algebra.maximal(sets[:kept]))
     for places in ((0, 1), (1,), (0, 1, 2)):
         query = table(tuple(own[place] for place in places)).astype(float)
-        asked = blocks.asked(query, places, own)
+        asked = blocks.block_coefficients(query, places, own)
         found |= claims_of(f"asked {places}", {str(block): each.reshape(-1)[:6] for block, each in asked.items()})
         found |= claims_of(f"norms {places}", {str(k): v for k, v in blocks.squared_norms(asked, own).items()})
     check_claims(f"marginals/lifting_{'leveled' if any(each.levels for each in own) else 'flat'}", found)
@@ -284,9 +293,9 @@ def test_half_widths() -> None:
         made = outcome(lambda: half_widths.laplace_half_width(noises[1:2], beta, cells, variance=3.0))
         found |= claims_of(f"laplace none {key}", made)
     for cells, beta in itertools.product((1, 2.5, 100, 10**6), BETAS):
-        found |= claims_of(f"part {cells} {beta}", half_widths.laplace_part_width(cells, beta))
+        found |= claims_of(f"part {cells} {beta}", half_widths.adaptive_laplace_width(cells, beta))
     for cells, size, laplace in itertools.product((1, 5000), (0.3, 17.5, 200.0, 4000.0), (False, True)):
-        made = half_widths.noise_size(cells, size, 0.05, laplace=laplace)
+        made = half_widths.noise_l1_bounds(cells, size, 0.05, laplace=laplace)
         found |= claims_of(f"size {cells} {size} {laplace}", made)
     many = 1 + np.arange(5000) / 7
     found |= claims_of("many sizes", half_widths.laplace_half_width([(many, 3.0)], 0.05))
@@ -389,9 +398,14 @@ def test_totals_of_groups(kind: str, adaptive: bool) -> None:
 
 def ranged(found: BoundedTotals) -> dict[str, Any]:
     said: dict[str, Any] = {"value": found.value, "measured": found.measured, "nonnegative": found.nonnegative}
-    said |= {"sharing": found.sharing, "share": found.share, "lowers": len(found.lowers), "uppers": len(found.uppers)}
+    said |= {
+        "sharing": found.bound_count,
+        "share": found.share,
+        "lowers": len(found.lowers),
+        "uppers": len(found.uppers),
+    }
     for beta, cells in ((0.05, 1), (0.2, 5)):
-        low, high = found.range(beta, cells)
+        low, high = found.ends(beta, cells)
         said |= {f"low {beta}": low, f"high {beta}": high, f"estimate {beta}": found.estimate(low, high)}
     return said
 
@@ -417,7 +431,7 @@ def test_bounds(kind: str, adaptive: bool) -> None:
     found: dict[str, Claim] = {str(d): possible_bounds(d) for d in range(6)}
     dear = kind == "laplace" and not adaptive  # the width of every group is searched for
     for zeros in ({}, impossible):
-        known = SynopsisEstimates(estimates, ((0, 1), (1, 2)), etas, zeros=lambda: zeros)
+        known = SynopsisEstimates(estimates, ((0, 1), (1, 2)), etas, declared_zeros=lambda: zeros)
         for axes, keys in BOUNDED[:2] if dear else BOUNDED:
             weights = weighed(FLAT, axes)
             chosen = (np.indices(weights.shape).sum(0) % 2 == 0).astype(float)
@@ -427,15 +441,17 @@ def test_bounds(kind: str, adaptive: bool) -> None:
                 "cut": CellWeights(weights, weights + chosen),
                 "chosen": CellWeights(chosen, chosen),
                 "first": CellWeights(*[(weights == weights.max()).astype(float)] * 2),
-                "loosened": CellWeights(weights - 1, weights).loosened(chosen > 0),
+                "loosened": CellWeights(weights - 1, weights).with_optional_cells(chosen > 0),
                 "masked": CellWeights(weights - 1, weights + 1).masked(chosen > 0),
                 "none": CellWeights(weights * 0, weights * 0),
             }
             for label in ("cut", "chosen") if dear else LABELS[kind]:
                 each = cases[label]
-                found |= claims_of(f"{bool(zeros)} {axes} {keys} {label}", ranged(bounded(known, each, axes, keys)))
+                found |= claims_of(
+                    f"{bool(zeros)} {axes} {keys} {label}", ranged(bound_totals(known, each, axes, keys))
+                )
             found |= claims_of(f"{bool(zeros)} {axes} possible", known.possible(axes))
-        found |= claims_of(f"{bool(zeros)} model", model(known, (0, 1, 2), known.sets, 3))
+        found |= claims_of(f"{bool(zeros)} model", fit_max_entropy(known, (0, 1, 2), known.sets, 3))
     check_claims(f"marginals/bounds_{kind}_{'adaptive' if adaptive else 'planned'}", found)
 
 
@@ -443,8 +459,8 @@ def test_models_of_large_tables_take_few_rounds(monkeypatch: pytest.MonkeyPatch)
     found: dict[str, Claim] = {}
     known = SynopsisEstimates(measured(FLAT, "normal"), ((0, 1), (1, 2)))
     for steps in (1, 47, 48, 96, 144):
-        monkeypatch.setattr("sfumato.publish.marginals.bounds._MOST_STEPS", steps)
-        found |= claims_of(f"{steps}", model(known, (0, 1, 2), known.sets))
+        monkeypatch.setattr("sfumato.publish.marginals.bounds._MAX_STEPS", steps)
+        found |= claims_of(f"{steps}", fit_max_entropy(known, (0, 1, 2), known.sets))
     check_claims("marginals/models_of_large_tables", found)
 
 
@@ -456,34 +472,34 @@ def test_consistent_marginals(kind: str) -> None:
     zero[0, 1] = True
     found: dict[str, Claim] = claims_of("steepest", _steepest(((0, 1), (1, 2)), estimates.variances, own))
     for label, zeros in (("free", {}), ("zeros", {(0, 1): zero})):
-        made = consistent(estimates, ((0, 1), (1, 2)), zeros)
+        made = make_consistent(estimates, ((0, 1), (1, 2)), zeros)
         for places in ((0, 1), (1, 2), (1,), (0,)):
             found |= {f"{label} {places}": tuple(round(float(e)) for e in made.marginal(places).reshape(-1))}
         found |= {f"{label} gap": bool(made.gap <= 1e-6 * max(1.0, float(estimates.parts[()])))}
         found |= claims_of(f"{label} sets", made.sets)
-    one = consistent(estimates, ((0, 1),), rounds=1)
+    one = make_consistent(estimates, ((0, 1),), rounds=1)
     found |= claims_of("one round", one.marginal((0, 1))) | claims_of("one round gap", one.gap)
-    found |= claims_of("two rounds", consistent(estimates, ((0, 1), (1, 2)), rounds=2).marginal((1, 2)))
-    found |= claims_of("uncovered", outcome(lambda: consistent(estimates, ((0, 2),))))
-    found |= claims_of("shape", outcome(lambda: consistent(estimates, ((0, 1),), {(0, 1): zero.T})))
+    found |= claims_of("two rounds", make_consistent(estimates, ((0, 1), (1, 2)), rounds=2).marginal((1, 2)))
+    found |= claims_of("uncovered", outcome(lambda: make_consistent(estimates, ((0, 2),))))
+    found |= claims_of("shape", outcome(lambda: make_consistent(estimates, ((0, 1),), {(0, 1): zero.T})))
     check_claims(f"marginals/consistent_{kind}", found)
 
 
 def test_what_a_column_decides() -> None:
     found: dict[str, Claim] = {}
-    city = Attribute("city", "text", (ListedCell("a"), ListedCell("b"), ListedCell("c"), Other()))
-    years = Attribute("year", "integer", (RangeCell(0, 1), RangeCell(1, 3), RangeCell(3, 3, True), Other()))
+    city = Attribute("city", "text", (ListedCell("a"), ListedCell("b"), ListedCell("c"), OtherCell()))
+    years = Attribute("year", "integer", (RangeCell(0, 1), RangeCell(1, 3), RangeCell(3, 3, True), OtherCell()))
     counts = np.array([[50.0, -3.0, 2.0], [4.0, 6.0, 1.0], [-1.0, -2.0, -3.0], [9.0, 9.0, 0.0]])
     declared = np.array([[False, True, False], [True, False, True], [True, True, True], [False, False, True]])
     for name, own in (("city", city), ("years", years)):
         for wide, given in itertools.product((np.inf, 10.0, 5.0, 1.0), (None, declared)):
-            made = implied(counts, own, widths=wide, impossible=given)
+            made = infer_dependency(counts, own, widths=wide, impossible=given)
             label = f"{name} {wide} {given is not None}"
             found |= claims_of(label, made) | claims_of(f"{label} impossible", made.impossible)
         found |= claims_of(f"{name} alone", tuple(holds_one_value(each, own.type) for each in own.cells))
     found |= claims_of("real", holds_one_value(RangeCell(Fraction(0), Fraction(1)), years.type.REAL))
     for shape in ((4,), (3, 2), (4, 0)):
-        found |= claims_of(f"refused {shape}", outcome(lambda: implied(np.ones(shape), city)))
+        found |= claims_of(f"refused {shape}", outcome(lambda: infer_dependency(np.ones(shape), city)))
     check_claims("marginals/implied", found)
 
 
@@ -492,21 +508,21 @@ def test_published_numbers() -> None:
     own = attributes((2, 3, 4, 2))
     for kind, make in (("gaussian", plan_gaussian), ("laplace", plan_laplace)):
         plan = make(MarginalWorkload(SETS), own)
-        values = tuple(packed(np.arange(int(np.prod(shape))) - 3) for shape in shapes_of(plan))
-        made = Published(plan, values)
-        found |= claims_of(f"{kind} promise", str(made.promise), words=True)
+        values = tuple(encode_integers(np.arange(int(np.prod(shape))) - 3) for shape in shapes_of(plan))
+        made = PublishedMarginals(plan, values)
+        found |= claims_of(f"{kind} promise", str(made.guaranteed_price), words=True)
         for each in (*made.blocks, *made.marginals):
             found |= claims_of(f"{kind} {getattr(each, 'block', getattr(each, 'places', ()))}", each)
-        found |= claims_of(f"{kind} less", outcome(lambda: Published(plan, values[1:])))
-        found |= claims_of(f"{kind} other", outcome(lambda: Published(plan, (values[-1], *values[1:]))))
+        found |= claims_of(f"{kind} less", outcome(lambda: PublishedMarginals(plan, values[1:])))
+        found |= claims_of(f"{kind} other", outcome(lambda: PublishedMarginals(plan, (values[-1], *values[1:]))))
         found |= claims_of(f"{kind} rehearsed", _without_largest_parts(plan) == plan)
         wide = (attribute(400), attribute(400, name="b"), attribute(5, name="c"))
         for sets in (((0, 1),), ((0, 1), (2,)), ((0,), (1, 2))):
             small = _without_largest_parts(make(MarginalWorkload(sets), wide))
             named = [each.block for each in small.blocks] or [each.places for each in small.marginals]
             found |= claims_of(f"{kind} rehearsed {sets}", named)
-    found |= claims_of("packed", unpacked(packed(np.array([1, -2, 1 << 62]))))
-    found |= claims_of("unpacked", outcome(lambda: unpacked("?")))
+    found |= claims_of("packed", decode_integers(encode_integers(np.array([1, -2, 1 << 62]))))
+    found |= claims_of("unpacked", outcome(lambda: decode_integers("?")))
     found |= claims_of("columns", columns_of({"column a": 1, "rows": 2, "column b c": 3}))
     check_claims("marginals/published", found)
 
@@ -533,16 +549,16 @@ def test_attributes() -> None:
     found: dict[str, Claim] = {}
     refused: list[Any] = [
         lambda: Attribute("a", "text", (ListedCell("x"),)),
-        lambda: Attribute("a", "text", (Other(), Other())),
+        lambda: Attribute("a", "text", (OtherCell(), OtherCell())),
         lambda: Attribute("a", "text", ()),
-        lambda: Attribute("", "text", (Other(),)),
-        lambda: Attribute("a", "text", (ListedCell("x"), ListedCell("x"), Other())),
-        lambda: Attribute("a", "text", (RangeCell("x", "y"), Other())),
-        lambda: Attribute("a", "boolean", (RangeCell(False, True), Other())),
-        lambda: Attribute("a", "integer", (RangeCell(3, 3), Other())),
-        lambda: Attribute("a", "integer", (RangeCell(3, 3, True), Other())).cells,
-        lambda: Attribute("a", "integer", (RangeCell(4, 3, True), Other())),
-        lambda: Attribute("a", "integer", (RangeCell(3, 4, 1), Other())),  # type: ignore[arg-type]
+        lambda: Attribute("", "text", (OtherCell(),)),
+        lambda: Attribute("a", "text", (ListedCell("x"), ListedCell("x"), OtherCell())),
+        lambda: Attribute("a", "text", (RangeCell("x", "y"), OtherCell())),
+        lambda: Attribute("a", "boolean", (RangeCell(False, True), OtherCell())),
+        lambda: Attribute("a", "integer", (RangeCell(3, 3), OtherCell())),
+        lambda: Attribute("a", "integer", (RangeCell(3, 3, True), OtherCell())).cells,
+        lambda: Attribute("a", "integer", (RangeCell(4, 3, True), OtherCell())),
+        lambda: Attribute("a", "integer", (RangeCell(3, 4, 1), OtherCell())),  # type: ignore[arg-type]
         lambda: attribute(3, [(0, 0)]),
         lambda: attribute(3, [(0, -1, 2)]),
         lambda: attribute(3, [(0, 0, 0)]),
@@ -555,7 +571,7 @@ def test_attributes() -> None:
         lambda: Attribute("a", "integer", tuple(attribute(4).cells), ((0, 0, 1, 2),), (("x", ""),)),
         lambda: Attribute("a", "integer", tuple(attribute(4).cells), ((0, 0, 1, 2),), ((),)).labels,
         lambda: Attribute("a", "integer", tuple(attribute(4).cells), ((0, 0, 1, 2),), ((), ())),
-        lambda: branched(attribute(5), 1),
+        lambda: with_branching_levels(attribute(5), 1),
         lambda: block_algebra.checked_block(((0, 0),), leveled()),
         lambda: block_algebra.checked_block(((1, 3),), leveled()),
         lambda: block_algebra.checked_block(((1, 4),), leveled()),
@@ -576,6 +592,6 @@ def test_attributes() -> None:
         "closed two": RangeCell(3, 4, True),
     }
     for name, cell in bins.items():
-        own = Attribute("a", "integer", (cell, Other()))
-        found |= claims_of(f"bin {name}", (own.binned, cell.single(own.type), cell.single(own.type.REAL)))
+        own = Attribute("a", "integer", (cell, OtherCell()))
+        found |= claims_of(f"bin {name}", (own.has_bins, cell.single(own.type), cell.single(own.type.REAL)))
     check_claims("marginals/attributes", found)

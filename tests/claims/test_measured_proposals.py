@@ -13,10 +13,10 @@ from claims.claimed_questions import SAMPLING_KEY, Claims
 from claims.clinic import REGIONS, clinic
 from claims.recorded import check_claims
 from mechanisms.recorded import keyed
-from sfumato.audit.asked_questions.asked_worlds import throw_away
-from sfumato.audit.asked_questions.compared_outcomes import told
+from sfumato.audit.asked_questions.release_sampling import temporary_curator
+from sfumato.audit.asked_questions.visible_outcomes import flatten_release
 from sfumato.curator import Curator
-from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
 from sfumato.plan.bounding import for_neighbours, weighted_bounding, whole_bounding
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
@@ -30,7 +30,7 @@ _MONTHS = "SELECT DATE_TRUNC('month', day) AS w, region, COUNT(*) AS n FROM visi
 
 @pytest.fixture(scope="module", params=["add-remove", "replace"])
 def curator(request: pytest.FixtureRequest) -> Iterator[Curator]:
-    with throw_away(clinic(Neighbours(request.param))) as opened:
+    with temporary_curator(clinic(Neighbours(request.param))) as opened:
         yield opened
 
 
@@ -52,7 +52,7 @@ PROPOSALS: dict[str, tuple[Callable[[Curator], Any], dict[str, Any]]] = {
 def test_released_proposals(name: str, curator: Curator) -> None:
     propose, price = PROPOSALS[name]
     with keyed(name):
-        shown = told(propose(curator).release(**price))
+        shown = flatten_release(propose(curator).release(**price))
     claims: Claims = {cell: value for cell, value in shown.items() if "account" not in cell and "hash" not in cell}
     check_claims(f"measured/{name} {curator.policy.neighbours.value}", claims)
 
@@ -83,7 +83,7 @@ def test_cells_as_they_are_read(weighted: bool, curator: Curator) -> None:
     for reading in (Marginals(bounded, _CELLS, ((), (0,), (1, 2), (0, 1, 2))), CellRows(bounded, _CELLS)):
         found = engine.read(reading, SAMPLING_KEY)
         rows = engine.sources.run(engine._render(counted_statement(reading, SAMPLING_KEY)))
-        tables = [_tables(each) for each in (found, in_arrays(rows, reading))]
+        tables = [_tables(each) for each in (found, arrays_from_rows(rows, reading))]
         assert tables[0] == tables[1]
         claims[type(reading).__name__] = tuple(tuple(each) for each in tables[0])
     assert claims["Marginals"] == claims["CellRows"]

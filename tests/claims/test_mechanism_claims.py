@@ -99,7 +99,7 @@ def test_sizes_of_noise() -> None:
         "classical": outcomes(lambda given: sf.Gaussian.classical(*given), promises),
         "classical of two": outcome(lambda: sf.Gaussian.classical("0.5", "1e-6", Sensitivity(2))),
         "in_steps": tuple(
-            numbers(grids.in_steps(change, g))
+            numbers(grids.sensitivity_in_steps(change, g))
             for change in (Sensitivity(3, "1.3", 2), Sensitivity(2, 1, neighbours="replace"))
             for g in (None, F(1, 4), F(2))
         ),
@@ -165,10 +165,14 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
             for p in (-0.1, 0.0, 0.01, 0.4, 0.6, 0.999, 1.0, 1.1)
         ),
         "at_least": tuple(
-            confidence_limits.at_least(s, n, m) for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000)) for m in (0.05, 1e-9)
+            confidence_limits.lower_limit(s, n, m)
+            for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000))
+            for m in (0.05, 1e-9)
         ),
         "at_most": tuple(
-            confidence_limits.at_most(s, n, m) for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000)) for m in (0.05, 1e-9)
+            confidence_limits.upper_limit(s, n, m)
+            for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000))
+            for m in (0.05, 1e-9)
         ),
         "miss": tuple(additive._miss(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
         "rarely": tuple(additive._rarely(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
@@ -276,13 +280,13 @@ def test_limits_of_key_thresholds() -> None:
         for g, w in ((1, False), (6, False), (1, True), (6, True))
     )
     claims["leak"] = tuple(
-        str(key_thresholds.leak(t, F(s), g, w))
+        str(key_thresholds.leak_probability(t, F(s), g, w))
         for t in (1, 5, 60)
         for s in ("0.5", "9")
         for g, w in ((1, False), (4, False), (4, True))
     )
     claims["keep_chance"] = tuple(
-        str(key_thresholds.keep_chance(F(e), F(d), n)(bits.digits(30)))
+        str(key_thresholds.keep_probability(F(e), F(d), n)(bits.decimal_context(30)))
         for e, d in (("0.5", "0.01"), ("2", "1e-6"), ("0.1", "0.3"))
         for n in (0, 1, 2, 7, 30)
     )
@@ -451,7 +455,7 @@ def test_quantiles() -> None:
                     made.error(),
                 )
                 claims[f"{name}: curve"] = _curve(made.curve)
-                claims[f"{name}: lean"] = tuple(made.rows_to_lean(c, k) for c in ("0.5", "0.95") for k in (1, 4))
+                claims[f"{name}: lean"] = tuple(made.safety_offset_rows(c, k) for c in ("0.5", "0.95") for k in (1, 4))
                 claims[f"{name}: ends"] = numbers(made.ends("0.3", "0.9", 2))
                 earlier = EarlierQuantiles(chances, "0.9", (0, 1000), 2, relation, grouped)
                 claims[f"{name}: earlier"] = (_curve(earlier.curve), numbers([n.chance for n in earlier._nodes]))
@@ -681,7 +685,7 @@ def test_guide_tables(kind: str) -> None:
             )
         sums, error, first = guide_tables._cumulative(kind, size)
         claims[f"{name}: sums"] = (tuple(map(str, sums[:: max(1, len(sums) // 5)])), len(sums), str(error), first)
-        context = bits.digits(40)
+        context = bits.decimal_context(40)
         claims[f"{name}: weights"] = tuple(map(str, guide_tables._weights(kind, size, 4, context)))
         claims[f"{name}: reach"] = tuple(guide_tables._reach(kind, size, digits) for digits in (20, 60))
         if made is not None:

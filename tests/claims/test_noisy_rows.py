@@ -16,13 +16,21 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Key, Resul
 from sfumato.policy import Domain, Type
 from sfumato.release.noisy_rows import noisy_columns
 from sfumato.release.noisy_rows.finishing import Presence, group_codes, row_total, window
-from sfumato.release.noisy_rows.noisy_columns import Evaluated, Keys, Numbers, TruthColumn, evaluate_on, objects, ranks
+from sfumato.release.noisy_rows.noisy_columns import (
+    Evaluated,
+    ExactColumn,
+    NumberColumn,
+    TruthColumn,
+    evaluate_on,
+    objects,
+    ranks,
+)
 
 NAN, INF = np.nan, np.inf
 VALUES = np.array([0.0, 3.0, -2.5, 7.0, 7.0, NAN, 1e-160, 4.0])
-WIDE = Numbers(VALUES, VALUES - [1, 2, 0.5, 9, 0, NAN, 0, INF], VALUES + np.array([1, 2, 3, 0, 0, NAN, 1, INF]))
-EXACT = Numbers(np.array([1.0, 3, 2, -7, 0, 2, 5, NAN]), *([np.array([1.0, 3, 2, -7, 0, 2, 5, NAN])] * 2))
-OTHER = Numbers(
+WIDE = NumberColumn(VALUES, VALUES - [1, 2, 0.5, 9, 0, NAN, 0, INF], VALUES + np.array([1, 2, 3, 0, 0, NAN, 1, INF]))
+EXACT = NumberColumn(np.array([1.0, 3, 2, -7, 0, 2, 5, NAN]), *([np.array([1.0, 3, 2, -7, 0, 2, 5, NAN])] * 2))
+OTHER = NumberColumn(
     np.array([2.0, 3.5, -2, 0, 6, 1, NAN, 4]),
     np.array([1.0, 3, -4, -1, 5, 0, NAN, 3]),
     np.array([3.0, 4, -1, 1, 8, 2, NAN, 4.5]),
@@ -35,8 +43,8 @@ def _flags(digits: str) -> Any:
 
 YES = TruthColumn(_flags("10101001"), _flags("11111001"), _flags("11001101"))
 NO = TruthColumn(_flags("00110011"), _flags("11110011"), _flags("01100110"))
-WORDS = Keys(objects(["b", "a", None, "b", "c", "a", None, "d"]))
-DECIDED = Keys(objects([1, None, 2, 1, 3, 3, 0, 2]), decided=True)
+WORDS = ExactColumn(objects(["b", "a", None, "b", "c", "a", None, "d"]))
+DECIDED = ExactColumn(objects([1, None, 2, 1, 3, 3, 0, 2]), chosen_by_noise=True)
 COLUMNS: dict[str, tuple[Evaluated, Type]] = {
     "wide": (WIDE, Type.REAL),
     "exact": (EXACT, Type.INTEGER),
@@ -52,11 +60,11 @@ NUMERIC, LOGICAL = ("wide", "exact", "other", "decided"), ("yes", "no")
 
 
 def _claim(made: Evaluated) -> Claim:
-    if isinstance(made, Numbers):
+    if isinstance(made, NumberColumn):
         return tuple(tuple(f"{each:.12g}" for each in part) for part in (made.value, made.low, made.high))
     if isinstance(made, TruthColumn):
         return tuple("".join(str(int(each)) for each in part) for part in (made.true, made.known, made.sure))
-    return (*map(str, made.value), made.decided)
+    return (*map(str, made.value), made.chosen_by_noise)
 
 
 def _made(function: str, kind: Type, *names: str) -> Claim:
@@ -136,7 +144,7 @@ def test_presence_and_groups() -> None:
     for name, present in PRESENCES.items():
         for test in (YES, NO):
             kept = present.where(test)
-            parts = (kept.here, kept.sure, kept.surely, kept.possibly)
+            parts = (kept.present, kept.sure, kept.surely, kept.possibly)
             claims[f"{name} where {test is YES}"] = tuple("".join(map(str, part.astype(int))) for part in parts)
         for keys in ([], [WORDS], [WORDS, YES], [EXACT, DECIDED, NO]):
             codes, first = group_codes(keys, present)
@@ -146,7 +154,7 @@ def test_presence_and_groups() -> None:
 
 
 def _bits(present: Presence) -> tuple[str, str]:
-    return "".join(map(str, present.here.astype(int))), "".join(map(str, present.sure.astype(int)))
+    return "".join(map(str, present.present.astype(int))), "".join(map(str, present.sure.astype(int)))
 
 
 @pytest.mark.parametrize("function", ["COUNT", "SUM", "AVG", "MIN", "MAX"])
@@ -165,7 +173,7 @@ def test_row_totals(function: str) -> None:
 @pytest.mark.parametrize("function", ["RANK", "DENSE_RANK", "ROW_NUMBER"])
 def test_ranks_in_windows(function: str) -> None:
     claims: Claims = {}
-    names = {**NAMES, Key(0): WORDS, Key(1): Keys(objects([3, 1, 2, 2, None, 1, 3, 2]))}
+    names = {**NAMES, Key(0): WORDS, Key(1): ExactColumn(objects([3, 1, 2, 2, None, 1, 3, 2]))}
     key = Column(Key(1), Domain(Type.INTEGER))
     orders = {
         "wide": (PLACES["wide"],),

@@ -15,9 +15,17 @@ from mechanisms.recorded import keyed
 from publish.tables import ATTRIBUTES, counts, people, planned, published
 from sfumato.privacy import Neighbours
 from sfumato.publish.cells import answering
-from sfumato.publish.cells.answering import Quantity
+from sfumato.publish.cells.answering import GroupedTotals
 from sfumato.publish.mwem import CandidateCounts
-from sfumato.publish.online import Hypothesis, close_width, first_hypothesis, gate_for, in_steps, score, weighed
+from sfumato.publish.online import (
+    Hypothesis,
+    build_gate,
+    close_width,
+    first_hypothesis,
+    round_to_steps,
+    score,
+    with_integer_weights,
+)
 from sfumato.publish.synopsis import Synopsis
 
 QUESTIONS = (
@@ -37,16 +45,16 @@ def synopsis() -> Synopsis:
         return published(planned([("sex",), ("age",), ("smokes",)], attributes=ATTRIBUTES[:3]), ROWS, noisy=True)
 
 
-def asked(question: str) -> list[tuple[Quantity, ...]]:
+def asked(question: str) -> list[tuple[GroupedTotals, ...]]:
     """The totals that a session is asked to settle."""
-    found: list[tuple[Quantity, ...]] = []
+    found: list[tuple[GroupedTotals, ...]] = []
 
-    def settle(own: tuple[Quantity, ...], share: float) -> None:
+    def settle(own: tuple[GroupedTotals, ...], share: float) -> None:
         found.append(own)
         shares.append(share)
 
     shares: list[float] = []
-    answering.ask(synopsis().face, question, settle=settle)
+    answering.answer_sql(synopsis().face, question, resolve_totals=settle)
     return found
 
 
@@ -54,24 +62,26 @@ def asked(question: str) -> list[tuple[Quantity, ...]]:
 def test_totals_and_updates(turn: int) -> None:
     found: dict[str, Claim] = {}
     for measure, own in enumerate(asked(QUESTIONS[turn])):
-        made = weighed(own)
+        made = with_integer_weights(own)
         if made is None:
             found[f"{measure}"] = None
             continue
-        exact = made.of(ROWS.astype(np.int64))
-        found |= claims_of(f"{measure}", {"scale": made.scale, "reach": made.reach, "axes": made.axes, "exact": exact})
-        found |= claims_of(f"{measure} large", made.of(ROWS.astype(np.int64) << 50))
+        exact = made.extract(ROWS.astype(np.int64))
+        found |= claims_of(
+            f"{measure}", {"scale": made.scale, "reach": made.max_row_effect, "axes": made.axes, "exact": exact}
+        )
+        found |= claims_of(f"{measure} large", made.extract(ROWS.astype(np.int64) << 50))
         for textbook in (False, True):
             guess = first_hypothesis(synopsis()._known, textbook=textbook)
-            now = np.concatenate([guess.of(each) for each in made.parts])
+            now = np.concatenate([guess.guess_totals(each) for each in made.parts])
             label = f"{measure} {textbook}"
             found |= claims_of(f"{label} guess", now)
-            found |= claims_of(f"{label} score", score(exact, in_steps(now, Fraction(1)), made.reach))
+            found |= claims_of(f"{label} score", score(exact, round_to_steps(now, Fraction(1)), made.max_row_effect))
             for near, far in ((0.5, 30.0), (40.0, 30.0), (0.5, 900.0)):
                 moved = guess.updated(made, exact.astype(float), near, far)
-                said = [moved.total, np.concatenate([moved.of(each) for each in made.parts])]
+                said = [moved.total, np.concatenate([moved.guess_totals(each) for each in made.parts])]
                 found |= claims_of(f"{label} {near} {far}", said)
-            found |= claims_of(f"{label} over", guess.over((0, 2)))
+            found |= claims_of(f"{label} over", guess.marginal((0, 2)))
     check_claims(f"online/totals_{turn}", found)
 
 
@@ -79,7 +89,7 @@ def test_gates() -> None:
     found: dict[str, Claim] = {}
     for epsilon, most in ((Fraction(1, 10), 1), (Fraction(1), 3), (Fraction(5), 40)):
         for relation in Neighbours:
-            gate = gate_for(epsilon, most, relation)
+            gate = build_gate(epsilon, most, relation)
             label = f"{epsilon} {most} {relation.value}"
             found |= claims_of(
                 label, {"threshold": gate.threshold, "scales": gate.scales, "leak": gate.curve().epsilon(0)}
@@ -87,10 +97,10 @@ def test_gates() -> None:
             for rounds, beta in ((1, 0.05), (20, 0.05), (20, 1e-4)):
                 found[f"{label} {rounds} {beta}"] = close_width(gate, rounds, beta)
     for step in (Fraction(1), Fraction(1, 8), Fraction(3)):
-        found |= claims_of(f"steps {step}", in_steps(np.array([1.3, -2.6, 1e30, -1e30]), step))
+        found |= claims_of(f"steps {step}", round_to_steps(np.array([1.3, -2.6, 1e30, -1e30]), step))
     found |= claims_of("score", [score(np.array([1, 9]), np.array([4, 2]), reach) for reach in (1, 2, 7, 8)])
     whole = Hypothesis(np.arange(12.0).reshape(3, 4), 66.0)
-    found |= claims_of("over", [whole.over((0,)), whole.over((1,)), whole.over(())])
+    found |= claims_of("over", [whole.marginal((0,)), whole.marginal((1,)), whole.marginal(())])
     check_claims("online/gates", found)
 
 

@@ -14,14 +14,14 @@ from engine.tables import private
 from plan.described import CATALOG
 from plan.test_account_periods import _plan, _policy
 from sfumato.engine.opening import open_engine
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.plan import account_periods
-from sfumato.plan.keys import conditions, groups, undeclared
+from sfumato.plan.descriptions import expression_sql
+from sfumato.plan.keys import conditions, groups, undeclared_keys
 from sfumato.plan.nodes import Filter, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.narrowing import limits
-from sfumato.plan.words import words
 
 WHERES = (
     "TRUE",
@@ -70,13 +70,13 @@ def test_spent_periods(per: str, every: str) -> None:
     for text in [*texts, *JOINS]:
         try:
             plan = _plan(policy, text)
-            periods = account_periods.spent(plan, policy)
-            kept = account_periods.restricted(plan, policy, periods)
-            again = account_periods.restricted(kept, policy, periods)
-            tests = [words(node.predicate) for node in relations(kept.source) if isinstance(node, Filter)]
-            keeps = [account_periods.keeps_to(each.source, policy, periods) for each in (plan, kept, again)]
-            named = account_periods.names(periods, per)
-            assert account_periods.runs(named, per) == periods
+            periods = account_periods.charged_periods(plan, policy)
+            kept = account_periods.restrict_to_periods(plan, policy, periods)
+            again = account_periods.restrict_to_periods(kept, policy, periods)
+            tests = [expression_sql(node.predicate) for node in relations(kept.source) if isinstance(node, Filter)]
+            keeps = [account_periods.reads_only_periods(each.source, policy, periods) for each in (plan, kept, again)]
+            named = account_periods.period_names(periods, per)
+            assert account_periods.parse_periods(named, per) == periods
             claims[text] = (*(f"{first} {last}" for first, last in periods), len(named), *tests, *keeps, again == kept)
         except Unsupported as refused:
             claims[text] = refused.code
@@ -151,8 +151,10 @@ def test_narrowed_columns(part: int, engine: Engine) -> None:
 def _narrowed(where: str, engine: Engine) -> Claims:
     plan = parse(f"SELECT COUNT(*), SUM(age) AS s FROM visits WHERE {where}", CATALOG).plan
     within = conditions(plan.source)
-    claims: Claims = {"conditions": tuple(map(words, within))}
-    claims["limits"] = tuple(f"{words(each)} {limit.low} {limit.high}" for each, limit in limits(within).items())
+    claims: Claims = {"conditions": tuple(map(expression_sql, within))}
+    claims["limits"] = tuple(
+        f"{expression_sql(each)} {limit.low} {limit.high}" for each, limit in limits(within).items()
+    )
     claims["size"] = str(plan.measures[1].value.domain if plan.measures[1].value is not None else "")
     return claims | {f"by {key}": _groups(key, where, engine) for key in KEYS}
 
@@ -160,7 +162,7 @@ def _narrowed(where: str, engine: Engine) -> Claims:
 def _groups(key: str, where: str, engine: Engine) -> Claim:
     keyed = parse(f"SELECT {key}, COUNT(*) FROM visits WHERE {where} GROUP BY {key}", CATALOG).plan
     known = conditions(keyed.source)
-    if undeclared(keyed.keys, known):
+    if undeclared_keys(keyed.keys, known):
         return "not declared"
     try:
         listed = [" ".join(map(str, each)) for each in groups(keyed.keys, engine.values, known)]

@@ -13,13 +13,13 @@ from claims.claimed_questions import Claims, noise_claims, with_prefix
 from claims.clinic import clinic
 from claims.recorded import check_claims
 from mechanisms.recorded import keyed
-from sfumato.audit.asked_questions.asked_worlds import throw_away
-from sfumato.audit.asked_questions.compared_outcomes import told
+from sfumato.audit.asked_questions.release_sampling import temporary_curator
+from sfumato.audit.asked_questions.visible_outcomes import flatten_release
 from sfumato.curator import Curator
 from sfumato.release.batch_prices import PricedBatch
 from sfumato.release.parts.question_parts import rounded_down, rounded_up as size_rounded_up
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.requests import Request
+from sfumato.release.requests import PriceRequest
 
 COUNTS = {
     "all": "SELECT COUNT(*) AS n FROM visits",
@@ -34,31 +34,36 @@ FOUND = {
 }
 FEW = {"people": "SELECT note, COUNT(DISTINCT who) AS n FROM visits GROUP BY note", "all": COUNTS["all"]}
 MIXED = {**COUNTS, "means": "SELECT AVG(age) AS a FROM visits", "middle": "SELECT MEDIAN(age) AS m FROM visits"}
-WORKLOADS: dict[str, tuple[dict[str, str], Request, Any, Any]] = {
-    "ε": (COUNTS, Request(1), None, None),
-    "weights": (COUNTS, Request(1), None, {"all": 3, "people": "0.5"}),
-    "ε and δ": (COUNTS, Request(1, "1e-6"), None, None),
-    "gaussian": (COUNTS, Request(1, "1e-6", mechanism="gaussian"), None, None),
-    "laplace": (COUNTS, Request(1, "1e-6", mechanism="laplace"), None, None),
-    "ρ": (COUNTS, Request(rho="0.5"), None, None),
-    "found": (FOUND, Request(4, "1e-6", mechanism="laplace"), None, None),
-    "found gaussian": (FEW, Request(4, "1e-6", mechanism="gaussian"), None, None),
-    "mixed": (MIXED, Request(2), None, None),
-    "within": (COUNTS, Request(), 40, None),
-    "within each": (COUNTS, Request(), {"all": 30, "adults": 50, "regions": {"n": 60}, "people": 5}, None),
-    "within δ": (COUNTS, Request(delta="1e-6"), 40, None),
-    "within gaussian": (COUNTS, Request(delta="1e-6", mechanism="gaussian"), 40, None),
+WORKLOADS: dict[str, tuple[dict[str, str], PriceRequest, Any, Any]] = {
+    "ε": (COUNTS, PriceRequest(1), None, None),
+    "weights": (COUNTS, PriceRequest(1), None, {"all": 3, "people": "0.5"}),
+    "ε and δ": (COUNTS, PriceRequest(1, "1e-6"), None, None),
+    "gaussian": (COUNTS, PriceRequest(1, "1e-6", mechanism="gaussian"), None, None),
+    "laplace": (COUNTS, PriceRequest(1, "1e-6", mechanism="laplace"), None, None),
+    "ρ": (COUNTS, PriceRequest(rho="0.5"), None, None),
+    "found": (FOUND, PriceRequest(4, "1e-6", mechanism="laplace"), None, None),
+    "found gaussian": (FEW, PriceRequest(4, "1e-6", mechanism="gaussian"), None, None),
+    "mixed": (MIXED, PriceRequest(2), None, None),
+    "within": (COUNTS, PriceRequest(), 40, None),
+    "within each": (COUNTS, PriceRequest(), {"all": 30, "adults": 50, "regions": {"n": 60}, "people": 5}, None),
+    "within δ": (COUNTS, PriceRequest(delta="1e-6"), 40, None),
+    "within gaussian": (COUNTS, PriceRequest(delta="1e-6", mechanism="gaussian"), 40, None),
 }
 
 
 @pytest.fixture(scope="module")
 def patients() -> Iterator[Curator]:
-    with throw_away(clinic()) as opened:
+    with temporary_curator(clinic()) as opened:
         yield opened
 
 
 def _priced(priced: PricedBatch) -> Claims:
-    claims: Claims = {"price": str(priced.price), "apart": priced.apart, "reason": priced.reason, "pure": priced.pure}
+    claims: Claims = {
+        "price": str(priced.price),
+        "apart": priced.separate_epsilon,
+        "reason": priced.reason,
+        "pure": priced.pure,
+    }
     for place, each in enumerate(priced.prepared):
         claims |= with_prefix(str(place), noise_claims(each))
     every = range(len(priced.prepared))
@@ -83,7 +88,7 @@ def test_released_workload(patients: Curator) -> None:
         with keyed(name):
             answers = patients.workload(questions).release(**price, fresh=True)
         for asked in questions:
-            shown = told(answers[asked])
+            shown = flatten_release(answers[asked])
             claims[f"{name} {asked}"] = tuple(f"{cell} {value}" for cell, value in shown.items())
     check_claims("prices/released workloads", claims)
 
@@ -116,7 +121,9 @@ FORECASTS = {
 @pytest.mark.parametrize("name", FORECASTS)
 def test_forecasts(name: str, patients: Curator) -> None:
     found = patients.sql(FORECASTS[name]).error(epsilon=1)
-    ranges = patients.sql(FORECASTS[name]).prepared(Request(1, range="value")) if name == "quantiles" else None
+    ranges = (
+        patients.sql(FORECASTS[name]).price_release(PriceRequest(1, range="value")) if name == "quantiles" else None
+    )
     claims: Claims = {"parts": tuple(found.parts()), "ranks": tuple(map(str, found.ranks))}
     claims |= {f"width {column}": json.dumps(width, default=str) for column, width in found.columns.items()}
     check_claims(f"prices/forecast {name}", claims | ({} if ranges is None else noise_claims(ranges)))
@@ -139,9 +146,9 @@ LIMITED: tuple[dict[str, Any], ...] = (
 def test_tightened_limits(limits: dict[str, Any], patients: Curator) -> None:
     question = patients.sql(COUNTS["regions"]).limit(**limits)
     gaussian = limits.get("strategy") == "clip-l2"
-    request = Request(rho="0.1", mechanism="gaussian") if gaussian else Request(1, weights={"n": 2})
+    request = PriceRequest(rho="0.1", mechanism="gaussian") if gaussian else PriceRequest(1, weights={"n": 2})
     name = " ".join(f"{key} {value}" for key, value in limits.items())
-    check_claims(f"prices/limited {name}", noise_claims(question.prepared(request)))
+    check_claims(f"prices/limited {name}", noise_claims(question.price_release(request)))
 
 
 _SIZES = ("1", "10", "123456789012345678", "0.000123456789012345678", "99999999999999.9", "1/3")
@@ -161,7 +168,7 @@ def test_sizes_are_rounded_to_what_prints(size: str) -> None:
 
 
 def test_shortfalls(patients: Curator) -> None:
-    curve = patients.sql(COUNTS["all"]).prepared(Request(1)).curve
+    curve = patients.sql(COUNTS["all"]).price_release(PriceRequest(1)).curve
     pure, both = (Price(1), Price("0.5"), Price(2)), (Price(1, "1e-6"), Price("0.5", "1e-3"))
     prices = (*pure, *both, Price(rho="0.5"), Price(rho="0.1"))
     claims: Claims = {str(price): (price.shortfall(curve), price.kept_by(curve)) for price in prices}

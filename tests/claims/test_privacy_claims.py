@@ -76,8 +76,8 @@ def test_numbers() -> None:
     wholes: list[Any] = [-1, 0, 1, 2, 3, "3", 3.0, 2.5, (1 << 64) - 1, 1 << 64, 10**300, 10**301, True, None, F(4, 2)]
     claims: dict[str, Claim] = {
         "exact": outcomes(lambda value: str(public_numbers.exact(value, "value"))[:80], texts),
-        "whole": outcomes(lambda value: public_numbers.whole(value, "value"), wholes),
-        "whole from 2": outcomes(lambda value: public_numbers.whole(value, "value", at_least=2), wholes),
+        "whole": outcomes(lambda value: public_numbers.exact_integer(value, "value"), wholes),
+        "whole from 2": outcomes(lambda value: public_numbers.exact_integer(value, "value", at_least=2), wholes),
         "infinite": outcomes(
             public_numbers.is_infinite, ["inf", "Infinity ", "-inf", math.inf, -math.inf, 1, "1", None]
         ),
@@ -85,11 +85,17 @@ def test_numbers() -> None:
         "charge_units": outcomes(public_numbers.charge_units, values[:6]),
         "allowance_units": outcomes(public_numbers.allowance_units, values[:6]),
         "from_units": outcomes(public_numbers.from_units, [0, 1, 10**29, F(1, 3)]),
-        "raised": tuple(each.hex() for each in map(public_numbers.raised, (0.0, 1.0, -1.0, 0.3))),
-        "lowered": tuple(each.hex() for each in map(public_numbers.lowered, (0.0, 1.0, -1.0, 0.3))),
+        "raised": tuple(each.hex() for each in map(public_numbers.rounded_up, (0.0, 1.0, -1.0, 0.3))),
+        "lowered": tuple(each.hex() for each in map(public_numbers.rounded_down, (0.0, 1.0, -1.0, 0.3))),
     }
-    for name in ("above", "below", "float_above", "float_below"):
-        claims[name] = tuple(getattr(public_numbers, name)(value).hex() for value in values)
+    roundings = {
+        "above": public_numbers.least_float_above,
+        "below": public_numbers.greatest_float_below,
+        "float_above": public_numbers.float_above,
+        "float_below": public_numbers.float_below,
+    }
+    for name, rounding in roundings.items():
+        claims[name] = tuple(rounding(value).hex() for value in values)
     for name in ranges:
         claims[f"in {name}"] = tuple(value in getattr(public_numbers, name) for value in edges)
     check_claims("privacy/numbers", claims)
@@ -134,7 +140,7 @@ def test_sensitivities() -> None:
         if not isinstance(change, str):
             made = Sensitivity(*arguments)
             claims[f"{arguments} norms"] = (made.l0, made.l1, made.l2, made.linf, numbers(made.coordinates))
-            claims[f"{arguments} times 3"] = outcome(lambda made=made: made.times(3))
+            claims[f"{arguments} times 3"] = outcome(lambda made=made: made.repeated(3))
             for signed in (True, False):
                 name = f"{arguments} replaced, {'signed' if signed else 'of one sign'}"
                 claims[name] = outcome(lambda made=made, signed=signed: made.for_neighbours("replace", signed=signed))
@@ -259,13 +265,15 @@ def test_costs() -> None:
     ]
     claims: dict[str, Claim] = {}
     for index, cost in enumerate(costs):
-        claims[f"{index} nothing"] = cost.nothing
+        claims[f"{index} nothing"] = cost.is_zero
         claims[f"{index} amounts"] = numbers(cost.amounts)
         claims[f"{index} plus"] = outcomes(cost.__add__, costs)
         claims[f"{index} covers"] = outcomes(cost.covers, costs)
-        claims[f"{index} less"] = outcomes(cost.less, costs)
-        claims[f"{index} rounds"] = tuple(outcomes(lambda b, a=a, cost=cost: cost.rounds(a, b), costs) for a in costs)
-        claims[f"{index} without"] = outcomes(cost.without, (0, 1, 9))
+        claims[f"{index} less"] = outcomes(cost.minus, costs)
+        claims[f"{index} rounds"] = tuple(
+            outcomes(lambda b, a=a, cost=cost: cost.is_rounded_sum(a, b), costs) for a in costs
+        )
+        claims[f"{index} without"] = outcomes(cost.minus_roundings, (0, 1, 9))
         claims[f"{index} short"] = numbers(cost.with_short_fractions())
         claims[f"{index} whole"] = numbers(cost.in_whole_units())
     long = Cost(F(10**30, 3**126), 1, F(10**30, 3**126))
@@ -323,9 +331,11 @@ def test_searches() -> None:
                 (F(1, 10**9), F(1, 10**9) + F(1, 10**30)),
             ],
         ),
-        "above": tuple(calibration.above(v, m) for v in (0.0, 0.5, 1.0, math.inf, -1.0) for m in (F(1, 2), F(0), F(1))),
+        "above": tuple(
+            calibration.excess_over(v, m) for v in (0.0, 0.5, 1.0, math.inf, -1.0) for m in (F(1, 2), F(0), F(1))
+        ),
         "above of long ones": tuple(
-            calibration.above(F(1, 10**400) + d, F(1, 10**400)) > 0 for d in (0, F(1, 10**450), -F(1, 10**450))
+            calibration.excess_over(F(1, 10**400) + d, F(1, 10**400)) > 0 for d in (0, F(1, 10**450), -F(1, 10**450))
         ),
         "shortfall": tuple(
             calibration.shortfall(curve, promise)
@@ -404,7 +414,7 @@ def test_finite_pairs() -> None:
     ]
     claims: dict[str, Claim] = {}
     for index, (p, q) in enumerate(given):
-        claims[f"{index} aligned"] = outcome(lambda p=p, q=q: pairs.aligned(p, q))
+        claims[f"{index} aligned"] = outcome(lambda p=p, q=q: pairs.aligned_masses(p, q))
         claims[f"{index} normalised"] = outcome(lambda p=p, q=q: pairs.normalised(p, q))
         claims[f"{index} kl"] = outcome(lambda p=p, q=q: divergences.kl(p, q))
         claims[f"{index} max"] = outcome(lambda p=p, q=q: divergences.max_divergence(p, q))
@@ -413,7 +423,7 @@ def test_finite_pairs() -> None:
         )
         claims[f"{index} sticks"] = outcomes(lambda e, p=p, q=q: divergences.hockey_stick(p, q, e), (0, "0.3", 2, 900))
     for index in (0, 1, 2, 3, 4, 5):
-        exact = pairs.aligned(*given[index])
+        exact = pairs.aligned_masses(*given[index])
         claims[f"{index} corners"] = numbers(pairs.tradeoff_corners(*exact))
         claims[f"{index} symmetrised"] = numbers(pairs.symmetrised(*exact))
         claims[f"{index} chained"] = tuple(numbers(pairs.chained(*exact, k)) for k in (1, 2, 4))

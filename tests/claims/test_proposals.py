@@ -110,7 +110,7 @@ def test_workloads(tmp_path: Path, world: str) -> None:
     named = {name: QUESTIONS[name] for name in ("count", "filtered", "ratio", "median")}
     with clinic(tmp_path, world, "workload") as here:
         asked = here.workload(named)
-        found: dict[str, Claim] = {"measured": tuple(asked.measured)} | forecasts(asked)
+        found: dict[str, Claim] = {"measured": tuple(asked.measured_questions)} | forecasts(asked)
         goals = {"count": {"n": 15}, "filtered": {"n": 20}}
         found |= claims_of("price", outcome(lambda: asked.price(goals)))
         for name in ("pure", "concentrated"):
@@ -213,13 +213,13 @@ def test_online(tmp_path: Path, world: str) -> None:
 
 
 def session_facts(got: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"left": got.left}
+    found: dict[str, Any] = {"left": got.remaining}
     for turn, question in enumerate(ONLINE):
         found[f"{turn}"] = outcome(lambda: answer_facts(got.sql(question, confidence="0.9")))
-        found[f"{turn} left"] = got.left
+        found[f"{turn} left"] = got.remaining
     found["strict"] = outcome(lambda: answer_facts(got.sql(ONLINE[2], strict=True)))
     got.close()
-    return found | {"after": outcome(lambda: answer_facts(got.sql(ONLINE[2]))), "closed": got.left}
+    return found | {"after": outcome(lambda: answer_facts(got.sql(ONLINE[2]))), "closed": got.remaining}
 
 
 @two_worlds

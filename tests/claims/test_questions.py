@@ -20,11 +20,11 @@ from claims.claimed_questions import (
 )
 from claims.clinic import clinic
 from claims.recorded import check_claims
-from sfumato.audit.asked_questions.asked_worlds import throw_away
+from sfumato.audit.asked_questions.release_sampling import temporary_curator
 from sfumato.curator import Curator, Question
 from sfumato.errors import Unsupported
 from sfumato.privacy import Neighbours
-from sfumato.release.requests import Request
+from sfumato.release.requests import PriceRequest
 
 _QUESTIONS = tuple(titled_questions())
 _SECTIONS = tuple(dict.fromkeys(each.section for each in _QUESTIONS))
@@ -34,19 +34,19 @@ _ROUNDED = ("sums", "sums of expressions", "means", "moments", "sums of patients
 
 @pytest.fixture(scope="module")
 def patients() -> Iterator[Curator]:
-    with throw_away(clinic()) as opened:
+    with temporary_curator(clinic()) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def replaced() -> Iterator[Curator]:
-    with throw_away(clinic(Neighbours.REPLACE)) as opened:
+    with temporary_curator(clinic(Neighbours.REPLACE)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[Curator]:
-    with throw_away(clinic(every_row=True)) as opened:
+    with temporary_curator(clinic(every_row=True)) as opened:
         yield opened
 
 
@@ -91,7 +91,7 @@ def test_boundings_of_rows(section: str, rows: Curator) -> None:
 @pytest.mark.parametrize("section", _SECTIONS)
 def test_laplace_noise(section: str, patients: Curator) -> None:
     def noise(question: Question, _: TitledQuestion) -> Claims:
-        return noise_claims(question.prepared(Request(1, "1e-6" if question.found else 0)))
+        return noise_claims(question.price_release(PriceRequest(1, "1e-6" if question.discovered_keys else 0)))
 
     _checked("noise", section, patients, noise)
 
@@ -99,8 +99,12 @@ def test_laplace_noise(section: str, patients: Curator) -> None:
 @pytest.mark.parametrize("section", ["counts", "found groups", "quantiles", "sums"])
 def test_gaussian_noise(section: str, replaced: Curator) -> None:
     def noise(question: Question, _: TitledQuestion) -> Claims:
-        price = Request(1, "1e-6", mechanism="gaussian") if question.found else Request(rho="0.1", mechanism="gaussian")
-        return noise_claims(question.prepared(price))
+        price = (
+            PriceRequest(1, "1e-6", mechanism="gaussian")
+            if question.discovered_keys
+            else PriceRequest(rho="0.1", mechanism="gaussian")
+        )
+        return noise_claims(question.price_release(price))
 
     _checked("noise replaced", section, replaced, noise)
 
@@ -108,7 +112,7 @@ def test_gaussian_noise(section: str, replaced: Curator) -> None:
 @pytest.mark.parametrize("section", ["shown groups", "quantiles"])
 def test_noise_for_a_price_of_two_numbers(section: str, rows: Curator) -> None:
     def noise(question: Question, _: TitledQuestion) -> Claims:
-        return noise_claims(question.prepared(Request(1, "1e-6")))
+        return noise_claims(question.price_release(PriceRequest(1, "1e-6")))
 
     _checked("noise rows", section, rows, noise)
 
@@ -137,7 +141,9 @@ _RELEASED_ALONE = [each for each in _SECTIONS if each not in _RELEASED_TOGETHER[
 )
 def test_released_rows(section: str, patients: Curator) -> None:
     def released(question: Question, asked: TitledQuestion) -> Claims:
-        return release_claims(question, question.prepared(Request(100, "1e-6" if question.found else 0)), asked.title)
+        return release_claims(
+            question, question.price_release(PriceRequest(100, "1e-6" if question.discovered_keys else 0)), asked.title
+        )
 
     _checked("released", section, patients, released)
 
@@ -146,7 +152,10 @@ def test_released_rows(section: str, patients: Curator) -> None:
 def test_rows_released_together(section: str, rows: Curator) -> None:
     def released(question: Question, asked: TitledQuestion) -> Claims:
         return release_claims(
-            question, question.prepared(Request(2, "1e-6" if question.found else 0)), asked.title, joint=True
+            question,
+            question.price_release(PriceRequest(2, "1e-6" if question.discovered_keys else 0)),
+            asked.title,
+            joint=True,
         )
 
     _checked("released rows", section, rows, released)
@@ -155,7 +164,7 @@ def test_rows_released_together(section: str, rows: Curator) -> None:
 @pytest.mark.parametrize("section", ["quantiles", "further choices"])
 def test_ranges_around_quantiles(section: str, patients: Curator) -> None:
     def released(question: Question, asked: TitledQuestion) -> Claims:
-        prepared = question.prepared(Request(30, "1e-6" if question.found else 0, range="value"))
+        prepared = question.price_release(PriceRequest(30, "1e-6" if question.discovered_keys else 0, range="value"))
         return noise_claims(prepared) | release_claims(question, prepared, asked.title)
 
     _checked("ranges", section, patients, released)

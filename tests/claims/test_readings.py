@@ -15,22 +15,22 @@ from claims.recorded import Claim, check_claims
 from plan.described import CATALOG
 from sfumato.plan.bounding import (
     BoundedPlan,
-    boundings,
+    bounding_strategies,
+    discovery_bounding,
     for_neighbours,
-    found_bounding,
-    longest,
+    max_squared_norm,
     weighted_bounding,
     whole_bounding,
 )
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
-from sfumato.plan.readings.combining import FactoredTotals, combined
-from sfumato.plan.readings.dense_readings import Counted, Marginal, Marginals, Misfits, moved_in_cells
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
+from sfumato.plan.readings.combining import FactoredTotals, combine_readings
+from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Marginals, MarginalView, cells_sensitivity
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     GroupSizes,
     GroupTotals,
-    Holders,
+    KeyHolders,
     LinearScores,
     LinearTotals,
     Matrix,
@@ -39,7 +39,7 @@ from sfumato.plan.readings.total_readings import (
     Totals,
 )
 from sfumato.plan.readings.value_readings import SteppedTotal
-from sfumato.plan.sharing import shared
+from sfumato.plan.sharing import share_measures
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -54,8 +54,8 @@ def _bounded(
     grouped = f" GROUP BY {keys}" if keys else ""
     shown = f"{keys}, " if keys else ""
     tables = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if every_row else "patient_id")}
-    plan = shared(parse(f"SELECT {shown}{measure} FROM visits{grouped}", replace(CATALOG, tables=tables)).plan)
-    options = boundings(plan.parts[0].plan, limits, 4 if keys else 1)
+    plan = share_measures(parse(f"SELECT {shown}{measure} FROM visits{grouped}", replace(CATALOG, tables=tables)).plan)
+    options = bounding_strategies(plan.parts[0].plan, limits, 4 if keys else 1)
     return next((each for each in options if each.strategy is strategy), options[0])
 
 
@@ -112,8 +112,8 @@ def test_stepped_readings() -> None:
     claims: Claims = {}
     for (name, bounded), grid in product(_plans(""), ("1", "3", "1/7")):
         read = SteppedTotal(bounded, Fraction(grid))
-        steps = [int(read.of(np.array([[total]]))[0, 0]) for total in (0, 1, 10**6, -(10**9) - 1, 2**62, -(2**62))]
-        claims[f"{name} {grid}"] = (read.most, read.rises, read.rounding, *steps)
+        steps = [int(read.extract(np.array([[total]]))[0, 0]) for total in (0, 1, 10**6, -(10**9) - 1, 2**62, -(2**62))]
+        claims[f"{name} {grid}"] = (read.max_change, read.is_monotone, read.rounding, *steps)
     check_claims("readings/stepped", claims)
 
 
@@ -134,20 +134,20 @@ def test_readings_of_cells() -> None:
     for name, bounded in _cell_plans():
         read = Marginals(bounded, _CELLS, ((), (0,), (0, 1)))
         own = {f"marginal {index}": _moves(Marginal(read, index).sensitivity) for index in range(3)}
-        own |= {f"{count} cells": _moves(moved_in_cells(bounded, count)) for count in (1, 2, 3)}
+        own |= {f"{count} cells": _moves(cells_sensitivity(bounded, count)) for count in (1, 2, 3)}
         whole = Marginals(bounded, _CELLS, ((0, 1),))
-        views = (Counted(whole, ()), Counted(whole, (0,)), Counted(whole, (0, 1), (1, 4, 5)))
+        views = (MarginalView(whole, ()), MarginalView(whole, (0,)), MarginalView(whole, (0, 1), (1, 4, 5)))
         predicted = tuple(np.full(view.size, 3) for view in views)
         for each in (False, True):
-            misfits = Misfits(views, predicted, each)
-            own[f"misfits {each}"] = (misfits.moved, misfits.spread, *misfits.of([table]).tolist())
+            misfits = CountDistances(views, predicted, each)
+            own[f"misfits {each}"] = (misfits.sensitivity, misfits.spread, *misfits.extract([table]).tolist())
         cells = CellRows(bounded, _CELLS)
         counts = (CellCounts(cells, ()), CellCounts(cells, (0,)), CellCounts(cells, (0, 1)))
         own["cell counts"] = tuple(_moves(view.sensitivity) for view in counts)
         for weights in ((5, 1, 1), (1, 2, 1), (9, 2, 4)):
             predictions = tuple(np.full(view.size, 2) for view in counts)
-            sets = SetMisfits(counts, predictions, weights, (1, 0, 3))
-            own[f"set misfits {weights}"] = (sets.moved, sets.spread, *sets.of(rows).tolist())
+            sets = ColumnSetDistances(counts, predictions, weights, (1, 0, 3))
+            own[f"set misfits {weights}"] = (sets.sensitivity, sets.spread, *sets.extract(rows).tolist())
         claims |= with_prefix(name, own)
     check_claims("readings/cells", claims)
 
@@ -155,17 +155,26 @@ def test_readings_of_cells() -> None:
 def test_readings_of_holders() -> None:
     claims: Claims = {}
     for text in ("COUNT(*)", "COUNT(DISTINCT patient_id)", "SUM(age), AVG(age)", "SUM(age - 100)"):
-        plan = shared(parse(f"SELECT ward, {text} FROM visits GROUP BY ward", CATALOG).plan).parts[0].plan
+        plan = share_measures(parse(f"SELECT ward, {text} FROM visits GROUP BY ward", CATALOG).plan).parts[0].plan
         for limits, relation, every_row in product(LIMITS, Neighbours, (False, True)):
             source = replace(plan.source, every_row=every_row)  # type: ignore[type-var]
             if every_row and "DISTINCT" in text:
                 continue
-            bounded = for_neighbours(found_bounding(replace(plan, source=source), limits), relation)
+            bounded = for_neighbours(discovery_bounding(replace(plan, source=source), limits), relation)
             name = f"{text} {limits.rows}/{limits.groups}/{limits.rows_per_group} {relation.value} {every_row}"
-            holders = Holders(bounded)
-            claims[f"{name} holders"] = (holders.most, holders.weighted, bounded.strategy.value, bounded.finds)
+            holders = KeyHolders(bounded)
+            claims[f"{name} holders"] = (
+                holders.max_keys,
+                holders.weighted,
+                bounded.strategy.value,
+                bounded.discovers_groups,
+            )
             for place, scaled in enumerate(bounded.measures):
-                claims[f"{name} {place}"] = (*_moves(scaled.sensitivity), *_moves(scaled.added), scaled.signed)
+                claims[f"{name} {place}"] = (
+                    *_moves(scaled.sensitivity),
+                    *_moves(scaled.add_remove_sensitivity),
+                    scaled.signed,
+                )
     check_claims("readings/holders", claims)
 
 
@@ -184,10 +193,10 @@ def test_statements_that_read_several_questions() -> None:
     for strategy in (Strategy.CLIP_L1, Strategy.REWEIGHT, Strategy.SAMPLE):
         readings = []
         for text in texts:
-            options = boundings(parse(text, CATALOG).plan, Limits(5, 2, 3), 1)
+            options = bounding_strategies(parse(text, CATALOG).plan, Limits(5, 2, 3), 1)
             bounded = next((each for each in options if each.strategy is strategy), options[0])
             readings.append(GroupTotals(bounded, ((),)))
-        for number, made in enumerate(combined(readings)):
+        for number, made in enumerate(combine_readings(readings)):
             parts = [f"{texts[readings.index(own)]} {columns.start}:{columns.stop}" for own, columns in made.parts]
             tests = [each.measure.where is not None for each in made.reading.bounded.measures]
             claims[f"{strategy.value} {number}"] = (*parts, *tests)
@@ -203,4 +212,4 @@ def test_longest_vectors() -> None:
             for parts in [[per_group] * count + [min(per_group, total - per_group * count)]]
             if total >= per_group * count
         )
-        assert longest(per_group, total) == best
+        assert max_squared_norm(per_group, total) == best

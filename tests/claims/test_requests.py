@@ -23,9 +23,9 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
 from sfumato.privacy import Sensitivity
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.release.prices import Price
-from sfumato.release.requests import Request
+from sfumato.release.requests import PriceRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 PRICES: dict[str, dict[str, Any]] = {
@@ -103,10 +103,12 @@ def test_models(clinics: dict[str, sf.Curator], world: str) -> None:
     }
     for label, make in asked.items():
         found |= {f"{label} {key}": each for key, each in free(make(), (40,) if label == "plain" else ()).items()}
-        found |= claims_of(f"{label} asked", [list(each) for each in make().asked])
+        found |= claims_of(f"{label} asked", [list(each) for each in make().workload])
     for name in ("pure", "approximate", "concentrated"):
         steps = asked["plain"]()._split_price(Price(**PRICES[name]))
-        found |= claims_of(f"steps {name}", [repr(steps.rows.noise), repr(steps.choice), repr(steps.noise)], words=True)
+        found |= claims_of(
+            f"steps {name}", [repr(steps.rows.noise), repr(steps.selection), repr(steps.noise)], words=True
+        )
         found |= claims_of(f"leak {name}", [steps.curve.epsilon("1e-7"), *(e.epsilon("1e-9") for e in steps.curves)])
     record(f"mwem {world}", found)
 
@@ -164,7 +166,7 @@ def test_questions_of_a_session(clinics: dict[str, sf.Curator], world: str) -> N
     for sensitivity in (1, 5, 30, "0.3"):
         session = here.above(10, sensitivity=sensitivity)
         for text in COMPARED:
-            found |= claims_of(f"{sensitivity} {text}", outcome(lambda: session.comparable(text).text), words=True)
+            found |= claims_of(f"{sensitivity} {text}", outcome(lambda: session.parse_question(text).text), words=True)
     for text in COMPARED:
         asked = outcome(lambda: here.sql(text))
         if isinstance(asked, tuple):
@@ -195,7 +197,7 @@ def test_scores(clinics: dict[str, sf.Curator], world: str) -> None:
             said = [repr(draw.noise), repr(draw.rows_noise), draw.view.grid, draw.view.total, draw.unit_value]
             found |= claims_of(f"{label} {kind} noise", said, words=True)
             found |= claims_of(f"{label} {kind} leak", draw.batch.curve.epsilon("1e-7"))
-            found |= claims_of(f"{label} {kind} stored", dict(draw.good_enough))
+            found |= claims_of(f"{label} {kind} stored", dict(draw.required_accuracy))
     small = here.score(candidate, "visits", k=2, columns=["sex", "age", "smokes"])
     for epsilon in ("1e-8", "1e-11", "1e-12", "1e-14"):
         found |= claims_of(f"tiny {epsilon}", outcome(lambda: small.error(epsilon=epsilon)))
@@ -254,7 +256,7 @@ def test_workloads(clinics: dict[str, sf.Curator], world: str) -> None:
         "sums": "SELECT sex, SUM(cost) AS s, COUNT(*) AS n FROM visits GROUP BY sex",
     }
     asked = here.workload(texts)
-    found |= {"measured": len(asked.measured)} | claims_of("asked", free(asked))
+    found |= {"measured": len(asked.measured_questions)} | claims_of("asked", free(asked))
     for label, terms in {
         "weighed": {"epsilon": 1, "weights": {"old": 3, "twice": 2}},
         "unknown weight": {"epsilon": 1, "weights": {"new": 3}},
@@ -321,7 +323,7 @@ def test_requests_that_are_refused(clinics: dict[str, sf.Curator]) -> None:
         lambda: here.mwem("visits", ["sex"], queries=[{"sex": "x"}]),
         lambda: here.mwem("visits", ["sex"], queries=[{"sex": []}]),
         lambda: here.mwem("visits", ["sex"], queries=[{"sex": "f"}, {"SEX": ["f"]}]),
-        lambda: here.mwem("visits", ["sex", "age"], [["sex"], ["age", "sex"]]).asked,
+        lambda: here.mwem("visits", ["sex", "age"], [["sex"], ["age", "sex"]]).workload,
         lambda: here.mwem("visits", ["sex", "age"], [["sex", "age"], ["age", "sex"]]),
         lambda: here.mwem("visits", ["sex", "age"], [["sex", "sex"]]),
         lambda: here.mwem("visits", ["sex", "age"], ["sex"]),
@@ -393,7 +395,7 @@ def said(made: Any) -> Any:
 def test_prices_in_rho() -> None:
     found: dict[str, Claim] = {}
     for price in (Price(1, "1e-7"), Price("0.1", "1e-9"), Price(8, "1e-5"), Price(rho="0.3")):
-        found |= claims_of(f"rho {price}", marginals.rho_of(price))
+        found |= claims_of(f"rho {price}", marginals.price_in_rho(price))
     for price in (Price(1), Price(1, "1e-7"), Price(rho="0.3")):
         for family in (None, Laplace, Gaussian):
             paid = str(outcome(lambda: marginals._effective_price(price, family)))
@@ -417,7 +419,7 @@ def test_sets_of_columns() -> None:
     found: dict[str, Claim] = {}
     names = ["a", "b", "c", "d"]
     for ways in (0, 1, 2, 4, 5, [["a"], ["B", "a"]], [["a", "a"]], [["x"]], [["a"], ["A"]], [], "ab", [[]], None):
-        found |= claims_of(f"sets {ways}", outcome(lambda: mwem.sets_of(ways, names)))
+        found |= claims_of(f"sets {ways}", outcome(lambda: mwem.parse_sets(ways, names)))
     sizes = [2, 3, 4, 5]
     for ways in (1, 2, 3, 4, 9, [["a", "b"]], [["c", "d"], ["a"]]):
         for most in (0, 4, 6, 7, 100):
@@ -445,7 +447,7 @@ def test_sets_of_columns() -> None:
         found |= claims_of(f"score {k} {own[:3]} {len(own)}", outcome(lambda: scores._check_sets(k, own)))
     for source in ("visits", "SELECT 1", " with x AS (SELECT 1) SELECT 2", "select", "selected things", "VISITS "):
         found |= {f"select {source}": is_select(source)}
-    sex = Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other()))
+    sex = Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), OtherCell()))
     for cells in ("f", ["m", "f"], None, [None, "m", "m"], "x", [], [["f"]]):
         found |= claims_of(f"cells {cells}", outcome(lambda: mwem._parse_cells(cells, sex)))
     for query in ({"sex": "f"}, {"a": None, "sex": ["f", None]}, {"b": 1}, {"sex": "f", "SEX": "m"}):
@@ -548,15 +550,17 @@ ASKED = {
 @pytest.mark.parametrize("world", BOTH)
 def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, kind: str) -> None:
     asked = clinics[world].sql(ASKED[kind])
-    said: dict[str, Any] = {"alone": asked.alike is None, "found": asked.found, "free": asked.free}
+    said: dict[str, Any] = {"alone": asked.error_shape is None, "found": asked.discovered_keys, "free": asked.free}
     said |= {"groups": asked.groups, "most": outcome(lambda: asked._max_groups), "whole": asked._integer_columns}
     said |= {"columns": [(each.name, each.type.value) for each in asked.columns], "warnings": figures(asked.warnings)}
-    for name in ("options", "others"):
-        made = outcome(lambda: getattr(asked, name))
+    for name, member in (("options", "bounding_options"), ("others", "other_parts")):
+        made = outcome(lambda: getattr(asked, member))
         said[name] = made if made and isinstance(made[0], str) else [bounding(each) for each in made]
     said |= {f"ranges {joint}": outcome(lambda: asked._joint_ranges(joint)) for joint in (False, True)}
     for weights in ({}, {"n": 3}, {"m": 2, "n": 1}, {"n": 0}):
-        said[f"weights {weights}"] = outcome(lambda: asked._weights(Request(weights=weights)))
+        said[f"weights {weights}"] = outcome(
+            lambda: PriceRequest(weights=weights).result_weights(asked.query.finish, len(asked.shared_parts.requests))
+        )
     for delta in (0, "1e-7"):
         said[f"delta {delta}"] = outcome(lambda: figures(repr(asked.error(epsilon=2, delta=delta))))
     for terms in ({"rows": 1}, {"groups": 1}, {"rows": 9}, {"strategy": "clip"}, {"strategy": "none"}):

@@ -15,10 +15,10 @@ from mechanisms.recorded import keyed
 from publish.cells.test_answering import CUT, GROUPED, SURE
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
 from sfumato.publish.cells import answering
-from sfumato.publish.cells.answering import part_labels
+from sfumato.publish.cells.answering import level_labels
 from sfumato.publish.cells.groups import _cell_labels, _next_value
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
-from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
+from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.synopsis import Synopsis, cell_keys, key_type
 from sfumato.release.answers.answer import Answer
 
@@ -52,7 +52,7 @@ def synopsis(kind: str) -> Synopsis:
             return published(planned([NAMES[:2], NAMES[2:4]], epsilon=1), TABLE, noisy=True)
         first = published(planned(pairs), TABLE, noisy=True)
         if kind == "zeros":
-            own = TableFace(DOMAINS, RULES, "people", (("code", "sex"), ("sex", "smokes")))
+            own = PublicTableFacts(DOMAINS, RULES, "people", (("code", "sex"), ("sex", "smokes")))
             return published(planned(pairs), TABLE, noisy=True, face=own)
         if kind == "added":
             second = published(planned([("sex", "age", "smokes")], rho=2), TABLE, noisy=True, line=9)
@@ -105,7 +105,7 @@ def test_marginals(kind: str) -> None:
             found |= claims_of(f"{names} {sorted(terms)}", made)
     for refused in ([], ["sex", "sex"], ["sexx"], "sex", ["nothing"]):
         found |= claims_of(f"refused {refused}", outcome(lambda: own.marginal(refused)))
-    found |= claims_of("places", own.places(["Age", "sex"]))
+    found |= claims_of("places", own.attribute_indices(["Age", "sex"]))
     found |= claims_of("verified", [each.holds for each in own.verify().checks])
     found |= claims_of("figures", figures(own.verify()))
     check_claims(f"synopses/marginals_{kind}", found)
@@ -115,7 +115,7 @@ def test_consistent_counts() -> None:
     """Where a search ends depends on the last bits: such counts are recorded as whole rows."""
     found: dict[str, Claim] = {}
     sets = [("sex", "smokes"), ("sex", "age"), ("smokes", "age")]
-    own = TableFace(DOMAINS[:3], RULES, "people", (("sex", "smokes"),))
+    own = PublicTableFacts(DOMAINS[:3], RULES, "people", (("sex", "smokes"),))
     with keyed("consistent"):
         made = published(planned(sets, attributes=ATTRIBUTES[:3]), TABLE.sum((3, 4, 5)), noisy=True, face=own)
     for places, cells in made._zeros.items():
@@ -141,8 +141,8 @@ def test_conditions_on_cells() -> None:
         "COALESCE(smokes, FALSE)",
         "code LIKE 'A%'",
     ):
-        made = answering.condition(face, text)
-        found |= claims_of(text, {"axes": made.axes, "truths": made.truths, "surely": made.surely})
+        made = answering.parse_condition(face, text)
+        found |= claims_of(text, {"axes": made.axes, "truths": made.truths, "surely": made.certain_cells})
         found |= {f"{text} columns": tuple((str(place), level) for _, place, level in made.columns)}
     check_claims("synopses/conditions", found)
 
@@ -170,10 +170,10 @@ def test_what_is_no_synopsis() -> None:
 def test_names_of_cells() -> None:
     found: dict[str, Claim] = {}
     spiked = Attribute(
-        "age", "integer", (ListedCell(0), ListedCell(18), RangeCell(0, 18), RangeCell(18, 40, True), Other())
+        "age", "integer", (ListedCell(0), ListedCell(18), RangeCell(0, 18), RangeCell(18, 40, True), OtherCell())
     )
     real = Attribute(
-        "cost", "real", (ListedCell(Fraction(1, 2)), RangeCell("0.5", "2"), RangeCell("2", "3", True), Other())
+        "cost", "real", (ListedCell(Fraction(1, 2)), RangeCell("0.5", "2"), RangeCell("2", "3", True), OtherCell())
     )
     leveled = Attribute(
         "when", "date", ATTRIBUTES[3].cells, ((0, 0, 1, 1, 2), (0, 0, 0, 0, 1)), (("early", "late"), ())
@@ -183,6 +183,6 @@ def test_names_of_cells() -> None:
         found |= claims_of(f"{each.name} {len(each.cells)} keys", cell_keys([each, ATTRIBUTES[0]])[:9], words=True)
         found |= {f"{each.name} {len(each.cells)} type": key_type(each).value}
         for level in range(len(each.levels)):
-            found |= claims_of(f"{each.name} level {level}", part_labels(each, level), words=True)
+            found |= claims_of(f"{each.name} level {level}", level_labels(each, level), words=True)
     found |= claims_of("after", [_next_value(1), _next_value(Fraction(1, 2)) > Fraction(1, 2)])
     check_claims("synopses/names", found)

@@ -19,31 +19,31 @@ from publish.synthesis.test_forecasting import SPEED
 from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.policy import Domain
 from sfumato.privacy import Neighbours, Sensitivity
-from sfumato.publish.graph.models import GraphModel, Potential
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
-from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.mwem import CellView, Model, MwemRound, NoisyCounts, multiplied, replayed
+from sfumato.publish.graph.models import GraphicalModel, Potential
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
+from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replayed, update_weights
 from sfumato.publish.synthesis import candidates, implications
 from sfumato.publish.synthesis.budget import (
-    Amounts,
     Concentrated,
-    Funds,
     Pure,
+    RoundAmounts,
+    SynthesisBudget,
     _check_noise_size,
     _root_above,
     currency,
-    rounded,
+    round_amount_down,
 )
-from sfumato.publish.synthesis.course import in_steps, mean_size, moved
 from sfumato.publish.synthesis.forecasting import (
     _nearest_in_size,
-    expected,
-    invented,
+    expected_run,
+    invent_rows,
     predicted_memory,
     predicted_seconds,
 )
-from sfumato.publish.synthesis.implications import check_zeros, zeros_of
+from sfumato.publish.synthesis.implications import require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.methods import _joining_pairs, expected_rounds
+from sfumato.publish.synthesis.state import l1_change, mean_size, round_to_steps
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
@@ -58,7 +58,7 @@ def test_prices_are_split_exactly() -> None:
     changes = {"one": Sensitivity(1, 1), "three": Sensitivity(2, 3, 5, 11)}
     changes["replaced"] = Sensitivity(1, 2, neighbours="replace")
     for label, own in (("pure", Pure(Fraction(3, 2))), ("concentrated", Concentrated(Fraction(1, 3)))):
-        said: dict[str, Any] = {"total": own.total, "halved": own.halved}
+        said: dict[str, Any] = {"total": own.total, "halved": own.half_noise_factor}
         said |= {f"sharpness {columns}": own.sharpness(columns) for columns in (1, 5)}
         for amount, (name, change) in itertools.product((Fraction(1, 7), Fraction(3, 10**8)), changes.items()):
             noise = own.noise(amount, change)
@@ -66,16 +66,16 @@ def test_prices_are_split_exactly() -> None:
             said |= {f"size {amount} {name}": mean_size(noise, Fraction(1, 4))}
         said |= {f"hold {delta}": own.hold(Neighbours.ADD_REMOVE).epsilon(delta) for delta in ("1e-6", "1e-2")}
         found |= claims_of(label, said)
-        funds = Funds(own).after(Fraction(1, 9))
-        found |= claims_of(f"{label} funds", [funds.spent, funds.left, funds.used])
-        found |= claims_of(f"{label} all", funds.after(funds.left).left)
-        found |= claims_of(f"{label} more", outcome(lambda: funds.after(funds.left + Fraction(1, 10**30))))
-        found |= claims_of(f"{label} amounts", Amounts.of_round(Fraction(5, 7)).halved(own))
-        found |= claims_of(f"{label} whole", Amounts.of_round(Fraction(5, 7)).whole)
+        funds = SynthesisBudget(own).charge(Fraction(1, 9))
+        found |= claims_of(f"{label} funds", [funds.spent, funds.remaining, funds.used])
+        found |= claims_of(f"{label} all", funds.charge(funds.remaining).remaining)
+        found |= claims_of(f"{label} more", outcome(lambda: funds.charge(funds.remaining + Fraction(1, 10**30))))
+        found |= claims_of(f"{label} amounts", RoundAmounts.of_round(Fraction(5, 7)).halved(own))
+        found |= claims_of(f"{label} whole", RoundAmounts.of_round(Fraction(5, 7)).total)
     for price in (Price("0.5"), Price(1, "1e-9"), Price(rho="0.2")):
         found |= claims_of(f"currency {price}", currency(price))
     for amount in (Fraction(2, 3), Fraction(1, 10**9), Fraction(2, 3 * 10**9), Fraction(2, 3 * 10**12)):
-        found |= {f"rounded {amount}": str(rounded(amount)), f"root {amount}": str(_root_above(amount))}
+        found |= {f"rounded {amount}": str(round_amount_down(amount)), f"root {amount}": str(_root_above(amount))}
     for size in (Fraction(10**12), Fraction(10**12) + 1, Fraction(1, 10**9), Fraction(5)):
         found |= claims_of(f"held {size}", outcome(lambda: _check_noise_size(size)))
     record("budget", found)
@@ -90,20 +90,20 @@ def test_choices_and_expectations(price: dict[str, Any]) -> None:
         setting = proposal.setting(Price(**price))
         label = f"{units}"
         said: dict[str, Any] = {"candidates": {str(key): each for key, each in setting.candidates.items()}}
-        said |= {"unit": setting.unit_value, "rows": setting.most_rows, "pairs": setting.pairs}
+        said |= {"unit": setting.unit_value, "rows": setting.max_rows, "pairs": setting.pairs}
         said |= {f"rounds {rows}": expected_rounds(setting, rows) for rows in (10.0, 300.0, 10**4, 10**6)}
         for places in ((), (0,), (0, 1)):
             change = CellCounts(setting.reading, places).sensitivity
             said[f"moved {places}"] = (change.l0, change.per_group, change.total, change.squares)
         for method, rows in itertools.product(METHODS, (50, 10**5)):
-            course = expected(setting, method, rows)
+            course = expected_run(setting, method, rows)
             said[f"{method} {rows}"] = course
             said[f"{method} {rows} sets"] = course.sets(3)
             said[f"{method} {rows} memory"] = predicted_memory(setting, course, rows)
             said[f"{method} {rows} seconds"] = predicted_seconds(setting, course, rows, SPEED)
         found |= claims_of(label, said)
         with keyed("invented"):
-            made = invented(setting, 40)
+            made = invent_rows(setting, 40)
         found |= claims_of(f"{label} invented", [[each.tolist() for each in made.codes], made.totals.tolist()])
     record(f"expected_{'_'.join(price)}", found)
 
@@ -111,58 +111,58 @@ def test_choices_and_expectations(price: dict[str, Any]) -> None:
 def test_candidates() -> None:
     found: dict[str, Claim] = {}
     workload = {(0, 1): Fraction(1), (1, 2, 3): Fraction(1, 2), (4,): Fraction(3)}
-    found |= claims_of("closure", {str(key): each for key, each in candidates.closure(workload).items()})
-    found |= claims_of("within", {str(key): each for key, each in candidates.within(workload).items()})
-    found |= claims_of("sets", [each.tolist() for each in candidates.sets_within(workload)])
+    found |= claims_of("closure", {str(key): each for key, each in candidates.weighted_closure(workload).items()})
+    found |= claims_of("within", {str(key): each for key, each in candidates.subsets_with_weights(workload).items()})
+    found |= claims_of("sets", [each.tolist() for each in candidates.subset_index_arrays(workload)])
     for weights in ((Fraction(1, 3), Fraction(2)), (Fraction(1), Fraction(10**9)), (Fraction(6), Fraction(4))):
-        made = candidates.whole_weights(dict(zip(((0,), (1,)), weights, strict=True)))
+        made = candidates.integer_weights(dict(zip(((0,), (1,)), weights, strict=True)))
         found |= claims_of(f"whole {list(map(str, weights))}", list(made.values()))
     sizes = (2, 3, 4, 5, 2)
-    model = GraphModel.of(sizes, [Potential((0, 1), np.zeros((2, 3)))], 10.0)
+    model = GraphicalModel.of(sizes, [Potential((0, 1), np.zeros((2, 3)))], 10.0)
     for most in (0, 5, 6, 7, 30, 200):
         sets = [(0,), (0, 1), (1, 2), (2, 3), (0, 4), (1, 2, 3)]
         found |= claims_of(f"affordable {most}", candidates.affordable(sets, model, [(0, 1)], most))
-    by_size = candidates.sets_within({(0, 1, 2): Fraction(1), (2, 3, 4): Fraction(1)})
+    by_size = candidates.subset_index_arrays({(0, 1, 2): Fraction(1), (2, 3, 4): Fraction(1)})
     for wanted, count in itertools.product((0.5, 6.0, 40.0), (3, 9)):
         found |= claims_of(f"by size {wanted} {count}", _nearest_in_size(by_size, sizes, wanted, count))
     for edges in ([], [(0, 1)], [(0, 1), (2, 3)], [(0, 1), (1, 2), (2, 3)]):
         found |= claims_of(f"joining {edges}", _joining_pairs(edges, 4))
-    found |= claims_of("moved", moved(np.array([1.0, 5.0]), np.array([4.0, 3.0])))
-    found |= claims_of("steps", in_steps(np.array([[1.26, -2.0], [1e30, 0.1]]), 0.5).tolist())
+    found |= claims_of("moved", l1_change(np.array([1.0, 5.0]), np.array([4.0, 3.0])))
+    found |= claims_of("steps", round_to_steps(np.array([[1.26, -2.0], [1e30, 0.1]]), 0.5).tolist())
     record("candidates", found)
 
 
 def test_columns_that_decide_others() -> None:
-    town = Attribute("town", "text", (ListedCell("a"), ListedCell("b"), Other()))
-    region = Attribute("region", "text", (ListedCell("n"), ListedCell("s"), Other()))
-    age = Attribute("age", "integer", (RangeCell(0, 1), RangeCell(1, 9, True), Other()))
-    binned = Attribute("cost", "real", (RangeCell("0", "1"), RangeCell("1", "2", True), Other()))
+    town = Attribute("town", "text", (ListedCell("a"), ListedCell("b"), OtherCell()))
+    region = Attribute("region", "text", (ListedCell("n"), ListedCell("s"), OtherCell()))
+    age = Attribute("age", "integer", (RangeCell(0, 1), RangeCell(1, 9, True), OtherCell()))
+    binned = Attribute("cost", "real", (RangeCell("0", "1"), RangeCell("1", "2", True), OtherCell()))
     own = (region, town, age, binned)
     domains = (Domain("text", values=("n", "s")), Domain("text", values=("a", "b"), nullable=True))
     numbers = (Domain("integer", bounds=(0, 9)), Domain("real", bounds=(0, 2), nullable=True))
     declared = (("town", "region"), ("age", "town"), ("cost", "town"), ("town", "nothing"))
     impossible = ("town = 'a' AND region = 's'", "age > 1 AND town = 'b'", "x = 1")
-    face = TableFace((*domains, *numbers), impossible, "x", declared)
+    face = PublicTableFacts((*domains, *numbers), impossible, "x", declared)
     found: dict[str, Claim] = claims_of("pairs", implications.deciding_pairs(own, face))
     found |= claims_of("cells", [implications.deciding_cells(own, place).tolist() for place in range(4)])
     found |= claims_of("required", implications.required_places(face))
     found |= claims_of("last", implications.last_cell(own, 1))
     found |= claims_of("sets", implications.sets_of(((1, 0), (0, 1), (2, 1))))
     for pair in ((1, 0), (0, 1)):
-        made = implications.decided_zeros(pair, (1, 0, 2), np.array([True, True, False]), 3)
+        made = implications.zeros_of_pair(pair, (1, 0, 2), np.array([True, True, False]), 3)
         found |= claims_of(f"zeros {pair}", made)
     counts = np.log(np.array([[5.0, 1.0, 2.0], [1.0, 7.0, 2.0], [9.0, 1.0, 3.0]]))
-    model = GraphModel.of((3, 3, 3, 3), [Potential((0, 1), counts), Potential((1, 2), counts.T)], 50.0)
-    zeros = zeros_of("visits", own, face)
+    model = GraphicalModel.of((3, 3, 3, 3), [Potential((0, 1), counts), Potential((1, 2), counts.T)], 50.0)
+    zeros = zeros_from_policy("visits", own, face)
     found |= claims_of("declared", zeros)
     for required in ((), (0,), (1,)):
         for given in ((), zeros):
-            made = implications.zeros_of_model(model, own, ((1, 0), (2, 1)), given, required)
+            made = implications.zeros_from_model(model, own, ((1, 0), (2, 1)), given, required)
             found |= claims_of(f"model {required} {bool(given)}", made)
     for most in (0, 5, 6, 9, 100):
-        found |= claims_of(f"checked {most}", outcome(lambda: check_zeros(zeros, (3, 3, 3, 3), most)))
+        found |= claims_of(f"checked {most}", outcome(lambda: require_possible_rows(zeros, (3, 3, 3, 3), most)))
     nothing = (((0,), np.ones(3, bool)),)
-    found |= claims_of("nothing left", outcome(lambda: check_zeros(nothing, (3, 3, 3, 3), 100)))
+    found |= claims_of("nothing left", outcome(lambda: require_possible_rows(nothing, (3, 3, 3, 3), 100)))
     record("implications", found)
 
 
@@ -239,8 +239,8 @@ def test_refused_requests(tmp_path: Path) -> None:
             "method": lambda: here.synthesize("visits", "other"),
             "uncoded": lambda: here.synthesize("visits"),
             "memory": lambda: here.synthesize("visits", columns=["sex"], memory="much"),
-            "little memory": lambda: here.synthesize("visits", columns=["sex", "age"], ways=2, memory=1).left_out,
-            "some memory": lambda: here.synthesize("visits", columns=["sex"], ways=1, memory="0.5 MiB").most_cells,
+            "little memory": lambda: here.synthesize("visits", columns=["sex", "age"], ways=2, memory=1).dropped_sets,
+            "some memory": lambda: here.synthesize("visits", columns=["sex"], ways=1, memory="0.5 MiB").max_cells,
             "order": lambda: here.synthesize("visits", columns=["sex"], order="day"),
             "one row": lambda: here.synthesize("visits", columns=["sex"], one_row_per="unit"),
             "weights": lambda: here.synthesize("visits", columns=["sex", "age"], weights={"town": 2}),
@@ -264,17 +264,17 @@ def test_dense_models() -> None:
         MwemRound(CellView((1,), (2,)), (-3,)),
     ]
     for textbook, rows in itertools.product((False, True), (30, 0, -5)):
-        start = Model.uniform((2, 3), rows, 4, textbook=textbook)
+        start = MwemModel.uniform((2, 3), rows, 4, textbook=textbook)
         found |= {f"passes {textbook} {rows}": start.passes}
         for count in range(1, len(rounds) + 1):
             made = replayed(start, rounds[:count])
             found |= claims_of(f"{textbook} {rows} {count}", made.fitted)
             found |= claims_of(f"{textbook} {rows} {count} said", made.predicted(CellView((1,))))
     for cells, count in ((10**3, 10), (10**6, 10), (10**6, 100)):
-        found |= {f"passes {cells} {count}": Model.uniform((cells,), 5, count).passes}
-    found |= claims_of("large", Model.uniform((2,), 1 << 61, 1).total)
+        found |= {f"passes {cells} {count}": MwemModel.uniform((cells,), 5, count).passes}
+    found |= claims_of("large", MwemModel.uniform((2,), 1 << 61, 1).total)
     for each in rounds:
-        found |= claims_of(f"multiplied {each.view.places}", multiplied(np.full((2, 3), 5.0), 30.0, each))
+        found |= claims_of(f"multiplied {each.view.places}", update_weights(np.full((2, 3), 5.0), 30.0, each))
     for values in ((), (1.5,), (1, 2)):
         found |= claims_of(f"counts {values}", outcome(lambda: NoisyCounts(values)))
     record("dense_models", found)

@@ -20,8 +20,8 @@ import pytest
 import sfumato as sf
 from cli.running import run
 from forked_commands import forked_command, run_forked
-from sfumato.cli.commands.demo import PARTS, WIDTH
-from sfumato.cli.common.output import ProgressLines
+from sfumato.cli.commands.demo import TOUR_STEPS, WIDTH
+from sfumato.cli.common.output import ProgressPrinter
 from sfumato.data import FILES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -101,7 +101,7 @@ def test_phases_are_said_late_and_only_to_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def phases() -> str:
-        with ProgressLines(patience=0.05) as say:
+        with ProgressPrinter(patience=0.05) as say:
             say("opening")
             if sys.stderr.isatty():
                 say._timer.join(60)
@@ -113,7 +113,7 @@ def test_phases_are_said_late_and_only_to_a_terminal(
     assert phases() == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert re.sub(r"\x1b\[\d+m", "", phases()).split() == ["…", "opening", "…", "reading"]
-    with ProgressLines(patience=60) as say:
+    with ProgressPrinter(patience=60) as say:
         say("opening")
     assert capsys.readouterr().err == ""
 
@@ -152,7 +152,7 @@ def test_the_tour_tells_its_story_in_time(tour: Tour) -> None:
     assert tour.seconds < 30, "the task of the tour is to be short"
     assert (done.returncode, done.stderr) == (0, "")
     parts = _parts(done.stdout)[1:]
-    assert len(parts) == len(PARTS) + 1
+    assert len(parts) == len(TOUR_STEPS) + 1
     asking, answer, again, overspent, exact, attack, after = parts
     assert "flights ±" in asking
     assert "ε = 3 of 3" in asking

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.running import run
-from sfumato.server.people.known_people import Credentials
-from sfumato.server.people.people_file import people_of
+from sfumato.server.people.people_file import open_people_file
+from sfumato.server.people.users import Credentials
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_user_is_added_disabled_and_let_in_again() -> None:
     assert "disabled" in run("user", "list").stdout
     assert run("user", "disable", "ana", "--again").exit_code == 0
     assert run("user", "disable", "nobody").exit_code == 2
-    with people_of() as people:
+    with open_people_file() as people:
         assert [each.act for each in people.acts()] == ["user added", "user added", "user disabled", "user enabled"]
         assert all(each.by.endswith("(command line)") for each in people.acts())
 
@@ -47,8 +47,8 @@ def test_a_token_is_printed_once_and_listed_without_its_text(here: Path) -> None
     text = made.stdout.strip()
     assert re.fullmatch(r"sfu_[\w-]{43}", text)
     assert "not shown again" in made.stderr
-    with people_of() as people:
-        found = people.identify(Credentials(token=text))
+    with open_people_file() as people:
+        found = people.authenticate(Credentials(token=text))
         assert found is not None
         assert found.user == "ana"
     listed = run("token", "list")
@@ -57,8 +57,8 @@ def test_a_token_is_printed_once_and_listed_without_its_text(here: Path) -> None
     said = json.loads(run("token", "list", "--user", "ana", "--json").stdout)
     assert [(each["number"], each["most"], each["spent"]) for each in said] == [(1, "0.5", "0")]
     assert run("token", "revoke", "1").stdout == "revoked: token 1 of ana\n"
-    with people_of() as people:
-        assert people.identify(Credentials(token=text)) is None
+    with open_people_file() as people:
+        assert people.authenticate(Credentials(token=text)) is None
     assert "revoked" in run("token", "list").stdout
     file = here / "sfumato.ledger.people"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

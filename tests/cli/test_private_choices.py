@@ -29,7 +29,7 @@ columns = { cost = { type = "real" }, ward = { type = "text" }, day = { type = "
 @pytest.fixture(autouse=True)
 def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what is printed is known."""
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import sfumato as sf
-from sfumato.server.application import application
-from sfumato.server.connections import address, listening
-from sfumato.server.people.known_people import Role
-from sfumato.server.serving import ProcessSettings, UvicornServer, opened
+from sfumato.server.application import build_application
+from sfumato.server.connections import base_url, listening
+from sfumato.server.people.users import Role
+from sfumato.server.serving import ProcessSettings, UvicornServer, open_gateway
 from sfumato.server.settings import ServerSettings
 
 POLICY = """
@@ -73,16 +73,16 @@ def serving(policy: Path, at: str = "127.0.0.1:0", **settings: Any) -> Iterator[
     """Serve a policy from a thread; give the address and the analyst's token."""
     own = {"listen": at, "answer_after": 0.01, "free_per_second": 10_000, "log": str(policy.parent / "log")}
     chosen = ServerSettings(**{**own, **settings})
-    with listening(chosen) as listener, opened(ProcessSettings((policy,), None, chosen)) as counter:
+    with listening(chosen) as listener, open_gateway(ProcessSettings((policy,), None, chosen)) as counter:
         counter.people.add_user("ana", Role.ANALYST, by="tests")
         _, token = counter.people.new_token("ana", by="tests")
         started = threading.Event()
-        server = UvicornServer(application(counter), chosen, started.set)
+        server = UvicornServer(build_application(counter), chosen, started.set)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
         thread.start()
         assert started.wait(120)
         try:
-            yield at if at.startswith("unix:") else address(chosen, listener), token
+            yield at if at.startswith("unix:") else base_url(chosen, listener), token
         finally:
             server.stop()
             thread.join(60)

@@ -73,17 +73,17 @@ def test_an_address_over_which_others_could_read_the_token_is_refused(url: Any) 
     ],
 )
 def test_addresses_are_read(url: str, base: str) -> None:
-    assert Address.of(url).base == base
+    assert Address.parse(url).base == base
 
 
 def test_certificates_are_verified() -> None:
     import ssl
 
-    found = wire._tls_verification(Address.of("https://example.org"), None)
+    found = wire._tls_verification(Address.parse("https://example.org"), None)
     assert isinstance(found, ssl.SSLContext)
     assert (found.verify_mode, found.check_hostname) == (ssl.CERT_REQUIRED, True)
     with pytest.raises(sf.InvalidParameter):
-        wire._tls_verification(Address.of("https://example.org"), "/nowhere.pem")
+        wire._tls_verification(Address.parse("https://example.org"), "/nowhere.pem")
 
 
 def test_a_server_whose_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_wrong_token_is_refused_as_the_server_says(at: tuple[str, str], monkey
 def test_a_policy_is_chosen_by_its_name(at: tuple[str, str]) -> None:
     with sf.connect(at[0], "clinic", token=at[1]) as curator:
         assert curator.policy.share is not None
-    with pytest.raises(sf.InvalidParameter, match="one of the policies at the server: clinic"):
+    with pytest.raises(sf.InvalidParameter, match="one of the policies on the server: clinic"):
         sf.connect(at[0], "school", token=at[1])
 
 
@@ -170,16 +170,16 @@ def test_a_token_is_kept_for_its_owner_alone(
     at: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = addresses.keep_token(Address.of(at[0]), at[1])
+    path = addresses.save_token(Address.parse(at[0]), at[1])
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    addresses.keep_token(Address.of("https://example.org"), "other")
+    addresses.save_token(Address.parse("https://example.org"), "other")
     with sf.connect(at[0]) as curator:
         assert curator.name == "clinic"
     path.chmod(0o644)
     with pytest.raises(sf.SfumatoError, match="the token file can be read by other users"):
         sf.connect(at[0])
     path.chmod(0o600)
-    addresses.keep_token(Address.of(at[0]), None)
+    addresses.save_token(Address.parse(at[0]), None)
     assert json.loads(path.read_text()) == {"https://example.org": "other"}
     monkeypatch.setenv("SFUMATO_TOKEN", at[1])
     with sf.connect(at[0]) as curator:
@@ -198,12 +198,12 @@ import sfumato as sf
 
 with sf.connect(sys.argv[1], token=sys.argv[2]) as curator:
     question = curator.sql("SELECT region, COUNT(*) AS n FROM visits GROUP BY region")
-    question.explain(epsilon=1), question.error(epsilon=1), question.advise(), question.plot(), question.rehearse()
+    question.explain(epsilon=1), question.error(epsilon=1), question.advise(), question.plot(), question.preview()
     answer = question.release(epsilon="0.5")
     print(answer, answer.to_csv(), answer.plot().svg[:4])
     print(curator.table("visits").group_by("region").agg(n=sf.count()).price(within=9))
     print(curator.workload([question]).error(epsilon=1), curator.bounds("visits", "cost").explain(1))
-    print(curator.bounds("visits", "cost").rehearse(1), curator.auction("visits", "cost", prices=[1]).rehearse(1))
+    print(curator.bounds("visits", "cost").preview(1), curator.auction("visits", "cost", prices=[1]).preview(1))
     print(curator.budget, curator.standing(), list(curator.history()), curator.tables, curator.policy)
     print(curator.sql("SHOW TABLES"))
 print(*sorted({each.split(".")[0] for each in sys.modules}), file=sys.stderr)
@@ -334,7 +334,7 @@ def test_an_unknown_kind_and_a_broken_problem_are_refused() -> None:
 def test_values_without_a_name_are_those_that_python_takes(kind: str, method: str) -> None:
     import inspect
 
-    offered = getattr(proposals.KINDS[kind].offered, method, None)
+    offered = getattr(proposals.KINDS[kind].proposal_class, method, None)
     if offered is None:
         return
     placed = [

@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from client.curators import Curators
 from sfumato import errors
-from sfumato.curator import Advice, Bounds, Explanation, Forecast, Listing, Sold, Standing, Tables
+from sfumato.curator import Advice, AuctionOutcome, Bounds, Explanation, Forecast, Listing, Standing, Tables
 from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
 from sfumato.ledger import Line
@@ -76,7 +76,7 @@ def test_a_request_id_is_charged_once_and_names_one_question(curators: Curators)
     with pytest.raises(sf.RequestDiffers) as refused:
         curator.sql(BY_REGION).release(epsilon="0.1", request_id="study-1")
     assert refused.value.place == "request_id"
-    assert [each.request_id for each in curator.history() if not each.cost.nothing].count("study-1") == 1
+    assert [each.request_id for each in curator.history() if not each.cost.is_zero].count("study-1") == 1
 
 
 REFUSED: dict[str, tuple[Any, type[sf.SfumatoError], str]] = {
@@ -170,7 +170,7 @@ def test_budget_standing_and_history(curators: Curators) -> None:
     lines = list(curator.history())
     assert lines[: len(known)] == known
     assert all(isinstance(each, Line) for each in lines)
-    charged = [each for each in lines if not each.cost.nothing]
+    charged = [each for each in lines if not each.cost.is_zero]
     assert [each.question for each in charged[-2:]] == [COUNT, BY_REGION]
     assert {each.analyst for each in charged} == {"ana"}
     assert isinstance(budget.plot(), Picture)
@@ -218,7 +218,7 @@ def test_a_question_is_put_together_step_by_step(curators: Curators) -> None:
 def test_histograms_unions_and_joins_travel(curators: Curators) -> None:
     visits = curators.curator.table("visits")
     binned = visits.group_by(sf.histogram("cost", bins=4)).agg(n=sf.count())
-    assert len(binned.rehearse(epsilon=1).rows) >= 4
+    assert len(binned.preview(epsilon=1).rows) >= 4
     twice = visits.union_all(curators.curator.table("visits", "again")).agg(n=sf.count())
     assert twice.error(epsilon=1).columns["n"] > visits.agg(n=sf.count()).error(epsilon=1).columns["n"]
     joined = visits.per_unit(k=sf.count()).agg(most=sf.sum("k"))
@@ -255,7 +255,7 @@ def test_marginals_models_and_synthetic_rows(curators: Curators) -> None:
     synthetic = curator.synthesize("visits", "independent", 1, columns=["region", "day"]).release(epsilon="0.25")
     assert isinstance(synthetic, sf.Synthetic)
     assert len(synthetic.sample(5).to_pandas()) == 5
-    assert curator.mwem("visits", ["region"], 1, rounds=1).rehearse(epsilon=1).receipt.rehearsed
+    assert curator.mwem("visits", ["region"], 1, rounds=1).preview(epsilon=1).receipt.is_preview
     assert before - Fraction(1, 2) <= left(curator) < before - Fraction(2, 5)
 
 
@@ -268,7 +268,7 @@ def test_bounds_auctions_and_sessions(curators: Curators) -> None:
     assert isinstance(bounds.release("0.25"), Bounds)
     auction = curator.auction("visits", "cost", prices=[10, "20.5"])
     assert auction.error(1, 0, "0.9") == auction.error(epsilon=1, confidence="0.9")
-    assert isinstance(auction.release("0.25", "0.5"), Sold)
+    assert isinstance(auction.release("0.25", "0.5"), AuctionOutcome)
     session = curator.above(5, questions=[COUNT, f"{COUNT} WHERE age > 1000"])
     assert session.error(1) > 0
     answers = session.release("0.25")
@@ -279,9 +279,9 @@ def test_bounds_auctions_and_sessions(curators: Curators) -> None:
 
 def test_a_rehearsal_spends_nothing_and_is_marked(curators: Curators) -> None:
     before = list(curators.curator.history())
-    rehearsed = curators.curator.sql(BY_REGION).rehearse(epsilon=1)
-    assert rehearsed.rehearsed
-    assert "rehearsed" in repr(rehearsed)
+    rehearsed = curators.curator.sql(BY_REGION).preview(epsilon=1)
+    assert rehearsed.is_preview
+    assert "preview" in repr(rehearsed)
     assert list(curators.curator.history()) == before
 
 

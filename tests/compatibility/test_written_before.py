@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from compatibility.workspace import substance
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.privacy import codec
 from sfumato.reports import verify_bundle
-from sfumato.reports.verifying_bundles import read
+from sfumato.reports.bundle_verification import read_bundle
 
 BOUGHT_ANEW = {"mwem", "synthesis", "session"}
 """Releases of several steps are not stored as one answer."""
@@ -70,9 +71,15 @@ def test_plan_hashes_are_the_same() -> None:
 def test_written_fields_are_the_same() -> None:
     """A field may be added with a default, at the end; nothing that was written is renamed, moved or left out."""
     now = workspace.written_fields()
-    for kind, fields in kept("fields").items():
-        assert now[kind][: len(fields)] == fields, kind
+    for kind, kept_fields in kept("fields").items():
+        fields = [field for field in kept_fields if ", computed" not in field]  # these are in no text
+        assert [unnamed(field) for field in now[kind][: len(fields)]] == [unnamed(field) for field in fields], kind
         assert all(" = " in field for field in now[kind][len(fields) :]), kind
+
+
+def unnamed(field: str) -> str:
+    """Leave out the names of classes in a default: they are written nowhere."""
+    return re.sub(r"\b[A-Z]\w*\(", "(", field)
 
 
 @pytest.mark.parametrize("name", ["marginals", "histogram", "mwem", "synthesis"])
@@ -84,7 +91,7 @@ def test_published_files_are_read(name: str) -> None:
 def test_a_signed_bundle_is_read_and_verified() -> None:
     path = workspace.KEPT / "bundle.zip"
     assert verify_bundle(path).proved
-    bundled = [substance(answer.to_json()) for answer in read(path).answers]
+    bundled = [substance(answer.to_json()) for answer in read_bundle(path).answers]
     bought = [substance(text) for text in kept("answers").values()]
     assert len(bundled) > len(workspace.QUESTIONS)
     assert all(answer in bought for answer in bundled)

@@ -26,7 +26,7 @@ from plan.described import CATALOG
 from plan.test_sql import pairs
 from sfumato.plan.canonical import digest
 from sfumato.plan.sql.statements import parse
-from sfumato.policy.toml_files import read
+from sfumato.policy.toml_parsing import read
 from sfumato.privacy import codec
 from sfumato.reports import SigningKey, bundle
 from sfumato.server.requests import proposals as requests
@@ -108,13 +108,15 @@ def written_fields() -> dict[str, list[str]]:
     for module in walk_packages(sf.__path__, "sfumato."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    described = {kind: [_describe(field) for field in fields(cls)] for cls, kind in codec.values().items()}
+    described = {
+        kind: [_describe(field) for field in fields(cls) if field.init] for cls, kind in codec.values().items()
+    }
     return {kind: described[kind] for kind in sorted(described) if not kind.startswith("test-")}
 
 
 def _describe(field: Any) -> str:
     default = field.default.value if isinstance(field.default, Enum) else field.default
-    remarks = ("" if field.init else ", computed") + ("" if field.compare else ", not compared")
+    remarks = "" if field.compare else ", not compared"
     return codec.field_name(field) + ("" if default is MISSING else f" = {default!r}") + remarks
 
 
@@ -188,7 +190,7 @@ def spec_identities(clinic: sf.Curator) -> dict[str, str]:
     identities = {}
     for kind, spec in BODIES.items():
         body = json.dumps({"kind": kind, "spec": spec, "price": {"epsilon": "0.2"}}).encode()
-        named, read_spec, _ = requests.read_bought(body)
+        named, read_spec, _ = requests.decode_release(body)
         identities[named] = requests.propose(clinic, named, read_spec).identity
     return identities
 

@@ -110,13 +110,13 @@ def test_a_receipt_tells_an_analyst_what_is_left_of_their_share(clinic: sf.Curat
 
 def test_a_standing_is_computed_once_for_each_last_line(clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str | None] = []
-    real = curators.standings_of
+    real = curators.compute_standings
 
     def counted(policy: sf.Policy, account: object, analyst: str | None) -> object:
         computed.append(analyst)
         return real(policy, account, analyst)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(curators, "standings_of", counted)
+    monkeypatch.setattr(curators, "compute_standings", counted)
     ana = clinic.as_analyst("ana")
     first = clinic.standing()
     for _ in range(5):
@@ -262,7 +262,7 @@ def test_a_drain_waits_for_charged_work_and_refuses_new_work(clinic: sf.Curator)
     assert clinic.ledger.head == head  # nothing was charged, held or written
     assert clinic.sql(WARDS).release(epsilon="0.5").rows == stored.rows  # bought before: no new work
     assert clinic.sql(COUNT).error(epsilon=1).columns
-    assert clinic.sql(COUNT).rehearse().rehearsed
+    assert clinic.sql(COUNT).preview().is_preview
     go.set()
     assert clinic.drain() is True
     worker.join()
@@ -293,7 +293,7 @@ def test_changed_data_are_a_new_version_of_the_same_account(policy: Path, clinic
     with pytest.raises(SourceChanged):
         clinic.sql(WARDS).release(epsilon=1)
     ana = clinic.as_analyst("ana")
-    with ana.reopened() as again, clinic.reopened() as owner:
+    with ana.reopen() as again, clinic.reopen() as owner:
         assert owner.name == clinic.name
         assert owner.standing() == clinic.standing()
         assert owner.standing().left["pure"] == 3
@@ -320,15 +320,15 @@ def test_reopening_meets_the_terms_and_sources_of_the_account(policy: Path, clin
     with sf.Curator(other / "shop.toml", clinic.ledger) as shop:
         (policy.parent / "visits.parquet").write_bytes((other / "visits.parquet").read_bytes())
         with pytest.raises(SourceTaken):  # the people of another account
-            clinic.reopened()
-        with shop.reopened() as again:  # a ledger that was given stays open
+            clinic.reopen()
+        with shop.reopen() as again:  # a ledger that was given stays open
             assert again.ledger is clinic.ledger
         assert clinic.ledger.accounts == ("clinic", "shop")
     policy.write_text(policy.read_text().replace("epsilon = 4.0", "epsilon = 5.0"))
     write_rows(policy.parent / "visits.parquet", 42)
     amend(policy, reason="a second year")
     with pytest.raises(AccountDiffers):  # amended elsewhere: this curator's policy is one of before
-        clinic.reopened()
+        clinic.reopen()
 
 
 class Nothing:
@@ -345,7 +345,7 @@ def test_a_limit_outlasts_new_data_and_views(clinic: sf.Curator) -> None:
     """Whoever was handed a limited curator gets an equally limited one of the data as they are now."""
     limited = clinic.limited(Nothing())
     for view in (limited, limited.as_analyst("ana")):
-        with view.reopened() as again:
+        with view.reopen() as again:
             for each in (view, again, again.as_analyst("bob")):
                 with pytest.raises(Nothing.Full):
                     each.sql(COUNT).release(epsilon="0.1")

@@ -146,9 +146,9 @@ def test_a_curator_says_the_same(tmp_path: Path) -> None:
 
 def test_a_table_is_found_by_its_name_in_any_case(tmp_path: Path) -> None:
     tables = describe_policy(policy(tmp_path, "ids"))
-    assert tables.named("VISITS") is tables["visits"]
+    assert tables.find("VISITS") is tables["visits"]
     with pytest.raises(sf.Unsupported, match="no declared table is called visit"):
-        tables.named("visit")
+        tables.find("visit")
 
 
 def test_a_public_table_is_described_by_what_the_policy_says_of_it(tmp_path: Path) -> None:

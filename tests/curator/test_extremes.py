@@ -173,7 +173,7 @@ def test_what_is_asked_otherwise_than_before_is_rehearsed_anew(
         assert refusal.value.code == "extreme-numbers"
         assert made.budget.spent["pure"] == spent
         with monkeypatch.context() as broken:
-            broken.setattr("sfumato.release.proposal.rehearse", overflown)
+            broken.setattr("sfumato.release.proposal.check_dry_run", overflown)
             assert not ask.release(epsilon=1, fresh=True).receipt.free
 
 

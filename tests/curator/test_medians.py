@@ -20,7 +20,7 @@ from mechanisms.executions import Law, law
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.mechanisms import Quantiles
 from sfumato.release.measurement import Measurement
-from sfumato.release.requests import Request
+from sfumato.release.requests import PriceRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.WeakPrivacy")
 COLUMNS = {
@@ -178,8 +178,8 @@ def test_measures_of_one_column_share_one_recursion(opened: Curators) -> None:
     ask = curator.sql(
         "SELECT MEDIAN(cost) AS a, QUANTILE_DISC(cost, 0.5) AS b, QUANTILE_CONT(cost, 0.9) AS c FROM people"
     )
-    prepared = ask.prepared(Request(epsilon=1))
-    ((one,),) = prepared.measured[1:]
+    prepared = ask.price_release(PriceRequest(epsilon=1))
+    ((one,),) = prepared.measurements[1:]
     assert one.mechanism.probabilities == (Fraction(1, 2), Fraction("0.9"))
     assert one.mechanism.epsilon == 1
     answer = ask.release(epsilon=1)
@@ -193,7 +193,7 @@ def test_measures_of_one_column_share_one_recursion(opened: Curators) -> None:
 
 def test_a_measurement_of_ranks_pays_for_every_row_and_group(opened: Curators) -> None:
     ask = opened(people(40)).sql("SELECT region, MEDIAN(age) AS m FROM people GROUP BY region")
-    ((one,),) = ask.prepared(Request(epsilon=1)).measured[1:]
+    ((one,),) = ask.price_release(PriceRequest(epsilon=1)).measurements[1:]
     assert (one.mechanism.rows_per_unit, one.mechanism.grouped) == (3, True)
     for weaker in (Quantiles("0.5", 1, (0, 9), 2, grouped=True), Quantiles("0.5", 1, (0, 9), 3)):
         with pytest.raises(sf.InvalidParameter, match="3 rows of a unit"):
@@ -215,10 +215,10 @@ UNITS = [
 ]
 
 
-def _law(curator: sf.Curator, table: pa.Table, text: str, price: Request) -> Law:
+def _law(curator: sf.Curator, table: pa.Table, text: str, price: PriceRequest) -> Law:
     """Of what is released, given the key of the sample."""
     ask = curator.sql(text)
-    kind = ask.kind(ask.prepared(price))
+    kind = ask.release_strategy(ask.price_release(price))
     with closing(DuckDB(sf.Policy(curator.policy.unit, curator.policy.budget, _tables(table), size=50))) as engine:
         read = {repr(each): engine.read(each, 7) for each in kind.readings}
 
@@ -248,14 +248,14 @@ LAWS: dict[str, dict[str, Any]] = {
 @covering({"text": [*LAWS], "relation": ["add-remove", "replace"]})
 def test_no_unit_changes_the_law_of_an_answer_by_more_than_its_price(tmp_path: Path, text: str, relation: str) -> None:
     """Exactly, for all that is written down: units with more rows than count, in both groups, and missing values."""
-    price, laws = Request(epsilon="1.5", **LAWS[text]), []
+    price, laws = PriceRequest(epsilon="1.5", **LAWS[text]), []
     budget = sf.Budget(10, neighbours=relation)
     for place, unit in enumerate(UNITS):
         table = _table(OTHERS + unit)
         policy = sf.Policy(sf.PrivacyUnit("person"), budget, _tables(table), size=50)
         with sf.Curator(policy, tmp_path / f"{place}") as curator:
             laws.append(_law(curator, table, text, price))
-            curve = curator.sql(text).prepared(price).curve
+            curve = curator.sql(text).price_release(price).curve
     pairs = itertools.combinations(laws, 2) if relation == "replace" else ((laws[0], each) for each in laws[1:])
     worst = 0.0
     for p, q in pairs:

@@ -15,8 +15,8 @@ import pytest
 import sfumato as sf
 from cli.running import run
 from sfumato.errors import InvalidPolicy
-from sfumato.plan.written_names import quoted
-from sfumato.policy.drafting import drafted
+from sfumato.plan.quoting import quoted
+from sfumato.policy.toml_writing import to_toml
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 TABLE, ID, WARD, COST, DAY = "2024 Visits – Ärzte", "Patient N°", "Station", "Total Cost €", 'day "of" visit'
@@ -91,7 +91,7 @@ def test_names_go_everywhere(kind: str, tmp_path: Path) -> None:
 def test_a_policy_file_and_the_command_line(tmp_path: Path) -> None:
     made = policy("parquet", tmp_path)
     assert made.path is not None
-    made.path.write_text(drafted(made, tmp_path), encoding="utf-8")
+    made.path.write_text(to_toml(made, tmp_path), encoding="utf-8")
     dry = run("query", made.path, ASKED, "--within", "who=90", "--dry-run")
     assert dry.exit_code == 0, dry.stderr
     done = run("query", made.path, ASKED, "--epsilon", "1", "--json")

@@ -56,7 +56,7 @@ def test_a_budget_is_drawn_as_stairs_of_what_was_charged(flights: sf.Curator) ->
 
 def test_a_budget_with_a_history_is_equal_to_one_without(flights: sf.Curator) -> None:
     own = flights.budget
-    plain = own.at(own.totals)
+    plain = own.with_spent(own.totals)
     assert own == plain
     assert sf.dumps(own) == sf.dumps(plain)
     assert repr(own) == repr(plain)

@@ -73,7 +73,7 @@ since = { type = "date" }
 
 
 def test_a_period_is_part_of_the_unit_for_life(tmp_path: Path) -> None:
-    """A person-day in words wherever a release says whom it protects; another length or column is another unit."""
+    """A person-day in words wherever a release says whom it protects; another length or column is a different unit."""
     (tmp_path / "visits.csv").write_text("patient,cost,day,since\n1,2,2024-01-01,2024-01-01\n")
     path = tmp_path / "clinic.toml"
     path.write_text(PERIODS)
@@ -87,10 +87,10 @@ def test_a_period_is_part_of_the_unit_for_life(tmp_path: Path) -> None:
     period = 'period = { column = "day", every = "day" }\n'
     for other in ("", period.replace('every = "day"', 'every = "week"'), period.replace('"day",', '"since",')):
         path.write_text(PERIODS.replace(period, other))
-        with pytest.raises(sf.AccountDiffers, match="another unit"):
+        with pytest.raises(sf.AccountDiffers, match="a different unit"):
             receipt(path)
         with pytest.raises(sf.AccountDiffers, match="for life"):
-            amend(read(path), reason="another unit")
+            amend(read(path), reason="a different unit")
 
 
 def test_lines_of_an_account_are_shown_as_a_table(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.describing import policy_alone
-from sfumato.engine.carried_tables import without_data
+from sfumato.engine.public_tables import without_data
 
 QUESTIONS = (
     "SELECT COUNT(*) AS n FROM flights",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 import pytest
 
-from sfumato.cli.common.kind_commands import command_for
+from sfumato.cli.common.kind_commands import build_command
 from sfumato.curator.kinds.bounds import BoundsSpec
 from sfumato.curator.release_kinds import (
     Count,
@@ -24,7 +24,7 @@ from sfumato.curator.release_kinds import (
 )
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.privacy.numbers import Number
-from sfumato.release.requests import Request
+from sfumato.release.requests import PriceRequest
 
 KINDS = all_kinds()
 
@@ -39,12 +39,12 @@ def test_a_kind_is_whole(name: str) -> None:
     assert all(hasattr(kind.proposal_class(), method) for method in ("explain", "release"))
     assert kind.answer_class() is not None
     local = {"fresh", "for_", "rows", "values_epsilon", "counting"}
-    assert {term.name for term in kind.terms} <= set(Request.__dataclass_fields__) | local
+    assert {term.name for term in kind.terms} <= set(PriceRequest.__dataclass_fields__) | local
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if "command" not in kind.skins])
 def test_a_command_is_made_of_every_field(name: str) -> None:
-    command = command_for(KINDS[name])
+    command = build_command(KINDS[name])
     assert {field.name for field in spec_fields(KINDS[name].spec)} <= {each.name for each in command.params}
     assert "Example:" in command.get_help(click.Context(command))
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.curator.proposals.asked_sessions import asked_session
+from sfumato.curator.proposals.listed_sessions import propose_listed_session
 
 FORK = multiprocessing.get_context("fork")
 COLUMNS = {
@@ -42,8 +42,8 @@ PROPOSALS: dict[str, tuple[Propose, Propose, dict[str, Any]]] = {
         DELTA,
     ),
     "session with questions": (
-        lambda own: asked_session(own.above(20, positives=2), [COUNT, f"{COUNT} WHERE kind = 'a'"]),
-        lambda own: asked_session(own.above(20, positives=2), [COUNT]),
+        lambda own: propose_listed_session(own.above(20, positives=2), [COUNT, f"{COUNT} WHERE kind = 'a'"]),
+        lambda own: propose_listed_session(own.above(20, positives=2), [COUNT]),
         ONE,
     ),
     "bounds": (lambda own: own.bounds("visits", "cost"), lambda own: own.bounds("visits", "cost", cover="0.5"), ONE),

@@ -10,8 +10,8 @@ import pytest
 import sfumato as sf
 from covering_cases import covering
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.release.measured import good_enough
-from sfumato.release.requests import Request
+from sfumato.release.measured import required_accuracy
+from sfumato.release.requests import PriceRequest
 
 PEOPLE = {
     "name": sf.Domain("text"),
@@ -52,7 +52,7 @@ def test_no_offset_makes_a_question_fail_where_somebody_is(tmp_path: Path, value
                 question = made.sql(f"SELECT {aggregate}({value}) AS m FROM people WHERE name = 'Bob'")
                 question.release(epsilon=1)
                 outcomes.append("answered")
-                for bounded in question.options:
+                for bounded in question.bounding_options:
                     (found,) = made._context.engine.read(GroupTotals(bounded, question.groups), 1).tolist()
                     (measure,) = bounded.measures
                     assert sum(map(abs, found)) <= measure.sensitivity.l1
@@ -98,7 +98,7 @@ def test_what_is_forecast_is_what_is_released(tmp_path: Path) -> None:
 
 def test_replacing_one_person_moves_one_count_by_one(tmp_path: Path) -> None:
     with curator(tmp_path, [BOB], neighbours="replace") as made:
-        (only,) = made.sql("SELECT COUNT(*) FROM people WHERE x > 0.5").options
+        (only,) = made.sql("SELECT COUNT(*) FROM people WHERE x > 0.5").bounding_options
         assert only.measures[0].sensitivity.l1 == 1
 
 
@@ -109,7 +109,7 @@ def test_a_price_in_rho_does_not_close_the_pure_currency_unasked(tmp_path: Path)
 
 
 def test_two_names_for_one_real_are_refused() -> None:
-    with pytest.raises(sf.InvalidParameter, match="twice"):
+    with pytest.raises(sf.InvalidParameter, match="without repeated values"):
         sf.Domain("real", values=("0.33333333333333331", "1/3"))
 
 
@@ -204,8 +204,8 @@ def test_a_choice_is_compared_with_the_same_choice(tmp_path: Path) -> None:
         asked = opened.sql("SELECT MEDIAN(x) AS m, MIN(x) AS least FROM people")
 
         def names(**request: object) -> set[str]:
-            prepared = asked.prepared(Request(epsilon=1, **request))  # type: ignore[union-attr, arg-type]
-            return set(good_enough(prepared))
+            prepared = asked.price_release(PriceRequest(epsilon=1, **request))  # type: ignore[union-attr, arg-type]
+            return set(required_accuracy(prepared))
 
         assert names() == {"quantiles 0", "least 0"}
         assert names(range="value") == {"quantiles 0", "below 0", "above 0", "least 0", "missed 0"}

@@ -70,7 +70,7 @@ def test_an_explanation_and_the_answer_tell_the_same_error(people: sf.Curator, c
     ask = people.sql(f"SELECT state, COUNT(*) AS n FROM people GROUP BY state{clause}")
     answer = ask.release(epsilon=1)
     (low, high), *_ = answer.intervals["n"] or [(0.0, 0.0)]  # type: ignore[misc]
-    said = f"±{sf.privacy.numbers.shown((high - low) / 2)} with 95 % confidence"
+    said = f"±{sf.privacy.numbers.format_number((high - low) / 2)} with 95 % confidence"
     if answer.rows:
         assert said in str(ask.explain(epsilon=1))
 
@@ -169,7 +169,7 @@ def test_what_would_be_left_is_what_is_left_after(people: sf.Curator) -> None:
     for price in ({"epsilon": 1}, {"epsilon": "0.5", "delta": "1e-7", "mechanism": "gaussian"}, {"epsilon": 2}):
         said = ask.error(**price, fresh=True).left
         ask.release(**price, fresh=True)
-        assert said == people.budget.left_words
+        assert said == people.budget.remaining_words
     assert ask.error(epsilon=1000).left == ""
 
 

@@ -141,7 +141,7 @@ def test_units_with_more_rows_than_count_weigh_alike_in_all_moments(tmp_path: Pa
     (wanted,) = exact("SELECT STDDEV_POP(cost), AVG(cost) FROM visits")
     with sf.open(tmp_path / "clinic.toml") as curator:
         question = curator.sql("SELECT STDDEV_POP(cost) AS sd, AVG(cost) AS mean, COUNT(*) AS n FROM visits")
-        assert {each.strategy.value for each in question.options} == {"reweight", "sample"}
+        assert {each.strategy.value for each in question.bounding_options} == {"reweight", "sample"}
         answer = question.release(epsilon=10_000)
         with pytest.raises(sf.InvalidParameter, match="sound"):
             question.limit(strategy="clip-l1").explain()

@@ -15,15 +15,15 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.seam import DataIdentity, OpenReading, Unheld
+from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.errors import EngineClosed, Unsupported
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.keys import World
+from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.nodes import Bound, GroupKey, Scan, relations
-from sfumato.plan.readings.total_readings import E, Found, FoundTotals, GroupTotals, PlanReading
+from sfumato.plan.nodes import BoundContributions, GroupKey, Scan, relations
+from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, E, GroupTotals, PlanReading
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Policy
 
@@ -44,19 +44,19 @@ class Integers:
         }
         return Catalog(tables, lambda *_: 1)
 
-    def values(self, world: World) -> Sequence[GroupKey]:  # noqa: ARG002 - no expressions
+    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:  # noqa: ARG002 - no expressions
         raise _unsupported()
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         for reading in readings:
             self._check(reading)
-        return Unheld(self)
+        return StatelessReading(self)
 
     def _check(self, reading: PlanReading[Any]) -> None:
         if not self._open:
             raise EngineClosed
         bounded = reading.bounded
-        plain = all(isinstance(node, (Scan, Bound)) for node in relations(bounded.plan.source))
+        plain = all(isinstance(node, (Scan, BoundContributions)) for node in relations(bounded.plan.source))
         used = [*bounded.plan.keys, *(each.value for one in bounded.measures for each in one.contributions)]
         tests = any(each.measure.where is not None or each.measure.once_per_unit for each in bounded.measures)
         known = bounded.strategy in (Strategy.WHOLE, Strategy.REWEIGHT)
@@ -64,24 +64,26 @@ class Integers:
             raise _unsupported()
 
     def read(self, reading: PlanReading[E], key: int) -> E:  # noqa: ARG002 - no samples
-        if isinstance(reading, FoundTotals):
+        if isinstance(reading, DiscoveredTotals):
             return cast("E", self._found(reading))
         assert isinstance(reading, GroupTotals)
         return cast("E", self._totals(reading.bounded, reading.groups))
 
-    def _found(self, reading: FoundTotals) -> Found:
+    def _found(self, reading: DiscoveredTotals) -> DiscoveredGroups:
         """Every combination of values that rows have, of which those that are not declared count for nobody."""
         keys = [self._column(each) for each in reading.bounded.plan.keys]
         present = np.logical_and.reduce([each for _, each in keys])
         every = sorted({tuple(row) for row in np.column_stack([each for each, _ in keys])[present].tolist()})
         totals = self._totals(reading.bounded, every)
-        own = [tuple(group[index] for index in reading.found) for group in every]
+        own = [tuple(group[index] for index in reading.discovered_keys) for group in every]
         names = sorted(set(own))
         key = np.array([names.index(each) for each in own], np.intp)
-        others = [tuple(group[index] for index in reading.others) for group in every]
-        declared = np.array([reading.declared.index(each) for each in others], np.intp)
+        others = [tuple(group[index] for index in reading.declared_keys) for group in every]
+        declared = np.array([reading.declared_groups.index(each) for each in others], np.intp)
         holders = np.bincount(key, totals[:, -1], len(names)).astype(np.int64)
-        return Found(holders, lambda places: [names[place] for place in places], key, declared, totals[:, :-1])
+        return DiscoveredGroups(
+            holders, lambda places: [names[place] for place in places], key, declared, totals[:, :-1]
+        )
 
     def _totals(self, bounded: BoundedPlan, groups: Sequence[GroupKey]) -> Whole:
         place = {group: index for index, group in enumerate(groups)}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from postgres_server import PostgresServer
 from sfumato.engine.postgres.driver import Postgres
-from sfumato.engine.spellings.postgres import name
+from sfumato.engine.spellings.postgres import quote_identifier
 from sfumato.policy import InMemory, Policy, PostgresTable
 
 _SCHEMAS = count()
@@ -54,7 +54,7 @@ class Sessions:
     def copied(self, table: pa.Table, relation: str, types: Mapping[str, str] | None = None) -> None:
         """Write the rows of a table into a new one."""
         shape = {each.name: stored_type(each.type) for each in table.schema} | dict(types or {})
-        columns = ", ".join(f"{name(each)} {written}" for each, written in shape.items())
+        columns = ", ".join(f"{quote_identifier(each)} {written}" for each, written in shape.items())
         self.run(f"CREATE TABLE {relation} ({columns})")
         with self.session.cursor().copy(f"COPY {relation} FROM STDIN") as copy:  # type: ignore[call-overload]
             for row in zip(*(column.to_pylist() for column in table.columns), strict=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.plan.costs import MOST_BYTES, MOST_STEPS
+from sfumato.plan.costs import MAX_BYTES, MAX_STEPS
 
 BENCH = Path(__file__).parents[2] / "bench" / "questions.py"
 ROWS = 4_000
@@ -31,6 +31,6 @@ def test_one_unit_at_the_cap_beside_none(what: str) -> None:
     """All the rows that a unit may have, each as dear as a question can make it, by every way to bound them."""
     none, some = (measured(what, unit) for unit in (0, ROWS))
     _, _, steps, held = some
-    assert {"steps": steps / MOST_STEPS, "bytes": held / MOST_BYTES}[what] > 0.95
-    assert some[0] - none[0] <= ROWS * MOST_STEPS * STEP * TIMES
-    assert some[1] - none[1] <= ROWS * MOST_BYTES * TIMES
+    assert {"steps": steps / MAX_STEPS, "bytes": held / MAX_BYTES}[what] > 0.95
+    assert some[0] - none[0] <= ROWS * MAX_STEPS * STEP * TIMES
+    assert some[1] - none[1] <= ROWS * MAX_BYTES * TIMES

@@ -18,13 +18,13 @@ from engine.tables import policy_of
 from sfumato.engine import arrays
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginal, Marginals, ValueCounts
+from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginal, Marginals, ValueCounts
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
 from sfumato.plan.values.functions import call
@@ -72,7 +72,7 @@ def bounded(opened: DuckDB, strategy: Strategy, names: tuple[str, ...], measures
     fields = {field.name: Column(field, replace(domain, nullable=True)) for field, domain in source.columns.items()}
     plan = Aggregate(source, tuple(fields[name] for name in names), measures(fields))
     table = opened._policy.tables["t"]
-    return next(each for each in boundings(plan, Limits.of(table), groups) if each.strategy is strategy)
+    return next(each for each in bounding_strategies(plan, Limits.of(table), groups) if each.strategy is strategy)
 
 
 @cache
@@ -104,7 +104,7 @@ def test_a_server_adds_up_each_marginal_and_sends_no_more_rows_than_cells(
         sent = opened.sources.run(opened._written(counted_statement(reading, 7)))
     assert len(sent) <= reading.cell_count
     assert sum(cells.sum() for cells in exact) > 0
-    for cells, added_up in zip(exact, in_arrays(sent, reading), strict=True):  # type: ignore[call-overload]
+    for cells, added_up in zip(exact, arrays_from_rows(sent, reading), strict=True):  # type: ignore[call-overload]
         assert np.array_equal(cells, added_up)
 
 
@@ -139,7 +139,7 @@ def test_rows_are_counted_as_they_arrive_where_combinations_are_many(
 ) -> None:
     found = rows(5)
     added_up = {strategy: read(found, strategy) for strategy in (Strategy.WHOLE, Strategy.REWEIGHT)}
-    monkeypatch.setattr("sfumato.plan.readings.dense_readings._MOST_GROUPED", 1)
+    monkeypatch.setattr("sfumato.plan.readings.dense_readings._MAX_GROUPED", 1)
     monkeypatch.setattr(arrays, "KEYED_BATCH", batch)
     statements: list[str] = []
     stream = Sources.stream
@@ -311,7 +311,7 @@ def test_marginals_that_cannot_be_read_are_refused(change: dict[str, Any]) -> No
     good = marginals(Strategy.WHOLE)
     with pytest.raises(InvalidParameter):
         replace(good, **change)
-    assert MOST_CELLS < 3_001 * 4_001
+    assert MAX_CELLS < 3_001 * 4_001
 
 
 def test_clipped_rows_are_refused() -> None:

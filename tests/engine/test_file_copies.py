@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given, strategies as st
 from pyarrow import parquet
 
-from sfumato.engine.file_copies import copy_of, copy_sqlite, copy_text, kind, renamed, spelling, sqlite_tables, usable
-from sfumato.engine.opening import written_types
+from sfumato.engine.file_copies import (
+    copy_sqlite,
+    copy_text,
+    detect_file_kind,
+    detect_text_format,
+    recorded_origin,
+    sqlite_tables,
+    unique_names,
+    usable_names,
+)
+from sfumato.engine.opening import inferred_types
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.domains import is_name
@@ -33,7 +42,7 @@ def test_how_a_file_is_written_is_found_out(
     tmp_path: Path, name: str, text: str, encoding: str, found: tuple[str, str, str]
 ) -> None:
     (tmp_path / name).write_text(text, encoding=encoding)
-    made = spelling(tmp_path / name, rows=True)
+    made = detect_text_format(tmp_path / name, read_rows=True)
     assert (made.separator, made.encoding, made.quote) == found
     rows = parquet.read_table(copy_text(tmp_path / name, made).path).to_pylist()
     assert [list(row.values()) for row in rows] in ([["1", "2"]], [["1", "é"]])
@@ -41,59 +50,59 @@ def test_how_a_file_is_written_is_found_out(
 
 def test_without_consent_only_the_first_record_is_looked_at(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b'a,b\n1,\xe9\n"x\ny",2\n')
-    assert spelling(tmp_path / "t.csv", rows=False).reasons == ()
-    assert len(spelling(tmp_path / "t.csv", rows=True).reasons) == 2
+    assert detect_text_format(tmp_path / "t.csv", read_rows=False).reasons == ()
+    assert len(detect_text_format(tmp_path / "t.csv", read_rows=True).reasons) == 2
 
 
 def test_quotes_between_other_separators_are_no_reason(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b'"a";"\xe9"\r\n"1";"2"\r\n')
-    assert spelling(tmp_path / "t.csv", rows=True).reasons == (
+    assert detect_text_format(tmp_path / "t.csv", read_rows=True).reasons == (
         "its cells are separated by semicolons, not by commas",
         "its letters are cp1252, not UTF-8",
     )
     (tmp_path / "u.csv").write_text('"a","b"\n"1","2"\n', encoding="utf-16")
-    assert spelling(tmp_path / "u.csv", rows=True).reasons == ("its letters are utf-16, not UTF-8",)
+    assert detect_text_format(tmp_path / "u.csv", read_rows=True).reasons == ("its letters are utf-16, not UTF-8",)
 
 
 def test_cells_stay_the_texts_that_they_were(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('id;x;y\n007;"";1,5\n"a;b";;"1,5 km"\n"two\nlines";"say ""hi""";-2,25\n')
-    found = spelling(tmp_path / "t.csv", rows=True)
+    found = detect_text_format(tmp_path / "t.csv", read_rows=True)
     rows = parquet.read_table(copy_text(tmp_path / "t.csv", found, decimal=",").path)
     assert rows.to_pydict() == {
         "id": ["007", "a;b", "two\nlines"],
         "x": ["", None, 'say "hi"'],
         "y": ["1.5", "1,5 km", "-2.25"],
     }
-    assert written_types(tmp_path / "t.parquet")["id"] is Type.TEXT
+    assert inferred_types(tmp_path / "t.parquet")["id"] is Type.TEXT
 
 
 def test_a_number_that_begins_with_0_is_a_code(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("zip,n,share\n01234,1,0.5\n99999,0,1\n")
-    assert written_types(tmp_path / "t.csv") == {"zip": Type.TEXT, "n": Type.INTEGER, "share": Type.REAL}
+    assert inferred_types(tmp_path / "t.csv") == {"zip": Type.TEXT, "n": Type.INTEGER, "share": Type.REAL}
 
 
 def test_records_of_other_lengths_are_counted(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("a\tb\n1\t2\n3\n4\t5\t6\n7\t8\n")
-    made = copy_text(tmp_path / "t.tsv", spelling(tmp_path / "t.tsv", rows=True))
-    assert (made.lost, parquet.read_table(made.path).num_rows) == (2, 2)
+    made = copy_text(tmp_path / "t.tsv", detect_text_format(tmp_path / "t.tsv", read_rows=True))
+    assert (made.skipped_records, parquet.read_table(made.path).num_rows) == (2, 2)
 
 
 def test_a_copy_is_made_once_and_anew_when_the_file_has_changed(tmp_path: Path) -> None:
     file = tmp_path / "t.tsv"
     file.write_text("a\n1\n")
-    first = copy_text(file, spelling(file, rows=True)).path.stat().st_mtime_ns
-    assert copy_text(file, spelling(file, rows=True)).path.stat().st_mtime_ns == first
+    first = copy_text(file, detect_text_format(file, read_rows=True)).path.stat().st_mtime_ns
+    assert copy_text(file, detect_text_format(file, read_rows=True)).path.stat().st_mtime_ns == first
     file.write_text("a\n1\n2\n")
-    made = copy_text(file, spelling(file, rows=True))
+    made = copy_text(file, detect_text_format(file, read_rows=True))
     assert parquet.read_table(made.path).num_rows == 2
-    assert copy_of(made.path) is not None
-    assert copy_of(file) is None
+    assert recorded_origin(made.path) is not None
+    assert recorded_origin(file) is None
 
 
 @pytest.mark.parametrize("text", ["a\tb\n", "a\tb"])
 def test_a_header_alone_is_a_table_without_rows(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.tsv").write_text(text)
-    made = copy_text(tmp_path / "t.tsv", spelling(tmp_path / "t.tsv", rows=True))
+    made = copy_text(tmp_path / "t.tsv", detect_text_format(tmp_path / "t.tsv", read_rows=True))
     assert parquet.read_table(made.path).to_pydict() == {"a": [], "b": []}
 
 
@@ -101,7 +110,7 @@ def test_a_file_that_ends_too_soon_leaves_no_copy(tmp_path: Path) -> None:
     whole = gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)
     (tmp_path / "t.csv.gz").write_bytes(whole[:-20])
     with pytest.raises(InvalidPolicy):
-        copy_text(tmp_path / "t.csv.gz", spelling(tmp_path / "t.csv.gz", rows=False))
+        copy_text(tmp_path / "t.csv.gz", detect_text_format(tmp_path / "t.csv.gz", read_rows=False))
     assert [each.name for each in tmp_path.iterdir()] == ["t.csv.gz"]
 
 
@@ -111,7 +120,7 @@ def test_a_sqlite_database_is_read_whatever_it_is_called(tmp_path: Path) -> None
         database.execute('CREATE TABLE "a ""b""" (id INTEGER, x REAL, note, raw BLOB)')
         database.execute("INSERT INTO \"a \"\"b\"\"\" VALUES (1, 0.1, 'x', x'00ff'), (NULL, 'odd', 3, NULL)")
     database.close()
-    assert kind(file) == "sqlite"
+    assert detect_file_kind(file) == "sqlite"
     assert sqlite_tables(file) == {'a "b"': {"id": Type.INTEGER, "x": Type.REAL, "note": None, "raw": None}}
     made = copy_sqlite(file, 'a "b"')
     assert parquet.read_table(made.path).to_pydict() == {
@@ -124,13 +133,13 @@ def test_a_sqlite_database_is_read_whatever_it_is_called(tmp_path: Path) -> None
 
 @given(st.lists(st.text(max_size=70), min_size=1, max_size=30))
 def test_every_column_gets_a_name_of_its_own(names: list[str]) -> None:
-    made = renamed(names)
+    made = unique_names(names)
     assert len({each.lower() for each in made}) == len(names)
     assert all(map(is_name, made))
-    assert len(usable(made)) == len(made)
+    assert len(usable_names(made)) == len(made)
 
 
 def test_an_encoding_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a\n1\n")
     with pytest.raises(InvalidParameter, match="encoding"):
-        spelling(tmp_path / "t.csv", rows=True, encoding="klingon")
+        detect_text_format(tmp_path / "t.csv", read_rows=True, encoding="klingon")

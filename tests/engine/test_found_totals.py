@@ -23,10 +23,10 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_engine
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import Limits
-from sfumato.plan.readings.total_readings import Found, FoundTotals
+from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 COLUMNS = {
     "city": {"type": "text", "nullable": True},
@@ -73,10 +73,10 @@ def _policy(rows: list[dict[str, Any]], unit: str, limits: tuple[int, int, int] 
     return policy_of(Table("t", table, COLUMNS, id=unit, **most))  # type: ignore[arg-type]
 
 
-def _asked(engine: Any, policy: Policy, text: str) -> tuple[Question, FoundTotals]:
-    context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
+def _asked(engine: Any, policy: Policy, text: str) -> tuple[Question, DiscoveredTotals]:
+    context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
     asked = Question(context, text, parse(text, engine.catalog()), Limits.of(policy.tables["t"]))
-    return asked, FoundTotals(asked.options[0], asked.found, asked.groups)
+    return asked, DiscoveredTotals(asked.bounding_options[0], asked.discovered_keys, asked.groups)
 
 
 def _told(value: Any) -> Any:
@@ -85,23 +85,29 @@ def _told(value: Any) -> Any:
     return value[:1000] if isinstance(value, str) else value
 
 
-def _by_hand(rows: list[dict[str, Any]], keys: Sequence[str], found: FoundTotals, unit: str) -> dict[Any, Any]:
+def _by_hand(rows: list[dict[str, Any]], keys: Sequence[str], found: DiscoveredTotals, unit: str) -> dict[Any, Any]:
     """For each key that a row has: who holds it, and (rows, ages) for each of the declared values of the others."""
     holders, totals = defaultdict(set), defaultdict(lambda: [0, 0])
     for number, row in enumerate(rows):
         cells = [_told(row[name]) for name in keys]
         cells = [None if name == "side" and cell == "c" else cell for name, cell in zip(keys, cells, strict=True)]
-        key, other = (tuple(cells[index] for index in places) for places in (found.found, found.others))
+        key, other = (
+            tuple(cells[index] for index in places) for places in (found.discovered_keys, found.declared_keys)
+        )
         holders[key].add(row["who"] if unit == "who" else number)
         totals[key, other][0] += 1
         totals[key, other][1] += row["age"]
-    return {key: (len(units), [totals[key, other] for other in found.declared]) for key, units in holders.items()}
+    return {
+        key: (len(units), [totals[key, other] for other in found.declared_groups]) for key, units in holders.items()
+    }
 
 
-def _as_told(found: Found, declared: int) -> dict[Any, Any]:
+def _as_told(found: DiscoveredGroups, declared: int) -> dict[Any, Any]:
     places = np.arange(len(found.holders))
-    totals = found.of(places, declared).reshape(len(places), declared, found.totals.shape[1]).tolist()
-    return {key: (int(units), own) for key, units, own in zip(found.named(places), found.holders, totals, strict=True)}
+    totals = found.totals_for(places, declared).reshape(len(places), declared, found.totals.shape[1]).tolist()
+    return {
+        key: (int(units), own) for key, units, own in zip(found.key_values(places), found.holders, totals, strict=True)
+    }
 
 
 KEYS = ("city", "cost", "day", "code", "city, side", "side, city", "half, code, side, cost", "city, code", "half, day")
@@ -121,9 +127,9 @@ def test_keys_of_every_type_alone_and_crossed(keys: str, unit: str) -> None:
         engine, policy = _opened(seed, count, unit)
         asked, reading = _asked(engine, policy, f"SELECT {keys}, COUNT(*), SUM(age) FROM t GROUP BY {keys}")
         names = keys.split(", ")
-        assert {names[index] for index in asked.found} == set(names) - {"side", "half"}
+        assert {names[index] for index in asked.discovered_keys} == set(names) - {"side", "half"}
         engine.check(reading)
-        found = _as_told(engine.read(reading, 7), len(reading.declared))
+        found = _as_told(engine.read(reading, 7), len(reading.declared_groups))
         assert found == _by_hand(rows, names, reading, unit)
 
 
@@ -143,7 +149,7 @@ def test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may() -> None:
     ):
         _, reading = _asked(engine, policy, text)
         for key in range(12):
-            found = _as_told(engine.read(reading, key), len(reading.declared))
+            found = _as_told(engine.read(reading, key), len(reading.declared_groups))
             others = {("c0",): 1}
             held = {name: units - others.get(name, 0) for name, (units, _) in found.items()}
             assert set(held.values()) <= {0, 1}
@@ -188,7 +194,7 @@ def test_both_engines_find_the_same(rows: int) -> None:
     for engine in (open_engine(policy), Integers(policy)):
         _, reading = _asked(engine, policy, "SELECT ward, code, COUNT(*), SUM(age) FROM t GROUP BY ward, code")
         engine.check(reading)
-        found.append(_as_told(engine.read(reading, 7), len(reading.declared)))
+        found.append(_as_told(engine.read(reading, 7), len(reading.declared_groups)))
         engine.close()
     assert found[0] == found[1]
     assert bool(found[0]) is bool(rows)

@@ -34,8 +34,8 @@ def test_every_cost_is_counted(kind: str, tmp_path: Path) -> None:
     relation = {"relation": "t"} if kind == "duckdb" else {}
     with Sources(private(SOURCES[kind](PEOPLE, tmp_path), COLUMNS, unit="who", **relation)) as sources:
         found = inspect(sources, "t")
-    assert (found.rows, found.units, found.exceeding) == (8, 3, 1)
-    assert (found.dropped, found.lost) == (1 / 8, 2 / 7)
+    assert (found.rows, found.units, found.units_over_limit) == (8, 3, 1)
+    assert (found.without_id, found.rows_over_limit) == (1 / 8, 2 / 7)
     costs = {name: tuple(round(share * 7) for share in vars(cost).values()) for name, cost in found.columns.items()}
     assert costs == {"age": (2, 0, 1, 1, 1), "ward": (0, 2, 1, 0, 0), "cost": (2, 1, 0, 1, 1), "code": (2, 2, 1, 0, 1)}
 
@@ -43,13 +43,13 @@ def test_every_cost_is_counted(kind: str, tmp_path: Path) -> None:
 def test_rows_as_units_lose_none() -> None:
     with Sources(private(PEOPLE, {"age": {"type": "integer"}})) as sources:
         found = inspect(sources, "t")
-    assert (found.rows, found.units, found.exceeding, found.dropped, found.lost) == (8, 8, 0, 0, 0)
+    assert (found.rows, found.units, found.units_over_limit, found.without_id, found.rows_over_limit) == (8, 8, 0, 0, 0)
 
 
 def test_an_empty_table_costs_nothing() -> None:
     with Sources(private(PEOPLE.slice(8), COLUMNS, unit="who")) as sources:
         found = inspect(sources, "t")
-    assert (found.rows, found.units, found.lost, found.columns["age"].clamped) == (0, 0, 0, 0)
+    assert (found.rows, found.units, found.rows_over_limit, found.columns["age"].clamped) == (0, 0, 0, 0)
 
 
 def test_real_flights_agree_with_plain_sql() -> None:
@@ -66,4 +66,4 @@ def test_real_flights_agree_with_plain_sql() -> None:
     ).fetchall()[0]
     assert found.columns["dep_delay"].clamped == clamped / counted
     assert found.columns["origin"].nulled == nulled / counted
-    assert (found.units, found.lost) == (units, beyond / counted)
+    assert (found.units, found.rows_over_limit) == (units, beyond / counted)

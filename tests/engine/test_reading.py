@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from engine.lowered import selected
 from engine.tables import private
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.duckdb.scan import Cell, cleaned
+from sfumato.engine.duckdb.scan import Cell, clean_cell
 from sfumato.engine.spellings.duckdb import literal
 from sfumato.plan.values.expressions import Column, Literal
 from sfumato.plan.values.functions import call
@@ -209,7 +209,7 @@ TEXTS = [
 
 def scanned(texts: list[str], domain: Domain) -> list[Any]:
     return _answers(
-        f"SELECT {cleaned(Cell('x', 'VARCHAR'), domain)} FROM (VALUES {_listed(texts)}) AS t(i, x) ORDER BY i"
+        f"SELECT {clean_cell(Cell('x', 'VARCHAR'), domain)} FROM (VALUES {_listed(texts)}) AS t(i, x) ORDER BY i"
     )
 
 

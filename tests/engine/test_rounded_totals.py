@@ -35,7 +35,7 @@ from sfumato.engine.lowering.unit_lowering import wide
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan import bounding
-from sfumato.plan.bounding import BoundedPlan, _rounded, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, _rounded, bounding_strategies, for_neighbours
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -111,7 +111,7 @@ def _engine(rows: bool, bases: int) -> DuckDB:
 def _bounded(engine: DuckDB, measure: str) -> tuple[BoundedPlan, ...]:
     """Bound the plan as one world: no unit is in another."""
     plan = parse(f"SELECT world, kind, {measure}(cost) AS n FROM t GROUP BY world, kind", engine.catalog()).plan
-    return boundings(plan, Limits.of(engine._policy.tables["t"]), len(KINDS))
+    return bounding_strategies(plan, Limits.of(engine._policy.tables["t"]), len(KINDS))
 
 
 def _totals(engine: DuckDB, bounded: BoundedPlan, count: int) -> list[Vector]:
@@ -133,7 +133,7 @@ def _changes(worlds: list[tuple[int, tuple[Row, ...]]], totals: list[Vector], re
 
 @pytest.fixture
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounding, "MOST_STEPS", 4)
+    monkeypatch.setattr(bounding, "MAX_STEPS", 4)
 
 
 @pytest.mark.usefixtures("_few_steps")

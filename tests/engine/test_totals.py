@@ -11,7 +11,7 @@ import pytest
 
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import BoundedPlan, Limits, Strategy, boundings
+from sfumato.plan.bounding import BoundedPlan, Limits, Strategy, bounding_strategies
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
@@ -33,7 +33,7 @@ def _engine(unit: str, **limits: int) -> DuckDB:
 
 def _asked(engine: DuckDB, text: str, strategy: Strategy) -> BoundedPlan:
     plan, limits = parse(text, engine.catalog()).plan, Limits.of(engine._policy.tables["t"])
-    return next(each for each in boundings(plan, limits, len(PLACES)) if each.strategy is strategy)
+    return next(each for each in bounding_strategies(plan, limits, len(PLACES)) if each.strategy is strategy)
 
 
 def _reckoned(place: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import sfumato as sf
 from mechanisms.test_laws import passes
 from sfumato import games
 from sfumato.cli import main
-from sfumato.games.environment import law_of
+from sfumato.games.environment import law_of_selection
 
 PRICES = [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1)]
 VALUES = [Fraction(0), *PRICES]
@@ -24,7 +24,7 @@ KINDS = [sf.Exponential, sf.PermuteAndFlip]
 
 def law(auction: games.Auction, bids: list[Fraction]) -> list[float]:
     scores = [p * sum(b >= p for b in bids) * auction._unit for p in auction.prices]
-    return [float(p) for p in law_of(auction.selection, scores).probabilities]
+    return [float(p) for p in law_of_selection(auction.selection, scores).probabilities]
 
 
 def largest_loss(auction: games.Auction, pairs: list[tuple[list[Fraction], list[Fraction]]]) -> float:
@@ -57,7 +57,7 @@ def test_the_worst_replacement_meets_epsilon() -> None:
 def test_half_the_noise_is_wrong_for_scores_that_move_both_ways() -> None:
     """Why the theorem is needed: monotone noise under replacement breaks its promise for general counts."""
     mechanism = sf.Exponential(1, monotone=True)
-    one, two = (law_of(mechanism, scores).probabilities for scores in ([1, 0, 0], [0, 1, 0]))
+    one, two = (law_of_selection(mechanism, scores).probabilities for scores in ([1, 0, 0], [0, 1, 0]))
     assert max(abs(math.log(p / q)) for p, q in zip(one, two, strict=True)) > 0.99
     assert max(abs(math.log(p / q)) for p, q in zip(one, two, strict=True)) <= 1 + 1e-9
     spread = max(math.log(p / q) for p, q in zip(one, two, strict=True)) - min(
@@ -115,10 +115,10 @@ def test_the_theorem_by_the_exact_law(bids: list[int], prices: list[int], epsilo
         missed = sum(c for c, r in zip(law(auction, exact_bids), revenues, strict=True) if r < short)
         assert missed <= 1 - float(confidence) + 1e-12
     everywhere = max((p * sum(b >= p for b in exact_bids) for p in exact_bids if p <= auction.prices[-1]), default=0)
-    assert everywhere <= max(revenues) + auction.spacing * len(bids)
+    assert everywhere <= max(revenues) + auction.widest_gap * len(bids)
     sale = auction.release()
     assert sale.best == max(revenues)
-    assert sale.promised() == float(sale.best) - auction.error()
+    assert sale.revenue_bound() == float(sale.best) - auction.error()
     assert sale.revenue == revenues[auction.prices.index(sale.price)]
 
 
@@ -152,7 +152,7 @@ def test_grouped_bids_are_the_same_auction() -> None:
 
 def test_counting_shares_epsilon_and_covers() -> None:
     """The range misses the revenue with probability at most 0.05: more than 45 of 400 has probability below 1e-6."""
-    auction = games.digital_goods(np.linspace(0, 1, 500), 2, PRICES, counting="0.25")
+    auction = games.digital_goods(np.linspace(0, 1, 500), 2, PRICES, count_share="0.25")
     assert auction.selection.epsilon == Fraction(3, 2)
     assert auction.curve.max_divergence == 2
     sales = [auction.release() for _ in range(400)]
@@ -163,8 +163,8 @@ def test_counting_shares_epsilon_and_covers() -> None:
 
 @pytest.mark.parametrize("counting", [0, "0.2"])
 def test_the_price_of_an_accuracy_buys_it(counting: object) -> None:
-    auction = games.digital_goods([1], "0.7", PRICES, counting=counting)  # type: ignore[arg-type]
-    again = games.digital_goods([1], auction.price(within=3), PRICES, counting=counting)  # type: ignore[arg-type]
+    auction = games.digital_goods([1], "0.7", PRICES, count_share=counting)  # type: ignore[arg-type]
+    again = games.digital_goods([1], auction.price(within=3), PRICES, count_share=counting)  # type: ignore[arg-type]
     assert again.error() <= 3
     assert again.error() == pytest.approx(3, rel=1e-9)
 
@@ -208,7 +208,7 @@ def test_private_figures_are_not_shown() -> None:
         ({"counts": [1.5]}, "counts"),
         ({"counts": [2**60]}, "counts"),
         ({"per_bidder": 0}, "per_bidder"),
-        ({"counting": 1}, "counting"),
+        ({"count_share": 1}, "counting"),
         ({"mechanism": sf.NoisyMax}, "mechanism"),
     ],
 )

@@ -30,7 +30,7 @@ WITH_GAP = {
 def test_truth_is_strictly_best_on_every_instance(name: str) -> None:
     mixture = games.exactly_truthful(WITH_GAP[name])
     proof = mixture.proof()
-    assert mixture.sharpest
+    assert mixture.meets_sharpest_condition
     assert proof.exact
     assert proof.strict
     assert "strictly best" in str(proof)
@@ -51,7 +51,7 @@ def test_given_one_the_other_is_chosen(name: str, epsilon: str) -> None:
 @given(environments(reactions=True), st.sampled_from(["0.02", "0.4", "1.5"]))
 @settings(max_examples=35)
 def test_random_environments_with_a_gap_become_strict(game: games.Environment, epsilon: str) -> None:
-    assume(game.gap is not None and game.gap.largest > 0)
+    assume(game.gap is not None and game.gap.gamma > 0)
     mixture = games.exactly_truthful(game, epsilon=epsilon)
     assert mixture.proof().strict
 
@@ -63,18 +63,18 @@ def test_random_environments_with_a_gap_become_strict(game: games.Environment, e
 def test_each_condition_implies_the_next_and_the_last_implies_strictness(
     game: games.Environment, epsilon: Fraction, q: Fraction
 ) -> None:
-    assume(game.gap is not None and game.gap.largest > 0)
+    assume(game.gap is not None and game.gap.gamma > 0)
     mixture = games.Mixture(game, epsilon, q)
-    assert not mixture.plain or mixture.sharp
-    assert not mixture.sharp or mixture.sharpest
-    assert not mixture.sharpest or mixture.proof().strict
+    assert not mixture.meets_plain_condition or mixture.meets_sharp_condition
+    assert not mixture.meets_sharp_condition or mixture.meets_sharpest_condition
+    assert not mixture.meets_sharpest_condition or mixture.proof().strict
 
 
 def test_each_condition_is_met_somewhere_where_the_one_before_is_not() -> None:
     game = WITH_GAP["line of 3"]
     found = [games.Mixture(game, "0.2", q) for q in ("0.35", "0.6", "0.999999")]
     found.append(games.Mixture(game, "0.01", "0.5"))
-    assert [(m.plain, m.sharp, m.sharpest) for m in found] == [
+    assert [(m.meets_plain_condition, m.meets_sharp_condition, m.meets_sharpest_condition) for m in found] == [
         (False, False, True),
         (False, True, True),
         (False, True, True),
@@ -85,7 +85,7 @@ def test_each_condition_is_met_somewhere_where_the_one_before_is_not() -> None:
 def test_a_mixture_with_too_small_q_is_caught() -> None:
     """The broken twin: at ε = 8 exaggeration pays, and a hundredth of a percent of commitment does not outweigh it."""
     wishes = [["1", "0.9", "0"], ["0", "0.9", "1"], ["0.9", "1", "0"]]
-    tempting = games.Environment.of(
+    tempting = games.Environment.from_function(
         lambda t, s, r: (9 * Fraction(wishes[t][s]) + (r == t)) / 10,
         3,
         types=range(3),
@@ -93,9 +93,9 @@ def test_a_mixture_with_too_small_q_is_caught() -> None:
         reactions=range(3),
     )
     assert tempting.gap is not None
-    assert tempting.gap.largest == Fraction(1, 10)
+    assert tempting.gap.gamma == Fraction(1, 10)
     broken = games.Mixture(tempting, 8, "0.0001")
-    assert not broken.sharpest
+    assert not broken.meets_sharpest_condition
     assert not broken.proof().strict
     assert broken.proof().gain[0] > 0
     assert games.exactly_truthful(tempting, epsilon=8).proof().strict
@@ -122,8 +122,8 @@ def test_the_gap_by_hand() -> None:
     for m in (3, 4, 6):
         gap = games.line(m, players=1).gap
         assert gap is not None
-        assert gap.largest == Fraction(1, m - 1)
-        assert gap.penalty >= gap.largest / (m * (m - 1) // 2)
+        assert gap.gamma == Fraction(1, m - 1)
+        assert gap.penalty >= gap.gamma / (m * (m - 1) // 2)
 
 
 @given(environments(reactions=True))
@@ -141,7 +141,7 @@ def test_the_gap_by_plain_loops(game: games.Environment) -> None:
         for t, lie in itertools.permutations(range(len(game.types)), 2)
     }
     assert game.gap is not None
-    assert game.gap.largest == Fraction(min(max(each) for each in losses.values()), game.scale)
+    assert game.gap.gamma == Fraction(min(max(each) for each in losses.values()), game.scale)
     assert game.gap.penalty == Fraction(min(sum(each) for each in losses.values()), game.scale * len(game.outcomes))
 
 

@@ -48,7 +48,7 @@ def test_crowded_games_settle_in_an_exact_equilibrium(crowd: games.Crowd) -> Non
     """Payoffs that fall with the load have an equilibrium in actions (Milchtaich 1996); best responses may still
     circle, and those few games are put aside."""
     try:
-        profile = crowd.settle(most_moves=2000)
+        profile = crowd.settle(max_moves=2000)
     except sf.InvalidParameter:
         assume(False)
     assert games.approximate_nash(written_out(crowd), [int(a) for a in profile]).epsilon <= 1e-12
@@ -98,4 +98,4 @@ def test_games_that_go_in_circles_are_refused() -> None:
     """Matching pennies by two types: one wants company, the other wants to be alone."""
     crowd = games.Crowd([[[0, 1], [0, 1]], [[1, 0], [1, 0]]], [0, 1])
     with pytest.raises(sf.InvalidParameter, match="best responses converge"):
-        crowd.settle(most_moves=50)
+        crowd.settle(max_moves=50)

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from games.small import exponential, flipped
 from mechanisms.test_laws import passes
-from sfumato.games.environment import Law, law_of, stated
+from sfumato.games.environment import Law, law_from_probabilities, law_of_selection
 
 SCORES = st.lists(st.fractions(0, 30, max_denominator=12), min_size=1, max_size=6)
 
@@ -24,7 +24,7 @@ SCORES = st.lists(st.fractions(0, 30, max_denominator=12), min_size=1, max_size=
 @given(scores=SCORES, epsilon=st.fractions(Fraction(1, 100), 40, max_denominator=100))
 def test_laws_are_exact_to_their_stated_error(make, law, scores, epsilon) -> None:  # type: ignore[no-untyped-def]
     mechanism = make(epsilon)
-    found = law_of(mechanism, scores)
+    found = law_of_selection(mechanism, scores)
     with mpmath.workdps(100):
         on_grid = [math.floor(s / mechanism.grid + Fraction(1, 2)) * mechanism.grid for s in scores]
         truth = law(on_grid, mechanism.rate)
@@ -40,19 +40,19 @@ def test_laws_are_exact_to_their_stated_error(make, law, scores, epsilon) -> Non
 def test_noisy_max_has_the_law_of_its_twin(noise: str) -> None:
     scores = [Fraction(3), Fraction(5, 2), Fraction(0)]
     twin = sf.Exponential(1) if noise == "gumbel" else sf.PermuteAndFlip(1)
-    assert law_of(sf.NoisyMax(1, noise=noise), scores) == law_of(twin, scores)
+    assert law_of_selection(sf.NoisyMax(1, noise=noise), scores) == law_of_selection(twin, scores)
 
 
 def test_equal_scores_are_exactly_uniform() -> None:
     for mechanism in (sf.Exponential(1), sf.PermuteAndFlip(1)):
-        law = law_of(mechanism, [Fraction(1, 3)] * 3)
+        law = law_of_selection(mechanism, [Fraction(1, 3)] * 3)
         assert law.probabilities == (Fraction(1, 3),) * 3
         assert law.error == 0
 
 
 def test_many_candidates_still_sum_to_one() -> None:
     scores = [Fraction(i, 7) for i in range(120)]
-    law = law_of(sf.PermuteAndFlip(2), scores)
+    law = law_of_selection(sf.PermuteAndFlip(2), scores)
     assert abs(float(sum(law.probabilities)) - 1) < 1e-15
     assert law.probabilities[-1] == max(law.probabilities)
 
@@ -64,7 +64,7 @@ def test_draws_follow_the_law(mechanism: Any) -> None:
     other = sf.PermuteAndFlip(2) if isinstance(mechanism, sf.Exponential) else sf.Exponential(2)
     count = 4000
     seen = np.bincount([mechanism.choose(scores) for _ in range(count)], minlength=4)
-    for law, right in ((law_of(mechanism, scores), True), (law_of(other, scores), False)):
+    for law, right in ((law_of_selection(mechanism, scores), True), (law_of_selection(other, scores), False)):
         expected = count * np.array([float(p) for p in law.probabilities])
         assert passes(float(((seen - expected) ** 2 / expected).sum()), 4) is right
 
@@ -72,13 +72,13 @@ def test_draws_follow_the_law(mechanism: Any) -> None:
 def test_what_has_no_exact_law_is_refused() -> None:
     for mechanism in (sf.NoisyMax(1), sf.TopK(1, k=2)):
         with pytest.raises(sf.InvalidParameter, match="Exponential or PermuteAndFlip"):
-            law_of(mechanism, [1, 2])
+            law_of_selection(mechanism, [1, 2])
     with pytest.raises(sf.InvalidParameter, match="at most 400"):
-        law_of(sf.Exponential(1), list(range(500)))
+        law_of_selection(sf.Exponential(1), list(range(500)))
 
 
 def test_stated_laws_are_checked() -> None:
-    assert stated(["0.5", "1/3", "1/6"], 3) == Law((3, 2, 1))
+    assert law_from_probabilities(["0.5", "1/3", "1/6"], 3) == Law((3, 2, 1))
     for wrong in ([0.5, 0.4], [1], ["1.2", "-0.2"], [0.5, float("nan")]):
         with pytest.raises(sf.InvalidParameter):
-            stated(wrong, 2)
+            law_from_probabilities(wrong, 2)

@@ -15,7 +15,7 @@ import sfumato as sf
 from games.test_crowds import crowds
 from refusals import assert_refused
 from sfumato import games
-from sfumato.games.mediation import expected_payoffs, in_units
+from sfumato.games.mediation import expected_payoffs, to_strategy_units
 
 ROADS = games.routes(np.arange(900) % 3, [[0.1, 0.2, 0.4], [0.4, 0.1, 0.2], [0.2, 0.4, 0.1]], [0.5, 0.5, 0.5])
 
@@ -26,7 +26,7 @@ def test_one_player_moves_the_totals_no_further_than_is_charged(actions: int, da
     """Any two strategies, also those at the corners and those that rounding pushes over 1."""
     rows = st.lists(st.floats(0, 1), min_size=actions, max_size=actions).filter(lambda row: sum(row) > 0.001)
     one, two = (np.array(data.draw(rows)) for _ in range(2))
-    move = in_units(np.array([one / one.sum()]))[0] - in_units(np.array([two / two.sum()]))[0]
+    move = to_strategy_units(np.array([one / one.sum()]))[0] - to_strategy_units(np.array([two / two.sum()]))[0]
     change = games.equilibrium(games.Crowd(np.ones((1, actions, 1)), [0]), 1, rounds=2).sensitivity
     assert change.neighbours is sf.Neighbours.REPLACE
     assert np.abs(move).max() <= change.linf
@@ -36,7 +36,7 @@ def test_one_player_moves_the_totals_no_further_than_is_charged(actions: int, da
 
 def test_the_charge_is_met_at_the_corners() -> None:
     """Two players with opposite certain strategies: the sensitivity is not larger than it must be."""
-    move = in_units(np.array([[1.0, 0, 0]]))[0] - in_units(np.array([[0, 1.0, 0]]))[0]
+    move = to_strategy_units(np.array([[1.0, 0, 0]]))[0] - to_strategy_units(np.array([[0, 1.0, 0]]))[0]
     change = games.equilibrium(ROADS, 1, rounds=2).sensitivity
     assert np.abs(move).sum() >= change.l1 - 2
 
@@ -56,7 +56,7 @@ def test_the_board_costs_what_is_promised(delta: Any, rounds: int) -> None:
     price = sf.Curve.approximate("0.7", delta, "replace") if delta else curve
     assert account.affords(price)
     assert not sf.Budget("0.69", delta, neighbours="replace", reserve=delta).affords(price)
-    assert mediation.temptation <= math.tanh(0.35) + float(delta) <= 2 * 0.7 + float(delta)
+    assert mediation.misreport_gain <= math.tanh(0.35) + float(delta) <= 2 * 0.7 + float(delta)
 
 
 def _boards(mediation: games.Mediation, types: list[int], count: int) -> np.ndarray:
@@ -123,7 +123,7 @@ def test_no_deviation_found_beats_the_certificate(crowd: games.Crowd, delta: Any
     advice = games.equilibrium(crowd, 1, delta, rounds=200).release()
     tried = advice.deviation(runs=4)
     assert advice.regret < 0.06
-    assert tried.gain <= tried.regret + advice.mediation.temptation + 8 * tried.error
+    assert tried.gain <= tried.regret + advice.mediation.misreport_gain + 8 * tried.error
     assert advice.estimate < advice.bound
     assert tried.gain < advice.bound
     assert advice.shortfall == crowd.welfare(crowd.settle()) - advice.welfare
@@ -138,7 +138,7 @@ def test_a_mediator_without_rounds_enough_is_told_apart() -> None:
 
 
 def test_more_privacy_tempts_less() -> None:
-    temptations = [games.equilibrium(ROADS, e, "1e-6", rounds=50).temptation for e in ("0.1", "1", "3")]
+    temptations = [games.equilibrium(ROADS, e, "1e-6", rounds=50).misreport_gain for e in ("0.1", "1", "3")]
     assert temptations == sorted(temptations)
     assert temptations[0] < 0.02
 

@@ -34,7 +34,7 @@ def test_and_on_random_ones_nobody_is_worse_off(game: games.Environment, epsilon
     for types in itertools.product(range(len(game.types)), repeat=game.players):
         law = priced.law(types)
         assert min(law.payments) >= -NOTHING
-        assert min(priced.value(law, i, t, t) for i, t in enumerate(types)) >= -NOTHING
+        assert min(priced.expected_utility(law, i, t, t) for i, t in enumerate(types)) >= -NOTHING
 
 
 def test_without_payments_the_same_rule_is_not_truthful() -> None:
@@ -49,8 +49,10 @@ def test_payments_by_the_integral_they_are_drawn_from() -> None:
     priced = games.truthful_with_money(game, 2)
     types = (0, 2, 1)
     for player, paid in enumerate(priced.payments(types)):
-        others = [sum(game.best(i)[t][s] for i, t in enumerate(types) if i != player) / game.scale for s in range(3)]
-        own = [u / game.scale for u in game.best(player)[types[player]]]
+        others = [
+            sum(game.best_utilities(i)[t][s] for i, t in enumerate(types) if i != player) / game.scale for s in range(3)
+        ]
+        own = [u / game.scale for u in game.best_utilities(player)[types[player]]]
 
         def expected(x, own=own, others=others):  # type: ignore[no-untyped-def]
             weights = [mpmath.exp(o + x * v) for o, v in zip(others, own, strict=True)]
@@ -74,15 +76,15 @@ def test_drawn_payments_average_to_the_theorem() -> None:
 def test_reports_are_scaled_by_the_middles_of_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least and the greatest draw of x lie half a part from 0 and from 1."""
     priced = games.truthful_with_money(games.Environment([[1, 0], [0, 1]], players=2), 1)
-    part = Fraction(1, 1 << priced.fineness)
+    part = Fraction(1, 1 << priced.scaling_bits)
     scaled: list[list[Fraction]] = []
     monkeypatch.setattr(sf.Exponential, "choose", lambda _, scores: scaled.append(list(scores)) or 0)
     for drawn, x in (
         (0, part / 2),
-        ((1 << priced.fineness) - 1, 1 - part / 2),
-        (1 << (priced.fineness - 1), (1 + part) / 2),
+        ((1 << priced.scaling_bits) - 1, 1 - part / 2),
+        (1 << (priced.scaling_bits - 1), (1 + part) / 2),
     ):
-        monkeypatch.setattr(games.money.bits, "integer", lambda _, drawn=drawn: drawn)
+        monkeypatch.setattr(games.money.bits, "random_bits", lambda _, drawn=drawn: drawn)
         scaled.clear()
         priced.release([0, 1])
         assert scaled == [[1, 1], [x, 1], [1, x]]

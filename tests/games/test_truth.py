@@ -61,8 +61,8 @@ def test_no_random_game_escapes_the_bounds(game: games.Environment, epsilon: str
 @settings(max_examples=30)
 def test_players_that_are_alike_may_be_counted_together(game: games.Environment, epsilon: str) -> None:
     """The anonymous enumeration against the full one, in which the rule does not say that it is anonymous."""
-    rule = games.Welfare(game, sf.Exponential(epsilon, neighbours="replace"))
-    full = games.Stated(game, lambda reports: rule.law(reports).probabilities, rule.curve)
+    rule = games.WelfareSelection(game, sf.Exponential(epsilon, neighbours="replace"))
+    full = games.StatedMechanism(game, lambda reports: rule.law(reports).probabilities, rule.curve)
     together, apart = games.truthfulness(rule, game), games.truthfulness(full, game)
     assert float(together.gain[0]) == pytest.approx(float(apart.gain[0]), abs=1e-40)
     assert float(together.cost[0]) == pytest.approx(float(apart.cost[0]), abs=1e-40)
@@ -79,7 +79,7 @@ def test_the_exponential_mechanism_meets_its_bound() -> None:
 def test_randomised_response_meets_tanh_half() -> None:
     """Closed form with rational probabilities: two coins, e^ε = 3, and the gap is exactly tanh(ε/2) = 1/2."""
     game = games.Environment([[1, 0], [0, 1]], players=1)
-    truth = games.Stated(game, lambda r: ["3/4", "1/4"] if r[0] == 0 else ["1/4", "3/4"])
+    truth = games.StatedMechanism(game, lambda r: ["3/4", "1/4"] if r[0] == 0 else ["1/4", "3/4"])
     found = games.truthfulness(truth, game)
     assert found.gain == (Fraction(-1, 2), Fraction(-1, 2))
     assert found.cost == (Fraction(1, 2), Fraction(1, 2))
@@ -128,8 +128,8 @@ def test_bounds_turn_an_add_remove_curve_into_one_for_misreports() -> None:
 def test_a_false_claim_is_caught() -> None:
     """The broken twin: a mechanism at ε = 2 that claims 1."""
     game = HAND["majority"]
-    honest = games.Welfare(game, sf.Exponential(2, neighbours="replace"))
-    lying = games.Stated(game, lambda r: honest.law(r).probabilities, sf.Curve.bounded_range(1, "replace"))
+    honest = games.WelfareSelection(game, sf.Exponential(2, neighbours="replace"))
+    lying = games.StatedMechanism(game, lambda r: honest.law(r).probabilities, sf.Curve.bounded_range(1, "replace"))
     assert games.truthfulness(honest, game).holds
     assert not games.truthfulness(lying, game).holds
 
@@ -164,11 +164,11 @@ def test_hundreds_alike_are_enumerated() -> None:
 def test_the_witness_is_a_case_that_gains_as_much() -> None:
     game = HAND["second best"]
     mechanism = sf.PermuteAndFlip(3, neighbours="replace")
-    rule, found = games.Welfare(game, mechanism), games.truthfulness(mechanism, game)
+    rule, found = games.WelfareSelection(game, mechanism), games.truthfulness(mechanism, game)
     (player,), (report,) = found.witness.players, found.witness.reports
     types = found.witness.types
     said = (*types[:player], report, *types[player + 1 :])
-    gained = rule.value(rule.law(said), player, types[player], report) - rule.value(
+    gained = rule.expected_utility(rule.law(said), player, types[player], report) - rule.expected_utility(
         rule.law(types), player, types[player], types[player]
     )
     assert found.gain[0] <= gained <= found.gain[1]
@@ -188,8 +188,8 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
         (lambda: games.Environment([[1, 0]], 2.5), "players must be a whole number"),
         (lambda: games.Environment([[[[1, 0]]]] * 3, 2), "one for each player"),
         (lambda: games.Environment([[1, 0], [0, 1]], 2, types=["a", "a"]), "different names"),
-        (lambda: games.Environment.of("u", 2, [0], [1]), "a function"),
-        (lambda: games.Environment.of(lambda t, s: t * s, 2, [], [1]), "different names"),
+        (lambda: games.Environment.from_function("u", 2, [0], [1]), "a function"),
+        (lambda: games.Environment.from_function(lambda t, s: t * s, 2, [], [1]), "different names"),
         (lambda: games.Environment([[0.123456789012345, 1]], 10**6), "small common denominator"),
         (lambda: games.truthfulness(sf.Exponential(1), "game"), "an Environment"),
         (lambda: games.truthfulness("best", HAND["majority"]), "a selection, a rule"),
@@ -205,9 +205,9 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
         (lambda: games.truthfulness(sf.Exponential(1), HAND["majority"], coalition=0), "whole number"),
         (lambda: games.truthfulness(sf.Exponential(1), games.Environment([[1, 0]], 2)), "two types"),
         (lambda: games.truthfulness(lambda r: [1, 1], HAND["majority"]), "sum exactly 1"),  # noqa: ARG005
-        (lambda: games.Welfare(HAND["majority"], sf.Exponential(1)).release([0, 1]), "for each player"),
-        (lambda: games.Welfare(HAND["majority"], sf.Exponential(1)).release([0, 1, 7]), "for each player"),
-        (lambda: games.Welfare(HAND["majority"], sf.Exponential(1)).release(None), "for each player"),
+        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1]), "for each player"),
+        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1, 7]), "for each player"),
+        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release(None), "for each player"),
         (lambda: games.line(1, 3), "points must be"),
         (lambda: games.line(3, 3, facilities=4), "facilities must be"),
         (lambda: games.line(60, 3, facilities=30), "placements"),
@@ -221,7 +221,7 @@ def test_hostile_input_gets_rule_and_fix(make: object, message: str) -> None:
 
 
 def test_refused_reports_are_not_shown() -> None:
-    rule = games.Welfare(HAND["majority"], sf.Exponential(1))
+    rule = games.WelfareSelection(HAND["majority"], sf.Exponential(1))
     with pytest.raises(sf.InvalidParameter) as refusal:
         rule.release([0, 1, 1234])
     assert "1234" not in str(refusal.value)

@@ -51,5 +51,5 @@ def _wrong(ledger: sf.Ledger) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _curve(parts: str) -> sf.Curve | None:
-    found = spending.read(parts)
-    return spending.curve(found) if found else None
+    found = spending.read_parts(parts)
+    return spending.compose_parts(found) if found else None

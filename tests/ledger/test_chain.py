@@ -20,11 +20,11 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import BEHIND, account, pure, script
-from sfumato.engine.sources.inspected_tables import identified
+from sfumato.engine.sources.inspected_tables import identify_file
 from sfumato.ledger.proofs.verifying import CHECKPOINT
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.sqlite import MIGRATIONS
-from sfumato.untrusted import defused
+from sfumato.untrusted import escape_for_spreadsheet
 
 pytestmark = pytest.mark.filterwarnings(BEHIND)
 
@@ -48,7 +48,7 @@ def _make_busy(path: Path) -> None:
         clinic, other = account(ledger, sf.Budget(3, "1e-6")), account(ledger, sf.Budget(2), "other")
         clinic.analyst("ana", share="0.5")
         (path.parent / "data.csv").write_text("a,b\n")
-        clinic.join(identified(path.parent / "data.csv"))
+        clinic.join(identify_file(path.parent / "data.csv"))
         for turn in range(12):
             noise = sf.Laplace(scale=100 + turn)
             entry = sf.Entry(sf.Charged(noise, 1), f"question {turn}", f"p{turn % 3}", "v", "ana", f"r{turn}")
@@ -471,7 +471,7 @@ def test_exported_tables_hold_texts_as_answers_do(
         ledger.export("csv", tmp_path / "csv")
     with open(tmp_path / "csv", newline="") as file:
         cell = list(csv.DictReader(file))[-1]["question"]
-    assert cell == defused(question)
+    assert cell == escape_for_spreadsheet(question)
     assert cell.isprintable()
     assert not cell.startswith(("=", "+", "-", "@"))
 

@@ -28,9 +28,9 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure, script
 from sfumato.release import releasing
-from sfumato.release.measured import KnownGroups
-from sfumato.release.preparing import prepare
+from sfumato.release.measured import DeclaredGroupsRelease
 from sfumato.release.prices import Price
+from sfumato.release.pricing import price_release
 
 SYSTEM_CALLS = {
     "pwrite": ("pwrite64",),
@@ -558,9 +558,9 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
     policy = sf.Policy(unit, sf.Budget(10**6), {"visits": table})
     with sf.Curator(policy, tmp_path / "ledger.db") as clinic:
         question, setting = clinic.sql("SELECT COUNT(*) AS n FROM visits"), clinic._context
-        prepared = prepare(question.options, Price(1))
+        prepared = price_release(question.bounding_options, Price(1))
         asked = releasing.ReleaseRequest("count", question.identity, setting.engine.identity())
-        kind = KnownGroups(prepared, question.shared.made, question.groups, setting.version)
+        kind = DeclaredGroupsRelease(prepared, question.shared_parts.requests, question.groups, setting.version)
         outcomes = []
         for at in range(1, 5000, 1 if long else 11):
 
@@ -578,5 +578,5 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
                 break
         assert outcomes[-1] == "done"
         assert outcomes.count("told") > 10
-        assert clinic.ledger._guarded.unsaid == {}
+        assert clinic.ledger._guarded.unrecorded_stops == {}
         assert clinic.ledger.verify().holds

@@ -19,7 +19,7 @@ from ledger.recomputing import wrong
 from ledger.small_accounts import BEHIND, NEVER_AGAIN, account, pure
 from sfumato.errors import WeakLedger
 from sfumato.ledger.moving import copy_ledger
-from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
+from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
 from sfumato.privacy import Cost
 from sfumato.privacy.amounts import charge_amount, exact_amount
 from sfumato.privacy.numbers import UNIT, from_units
@@ -232,18 +232,18 @@ def test_spent_and_held_are_never_below_the_true_sums(lines: list[tuple[str, Fra
     spending, true, steps = Spending(), Fraction(0), 0
     tabs: list[Cost] = []
     for kind, price, place in lines:
-        cost, before, left = Cost(charge_amount(price), None, 0), NOTHING, NOTHING
+        cost, before, left = Cost(charge_amount(price), None, 0), NO_COST, NO_COST
         if kind == "open":
             tabs.append(left := cost)
-            cost = NOTHING
+            cost = NO_COST
         elif kind != "charge" and tabs:
             before = tabs.pop(place % len(tabs))
             if kind == "step":
-                left = before.less(cost) if before.covers(cost) else before
-                cost = cost if before.covers(cost) else NOTHING
+                left = before.minus(cost) if before.covers(cost) else before
+                cost = cost if before.covers(cost) else NO_COST
                 tabs.append(left)
             else:
-                cost = before if kind == "forfeit" else NOTHING
+                cost = before if kind == "forfeit" else NO_COST
         true += cost.amounts["pure"] or 0
         held = spending.held_pure
         spending = read_spending(str(spending)).after(read_cost(write_cost(cost)), before, left)

@@ -27,11 +27,11 @@ import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.cli import main
 from sfumato.engine.duckdb import files
-from sfumato.engine.sources.inspected_tables import identified
+from sfumato.engine.sources.inspected_tables import identify_file
 from sfumato.ledger.entries import microseconds
 from sfumato.ledger.local_files import anchor_folder
 from sfumato.ledger.sealed_rows import KeyedHash, Row
-from sfumato.ledger.spending import NOTHING, Spending, write_cost
+from sfumato.ledger.spending import NO_COST, Spending, write_cost
 from sfumato.ledger.stores.opening import make_ledger
 from sfumato.mechanisms import bits
 from sfumato.release import measurement
@@ -60,7 +60,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?(\+00:00)?)?")
 @pytest.fixture(autouse=True)
 def answers_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was charged for may leave; here it is the same whatever was read."""
-    monkeypatch.setattr(measurement, "noisy", lambda _, exact: 0 * exact + 5)
+    monkeypatch.setattr(measurement, "add_noise", lambda _, exact: 0 * exact + 5)
 
 
 @pytest.fixture(params=["a file", pytest.param("a database", marks=pytest.mark.long)])
@@ -126,9 +126,9 @@ def life(folder: Path, database: Place | None, *versions: str) -> dict[str, str]
 
 def errors(clinic: sf.Curator, other: sf.Account, folder: Path) -> Iterator[str]:
     for refused in (
-        lambda: other.join(identified(folder / "visits.csv")),
+        lambda: other.join(identify_file(folder / "visits.csv")),
         lambda: clinic.sql("SELECT COUNT(*) AS n FROM visits").release(epsilon=2, fresh=True),
-        lambda: clinic.ledger.require_public(identified(folder / "visits.csv")),
+        lambda: clinic.ledger.require_public(identify_file(folder / "visits.csv")),
         lambda: clinic._context.account.amend(epsilon="0.01", reason="less"),
     ):
         with pytest.raises(sf.SfumatoError) as refusal:
@@ -186,7 +186,7 @@ def _opening(record: dict[str, object], salt: str) -> str:
         return ""
     at = microseconds(datetime.fromisoformat(str(record["time"])), "time")
     texts = {name: str(record[name] or "") for name in ("kind", "account", "detail", "previous")}
-    row = Row(number=1, time=at, terms=1, cost=write_cost(NOTHING), totals=str(Spending()), salt=salt)
+    row = Row(number=1, time=at, terms=1, cost=write_cost(NO_COST), totals=str(Spending()), salt=salt)
     return row._replace(**texts).seal()
 
 
@@ -198,7 +198,7 @@ def test_a_guess_of_the_file_is_found_in_nothing_that_leaves(tmp_path: Path, dat
 def test_the_guesser_succeeds_where_key_and_salts_are_known(
     tmp_path: Path, database: Place | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bits, "integer", lambda _: 0)
+    monkeypatch.setattr(bits, "random_bits", lambda _: 0)
     left = life(tmp_path / "same", database, HERE)
     assert guessed(left, tmp_path / "same", KeyedHash(bytes(32))) == {"hash", "seal"}
 
@@ -210,7 +210,7 @@ def test_the_key_and_the_salts_stay_in_the_ledger(tmp_path: Path) -> None:
         account(ledger).charge(pure(plan="p", data="v"))
         ledger.export("json", folder / "lines.json")
         seen = (folder / "lines.json").read_text() + sf.privacy.codec.dumps(ledger.anchor())
-        seen += repr([vars(each) for each in ledger]) + repr(ledger.__dict__) + repr(ledger._guarded.keyed)
+        seen += repr([vars(each) for each in ledger]) + repr(ledger.__dict__) + repr(ledger._guarded.keyed_hash)
     with closing(sqlite3.connect(folder / "one.db")) as raw:
         ((key,),) = raw.execute("SELECT key FROM header")
         salts = [salt for (salt,) in raw.execute("SELECT salt FROM lines")]
@@ -268,10 +268,10 @@ def test_versions_count_changes(tmp_path: Path) -> None:
         clinic, seen = account(ledger), []
         for text in ("a", "a", "b", "a", "a", "c"):
             path.write_text(text)
-            clinic.join(identified(path))
+            clinic.join(identify_file(path))
             seen.append(clinic.version)
         assert seen == [1, 1, 2, 3, 3, 4]
         later = (datetime.now().astimezone() + timedelta(seconds=-100)).timestamp()
         os.utime(path, (later, later))
-        clinic.join(identified(path))  # touched, not changed
+        clinic.join(identify_file(path))  # touched, not changed
         assert clinic.version == 4

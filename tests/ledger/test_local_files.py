@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure, script
 from sfumato.ledger import local_files
-from sfumato.ledger.stores.sqlite import APPLICATION, MIGRATIONS, UNREAD
+from sfumato.ledger.stores.sqlite import APPLICATION, LAST_UNSUPPORTED_SCHEMA, MIGRATIONS
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_newer_ledger_is_refused_and_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     sf.Ledger.open(path).close()
     with closing(sqlite3.connect(path)) as raw:
-        raw.execute(f"PRAGMA user_version = {UNREAD + len(MIGRATIONS) + 1}")
+        raw.execute(f"PRAGMA user_version = {LAST_UNSUPPORTED_SCHEMA + len(MIGRATIONS) + 1}")
     before = path.read_bytes()
     with pytest.raises(sf.LedgerUnavailable, match="newer Sfumato"):
         sf.Ledger.open(path)

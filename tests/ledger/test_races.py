@@ -118,7 +118,7 @@ def test_an_approximate_budget_is_never_exceeded(tmp_path: Path, long: bool) -> 
             model = budget
             for line in ledger:
                 assert model.admits(line.cost)
-                model = model.at(model.totals + line.cost)
+                model = model.with_spent(model.totals + line.cost)
             assert account(ledger, budget).budget == model
             assert not model.affords(sf.Curve.pure("0.05"))
             assert ledger.verify().holds

@@ -117,6 +117,6 @@ def test_the_walk_over_all_ledgers_finds_a_sensitivity_that_does_not_fit_its_cos
         assert list(ledgers(Path(folder))) == [path]
         assert wrong(path) == []
         assert wrong(forged(path, parts=parts)) == []
-        lower = sf.ledger.spending.write([sf.Charged(sf.Laplace(20), 1)])
+        lower = sf.ledger.spending.write_parts([sf.Charged(sf.Laplace(20), 1)])
         (found,) = wrong(forged(path, parts=lower))
         assert "line 2" in found

@@ -14,7 +14,7 @@ def lengthened(ledger: sf.Ledger, lines: int) -> None:
     """Many charges of several analysts in one transaction: the lines are the ledger's own, only the syncs are saved."""
     cost = ledger.account("clinic").cost(sf.Curve.pure("1e-9"))
     with ledger._guarded.store.writing() as rows:
-        transaction = Transaction(rows, ledger._guarded.keyed.origin)
+        transaction = Transaction(rows, ledger._guarded.keyed_hash.origin)
         for turn in range(lines):
             columns = {
                 "analyst": f"analyst {turn % 7}",

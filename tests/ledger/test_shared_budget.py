@@ -17,10 +17,10 @@ from ledger.in_databases import SPENDER, Place
 from ledger.small_accounts import NEVER_AGAIN, account, pure
 from postgres_server import PostgresServer
 from sfumato.cli import main
-from sfumato.curator.policy_account import ledger_address, people_place, read_policy
+from sfumato.curator.policy_account import ledger_address, read_policy, users_path
 from sfumato.errors import WeakLedger
 from sfumato.server.activity_log import ActivityLog
-from sfumato.server.served import Served
+from sfumato.server.served_policies import ServedPolicies
 from sfumato.server.serving import show_warnings
 
 QUESTION = "SELECT COUNT(*) AS n FROM visits"
@@ -90,8 +90,8 @@ def test_a_server_keeps_its_people_on_its_own_machine(place: Place, tmp_path: Pa
     file = policy(tmp_path / "one", place.address)
     declared = read_policy(file)
     assert ledger_address(declared) == place.address
-    assert people_place(declared) == tmp_path / "one" / "sfumato.ledger"
-    with Served([file]) as served:
+    assert users_path(declared) == tmp_path / "one" / "sfumato.ledger"
+    with ServedPolicies([file]) as served:
         assert served.ledger_path == (tmp_path / "one" / "sfumato.ledger").resolve()
         served.curator("clinic").sql(QUESTION).release(epsilon="0.5")
         assert [line.kind for line in served.ledger][-1] == "answer"
@@ -101,7 +101,7 @@ def test_what_is_weak_about_the_ledger_is_in_the_log_of_the_server(place: Place,
     """A server that is connected as the owner of the ledger's schema is told so, in its log as well."""
     with warnings.catch_warnings(), closing(ActivityLog(str(tmp_path / "log"))) as log:
         show_warnings(log)
-        Served([policy(tmp_path / "one", place.owner)]).close()
+        ServedPolicies([policy(tmp_path / "one", place.owner)]).close()
     (line,) = (tmp_path / "log").read_text().splitlines()
     assert "connect as a spender" in json.loads(line)["warning"]
 

@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import BEHIND
-from sfumato.engine.sources.inspected_tables import identified
+from sfumato.engine.sources.inspected_tables import identify_file
 
 pytestmark = pytest.mark.filterwarnings(BEHIND)
 
@@ -234,8 +234,8 @@ def test_one_file_under_other_addresses_is_one_source(tmp_path: Path) -> None:
     os.link(data, link)
     os.utime(data, (1, 1))
     with sf.Ledger.open(tmp_path / "a.ledger") as ledger:
-        ledger.account("one", unit=UNIT, budget=BUDGET).join(identified(data))
+        ledger.account("one", unit=UNIT, budget=BUDGET).join(identify_file(data))
         other = ledger.account("two", unit=UNIT, budget=BUDGET)
         for address in (f"file://{data}", str(link)):
             with pytest.raises(sf.SourceTaken):
-                other.join(identified(address))
+                other.join(identify_file(address))

@@ -28,7 +28,7 @@ BLOCKS = 64
 
 
 def _blocks(_: object = None) -> list[bytes]:
-    data = bits.words(2 * BLOCKS).tobytes()
+    data = bits.random_uint64(2 * BLOCKS).tobytes()
     return [data[i : i + 16] for i in range(0, len(data), 16)]
 
 
@@ -56,7 +56,7 @@ def _forked(count: int) -> list[list[bytes]]:
 
 
 def test_a_fork_does_not_repeat_its_parent() -> None:
-    bits.integer(64)  # the pool is half used when the process forks
+    bits.random_bits(64)  # the pool is half used when the process forks
     runs = _forked(16)
     assert len(runs) == 32
     assert all(len(run) == BLOCKS for run in runs)
@@ -75,7 +75,7 @@ def test_a_broken_stream_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_sixteen_processes(method: str) -> None:
-    bits.words(4)
+    bits.random_uint64(4)
     with multiprocessing.get_context(method).Pool(4 if method == "fork" else 2) as pool:
         assert _all_different([*pool.map(_blocks, range(16)), _blocks()])
 
@@ -86,7 +86,7 @@ def test_threads_have_streams_of_their_own() -> None:
 
 
 def test_two_interpreters_differ() -> None:
-    code = "from sfumato.mechanisms import bits; print(bits.integer(256))"
+    code = "from sfumato.mechanisms import bits; print(bits.random_bits(256))"
     seen = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
     assert len(seen) == 2
 
@@ -150,14 +150,14 @@ def test_a_handler_that_draws_gets_other_bytes_wherever_it_strikes(
             stream.take(16), stream.take(16), stream.take(16)
 
     ready()
-    most = _steps_of_a_draw(lambda: bits.integer(128))
+    most = _steps_of_a_draw(lambda: bits.random_bits(128))
     assert most > 20
     for step in range(1, most + 1):
         ready()
         inside: list[int] = []
-        with _interrupted(step, lambda into=inside: into.extend(bits.integer(128) for _ in range(3))):  # type: ignore[misc]
-            outside = [bits.integer(128)]
-        outside += [bits.integer(128) for _ in range(6)]
+        with _interrupted(step, lambda into=inside: into.extend(bits.random_bits(128) for _ in range(3))):  # type: ignore[misc]
+            outside = [bits.random_bits(128)]
+        outside += [bits.random_bits(128) for _ in range(6)]
         assert len(inside) == 3
         assert len({*inside, *outside}) == 10
 
@@ -168,24 +168,24 @@ def test_a_stream_shared_by_both_would_be_caught(monkeypatch: pytest.MonkeyPatch
     stream.take(16)
     monkeypatch.setattr(bits, "_take", stream.take)
     repeated = 0
-    for step in range(1, _steps_of_a_draw(lambda: bits.integer(128)) + 1):
+    for step in range(1, _steps_of_a_draw(lambda: bits.random_bits(128)) + 1):
         inside: list[int] = []
-        with _interrupted(step, lambda into=inside: into.append(bits.integer(128))):  # type: ignore[misc]
-            outside = bits.integer(128)
+        with _interrupted(step, lambda into=inside: into.append(bits.random_bits(128))):  # type: ignore[misc]
+            outside = bits.random_bits(128)
         repeated += inside == [outside]
     assert repeated
 
 
 def test_an_interruption_that_raises_loses_the_stream_and_repeats_nothing() -> None:
-    seen = {bits.integer(128)}
+    seen = {bits.random_bits(128)}
 
     def stop() -> None:
         raise KeyboardInterrupt
 
     for step in range(1, 40):
         with pytest.raises(KeyboardInterrupt), _interrupted(step, stop):
-            [bits.integer(128) for _ in range(2)]
-        seen |= {bits.integer(128), bits.integer(128)}
+            [bits.random_bits(128) for _ in range(2)]
+        seen |= {bits.random_bits(128), bits.random_bits(128)}
     assert len(seen) == 1 + 2 * 39
 
 
@@ -196,20 +196,20 @@ def test_a_handler_that_forks_leaves_the_bytes_to_the_parent(long: bool) -> None
     """
     where = ("_run", "_fresh", "_key", "_new_key")
     for fresh in (False, True):
-        bits.integer(128)
+        bits.random_bits(128)
 
         def ready(fresh: bool = fresh) -> None:
             if fresh:
                 bits._streams.idle = [bits.Stream()]
 
         ready()
-        most = _steps_of_a_draw(lambda: bits.integer(128), where)
+        most = _steps_of_a_draw(lambda: bits.random_bits(128), where)
         for step in range(1, most + 1, (1 if long else 3) if most < 60 else 7 if long else 11):
             ready()
             reader, writer = os.pipe()
             children: list[int] = []
             with _interrupted(step, lambda to=children: to.append(os.fork()), where):  # type: ignore[misc]
-                drawn = bits.integer(128)
+                drawn = bits.random_bits(128)
             if children == [0]:
                 os.write(writer, drawn.to_bytes(16, "little"))
                 os._exit(0)
@@ -258,7 +258,7 @@ def test_a_child_that_draws_its_parent_s_key_is_refused(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("no_keys_yet")
 def test_many_keys_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bits, "_MOST_KEYS", 20)
+    monkeypatch.setattr(bits, "_MAX_KEYS", 20)
     for _ in range(50):
         bits.Stream().take(1)
         assert 2 <= len(bits._keys) <= 21
@@ -270,9 +270,9 @@ def test_many_keys_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 53, 62, 63, 64, 65, 128, 130])
 def test_an_integer_has_as_many_bits_as_were_asked_for(width: int) -> None:
     with recorded(b"\xff" * 40) as stream:
-        assert bits.integer(width) == (1 << width) - 1
+        assert bits.random_bits(width) == (1 << width) - 1
         assert len(stream.left) == 40 - math.ceil(width / 8)
-    seen = [bits.integer(width) for _ in range(64)]
+    seen = [bits.random_bits(width) for _ in range(64)]
     # Every bit is 1 somewhere and 0 somewhere: one of them is not with probability below 130·2⁻⁶³.
     assert functools.reduce(operator.or_, seen) == (1 << width) - 1
     assert functools.reduce(operator.and_, seen) == 0
@@ -287,17 +287,17 @@ def test_words_of_the_uneven_rest_are_rejected(limit: int) -> None:
         first, after = (-(-n * (1 << 32) // limit) for n in (number, number + 1))
         another = -(-((number + 1) % limit) * (1 << 32) // limit) + 1  # a word that is surely kept, for the next number
         with recorded(np.array([first, another], np.uint32).tobytes()) as stream:
-            found = int(bits.all_below(limit, 1)[0])
+            found = int(bits.random_array_below(limit, 1)[0])
             rejected = not stream.left
         assert found == ((number + 1) % limit if rejected else number)
         assert after - first - rejected == share
         with recorded(np.array([first + 1, after - 1], np.uint32).tobytes()):
-            assert bits.all_below(limit, 2).tolist() == [number, number]
+            assert bits.random_array_below(limit, 2).tolist() == [number, number]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 10, 1000, (1 << 31) - 1])
 def test_uniform_integers_stay_below_and_reach_the_ends(limit: int) -> None:
-    found = bits.all_below(limit, 20_000)
+    found = bits.random_array_below(limit, 20_000)
     assert found.min() >= 0
     assert found.max() < limit
     if limit <= 10:
@@ -305,7 +305,7 @@ def test_uniform_integers_stay_below_and_reach_the_ends(limit: int) -> None:
         counts = np.bincount(found)
         # χ² with limit − 1 degrees of freedom exceeds limit + 60 with probability below 1e-6
         assert ((counts - 20_000 / limit) ** 2 / (20_000 / limit)).sum() < limit + 60
-    assert {bits.below(3) for _ in range(200)} == {0, 1, 2}
+    assert {bits.random_below(3) for _ in range(200)} == {0, 1, 2}
 
 
 def test_nothing_else_in_the_sources_draws_randomness() -> None:

@@ -6,7 +6,7 @@ import mpmath
 import pytest
 from scipy import stats
 
-from sfumato.mechanisms.confidence_limits import at_least, at_most, upper_tail
+from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit, upper_tail
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,8 @@ from sfumato.mechanisms.confidence_limits import at_least, at_most, upper_tail
 def test_limits_are_those_of_clopper_and_pearson(k: int, n: int, miss: float) -> None:
     low = 0.0 if k == 0 else stats.beta.ppf(miss, k, n - k + 1)
     high = 1.0 if k == n else stats.beta.isf(miss, k + 1, n - k)
-    assert at_least(k, n, miss) == pytest.approx(low, rel=1e-6, abs=1e-15)
-    assert 1 - at_most(k, n, miss) == pytest.approx(1 - high, rel=1e-6, abs=1e-15)
+    assert lower_limit(k, n, miss) == pytest.approx(low, rel=1e-6, abs=1e-15)
+    assert 1 - upper_limit(k, n, miss) == pytest.approx(1 - high, rel=1e-6, abs=1e-15)
 
 
 @pytest.mark.parametrize(

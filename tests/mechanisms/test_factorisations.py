@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.factorisations import MOST_OPTIMISED, MOST_PERIODS, Factorisation, candidates
+from sfumato.mechanisms.factorisations import MAX_OPTIMISED, MAX_PERIODS, Factorisation, candidates
 from sfumato.privacy import codec
 
 LENGTHS = (1, 2, 3, 7, 30, 100)
@@ -86,9 +86,9 @@ def test_trees_by_least_squares_err_less_than_by_blocks_from_below() -> None:
 
 def test_what_is_chosen_from_is_short_for_long_series() -> None:
     assert [each.form for each in candidates(1, 2, 8)] == ["each day"]
-    assert [each.form for each in candidates(MOST_OPTIMISED, 2, 8)] == ["optimised", "each day"]
-    assert [each.form for each in candidates(MOST_OPTIMISED + 1, 2, 8)] == ["square root", "each day"]
-    assert [each.branching for each in candidates(MOST_PERIODS, 1, 8)] == [7, 0]
+    assert [each.form for each in candidates(MAX_OPTIMISED, 2, 8)] == ["optimised", "each day"]
+    assert [each.form for each in candidates(MAX_OPTIMISED + 1, 2, 8)] == ["square root", "each day"]
+    assert [each.branching for each in candidates(MAX_PERIODS, 1, 8)] == [7, 0]
     assert [each.branching for each in candidates(365, 1, 8)] == [2, 3, 4, 5, 8, 20, 0]
 
 
@@ -99,7 +99,7 @@ def test_what_is_chosen_from_is_short_for_long_series() -> None:
         ("tree", 3, 8, 1),
         ("optimised", 3, 8, 2),
         ("optimised", 0, 8, 0),
-        ("square root", MOST_PERIODS + 1, 8, 0),
+        ("square root", MAX_PERIODS + 1, 8, 0),
         ("square root", 3, 13, 0),
     ],
 )

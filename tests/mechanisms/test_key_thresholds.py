@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from refusals import assert_refused
-from sfumato.mechanisms.key_thresholds import leak
+from sfumato.mechanisms.key_thresholds import leak_probability
 
 
 def tail(scale: float, t: int) -> float:
@@ -54,10 +54,10 @@ def test_delta_by_exact_enumeration(g: int, epsilon: str, delta: str) -> None:
         )
         assert max(_alone(mechanism, w) for w in splits) <= float(delta) * (1 + 1e-12)
         if g > 1:
-            assert float(leak(mechanism.threshold, mechanism.scale, g, weighted)) == pytest.approx(
+            assert float(leak_probability(mechanism.threshold, mechanism.scale, g, weighted)) == pytest.approx(
                 max(_alone(mechanism, w) for w in splits), rel=1e-12
             )
-            assert leak(mechanism.threshold - 1, mechanism.scale, g, weighted) > Fraction(delta)
+            assert leak_probability(mechanism.threshold - 1, mechanism.scale, g, weighted) > Fraction(delta)
 
 
 @pytest.mark.parametrize("g", [1, 2, 3])

@@ -361,7 +361,7 @@ def test_the_gaussian_s_acceptance_is_exact(sigma: Fraction) -> None:
         centre, twice = gaussian.proposal(sigma)[1:]
         for v, expected in ((cut - 1, True), (cut + 1, False)):
             if 0 <= v < 1 << 64:
-                assert gaussian.kept(y, sigma, v) is expected
+                assert gaussian.accepts_candidate(y, sigma, v) is expected
                 with recorded(words(v)):
                     assert bool(gaussian._accepted(np.array([y]), centre, twice, [sigma], None)[0]) is expected
 

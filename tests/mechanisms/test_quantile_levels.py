@@ -297,7 +297,7 @@ def test_what_lies_beyond_the_nearest_runs_is_decided_exactly(monkeypatch: pytes
     share_beyond = rank_choices.ValueRuns.share_beyond
 
     def told(runs: rank_choices.ValueRuns, near: rank_choices.ValueRuns) -> Any:
-        seen.append(share_beyond(runs, near)(sf.mechanisms.bits.digits(60)))
+        seen.append(share_beyond(runs, near)(sf.mechanisms.bits.decimal_context(60)))
         far = runs.beyond(near)
         assert far.distance.min() > near.distance.max()
         assert far.places.sum() + near.places.sum() == 10**5 + 1
@@ -313,7 +313,7 @@ def test_what_lies_beyond_the_nearest_runs_is_decided_exactly(monkeypatch: pytes
 
 def test_numbers_below_many_limits_are_uniform() -> None:
     limits = np.array([1, 2, 3, 5, 2**61 + 1])
-    drawn = np.array([sf.mechanisms.bits.each_below(limits) for _ in range(3000)])
+    drawn = np.array([sf.mechanisms.bits.random_each_below(limits) for _ in range(3000)])
     assert (drawn >= 0).all()
     assert (drawn < limits).all()
     for place, limit in enumerate(limits[:4]):

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
-from sfumato.games.environment import law_of
+from sfumato.games.environment import law_of_selection
 from sfumato.mechanisms import selection
-from sfumato.mechanisms.selection import Scored, field_of
+from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
 
 F = Fraction
 ALL = [sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK]
@@ -23,9 +23,9 @@ LAWS = [sf.Exponential, sf.PermuteAndFlip]
 PRIMES = (101, 103, 107, 109, 113, 127, 131, 137, 139)
 
 
-def largest_loss(mechanism: Scored, one: list[Any], other: list[Any]) -> float:
+def largest_loss(mechanism: ScoreSelection, one: list[Any], other: list[Any]) -> float:
     """The largest |ln P/Q| over candidates, of the exact laws."""
-    p, q = (law_of(mechanism, each).probabilities for each in (one, other))
+    p, q = (law_of_selection(mechanism, each).probabilities for each in (one, other))
     return max(abs(math.log(a / b)) for a, b in zip(p, q, strict=True) if a and b)
 
 
@@ -127,7 +127,7 @@ def test_differences_of_scores_move_by_no_more_than_is_paid_for(
     that decides by these gaps, both ways (2Δ) or one way (Δ)."""
     mechanism = sf.Exponential(epsilon, change, monotone, grid=grid)
     moved = [v + change * (abs(s) if monotone else s) for v, s in zip(values, shares, strict=False)]
-    (one, rate), (other, _) = (field_of(each, mechanism) for each in (values, moved))
+    (one, rate), (other, _) = (scaled_gaps(each, mechanism) for each in (values, moved))
     moves = [int(b) - int(a) for a, b in zip(one, other, strict=True)]
     assert (max(moves) - min(moves)) * rate <= epsilon
     assert rate > 0

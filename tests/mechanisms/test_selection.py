@@ -18,7 +18,7 @@ from mechanisms.recorded import recorded, words
 from mechanisms.test_laws import passes
 from refusals import assert_refused
 from sfumato.mechanisms import races
-from sfumato.mechanisms.selection import Scored, field_of
+from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
 
 ALL = [sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK]
 
@@ -80,7 +80,7 @@ LAWS = {sf.Exponential: exponential_law, sf.PermuteAndFlip: flip_law, sf.NoisyMa
     [[3, 2, 0], [10, 9, 9, 2], *(pytest.param(each, marks=pytest.mark.long) for each in ([0, -4], [5, 5, 5], [7]))],
     ids=str,
 )
-def test_choices_follow_the_law(make: type[Scored], scores: list[int], long: bool) -> None:
+def test_choices_follow_the_law(make: type[ScoreSelection], scores: list[int], long: bool) -> None:
     """At 2,500 draws twice the rate has a χ² of 400 and more, where 46 to 49 is refused."""
     mechanism = make("0.8")
     law = np.array(LAWS[make](scores, 0.4))
@@ -98,7 +98,7 @@ def test_a_wrong_rate_would_be_seen() -> None:
 
 @pytest.mark.parametrize("make", LAWS)
 @pytest.mark.parametrize("monotone", [False, True])
-def test_curves_cover_every_small_world(make: type[Scored], monotone: bool) -> None:
+def test_curves_cover_every_small_world(make: type[ScoreSelection], monotone: bool) -> None:
     """Three candidates, scores in 0…3, and all neighbours: both directions of every pair stay under the curve."""
     epsilon = 0.9
     mechanism = make(str(epsilon), monotone=monotone)
@@ -158,7 +158,7 @@ def test_no_underflow_with_a_million_candidates_or_huge_scores() -> None:
         assert (chosen[0] if isinstance(chosen, list) else chosen) == 123_456
         assert make(1).choose([-(10**9), 10**9, -(2**62)]) in (1, [1])
         assert make(1000).choose([10**18, 10**18 - 1]) in (0, [0])
-    assert field_of([2**63 - 1, -(2**63)], sf.Exponential(1))[0].tolist() == [0, 2**62]
+    assert scaled_gaps([2**63 - 1, -(2**63)], sf.Exponential(1))[0].tolist() == [0, 2**62]
 
 
 def test_one_far_leader_does_not_slow_the_field() -> None:
@@ -179,7 +179,7 @@ def test_fractions_and_floats_are_scores() -> None:
     assert sf.Exponential(1000).choose([third, Fraction(1, 2), 0]) == 1
     assert sf.Exponential(1000).choose([third, 10**30]) == 1
     assert sf.Exponential(1000).choose([0.25, 0.5]) == 1
-    gaps, rate = field_of([Fraction(1, 4), Fraction(1, 2)], sf.Exponential(1))
+    gaps, rate = scaled_gaps([Fraction(1, 4), Fraction(1, 2)], sf.Exponential(1))
     assert (gaps.tolist(), rate) == ([2**18, 0], Fraction(1, 2**21))
     fine = sf.PermuteAndFlip(50, sensitivity="0.5", grid=2**-6)
     assert fine.rate == 50
@@ -244,14 +244,14 @@ def test_values_are_frozen_readable_and_written() -> None:
 
 @pytest.mark.parametrize("make", ALL)
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, 1e308, "x", None])
-def test_hostile_prices(make: type[Scored], epsilon: object) -> None:
+def test_hostile_prices(make: type[ScoreSelection], epsilon: object) -> None:
     with pytest.raises(sf.InvalidParameter):
         make(epsilon)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("make", ALL)
 @pytest.mark.parametrize("scores", [[], None, "abc", [[1, 2]], [None], [1j], 3], ids=str)
-def test_hostile_scores(make: type[Scored], scores: object) -> None:
+def test_hostile_scores(make: type[ScoreSelection], scores: object) -> None:
     with pytest.raises(sf.InvalidParameter):
         make(1).choose(scores)  # type: ignore[attr-defined]
 

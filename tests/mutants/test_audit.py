@@ -7,7 +7,7 @@ from mutants.running import Kind, Mutant, suite
 _SHARED = (
     "audit/lower_bounds/test_false_alarms.py::test_the_chances_of_all_limits_together_are_what_the_confidence_leaves",
 )
-_TOGETHER = "audit/asked_questions/test_asked_worlds.py::test_the_groups_of_one_release_are_looked_at_together"
+_TOGETHER = "audit/asked_questions/test_release_sampling.py::test_the_groups_of_one_release_are_looked_at_together"
 _APART = ("audit/lower_bounds/test_false_alarms.py",)
 
 _WHOLE = "audit/whole_policies/test_curator_audits.py"
@@ -56,8 +56,8 @@ MUTANTS = (
         "events are measured on the samples they were picked on",
         Kind.AUDIT,
         "audit.lower_bounds.falsifying:_verdict_of",
-        "first, second = samples.measuring",
-        "first, second = samples.picking",
+        "first, second = samples.measurement",
+        "first, second = samples.selection",
         _APART,
     ),
     Mutant(
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "one run's δ counts half",
         Kind.DELTA,
-        "audit.canaries:chance_of_guessing",
+        "audit.canaries:guessing_tail_bound",
         "shares = 2 * canaries * delta / offsets",
         "shares = canaries * delta / offsets",
         ("audit/test_one_run.py::test_the_numbers_that_the_authors_print",),
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "one run's δ is not counted",
         Kind.DELTA,
-        "audit.canaries:chance_of_guessing",
+        "audit.canaries:guessing_tail_bound",
         "    if delta == 0:",
         "    if delta >= 0:",
         ("audit/test_one_run.py::test_no_release_is_guessed_better_than_the_bound_says",),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "no invented unit has one row more than a limit",
         Kind.LIMITS,
-        "audit.invented_tables:_unit_shapes",
+        "audit.generated_tables:_unit_shapes",
         "_UnitShape('one row more than the limit', rows + 1)",
         "_UnitShape('one row more than the limit', rows)",
         ("audit/test_neighbouring_tables.py::test_units_are_at_every_limit_and_one_below_and_one_beyond",),
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "replaced units are compared with nobody alone",
         Kind.NEIGHBOURS,
-        "audit.invented_tables:NeighbouringTables.pairs",
+        "audit.generated_tables:NeighbouringTables.pairs",
         "if self.policy.neighbours is Neighbours.REPLACE:",
         "if self.policy.neighbours is Neighbours.ADD_REMOVE:",
         ("audit/test_neighbouring_tables.py::test_pairs_are_what_the_policy_calls_neighbours",),
@@ -183,9 +183,9 @@ MUTANTS = (
     Mutant(
         "a unit within a period lies in several",
         Kind.NEIGHBOURS,
-        "audit.invented_tables:_TableGenerator._ordinary_cells",
-        "cells.plain(0 if name == period else number, ends)",
-        "cells.plain(number, ends)",
+        "audit.generated_tables:_TableGenerator._ordinary_cells",
+        "cells.ordinary(0 if name == period else number, ends)",
+        "cells.ordinary(number, ends)",
         ("audit/test_neighbouring_tables.py::test_a_unit_within_a_period_stays_in_it",),
     ),
     Mutant(
@@ -194,12 +194,14 @@ MUTANTS = (
         "audit.asked_questions.replayed_totals:_ratio",
         "max(1.0 + 1e-09, float(observed / claimed)) if claimed else float('inf')",
         "1.0",
-        ("audit/asked_questions/test_asked_worlds.py::test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded",),
+        (
+            "audit/asked_questions/test_release_sampling.py::test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded",
+        ),
     ),
     Mutant(
         "charges are not compared",
         Kind.AUDIT,
-        "audit.asked_questions.compared_outcomes:outcome",
+        "audit.asked_questions.visible_outcomes:record_outcome",
         "{name: remaining_before[name] - remaining_after[name] "
         "for name in remaining_before if name in remaining_after}",
         "[name for name in remaining_before if name in remaining_after]",
@@ -208,7 +210,7 @@ MUTANTS = (
     Mutant(
         "planted faults that are missed are no doubt",
         Kind.AUDIT,
-        "audit.whole_policies.curator_findings:CuratorAudit.missed",
+        "audit.whole_policies.curator_findings:CuratorAudit.missed_faults",
         "tuple((fault for fault in self.faults if not fault.caught))",
         "()",
         ("audit/whole_policies/test_curator_audits.py::test_an_audit_that_misses_a_fault_says_that_it_has_no_power",),
@@ -224,53 +226,55 @@ MUTANTS = (
     Mutant(
         "faults that there was no time to plant are not counted",
         Kind.AUDIT,
-        "audit.whole_policies.curator_findings:CuratorAudit.caught_words",
-        "{len(self.faults) + len(self.unplanted)}",
+        "audit.whole_policies.curator_findings:CuratorAudit.caught_summary",
+        "{len(self.faults) + len(self.untested_faults)}",
         "{len(self.faults)}",
         ("audit/whole_policies/test_curator_audits.py::test_faults_take_until_then_and_those_that_are_left_are_named",),
     ),
     Mutant(
         "a question is falsified at half the price that is claimed",
         Kind.FACTOR_TWO,
-        "audit.asked_questions.asked_worlds:paid_for",
+        "audit.asked_questions.release_sampling:arguments_at_claim",
         "claim.epsilon",
         "claim.epsilon / 2",
-        ("audit/asked_questions/test_asked_worlds.py::test_the_price_is_the_claim",),
+        ("audit/asked_questions/test_release_sampling.py::test_the_price_is_the_claim",),
     ),
     Mutant(
         "counts of a published table are compared as texts",
         Kind.AUDIT,
-        "audit.asked_questions.compared_outcomes:_unpack_integers",
+        "audit.asked_questions.visible_outcomes:_unpack_integers",
         "np.frombuffer(content, '<i8') if content and len(content) % 8 == 0 else None",
         "None",
-        ("audit/asked_questions/test_asked_worlds.py::test_the_counts_of_a_published_table_are_told_as_numbers",),
+        ("audit/asked_questions/test_release_sampling.py::test_the_counts_of_a_published_table_are_told_as_numbers",),
     ),
     Mutant(
         "a seed draws other questions each time",
         Kind.AUDIT,
-        "audit.asked_questions.drawn_questions:_SeededChoices.below",
+        "audit.asked_questions.generated_questions:_SeededChoices.below",
         "f'{self._seed} {next(self._counter)}'",
         """f"{__import__('uuid').uuid4()} {next(self._counter)}\"""",
         (
             ""
-            "audit/asked_questions/test_drawn_questions.py::test_a_seed_draws_the_same_questions_and_another_seed_others",
+            "audit/asked_questions/test_generated_questions.py::test_a_seed_draws_the_same_questions_and_another_seed_others",
         ),
     ),
     Mutant(
         "drawn limits are forgotten when the question is asked",
         Kind.AUDIT,
-        "audit.asked_questions.drawn_questions:DrawnQuestion.__call__",
+        "audit.asked_questions.generated_questions:RandomQuestion.__call__",
         "return question.limit(**self.limits) if self.limits else question",
         "return question",
-        ("audit/asked_questions/test_drawn_questions.py::test_drawn_limits_are_asked_with",),
+        ("audit/asked_questions/test_generated_questions.py::test_drawn_limits_are_asked_with",),
     ),
     Mutant(
         "a proposal is made again under wider limits",
         Kind.SENSITIVITY,
-        "curator.previews.rehearsing:proposed_again",
-        "if _declarations(policy) != _declarations(here.policy):",
-        "if policy.unit != here.policy.unit:",
-        ("audit/asked_questions/test_asked_worlds.py::test_a_proposal_is_made_again_only_where_the_same_is_declared",),
+        "curator.previews.previewing:rebind_proposal",
+        "if _declarations(policy) != _declarations(context.policy):",
+        "if policy.unit != context.policy.unit:",
+        (
+            "audit/asked_questions/test_release_sampling.py::test_a_proposal_is_made_again_only_where_the_same_is_declared",
+        ),
     ),
     Mutant(
         "a statement with a key in it is remembered for every key",
@@ -336,9 +340,9 @@ MUTANTS = (
         "measures of one mechanism share their noise, and no audit sees it",
         Kind.REUSE,
         "release.parts.question_parts:NoisyTotals.draw",
-        "noisy_totals = [measurement.draw(measurement.reading.of(exact)) for measurement in measurements]",
+        "noisy_totals = [measurement.draw(measurement.reading.extract(exact)) for measurement in measurements]",
         "kept: dict[Any, Any] = {}\n"
-        "    own = [(measurement, measurement.reading.of(exact)) for measurement in measurements]\n"
+        "    own = [(measurement, measurement.reading.extract(exact)) for measurement in measurements]\n"
         "    noisy_totals = [part + kept.setdefault((measurement.mechanism, part.shape), "
         "measurement.draw(0 * part)) for measurement, part in own]",
         (f"{_WHOLE}::test_a_sound_release_has_noises_of_its_own",),

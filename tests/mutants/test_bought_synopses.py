@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a synopsis of some rows answers for all of them",
         Kind.AUDIT,
-        "curator.proposals.bought_synopses:Outline.require_rows",
+        "curator.proposals.bought_synopses:SynopsisOutline.require_rows",
         "if self.where:",
         "if self.where is None:",
         (f"{_FREE}test_no_synopsis_no_free_answer",),
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a synopsis with tighter limits answers for the wider ones",
         Kind.LIMITS,
-        "curator.proposals.bought_synopses:Outline.require_rows",
+        "curator.proposals.bought_synopses:SynopsisOutline.require_rows",
         "if self.plan.rows != limits.rows:",
         "if self.plan.rows > limits.rows:",
         _SAME,
@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a synopsis of other data answers",
         Kind.REUSE,
-        "ledger.entries:Shelves.listed",
+        "ledger.entries:PublicationIndex.publications",
         "{'account': account, 'data': data}",
         "{'account': account}",
         _SAME,
@@ -37,15 +37,15 @@ MUTANTS = (
     Mutant(
         "a synopsis under another policy answers",
         Kind.REUSE,
-        "curator.proposals.bought_synopses:shelf",
-        "f'synopsis-{digest(context.declared, table)[:32]}-'",
+        "curator.proposals.bought_synopses:plan_prefix",
+        "f'synopsis-{digest(context.policy_version, table)[:32]}-'",
         "f\"synopsis-{digest('', table)[:32]}-\"",
         _SAME,
     ),
     Mutant(
         "the synopsis of another account answers",
         Kind.REUSE,
-        "ledger.entries:Shelves.listed",
+        "ledger.entries:PublicationIndex.publications",
         "{'account': account, 'data': data}",
         "{'data': data}",
         (f"{_FREE}test_other_accounts_have_their_own",),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a level answers for the column that is called so",
         Kind.KEYS,
-        "publish.cells.answering:check_columns",
+        "publish.cells.answering:require_published_columns",
         "missing = sorted({*named} - {*known})",
         "missing = sorted(name for name in {*named} - {*known} if '_level_' not in name)",
         (f"{_FREE}test_a_level_does_not_answer_for_a_column_of_its_name",),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "bins answer for the values that are grouped by",
         Kind.KEYS,
-        "publish.cells.answering:check_same_meaning",
+        "publish.cells.answering:require_same_semantics",
         "key.reference.name in binned",
         "key.reference.name not in known",
         (f"{_FREE}test_what_means_something_else_there_is_not_answered",),
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "a free answer has a price",
         Kind.CHARGE_ORDER,
-        "curator.proposals.questions:Question._check_free",
+        "curator.proposals.bought_synopses:require_no_price",
         "fresh or exact(request.delta, 'delta') or any((term is not None for term in price_terms))",
         "fresh or (exact(request.delta, 'delta') and any((term is not None for term in price_terms)))",
         (f"{_FREE}test_a_free_answer_has_no_price",),
@@ -94,7 +94,7 @@ MUTANTS = (
         "the logarithm of a bin that holds 0 is never missing",
         Kind.NAN,
         "publish.cells.cell_numbers:_ln",
-        "argument.null | argument.there & ~positive",
+        "argument.null | argument.may_have_value & ~positive",
         "argument.null",
         _INSIDE,
     ),
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "what was read of one ledger answers for the same line of another",
         Kind.REUSE,
-        "curator.proposals.bought_synopses:loaded",
+        "curator.proposals.bought_synopses:load_synopsis",
         "return _bodies.of(publication.hash, ",
         "return _bodies.of(str(publication.number), ",
         (f"{_FREE}test_a_free_answer_is_what_the_curator_would_say",),
@@ -149,25 +149,25 @@ MUTANTS = (
     Mutant(
         "the synopsis of one table answers for another",
         Kind.KEYS,
-        "curator.proposals.bought_synopses:shelf",
-        "f'synopsis-{digest(context.declared, table)[:32]}-'",
-        "f\"synopsis-{digest(context.declared, '')[:32]}-\"",
+        "curator.proposals.bought_synopses:plan_prefix",
+        "f'synopsis-{digest(context.policy_version, table)[:32]}-'",
+        "f\"synopsis-{digest(context.policy_version, '')[:32]}-\"",
         (f"{_FREE}test_other_tables_have_their_own",),
     ),
     Mutant(
         "a free answer has the receipt of its first reading",
         Kind.CHARGE_ORDER,
         "curator.proposals.bought_synopses:_current_face",
-        "return replace(body.synopsis.face, receipt=receipt_of(body.released, context))",
+        "return replace(body.synopsis.face, receipt=synopsis_receipt(body.result, context))",
         "return body.synopsis.face",
         (f"{_FREE}test_an_analyst_may_use_what_the_account_published",),
     ),
     Mutant(
         "only the newest synopses are looked at",
         Kind.AUDIT,
-        "curator.proposals.bought_synopses:candidates",
-        "in least_noisy(publications):",
-        "in least_noisy(publications)[:8]:",
+        "curator.proposals.bought_synopses:rank_synopses",
+        "in undominated_publications(publications):",
+        "in undominated_publications(publications)[:8]:",
         (f"{_FREE}test_the_best_of_many_different_synopses_is_taken",),
     ),
     Mutant(
@@ -181,9 +181,10 @@ MUTANTS = (
     Mutant(
         "the widest forecasts are asked first",
         Kind.AUDIT,
-        "curator.proposals.bought_synopses:candidates",
-        "_forecast(publication, columns_read(query), limits, context), -publication.number",
-        "tuple(-width for width in _forecast(publication, columns_read(query), limits, context)), -publication.number",
+        "curator.proposals.bought_synopses:rank_synopses",
+        "_forecast(publication, referenced_columns(query), limits, context), -publication.number",
+        "tuple(-width for width in _forecast(publication, referenced_columns(query), limits, "
+        "context)), -publication.number",
         (f"{_FREE}test_the_best_of_many_different_synopses_is_taken",),
     ),
     Mutant(
@@ -213,7 +214,7 @@ MUTANTS = (
     Mutant(
         "publications that a failover took answer",
         Kind.REUSE,
-        "ledger.entries:Shelves.listed",
+        "ledger.entries:PublicationIndex.publications",
         "shelf.last_number and (not transaction.has(shelf.last_number, shelf.last_hash))",
         "shelf.last_number < 0 and (not transaction.has(shelf.last_number, shelf.last_hash))",
         ("ledger/accounts/test_publications.py::test_lines_that_a_failover_took_are_not_listed",),

@@ -14,8 +14,8 @@ MUTANTS = (
         "the last condition replaces those before it",
         Kind.LIMITS,
         "plan.sql.building:where",
-        "conjunction([*conditions, meant(read(text), source.names)])",
-        "conjunction([meant(read(text), source.names)])",
+        "conjunction([*conditions, substitute_names(parse_expression(text), source.names)])",
+        "conjunction([substitute_names(parse_expression(text), source.names)])",
         (_PAIRS,),
     ),
     Mutant(
@@ -46,8 +46,8 @@ MUTANTS = (
         "names within an aggregate are columns of the answer",
         Kind.KEYS,
         "plan.sql.building:_resolve_output_names",
-        "argument.replace(meant(argument, builder.source.names))",
-        "argument.replace(meant(argument, builder.results))",
+        "argument.replace(substitute_names(argument, builder.source.names))",
+        "argument.replace(substitute_names(argument, builder.results))",
         (_PAIRS,),
     ),
     Mutant(
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "the first of several expressions is taken",
         Kind.LIMITS,
-        "plan.sql.text:fragment",
+        "plan.sql.text:parse_fragment",
         "len(parsed) != 1",
         "not parsed",
         (_PARTS,),
@@ -110,8 +110,8 @@ MUTANTS = (
         "members of a union are put together by the columns of the first",
         Kind.KEYS,
         "plan.sql.building:_union_member",
-        "called(source.names[column_name.lower()][1], column_name) for column_name in column_names",
-        "called(tree, column_name) for column_name, tree in source.names.values()",
+        "with_alias(source.names[column_name.lower()][1], column_name) for column_name in column_names",
+        "with_alias(tree, column_name) for column_name, tree in source.names.values()",
         (_TABLES,),
     ),
     Mutant(
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "names of the answer stand unqualified where they could be meant",
         Kind.KEYS,
-        "plan.sql.fragments:plainly",
+        "plan.sql.fragments:drop_qualifier",
         "('where', 'group')",
         "('where', 'group', 'having', 'order')",
         (_PAIRS, _SHOWN),

@@ -14,28 +14,28 @@ MUTANTS = (
     Mutant(
         "the numbers of different values of all groups share their noise",
         Kind.REUSE,
-        "release.parts.other_parts:DifferentCounts.draw",
-        "noisy_counts: Integers = measurement.draw(measurement.reading.of(exact))",
-        "own = measurement.reading.of(exact)\n    noisy_counts: Integers = own + measurement.draw(0 * own[:1])",
+        "release.parts.other_parts:DistinctValuesPart.draw",
+        "noisy_counts: Integers = measurement.draw(measurement.reading.extract(exact))",
+        "own = measurement.reading.extract(exact)\n    noisy_counts: Integers = own + measurement.draw(0 * own[:1])",
         (f"{_KINDS}[different_values]",),
     ),
     Mutant(
         "blocks and marginals of one shape share their noise",
         Kind.REUSE,
-        "publish.marginals.measuring:PublishDraw.noisy",
-        "return self._published(self.plan, tuple((packed(measurement.draw(measurement.reading.of(exact)))"
+        "publish.marginals.measuring:MarginalsDraw.noisy",
+        "return self._published(self.plan, tuple((encode_integers(measurement.draw(measurement.reading.extract(exact)))"
         " for measurement in self.batch.measurements)))",
         "drawn: dict[object, Any] = {}\n"
-        "    own = [(measurement, measurement.reading.of(exact)) for measurement in self.batch.measurements]\n"
+        "    own = [(measurement, measurement.reading.extract(exact)) for measurement in self.batch.measurements]\n"
         "    noise = [drawn.setdefault(cells.shape, measurement.draw(0 * cells)) for measurement, cells in own]\n"
-        "    cells = (packed(cells + one) for (_, cells), one in zip(own, noise, strict=True))\n"
+        "    cells = (encode_integers(cells + one) for (_, cells), one in zip(own, noise, strict=True))\n"
         "    return self._published(self.plan, tuple(cells))",
         (f"{_KINDS}[synopses]", f"{_KINDS}[pure_synopses]"),
     ),
     Mutant(
         "the counts that a session buys share their noise",
         Kind.REUSE,
-        "publish.online:Gates._buy_answer",
+        "publish.online:GatedCounts._buy_answer",
         "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
         "noisy_totals = totals + np.asarray(self._batch.noise_for(reach).apply(0 * totals.ravel()[:1]), np.int64)[0]",
         (f"{_TESTS}::test_every_number_that_a_session_buys_is_drawn_for_itself",),
@@ -44,17 +44,17 @@ MUTANTS = (
         "all groups take the same place of their runs",
         Kind.REUSE,
         "mechanisms.rank_choices:ValueRuns.chosen",
-        "bits.each_below(self.places[index])",
-        "bits.each_below(self.places[index][:1])[0] % self.places[index]",
+        "bits.random_each_below(self.places[index])",
+        "bits.random_each_below(self.places[index][:1])[0] % self.places[index]",
         (f"{_KINDS}[quantiles]",),
     ),
     Mutant(
         "measures of one mechanism and one shape share their noise",
         Kind.REUSE,
         "release.parts.question_parts:NoisyTotals.draw",
-        "noisy_totals = [measurement.draw(measurement.reading.of(exact)) for measurement in measurements]",
+        "noisy_totals = [measurement.draw(measurement.reading.extract(exact)) for measurement in measurements]",
         "kept: dict[Any, Any] = {}\n"
-        "    own = [(measurement, measurement.reading.of(exact)) for measurement in measurements]\n"
+        "    own = [(measurement, measurement.reading.extract(exact)) for measurement in measurements]\n"
         "    noisy_totals = [part + kept.setdefault((measurement.mechanism, part.shape), "
         "measurement.draw(0 * part)) for measurement, part in own]",
         (_EQUAL_MEASURES,),
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "all groups of a question share their noise",
         Kind.REUSE,
-        "release.measured:drawn",
+        "release.measured:draw_numbers",
         "return np.hstack([np.zeros((len(groups), 0), np.int64), *part_numbers])",
         "alike = [np.repeat(each[:1], len(each), 0) for each in part_numbers]\n"
         "    return np.hstack([np.zeros((len(groups), 0), np.int64), *alike])",
@@ -71,12 +71,12 @@ MUTANTS = (
     Mutant(
         "questions of a workload share their numbers where they have as many",
         Kind.REUSE,
-        "release.batch_prices:Together.draw",
-        "return MeasuredTogether(tuple((kind.draw(read_shared) for kind in self.kinds)))",
+        "release.batch_prices:BatchRelease.draw",
+        "return BatchMeasurements(tuple((kind.draw(read_shared) for kind in self.kinds)))",
         "from dataclasses import replace\n"
         "    found = [kind.draw(read_shared) for kind in self.kinds]\n"
         "    first = {len(statement.columns[0]): statement.columns for statement in reversed(found)}\n"
-        "    return MeasuredTogether(tuple((replace(statement, "
+        "    return BatchMeasurements(tuple((replace(statement, "
         "columns=first[len(statement.columns[0])]) for statement in found)))",
         (f"{_EQUAL_KINDS}[workload]",),
     ),
@@ -84,8 +84,8 @@ MUTANTS = (
         "the numbers inside and outside of found bounds share their noise",
         Kind.REUSE,
         "curator.step_counts:StepSearch.draw",
-        "inside, outside = self.split.draw(reading.split(reading.of(totals), self._is_inside(first, last)))",
-        "own = reading.split(reading.of(totals), self._is_inside(first, last))\n"
+        "inside, outside = self.split.draw(reading.split(reading.extract(totals), self._is_inside(first, last)))",
+        "own = reading.split(reading.extract(totals), self._is_inside(first, last))\n"
         "    inside, outside = own + self.split.draw(0 * own[:1])[0]",
         (f"{_EQUAL_KINDS}[bounds]",),
     ),
@@ -93,17 +93,17 @@ MUTANTS = (
         "all counts of one step of a model share their noise",
         Kind.REUSE,
         "publish.tab_steps:MeasureStep.draw",
-        "return self.shown(measurement.draw(self.view.of(read(self.readings[0]))))",
-        "own = self.view.of(read(self.readings[0]))\n"
-        "    return self.shown(own + measurement.draw(0 * own.ravel()[:1])[0])",
+        "return self.to_outcome(measurement.draw(self.view.extract(read(self.readings[0]))))",
+        "own = self.view.extract(read(self.readings[0]))\n"
+        "    return self.to_outcome(own + measurement.draw(0 * own.ravel()[:1])[0])",
         (f"{_EQUAL_KINDS}[multiplicative weights]", f"{_EQUAL_KINDS}[aim]"),
     ),
     Mutant(
         "two series of running totals share their noise",
         Kind.REUSE,
-        "release.running_totals:RunningDraw.made",
-        "noisy_encoded = measurement.draw(measurement.reading.of(totals)).astype(np.float64)",
-        "own = measurement.reading.of(totals)\n"
+        "release.running_totals:RunningDraw.draw_from",
+        "noisy_encoded = measurement.draw(measurement.reading.extract(totals)).astype(np.float64)",
+        "own = measurement.reading.extract(totals)\n"
         "    noisy_encoded = (own + np.resize(measurement.draw(0 * own)[:len(own) // 2], "
         "own.shape)).astype(np.float64)",
         (f"{_EQUAL_KINDS}[running totals]",),

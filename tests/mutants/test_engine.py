@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a unit's norm lets signs cancel",
         Kind.SENSITIVITY,
-        "engine.lowering.total_lowering:_Scaling.norm",
+        "engine.lowering.bounded_totals:_Scaling.norm",
         "narrow(_sum(self._size())) if self._short else _sum(self._size())",
         "apply(ScalarFunction.ABS, _sum(_added([Reference(name) for name in self.own])))",
         _reached(_SUMS, "CLIP_L1"),
@@ -45,7 +45,7 @@ MUTANTS = (
         "what is computed from columns is not clamped after rounding",
         Kind.SENSITIVITY,
         "engine.lowering.unit_lowering:steps",
-        "return clamped(step_count, whole(low), whole(high))",
+        "return clamped(step_count, integer_constant(low), integer_constant(high))",
         "return step_count",
         (_TIGHT,),
         accepted="what is computed is clamped before it is divided into steps, and dividing is off by less than half a "
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "comparisons are folded by ends of Parquet columns that leave NaN out",
         Kind.NAN,
-        "engine.duckdb.owners:of_parquet",
+        "engine.duckdb.owners:parquet_relation",
         "union_by_name = false, can_have_nan = true",
         "union_by_name = false",
         ("engine/duckdb/test_scan.py::test_no_number_is_none_whatever_else_a_parquet_file_holds",),
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "rows of nobody count without a limit",
         Kind.LIMITS,
-        "engine.duckdb.scan:owned",
+        "engine.duckdb.scan:has_id",
         "f'{unit.sql} IS NOT NULL'",
         "'TRUE'",
         (
@@ -119,15 +119,15 @@ MUTANTS = (
     Mutant(
         "the heavy have one row more than their limit",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_heavy_units",
-        "having = apply(ScalarFunction.GREATER, count, whole(max_rows))",
-        "having = apply(ScalarFunction.GREATER, count, whole(max_rows + 1))",
+        "engine.lowering.bounded_totals:_heavy_units",
+        "having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows))",
+        "having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows + 1))",
         _reached(_COUNT, "REWEIGHT"),
     ),
     Mutant(
         "units of one row more than a group may have are not clipped",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_clip",
+        "engine.lowering.bounded_totals:_clip",
         "heavy = _heavy_units(rows, _light_rows(bounded, scaling))\n    stages",
         "heavy = _heavy_units(rows, 1 + _light_rows(bounded, scaling))\n    stages",
         _reached(_COUNTS, "CLIP_L1"),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "people of one group more than count are not clipped",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_clip_pairs",
+        "engine.lowering.bounded_totals:_clip_pairs",
         "stages = (pairs, _heavy_units(pair_rows, _light_rows(bounded, scaling)), heavy_pairs",
         "stages = (pairs, _heavy_units(pair_rows, 1 + _light_rows(bounded, scaling)), heavy_pairs",
         _reached(_PEOPLE, "CLIP_L1"),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "a group is clipped to one row more",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_Scaling.of",
+        "engine.lowering.bounded_totals:_Scaling.of",
         "measure.size * per_group",
         "measure.size * (per_group + 1)",
         _reached(_COUNTS, "CLIP_L1"),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "a unit is clipped to one row more in all",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_Scaling.of",
+        "engine.lowering.bounded_totals:_Scaling.of",
         "if squared else total * size\n",
         "if squared else total * size + size\n",
         _reached(_COUNTS, "CLIP_L1"),
@@ -159,31 +159,31 @@ MUTANTS = (
     Mutant(
         "a sample keeps one group more",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_rank_rows",
-        "whole(max_groups)",
-        "whole(max_groups + 1)",
+        "engine.lowering.bounded_totals:_rank_rows",
+        "integer_constant(max_groups)",
+        "integer_constant(max_groups + 1)",
         (_TIGHT,),
     ),
     Mutant(
         "a sample keeps one row more in a group",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_rank_rows",
-        "whole(max_rows_per_group)",
-        "whole(max_rows_per_group + 1)",
+        "engine.lowering.bounded_totals:_rank_rows",
+        "integer_constant(max_rows_per_group)",
+        "integer_constant(max_rows_per_group + 1)",
         _reached(_COUNTS, "SAMPLE"),
     ),
     Mutant(
         "a sample keeps one row more in all",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_rank_rows",
-        "whole(max_rows)",
-        "whole(max_rows + 1)",
+        "engine.lowering.bounded_totals:_rank_rows",
+        "integer_constant(max_rows)",
+        "integer_constant(max_rows + 1)",
         _reached(_COUNTS, "SAMPLE"),
     ),
     Mutant(
         "a sample keeps the same rows in every release",
         Kind.REUSE,
-        "engine.lowering.total_lowering:_digests",
+        "engine.lowering.bounded_totals:_digests",
         "secret = Constant(str(key), Type.TEXT)",
         'secret = Constant("0", Type.TEXT)',
         ("safety/test_samples.py::test_each_key_samples_anew",),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "a public table's rows are counted where they are fewest",
         Kind.LIMITS,
-        "engine.duckdb.connection:Sources.multiplicity",
+        "engine.duckdb.connection:Sources.max_rows_per_value",
         "SELECT coalesce(max(n), 1)",
         "SELECT coalesce(min(n), 1)",
         (
@@ -202,16 +202,16 @@ MUTANTS = (
     Mutant(
         "weights are rounded up",
         Kind.ROUNDING,
-        "engine.lowering.total_lowering:_excess",
-        "apply(ScalarFunction.MULTIPLY, value, whole(max_rows << bits))",
-        "apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, value, whole(max_rows << bits)),"
-        " apply(ScalarFunction.SUBTRACT, Reference('n'), whole(1)))",
+        "engine.lowering.bounded_totals:_excess",
+        "apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits))",
+        "apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits)),"
+        " apply(ScalarFunction.SUBTRACT, Reference('n'), integer_constant(1)))",
         _reached(_COUNT, "REWEIGHT"),
     ),
     Mutant(
         "clipped values are rounded up",
         Kind.ROUNDING,
-        "engine.lowering.total_lowering:_scale_to",
+        "engine.lowering.bounded_totals:_scale_to",
         "return apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.DIVIDE, product, size))",
         "up = apply(ScalarFunction.CEILING, apply(ScalarFunction.DIVIDE, product, size))\n"
         "    return apply(ScalarFunction.NEAREST, up)",
@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "only groups with rows have totals",
         Kind.KEYS,
-        "engine.arrays:aligned",
+        "engine.arrays:align_totals",
         "    totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]\n    return totals",
         "    return row_totals[row_of_group[row_of_group >= 0]]",
         (
@@ -255,7 +255,7 @@ MUTANTS = (
     Mutant(
         "the groups of a sample are ranked without its key",
         Kind.REUSE,
-        "engine.lowering.total_lowering:_digests",
+        "engine.lowering.bounded_totals:_digests",
         "apply(ScalarFunction.DIGEST, secret, *keys)",
         "apply(ScalarFunction.DIGEST, *keys)",
         ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
@@ -263,7 +263,7 @@ MUTANTS = (
     Mutant(
         "the rows of a sample are ranked without its key",
         Kind.REUSE,
-        "engine.lowering.total_lowering:_digests",
+        "engine.lowering.bounded_totals:_digests",
         "apply(ScalarFunction.DIGEST, secret, *keys, *values)",
         "apply(ScalarFunction.DIGEST, *keys, *values)",
         ("safety/test_samples.py::test_each_key_samples_anew",),
@@ -279,7 +279,7 @@ MUTANTS = (
     Mutant(
         "zero and minus zero are two units",
         Kind.LIMITS,
-        "engine.duckdb.scan:sound",
+        "engine.duckdb.scan:exact_id",
         "f'CASE WHEN {unit.sql} = 0 THEN 0 ELSE {unit.sql} END'",
         "unit.sql",
         ("safety/test_regressions.py::test_zero_and_minus_zero_are_one_unit",),

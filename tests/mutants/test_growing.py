@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "the last period that is read does not pay",
         Kind.CHARGE_ORDER,
-        "ledger.guarded:GuardedStore.pay",
+        "ledger.guarded:GuardedStore.append_charge",
         "for period in periods:",
         "for period in periods[:-1] or periods:",
         (f"{_LEDGER}::test_every_period_that_is_read_pays_the_whole_price",),
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "the price is shared among the periods",
         Kind.CHARGE_ORDER,
-        "ledger.guarded:GuardedStore.pay",
+        "ledger.guarded:GuardedStore.append_charge",
         "transaction.append('period', name, {**shared_columns, 'question': words}, cost=cost)",
         "transaction.append('period', name, {**shared_columns, 'question': words}, "
         "cost=cost if period == periods[0] else Cost(0, cost.renyi, 0))",
@@ -64,8 +64,8 @@ MUTANTS = (
         "amending looks at no period's spending",
         Kind.CHARGE_ORDER,
         "ledger.accounts.period_accounts:PeriodAccounts.amend",
-        "amend(self._guarded, transaction, account, change, spent)",
-        "amend(self._guarded, transaction, account, change, NOTHING)",
+        "append_amendment(self._guarded, transaction, account, change, spent)",
+        "append_amendment(self._guarded, transaction, account, change, NO_COST)",
         (f"{_LEDGER}::test_a_budget_is_amended_in_all_periods_or_in_none",),
     ),
     Mutant(
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "under replace each account holds the whole budget",
         Kind.FACTOR_TWO,
-        "policy.values:Policy.account_budget",
+        "policy.policies:Policy.account_budget",
         "if self.per is None or self.neighbours is not Neighbours.REPLACE:",
         "if True:",
         ("policy/test_account_periods.py", f"{_CURATOR}::test_under_replace_a_month_affords_half"),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "weeks are kept in months",
         Kind.NEIGHBOURS,
-        "policy.values:ACCOUNT_PERIODS",
+        "policy.policies:ACCOUNT_PERIODS",
         "('week',)",
         "('week', 'month')",
         ("policy/test_account_periods.py",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "rows beyond the bounds are read with the account of the bound",
         Kind.LIMITS,
-        "engine.duckdb.owners:Owners._period",
+        "engine.duckdb.owners:RowOwners._period",
         "return start if self.policy.per is None or bounds is None else",
         "return start if True else",
         (_REPLAY, f"{_CURATOR}::test_rows_beyond_the_bounds_are_of_no_account"),
@@ -104,8 +104,8 @@ MUTANTS = (
         "the account that holds the last bound ends with the bound's own period",
         Kind.LIMITS,
         "engine.duckdb.owners:_period_within_bounds",
-        "end = calendar.shifted(last, 1, per)",
-        "end = calendar.shifted(last, 2, per)",
+        "end = calendar.shift(last, 1, per)",
+        "end = calendar.shift(last, 2, per)",
         (_REPLAY,),
     ),
     Mutant(
@@ -143,8 +143,8 @@ MUTANTS = (
     Mutant(
         "a release may read what it does not pay for",
         Kind.CHARGE_ORDER,
-        "release.proposal:released",
-        "    _require_paid(kind.batch, here)\n",
+        "release.proposal:release_or_find",
+        "    _require_paid(kind.batch, context)\n",
         "",
         (f"{_CURATOR}::test_what_does_not_keep_to_periods_is_refused_for_free",),
     ),

@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "running totals of thousands of periods are explained for nothing",
         Kind.LIMITS,
-        "server.releases.running_releases:for_what_is_proposed",
+        "server.releases.running_releases:proposal_cost",
         "len(proposal.periods) ** 2",
         "len(proposal.periods)",
         ("server/releases/test_static_costs.py",),

@@ -6,9 +6,25 @@ from mutants.running import Kind, Mutant, suite
 
 MUTANTS = (
     Mutant(
+        "the noise of the first chunk is used again in every other",
+        Kind.REUSE,
+        "mechanisms.additive:Sampler.planned",
+        "return lambda _, length: self._law.draw(size, length)",
+        "return (lambda first: lambda _, length: first[:length])(self._law.draw(size, count))",
+        ("mechanisms/test_additive.py::test_no_noise_is_used_again_in_a_later_chunk",),
+    ),
+    Mutant(
+        "the noise of the first chunk from a guide table is used again in every other",
+        Kind.REUSE,
+        "mechanisms.additive:Sampler.planned",
+        "return lambda _, length: guide.draw(length)",
+        "return (lambda first: lambda _, length: first[:length])(guide.draw(count))",
+        ("mechanisms/test_additive.py::test_no_noise_is_used_again_in_a_later_chunk",),
+    ),
+    Mutant(
         "a grid's steps are rounded down",
         Kind.ROUNDING,
-        "mechanisms.grids:in_steps",
+        "mechanisms.grids:sensitivity_in_steps",
         "per_group = -(-change.per_group // grid)",
         "per_group = change.per_group // grid",
         (
@@ -79,7 +95,7 @@ MUTANTS = (
     Mutant(
         "many uniform numbers at once are not rejected",
         Kind.SAMPLING,
-        "mechanisms.bits:all_below",
+        "mechanisms.bits:random_array_below",
         "products & np.uint64(4294967295) >= bias_limit",
         "products & np.uint64(4294967295) >= np.uint64(0)",
         ("mechanisms/test_bits.py::test_words_of_the_uneven_rest_are_rejected",),
@@ -149,7 +165,7 @@ MUTANTS = (
     Mutant(
         "a threshold counts one of a unit's keys",
         Kind.KEYS,
-        "mechanisms.key_thresholds:leak",
+        "mechanisms.key_thresholds:leak_probability",
         "context.power(context.subtract(Decimal(1), passing[1]), Decimal(groups))",
         "context.power(context.subtract(Decimal(1), passing[1]), Decimal(1))",
         (

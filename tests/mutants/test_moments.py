@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a mean counts rows where its value is missing",
         Kind.NAN,
-        "plan.aggregates.measures:Count.measured",
+        "plan.aggregates.measures:Count.measures_for",
         "if isinstance(request, Mean) and request.rows == self)",
         "if isinstance(request, Mean) and request.where == self.where)",
         (f"{_SHARING}::test_rows_are_never_counted_by_a_mean",),

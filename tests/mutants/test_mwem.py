@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves counts as an added one",
         Kind.NEIGHBOURS,
-        "plan.readings.dense_readings:moved_in_cells",
+        "plan.readings.dense_readings:cells_sensitivity",
         "    return replaced if cells > 1 else",
         "    return replaced if cells > 10**9 else",
         _MOVES,
@@ -20,8 +20,8 @@ MUTANTS = (
         "a choice of a count is free",
         Kind.CHARGE_ORDER,
         "curator.proposals.mwem:_MwemSeries._run_round",
-        "self._release_step(ChooseStep(scores, self.steps.choice), 'a choice')",
-        "ChooseStep(scores, self.steps.choice).draw(lambda r: self.on_tab.engine.read(r, 1))",
+        "self._release_step(ChooseStep(scores, self.steps.selection), 'a choice')",
+        "ChooseStep(scores, self.steps.selection).draw(lambda r: self.on_tab.engine.read(r, 1))",
         _CHARGE,
     ),
     Mutant(
@@ -36,8 +36,8 @@ MUTANTS = (
         "the exact number of rows starts the model",
         Kind.REUSE,
         "publish.tab_steps:MeasureStep.draw",
-        "return self.shown(measurement.draw(self.view.of(read(self.readings[0]))))",
-        "return self.shown(self.view.of(read(self.readings[0])))",
+        "return self.to_outcome(measurement.draw(self.view.extract(read(self.readings[0]))))",
+        "return self.to_outcome(self.view.extract(read(self.readings[0])))",
         ("publish/test_mwem.py::test_what_is_measured_has_noise",),
     ),
     Mutant(
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "ranges of a model count on marginals that were chosen beforehand",
         Kind.REUSE,
-        "publish.fits:Fit.known",
+        "publish.fits:MwemFit.estimates",
         "return SynopsisEstimates(estimates, sets, {block: self._prior_precision(block) for block in estimates.parts})",
         "return SynopsisEstimates(estimates, sets)",
         ("publish/test_mwem.py::test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth",),
@@ -67,8 +67,8 @@ MUTANTS = (
     Mutant(
         "a file names who bought it and what they have left",
         Kind.REUSE,
-        "publish.files.fitted_files:written",
-        "FitManifest(_FORMAT, sealed_files.hashes(), fit, public(receipt))",
+        "publish.files.fitted_files:to_bytes",
+        "FitManifest(_FORMAT, sealed_files.hashes(), fit, public_receipt(receipt))",
         "FitManifest(_FORMAT, sealed_files.hashes(), fit, receipt)",
         ("publish/test_mwem.py::test_a_model_is_written_and_read_back_to_the_bit",),
     ),

@@ -11,16 +11,16 @@ MUTANTS = (
         "a gate may be for less than a unit moves",
         Kind.SENSITIVITY,
         "publish.online:SessionBatch.__post_init__",
-        "is_suited = self.gate.sensitivity >= measure.added.total and",
+        "is_suited = self.gate.sensitivity >= measure.add_remove_sensitivity.total and",
         "is_suited = self.gate.sensitivity >= 1 and",
         (f"{_TESTS}::test_a_gate_for_less_than_a_unit_moves_is_refused",),
     ),
     Mutant(
         "a session makes its gates for one row of a unit",
         Kind.SENSITIVITY,
-        "curator.proposals.online:ProposedOnline._prepare_draw",
-        "max_added = math.ceil(reading.bounded.measures[0].added.total)",
-        "max_added = math.ceil(reading.bounded.measures[0].added.total / 3)",
+        "curator.proposals.online:OnlineProposal._prepare_draw",
+        "max_added = math.ceil(reading.bounded.measures[0].add_remove_sensitivity.total)",
+        "max_added = math.ceil(reading.bounded.measures[0].add_remove_sensitivity.total / 3)",
         (f"{_TESTS}::test_one_unit_moves_scores_and_answers_no_further_than_is_charged",),
     ),
     Mutant(
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "rows that count in two groups move scores once",
         Kind.SENSITIVITY,
-        "publish.online:WeighedMeasure.reach",
+        "publish.online:IntegerWeightedMeasure.max_row_effect",
         "return max(1, int(np.max(above)) + int(np.max(below)))",
         "return max(1, *(int(np.abs(one).max()) for one in each))",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "weights below zero are not counted",
         Kind.NEIGHBOURS,
-        "publish.online:WeighedMeasure.reach",
+        "publish.online:IntegerWeightedMeasure.max_row_effect",
         "return max(1, int(np.max(above)) + int(np.max(below)))",
         "return max(1, int(np.max(above)), int(np.max(below)))",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
@@ -67,22 +67,22 @@ MUTANTS = (
         "ranges of sums are those of counts",
         Kind.ROUNDING,
         "curator.proposals.online:OnlineSession._step_size",
-        "return float(self._unit) * measure.reach / measure.scale",
+        "return float(self._unit) * measure.max_row_effect / measure.scale",
         "return float(self._unit) / measure.scale",
         (f"{_TESTS}::test_sums_and_means_are_compared_and_bought_too",),
     ),
     Mutant(
         "large sums wrap around",
         Kind.WRAP,
-        "publish.online:WeighedMeasure.of",
-        "if self.reach == 1:",
-        "if self.reach >= 1:",
+        "publish.online:IntegerWeightedMeasure.extract",
+        "if self.max_row_effect == 1:",
+        "if self.max_row_effect >= 1:",
         (f"{_TESTS}::test_totals_of_the_largest_counts_and_weights_do_not_overflow",),
     ),
     Mutant(
         "the gates go on after half an answer",
         Kind.REUSE,
-        "publish.online:Gates.ask",
+        "publish.online:GatedCounts.ask",
         "self.close()",
         "",
         (f"{_TESTS}::test_a_question_that_is_stopped_ends_the_gates_and_says_no_more",),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "exact counts answer what is bought",
         Kind.REUSE,
-        "publish.online:Gates._buy_answer",
+        "publish.online:GatedCounts._buy_answer",
         "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
         "noisy_totals = np.asarray(totals, np.int64)",
         (f"{_TESTS}::test_what_is_bought_has_noise",),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "one answer more is bought than was paid for",
         Kind.LIMITS,
-        "publish.online:Gates.__init__",
+        "publish.online:GatedCounts.__init__",
         "self._left = batch.rounds\n",
         "self._left = batch.rounds + 1\n",
         (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "a mean moves as its first total does",
         Kind.SENSITIVITY,
-        "publish.online:WeighedMeasure.reach",
+        "publish.online:IntegerWeightedMeasure.max_row_effect",
         "for part in self.parts for weights in part.weights]",
         "for part in self.parts[:1] for weights in part.weights]",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "sums that a session buys share their noise",
         Kind.REUSE,
-        "publish.online:Gates._buy_answer",
+        "publish.online:GatedCounts._buy_answer",
         "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
         "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)\n"
         "    if reach > 1:\n"
@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "a gate is asked again after its answer",
         Kind.REUSE,
-        "publish.online:Gates._buy_answer",
+        "publish.online:GatedCounts._buy_answer",
         "self._gate = self._batch.gate.start()",
         "self._left += 0",
         (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),

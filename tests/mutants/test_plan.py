@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "whole numbers are taken to have any size",
         Kind.WRAP,
-        "plan.values.intervals:whole",
+        "plan.values.intervals:integer_domain",
         "> LARGEST_INTEGER:",
         "> 2**80:",
         ("plan/test_functions.py::test_ranges",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a joined row is one row",
         Kind.LIMITS,
-        "plan.nodes:Join.most_rows",
+        "plan.nodes:Join.max_rows",
         "return None if input_rows is None else input_rows * self.multiplicity",
         "return input_rows",
         ("plan/test_bounding.py::test_a_row_joined_to_ten_changes_a_count_by_ten",),
@@ -95,8 +95,8 @@ MUTANTS = (
         "limits can be loosened",
         Kind.LIMITS,
         "plan.limits:Limits.tighten",
-        "whole(value, name, at_least=1) > maximum:",
-        "whole(value, name, at_least=1) > 10**9:",
+        "exact_integer(value, name, at_least=1) > maximum:",
+        "exact_integer(value, name, at_least=1) > 10**9:",
         ("plan/test_bounding.py::test_limits_can_only_be_tightened",),
     ),
     Mutant(

@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a view is known by its own name alone",
         Kind.REUSE,
-        "engine.postgres.stored_relations:found",
+        "engine.postgres.stored_relations:find_relation",
         "tuple(((part_schema, part, oid) for part_schema, part, _, oid, *_ in dependencies))",
         "((schema, relation_name, oid),)",
         (f"{_TESTS}::test_one_source_has_one_address_whatever_it_is_called",),
@@ -77,7 +77,7 @@ MUTANTS = (
         "a table is known by its name alone",
         Kind.REUSE,
         "engine.postgres.driver:data",
-        "addresses += [f'postgresql://{system}/{database_oid}/{oid}' for _, _, oid in relation.made_of]",
+        "addresses += [f'postgresql://{system}/{database_oid}/{oid}' for _, _, oid in relation.dependencies]",
         "",
         (f"{_HOSTILE}::test_a_table_under_another_name_has_no_second_budget",),
     ),
@@ -101,7 +101,7 @@ MUTANTS = (
         "a session at another server is taken for the one that was opened",
         Kind.REUSE,
         "engine.postgres.driver:Postgres.check_unchanged",
-        "if here(run) != self.database:",
+        "if identify_database(run) != self.database:",
         "if False:",
         (f"{_HOSTILE}::test_another_database_at_the_same_address_is_noticed",),
     ),
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "a view below a view may become another",
         Kind.REUSE,
-        "engine.postgres.stored_relations:found",
+        "engine.postgres.stored_relations:find_relation",
         "for *_, definition, _ in dependencies if definition}",
         'for *_, definition, _ in dependencies if definition and definition.startswith(f"{oid}:")}',
         (f"{_HOSTILE}::test_a_view_below_a_view_is_part_of_its_shape",),
@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "a role that may change what a view reads is said to read alone",
         Kind.CONSENT,
-        "engine.postgres.stored_relations:found",
+        "engine.postgres.stored_relations:find_relation",
         "(may_write for *_, may_write in dependencies)",
         "(may_write for *_, part_oid, _, may_write in dependencies if part_oid == oid)",
         (f"{_SESSIONS}::test_a_role_that_can_write_anywhere_is_told_so",),
@@ -165,8 +165,8 @@ MUTANTS = (
         "rows of a table leave the server to be counted here",
         Kind.CONSENT,
         "engine.lowering.reading_statements:counted_statement",
-        "        return _count_equal_rows(total_lowering.values(reading, key))",
-        "        return total_lowering.values(reading, key)",
+        "        return _count_equal_rows(bounded_totals.values(reading, key))",
+        "        return bounded_totals.values(reading, key)",
         (
             f"{_TESTS}::test_nothing_but_totals_of_groups_arrives",
             f"{_TESTS}::test_marginals_and_values_are_those_of_duckdb",
@@ -194,7 +194,7 @@ MUTANTS = (
     Mutant(
         "a server's own rounding is not looked at",
         Kind.AUDIT,
-        "engine.proving:_differing",
+        "engine.self_test:_differing",
         "if not _is_equal(computed_rows[row_index][case_index], case.means(row), near=case.near)",
         "if False",
         (
@@ -206,7 +206,7 @@ MUTANTS = (
         "ids that are days beyond the calendar are one person as text",
         Kind.KEYS,
         "engine.postgres.stored_relations:PostgresCells.text",
-        "name(column.name)",
+        "quote_identifier(column.name)",
         "x",
         (f"{_HOSTILE}::test_ids_beyond_the_calendar_are_as_many_units",),
     ),
@@ -230,16 +230,16 @@ MUTANTS = (
         "a partition that another account protects is read as it comes",
         Kind.REUSE,
         "engine.postgres.driver:Postgres.check_unchanged",
-        "if now != before or not {*now.made_of} <= {*before.made_of}:",
+        "if now != before or not {*now.dependencies} <= {*before.dependencies}:",
         "if now != before:",
         (f"{_HOSTILE}::test_partitions_come_and_go",),
     ),
     Mutant(
         "every item of an array counts",
         Kind.SENSITIVITY,
-        "engine.postgres.stored_relations:PostgresCells.listed",
-        "LIMIT {most}) AS u",
-        "LIMIT {most} + 1000) AS u",
+        "engine.postgres.stored_relations:PostgresCells.clean_list",
+        "LIMIT {max_items}) AS u",
+        "LIMIT {max_items} + 1000) AS u",
         (f"{_HOSTILE}::test_the_first_items_of_an_array_are_read",),
     ),
     Mutant(
@@ -253,8 +253,8 @@ MUTANTS = (
     Mutant(
         "sums of 64 bits pass the proof",
         Kind.WRAP,
-        "engine.proving:_aggregate_cases",
-        "SUM, i, apply(ScalarFunction.GREATER, i, whole(0)))), lambda _: sum((max(row['i'] or 0, 0) for row",
+        "engine.self_test:_aggregate_cases",
+        "SUM, i, apply(ScalarFunction.GREATER, i, integer_constant(0)))), lambda _: sum((max(row['i'] or 0, 0) for row",
         "SUM, i)), lambda _: sum((row['i'] or 0 for row",
         (
             ""
@@ -272,7 +272,7 @@ MUTANTS = (
     Mutant(
         "people in more groups than count are counted in all of them",
         Kind.SENSITIVITY,
-        "engine.lowering.total_lowering:_Scaling.groups_within",
+        "engine.lowering.bounded_totals:_Scaling.groups_within",
         "self.bound ** 2 // max_size ** 2 if self.squared else self.bound // max_size",
         "self.bound ** 2 // max_size ** 2 + 1 if self.squared else self.bound // max_size + 1",
         ("safety/test_replay.py::test_people_in_as_many_groups_as_count_and_one_more",),
@@ -280,7 +280,7 @@ MUTANTS = (
     Mutant(
         "a few rows too many in one group are within the norm",
         Kind.SENSITIVITY,
-        "engine.lowering.total_lowering:_light_rows",
+        "engine.lowering.bounded_totals:_light_rows",
         "min((part.groups_within if scaled.measure.once_per_unit else max_rows for scaled, part in pairs))",
         "max((part.groups_within if scaled.measure.once_per_unit else max_rows for scaled, part in pairs))",
         ("safety/test_replay.py::test_people_in_as_many_groups_as_count_and_one_more",),

@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a float above a number is the nearest one",
         Kind.ROUNDING,
-        "privacy.numbers:above",
+        "privacy.numbers:least_float_above",
         "        nearest = math.nextafter(nearest, math.inf)",
         "        break",
         ("privacy/test_numbers.py::test_directed_rounding_brackets_the_value_by_its_meaning",),

@@ -18,8 +18,8 @@ MUTANTS = (
     Mutant(
         "a question pays for the rows of a unit in one group",
         Kind.LIMITS,
-        "release.parts.other_parts:ChosenRanks.measurements",
-        "settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))",
+        "release.parts.other_parts:QuantilesPart.measurements",
+        "settings = (view.ends, view.rows_per_unit, view.neighbours, bool(self.bounded.plan.keys))",
         "settings = (view.ends, 1, view.neighbours, bool(self.bounded.plan.keys))",
         (_PAYS, _LAW),
     ),
@@ -28,14 +28,14 @@ MUTANTS = (
         Kind.LIMITS,
         "release.measurement:_require_every_row",
         "if lacks_groups or mechanism.neighbours is not reading.neighbours or "
-        "mechanism.rows_per_unit < reading.in_all:",
+        "mechanism.rows_per_unit < reading.rows_per_unit:",
         "if mechanism.neighbours is not reading.neighbours:",
         (_PAYS,),
     ),
     Mutant(
         "numbers around quantiles are bought with the whole share again",
         Kind.CHARGE_ORDER,
-        "release.parts.other_parts:ChosenRanks.measurements",
+        "release.parts.other_parts:QuantilesPart.measurements",
         "mechanisms += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE_SHARE) / 2, self.confidence)]",
         "mechanisms += [estimate, *estimate.ends(epsilon, self.confidence)]",
         (_LAW,),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "rows beyond a unit's limit count in ranks",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:values",
+        "engine.lowering.bounded_totals:values",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=(*is_present, is_kept))))",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=is_present)))",
         (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
@@ -51,15 +51,15 @@ MUTANTS = (
     Mutant(
         "rows of units beyond their limit count twice in ranks",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:values",
-        "(*is_present, Exists(Named('h'), 'h', same_unit, negated=True))",
+        "engine.lowering.bounded_totals:values",
+        "(*is_present, Exists(StageReference('h'), 'h', same_unit, negated=True))",
         "is_present",
         (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
         "a range around a quantile is shown however surely it is asked for",
         Kind.ROUNDING,
-        "release.parts.scales:ChosenScale.width",
+        "release.parts.scales:QuantileScale.width",
         "0.0 if is_covered else float('inf')",
         "0.0 if end_mechanism is not None else float('inf')",
         (_SURE,),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "numbers around a quantile are as far as it errs half as often",
         Kind.ROUNDING,
-        "mechanisms.quantiles:Quantiles.rows_to_lean",
+        "mechanisms.quantiles:Quantiles.safety_offset_rows",
         "max((self._within(node, miss) for node in self._nodes))",
         "max((self._within(node, miss) for node in self._nodes)) / 3",
         (_ENDS, _BOUGHT),
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "the first number of a run is always taken",
         Kind.SAMPLING,
-        "mechanisms.bits:each_below",
+        "mechanisms.bits:random_each_below",
         "draws[pending[is_below]] = candidates[is_below]",
         "",
         ("mechanisms/test_quantile_levels.py::test_numbers_below_many_limits_are_uniform",),
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "a row without a group is in the first",
         Kind.KEYS,
-        "engine.arrays:_Groups.of",
+        "engine.arrays:_GroupLookup.of",
         "prefix_index = np.where(is_known, candidate, -1)",
         "prefix_index = np.where(is_known, candidate, 0)",
         ("engine/test_dense_arrays.py::test_groups_of_several_keys_are_found",),

@@ -12,30 +12,30 @@ def _of(formula: str) -> tuple[str]:
     return (f"{_PUBLISH}[{formula}]",)
 
 
-_RANGE = _of("publish.marginals.bounds.BoundedTotals.range")
-_BOUNDED = _of("publish.marginals.bounds.bounded")
+_RANGE = _of("publish.marginals.bounds.BoundedTotals.ends")
+_BOUNDED = _of("publish.marginals.bounds.bound_totals")
 
 MUTANTS = (
     Mutant(
         "each of several bounds has the whole chance to miss",
         Kind.RANGES,
-        "publish.marginals.bounds:BoundedTotals.range",
-        "lower_widths = [_width(noises, beta * self.share, self.sharing, cells)",
+        "publish.marginals.bounds:BoundedTotals.ends",
+        "lower_widths = [_width(noises, beta * self.share, self.bound_count, cells)",
         "lower_widths = [_width(noises, beta * self.share, 1, cells)",
         _RANGE,
     ),
     Mutant(
         "each upper bound has the whole chance to miss",
         Kind.RANGES,
-        "publish.marginals.bounds:BoundedTotals.range",
-        "upper_widths = [_width(noises, beta * self.share, self.sharing, cells)",
+        "publish.marginals.bounds:BoundedTotals.ends",
+        "upper_widths = [_width(noises, beta * self.share, self.bound_count, cells)",
         "upper_widths = [_width(noises, beta * self.share, 1, cells)",
         _RANGE,
     ),
     Mutant(
         "noise decides how many bounds share the chance to miss",
         Kind.RANGES,
-        "publish.marginals.bounds:bounded",
+        "publish.marginals.bounds:bound_totals",
         "nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)",
         "nonnegative, len(lower) + len(upper), 1 - _MEASURED)",
         _BOUNDED,
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "a range is cut to nothing where noise is below zero",
         Kind.RANGES,
-        "publish.marginals.bounds:BoundedTotals.range",
+        "publish.marginals.bounds:BoundedTotals.ends",
         "upper_ends = [self._clip_at_zero(value) + width for",
         "upper_ends = [self._clip_at_zero(value + width) for",
         _RANGE,
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "bounds that cross leave a narrow range",
         Kind.RANGES,
-        "publish.marginals.bounds:BoundedTotals.range",
+        "publish.marginals.bounds:BoundedTotals.ends",
         "(np.minimum(low, high - least_width), np.maximum(high, low + least_width))",
         "(np.minimum(low, high), np.maximum(low, high))",
         _RANGE,
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a mean leaves out how far its values are rounded",
         Kind.RANGES,
-        "plan.aggregates.measures:Ratio.estimate",
+        "plan.aggregates.measures:MeanEstimate.estimate",
         "rounding_error = float(self.rounding)",
         "rounding_error = 0.0",
         ("release/test_rounded_values.py",),
@@ -125,10 +125,10 @@ MUTANTS = (
     Mutant(
         "a survey's range is cut to nothing",
         Kind.RANGES,
-        "surveys.counts:interval",
+        "surveys.counts:count_interval",
         "min(float(respondents), max(top, half_length))",
         "min(float(respondents), max(top, 0.0))",
-        ("vectors/test_release_vectors.py::test_vectors[surveys.counts.interval]",),
+        ("vectors/test_release_vectors.py::test_vectors[surveys.counts.count_interval]",),
     ),
     Mutant(
         "a number below zero is shown as certain to be zero",
@@ -141,10 +141,12 @@ MUTANTS = (
     Mutant(
         "a revenue below zero is certain",
         Kind.RANGES,
-        "curator.proposals.sold_goods:Sold.revenue_range",
+        "curator.proposals.auction_outcomes:AuctionOutcome.revenue_range",
         "float(self.price * (max(0, self.buyers) + half_width))",
         "float(self.price * max(0, self.buyers + half_width))",
-        ("vectors/test_curator_vectors.py::test_vectors[curator.proposals.sold_goods.Sold.revenue_range]",),
+        (
+            "vectors/test_curator_vectors.py::test_vectors[curator.proposals.auction_outcomes.AuctionOutcome.revenue_range]",
+        ),
     ),
     Mutant(
         "a synopsis is exported with the salt of its line",

@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "a selection is charged for half the spread of its scores",
         Kind.FACTOR_TWO,
-        "curator.proposals.table_auctions:TableAuction.batch",
+        "curator.proposals.table_auctions:AuctionProposal.batch",
         "sensitivity=scores.spread / 2,",
         "sensitivity=scores.spread / 4,",
         ("curator/proposals/test_table_auctions.py::test_the_price_is_charged_and_near_the_best",),
@@ -90,7 +90,7 @@ MUTANTS = (
         "a count of the buyers is charged for one bid of a bidder",
         Kind.SENSITIVITY,
         "plan.readings.total_readings:Supports.sensitivity",
-        "return Sensitivity(1, scaled.added.total, neighbours=",
+        "return Sensitivity(1, scaled.add_remove_sensitivity.total, neighbours=",
         "return Sensitivity(1, 1, neighbours=",
         ("plan/test_readings.py::test_how_many_rows_reach_a_candidate",),
     ),
@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "totals stand at other groups",
         Kind.KEYS,
-        "engine.arrays:aligned",
+        "engine.arrays:align_totals",
         "totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]",
         "totals[row_of_group >= 0] = row_totals[: int((row_of_group >= 0).sum())]",
         ("release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "the two sums of a mean have the same noise",
         Kind.REUSE,
-        "release.measurement:noisy",
+        "release.measurement:add_noise",
         "return mechanism.apply(exact)",
         "return exact + mechanism.apply(np.zeros((len(exact), 1), np.int64))",
         _JOINT,
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "all groups have the same noise",
         Kind.REUSE,
-        "release.measurement:noisy",
+        "release.measurement:add_noise",
         "return mechanism.apply(exact)",
         "return exact + mechanism.apply(np.zeros((1, exact.shape[1]), np.int64))",
         _JOINT,
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "limits are stated for add-remove whatever the policy says",
         Kind.NEIGHBOURS,
-        "curator.proposals.questions:Question.options",
+        "curator.proposals.questions:Question.bounding_options",
         "(for_neighbours(option, self._context.policy.neighbours) for option in options)",
         "options",
         ("safety/test_regressions.py::test_replacing_a_unit_moves_twice_what_it_holds",),
@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         "an answer is not rehearsed before the charge",
         Kind.CHARGE_ORDER,
-        "release.proposal:released",
-        "if not rehearsed:",
+        "release.proposal:release_or_find",
+        "if not skip_dry_run:",
         "if False:",
         ("curator/test_extremes.py::test_what_cannot_be_written_down_is_refused_before_the_charge",),
     ),
@@ -170,7 +170,7 @@ MUTANTS = (
         "every sample has the same key",
         Kind.REUSE,
         "release.releasing:_reader",
-        "opened.read(reading, bits.integer(62))",
+        "opened.read(reading, bits.random_bits(62))",
         "opened.read(reading, 1 << 61)",
         ("safety/test_samples.py::test_every_release_has_a_key_of_its_own",),
     ),
@@ -188,7 +188,7 @@ MUTANTS = (
         "release.parts.question_parts:noise",
         "return family.of_size(max(size if keeps_exact_size else rounded_up(size), LEAST_STEPS))",
         "return family.of_size(max(size if keeps_exact_size else rounded_down(size), LEAST_STEPS))",
-        ("release/test_preparing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),
+        ("release/test_pricing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),
     ),
     Mutant(
         "a time limit ends the next statement of its thread",

@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "the question of every line is told",
         Kind.CONSENT,
-        "reports.telling:_visible_lines",
+        "reports.account_reports:_visible_lines",
         "return all_numbers if questions else set()",
         "return all_numbers",
         (f"{_PAGE}::test_without_the_flag_nothing_of_a_question_is_told",),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "one chosen question shows all",
         Kind.CONSENT,
-        "reports.telling:_asked",
+        "reports.account_reports:_asked",
         "if rebuilding is None or line.number not in visible:",
         "if rebuilding is None:",
         (f"{_PAGE}::test_questions_that_are_not_chosen_stay_hidden",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "hashes of questions have no salt",
         Kind.CONSENT,
-        "reports.telling:salted",
+        "reports.account_reports:salted_hash",
         "f'{salt}\\x00{question}'",
         "f'{question}'",
         (f"{_PAGE}::test_a_guess_cannot_be_tested",),
@@ -36,7 +36,8 @@ MUTANTS = (
         "the salt of a line is its number",
         Kind.CONSENT,
         "ledger.ledgers:Ledger.salt",
-        "self._guarded.keyed('salt of a line that is published', str(entries.line_number(number, 'number')))",
+        "self._guarded.keyed_hash('salt of a line that is published', "
+        "str(entries.checked_line_number(number, 'number')))",
         "str(number)",
         (f"{_PAGE}::test_a_guess_cannot_be_tested",),
     ),
@@ -44,7 +45,7 @@ MUTANTS = (
         "all lines have one salt",
         Kind.CONSENT,
         "ledger.ledgers:Ledger.salt",
-        "str(entries.line_number(number, 'number'))",
+        "str(entries.checked_line_number(number, 'number'))",
         "''",
         (
             f"{_PAGE}::test_salts_of_shown_lines_open_no_other",
@@ -62,7 +63,7 @@ MUTANTS = (
     Mutant(
         "a page about one answer shows numbers that the question typed",
         Kind.CONSENT,
-        "release.answers.answer_pages:concealed",
+        "release.answers.answer_pages:conceal",
         "name in answer.intervals and (not _has_no_noise(answer, name))",
         "name in answer.intervals",
         (f"{_PAGE}::test_one_answer_is_a_page",),
@@ -70,7 +71,7 @@ MUTANTS = (
     Mutant(
         "a page about one answer shows its groups",
         Kind.CONSENT,
-        "release.answers.answer_pages:concealed",
+        "release.answers.answer_pages:conceal",
         "[f'group {row}' for row in range(1, len(answer.rows) + 1)]",
         "answer.column(answer.columns[0])",
         (f"{_PAGE}::test_one_answer_is_a_page",),
@@ -78,9 +79,9 @@ MUTANTS = (
     Mutant(
         "texts of other people are tags on the page",
         Kind.CONSENT,
-        "release.answers.web_pages:escaped",
-        "return html.escape(printable(text))",
-        "return printable(text)",
+        "release.answers.web_pages:escape",
+        "return html.escape(escape_unprintable(text))",
+        "return escape_unprintable(text)",
         (f"{_PAGE}::test_other_peoples_texts_stay_texts",),
     ),
     Mutant(
@@ -94,7 +95,7 @@ MUTANTS = (
     Mutant(
         "an answer is shown under another policy",
         Kind.REUSE,
-        "reports.telling:Rebuilder._asked",
+        "reports.account_reports:Rebuilder._asked",
         "if proposal.identity == plan:",
         "if True:",
         ("reports/test_rebuilding.py::test_no_answer_is_shown_under_another_policy",),
@@ -110,15 +111,15 @@ MUTANTS = (
     Mutant(
         "the signature of a bundle is not looked at",
         Kind.AUDIT,
-        "reports.verifying_bundles:_verify_signature",
-        "if not key.signed(bytes.fromhex(signature.signature), bundles.signed_text(text)):",
+        "reports.bundle_verification:_verify_signature",
+        "if not key.verifies(bytes.fromhex(signature.signature), bundles.signed_text(text)):",
         "if not key:",
         (f"{_BUNDLES}::test_every_byte_of_every_member_counts_in_a_whole_zip",),
     ),
     Mutant(
         "the hashes of members are not looked at",
         Kind.AUDIT,
-        "reports.verifying_bundles:_require_members",
+        "reports.bundle_verification:_require_members",
         "if hashlib.sha256(members[name]).hexdigest() != digest:",
         "if not digest:",
         (f"{_BUNDLES}::test_every_byte_of_every_member_counts_in_a_whole_zip",),
@@ -126,8 +127,8 @@ MUTANTS = (
     Mutant(
         "a bundle is any zip with the right members",
         Kind.AUDIT,
-        "reports.verifying_bundles:_parse_bundle",
-        "    if zipped(members) != content:",
+        "reports.bundle_verification:_parse_bundle",
+        "    if build_zip(members) != content:",
         "    if not content:",
         (f"{_BUNDLES}::test_every_byte_counts", f"{_BUNDLES}::test_other_zips_are_refused"),
     ),
@@ -142,7 +143,7 @@ MUTANTS = (
     Mutant(
         "any key is the one that was expected",
         Kind.AUDIT,
-        "reports.verifying_bundles:verify_bundle",
+        "reports.bundle_verification:verify_bundle",
         "if expected_key is not None and expected_key != bundle.key:",
         "if expected_key is not None and not bundle.key:",
         (f"{_BUNDLES}::test_another_key_is_another_signer",),
@@ -150,7 +151,7 @@ MUTANTS = (
     Mutant(
         "costs need not add up to what was spent",
         Kind.AUDIT,
-        "reports.verifying_bundles:_money_faults",
+        "reports.bundle_verification:_money_faults",
         "if write_cost(total) != line.spent:",
         "if not line.spent:",
         _UNTRUTHS,
@@ -158,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a cost need not follow from what was run",
         Kind.AUDIT,
-        "reports.verifying_bundles:_question_faults",
+        "reports.bundle_verification:_question_faults",
         "if price is None or line.cost not in (write_cost(price), write_cost(price.in_whole_units())):",
         "if price is None:",
         _UNTRUTHS,
@@ -166,23 +167,23 @@ MUTANTS = (
     Mutant(
         "a question need not fit its salted hash",
         Kind.AUDIT,
-        "reports.verifying_bundles:_question_faults",
-        "if line.salt and salted(line.salt, line.question) != line.asked:",
+        "reports.bundle_verification:_question_faults",
+        "if line.salt and salted_hash(line.salt, line.question) != line.asked:",
         "if line.salt and not line.asked:",
         _UNTRUTHS,
     ),
     Mutant(
         "more may be spent than the budget allows",
         Kind.AUDIT,
-        "reports.verifying_bundles:_money_faults",
-        "all((budget.admits(total.without(roundings[account])) for account, total in totals.items()))",
+        "reports.bundle_verification:_money_faults",
+        "all((budget.admits(total.minus_roundings(roundings[account])) for account, total in totals.items()))",
         "budget",
         (f"{_BUNDLES}::test_more_than_the_budget_is_found",),
     ),
     Mutant(
         "lines of an earlier bundle may be missing",
         Kind.AUDIT,
-        "reports.verifying_bundles:_require_later",
+        "reports.bundle_verification:_require_later",
         "bundle.chain.hashes[:len(earlier_hashes)] != earlier_hashes",
         "not earlier_hashes",
         (f"{_BUNDLES}::test_an_account_only_grows",),
@@ -190,7 +191,7 @@ MUTANTS = (
     Mutant(
         "numbers need not be those of the ledger",
         Kind.AUDIT,
-        "reports.verifying_bundles:_require_in_ledger",
+        "reports.bundle_verification:_require_in_ledger",
         "if [_lasting_fields(answer) for answer in rebuilt_answers] != "
         "[_lasting_fields(answer) for answer in bundle.answers]:",
         "if len(rebuilt_answers) != len(bundle.answers):",

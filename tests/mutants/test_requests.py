@@ -6,13 +6,13 @@ from mutants.running import Kind, Mutant, suite
 
 _ASKING = "ledger/accounts/test_asking.py"
 _REQUESTS = "curator/test_requests.py"
-_SERVER = "server/releases/test_known_proposals.py"
+_SERVER = "server/releases/test_proposal_cache.py"
 
 MUTANTS = (
     Mutant(
         "a fresh request finds nothing, not even itself",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.asking:Asking._find_ahead",
+        "ledger.accounts.asking:PendingQuery._find_ahead",
         "return answer or pending",
         "return None",
         (f"{_ASKING}::test_equal_fresh_requests_at_once_cost_once",),
@@ -28,15 +28,15 @@ MUTANTS = (
     Mutant(
         "what another request bought is given",
         Kind.REUSE,
-        "release.requests:RequestedSeries.known",
-        "analyst=self.here.analyst, question=self.question, plan=self.plan",
-        "analyst=self.here.analyst",
+        "release.requests:RequestedSeries.find_stored",
+        "analyst=self.context.analyst, question=self.question, plan=self.plan",
+        "analyst=self.context.analyst",
         (f"{_REQUESTS}::test_a_request_is_charged_once_and_given_again[mwem]",),
     ),
     Mutant(
         "a proposal outlives its policy",
         Kind.REUSE,
-        "server.releases.known_proposals:KnownProposals.of",
+        "server.releases.proposal_cache:ProposalCache.get_or_make",
         "if cached is not None and cached[0] is policy:",
         "if cached is not None:",
         (f"{_SERVER}::test_a_proposal_is_made_once_for_each_who_sends_it",),
@@ -44,9 +44,9 @@ MUTANTS = (
     Mutant(
         "proposals of others are given",
         Kind.REUSE,
-        "server.counter:Counter._proposal",
-        "cache_key = Sent(caller.user, kind, written(spec), spends, until)",
-        'cache_key = Sent("", kind, written(spec), spends, until)',
+        "server.gateway:Gateway._proposal",
+        "cache_key = ProposalKey(caller.user, kind, canonical_json(spec), spends, until)",
+        'cache_key = ProposalKey("", kind, canonical_json(spec), spends, until)',
         (f"{_SERVER}::test_nobody_is_given_the_proposal_of_somebody_else",),
     ),
 )

@@ -16,15 +16,15 @@ MUTANTS = (
     Mutant(
         "rows of one parent have their strata in the order of rows",
         Kind.SAMPLING,
-        "publish.drawn_rows:_shuffle_within_parents",
-        "    keys = bits.words(len(parents)) >> np.uint64(parent_bits)",
+        "publish.sampling:_shuffle_within_parents",
+        "    keys = bits.random_uint64(len(parents)) >> np.uint64(parent_bits)",
         "    keys = np.zeros(len(parents), np.uint64)",
         _DRAWN,
     ),
     Mutant(
         "the point of a stratum is its middle",
         Kind.SAMPLING,
-        "publish.drawn_rows:_stratified_counts",
+        "publish.sampling:_stratified_counts",
         "points[np.minimum(strata, rows - 1)]",
         "2.0 ** 31",
         _DRAWN,
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "cells are drawn as they come, and not by their weights",
         Kind.SAMPLING,
-        "publish.drawn_rows:_distribution",
+        "publish.sampling:_distribution",
         "    cumulative = np.cumsum(scaled, axis=1)",
         "    cumulative = np.cumsum(scaled > 0, axis=1)",
         _DRAWN,
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "a value with a cell of its own is also drawn from the bin around it",
         Kind.SAMPLING,
-        "publish.drawn_rows:DrawnColumn._steps",
+        "publish.sampling:ColumnSampler._steps",
         "steps += (codes == cell) & (steps >= left_out)",
         "steps += 0 * left_out * cell",
         _TYPED,
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "the end of a bin of reals is drawn from it",
         Kind.ROUNDING,
-        "publish.drawn_rows:_steps",
+        "publish.sampling:_steps",
         "        high = math.ceil(_number(cell.high) / step) - 1",
         "        high = math.floor(_number(cell.high) / step)",
         _TYPED,
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "what is missing is drawn as a value",
         Kind.NAN,
-        "publish.drawn_rows:DrawnRows._array",
+        "publish.sampling:SampledRows._array",
         "return pyarrow.array(values, mask=self.missing(place)).cast(kind)",
         "return pyarrow.array(values).cast(kind)",
         _TYPED,
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "rows that meet an impossible condition are left where chance does not help",
         Kind.KEYS,
-        "publish.drawn_rows:mend",
+        "publish.sampling:remove_impossible_rows",
         "        _replace_rows(rows, offending, read_columns)",
         "        offending.sort()",
         _TYPED,
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "conditions are not looked at where they cut cells",
         Kind.KEYS,
-        "publish.drawn_rows:_offending_rows",
+        "publish.sampling:_offending_rows",
         "condition.truths.true",
         "condition.surely",
         _TYPED,
@@ -128,15 +128,15 @@ MUTANTS = (
     Mutant(
         "a file tells what is left and who bought it",
         Kind.REUSE,
-        "publish.files.model_files:written",
-        "public_release, steps, public(receipt), *sets)",
+        "publish.files.model_files:to_bytes",
+        "public_release, steps, public_receipt(receipt), *sets)",
         "public_release, steps, receipt, *sets)",
         _FILES,
     ),
     Mutant(
         "a file keeps the salt of its line",
         Kind.REUSE,
-        "publish.files.model_files:written",
+        "publish.files.model_files:to_bytes",
         "    public_release = replace(released, purchase=released.purchase.public)",
         "    public_release = released",
         _FILES,

@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "weights are larger than those that are charged",
         Kind.FACTOR_TWO,
-        "plan.readings.combining:FactoredTotals.of",
+        "plan.readings.combining:FactoredTotals.extract",
         "@ self.weights.T).reshape(-1)",
         "@ (2 * self.weights).T).reshape(-1)",
         (_MOVED, f"{_FACADE}::test_no_unit_moves_what_is_measured_further_than_is_charged"),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "counts of single days are taken for running totals",
         Kind.REUSE,
-        "curator.proposals.running_counts:RunningTotals.identity",
+        "curator.proposals.running_counts:RunningTotalsProposal.identity",
         "digest('running', self.question.identity, self.period)",
         "self.question.identity",
         (f"{_FACADE}::test_they_are_bought_once_shown_again_and_read_back",),
@@ -99,16 +99,16 @@ MUTANTS = (
     Mutant(
         "a question is taken whose policy proved less of it",
         Kind.SENSITIVITY,
-        "curator.proposals.running_counts:running_totals",
-        "    if not asked.is_of(context):\n",
+        "curator.proposals.running_counts:propose_running_totals",
+        "    if not question.belongs_to(context):\n",
         "    if False:\n",
         (f"{_FACADE}::test_a_question_of_another_curator_is_refused",),
     ),
     Mutant(
         "who made a question pays for its running totals",
         Kind.CHARGE_ORDER,
-        "curator.proposals.running_counts:running_totals",
-        "    asked = replace(asked, _context=context)\n",
+        "curator.proposals.running_counts:propose_running_totals",
+        "    question = replace(question, _context=context)\n",
         "",
         (f"{_FACADE}::test_who_asks_for_running_totals_pays",),
     ),

@@ -49,8 +49,8 @@ MUTANTS = (
         "rows that are missing or not listed are in the first cell",
         Kind.KEYS,
         "engine.arrays:_Cells.of",
-        "self._known.get(told(key), len(self._known)) for key",
-        "self._known.get(told(key), 0) for key",
+        "self._known.get(lookup_key(key), len(self._known)) for key",
+        "self._known.get(lookup_key(key), 0) for key",
         ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
     ),
     Mutant(
@@ -72,15 +72,15 @@ MUTANTS = (
     Mutant(
         "a coarse marginal is charged what a fine cell holds",
         Kind.SENSITIVITY,
-        "plan.readings.dense_readings:moved_in_cells",
-        "added = Sensitivity(1, scaled.added.total)",
-        "added = Sensitivity(1, scaled.added.per_group / 2)",
+        "plan.readings.dense_readings:cells_sensitivity",
+        "added = Sensitivity(1, scaled.add_remove_sensitivity.total)",
+        "added = Sensitivity(1, scaled.add_remove_sensitivity.per_group / 2)",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
     ),
     Mutant(
         "a replaced unit moves a marginal like an added one",
         Kind.NEIGHBOURS,
-        "plan.readings.dense_readings:moved_in_cells",
+        "plan.readings.dense_readings:cells_sensitivity",
         "if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:",
         "if scaled.sensitivity.neighbours:",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "values of rows that the sample drops are counted",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:values",
+        "engine.lowering.bounded_totals:values",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=(*is_present, is_kept))))",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=is_present)))",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "a tree with one row too many is not limited",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_is_within_limits",
+        "engine.lowering.bounded_totals:_is_within_limits",
         "return max_rows is not None and max_rows <= allowed_rows",
         "return max_rows is not None and max_rows <= allowed_rows + 1",
         ("engine/lowering/test_relation_lowering.py",),

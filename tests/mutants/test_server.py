@@ -8,13 +8,13 @@ _TIME = "server/test_time_of_neighbours.py"
 _CLOCK = "server/releases/test_answer_clock.py"
 _CLIENTS = "server/test_many_clients.py"
 _HOSTILE = "server/test_hostile_requests.py"
-_COUNTER = "server/test_counter.py"
+_COUNTER = "server/test_gateway.py"
 _COUNTED = "test_what_is_sent_counts_by_its_questions_and_its_bytes_before_anything_is_made_of_it"
 _RUNNING = "server/releases/test_running_releases.py"
 _PEOPLE = "server/people/test_people_file.py"
 _SERVING = "server/test_serving.py"
 _STATIC = "server/requests/test_static_replies.py"
-_SPAWNED = "server/test_spawned_processes.py"
+_SPAWNED = "server/test_worker_processes.py"
 _CHANGED = "server/test_changed_data.py"
 
 MUTANTS = (
@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "only answers wait for the clock, and failures do not",
         Kind.CONSENT,
-        "server.releases.answer_clock:ClockedPhases.__call__",
+        "server.releases.answer_clock:DelayedProgress.__call__",
         "elif phase in _END_PHASES and",
         'elif phase == "writing down" and',
         (_CLOCK,),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "changed data that cannot be opened are refused when that is found out",
         Kind.CONSENT,
-        "server.releases.answer_clock:ClockedOpenings._open_and_replace",
+        "server.releases.answer_clock:DelayedOpenings._open_and_replace",
         "delayed.hold()",
         "pass",
         (f"{_CHANGED}::test_what_cannot_be_opened_is_refused_at_one_moment_too",),
@@ -61,15 +61,15 @@ MUTANTS = (
     Mutant(
         "who is named in a changed policy is known when its rows have been read",
         Kind.CONSENT,
-        "server.served:Served._analysts",
-        "return self.written(name).analysts",
+        "server.served_policies:ServedPolicies._analysts",
+        "return self.read_current_policy(name).analysts",
         "return self.curator(name).policy.analysts",
         (f"{_CHANGED}::test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened",),
     ),
     Mutant(
         "an answer about data that have changed is given for the new ones",
         Kind.REUSE,
-        "server.counter:Counter._stored_answer",
+        "server.gateway:Gateway._stored_answer",
         "self.served.require_files(name)",
         "",
         (f"{_CHANGED}::test_what_was_answered_about_other_data_is_not_given_for_these",),
@@ -77,24 +77,24 @@ MUTANTS = (
     Mutant(
         "an analyst is shown what was spent in all",
         Kind.CONSENT,
-        "server.served:_redact",
-        "replace(line, spent=NOTHING, held=NOTHING, previous='')",
+        "server.served_policies:_redact",
+        "replace(line, spent=NO_COST, held=NO_COST, previous='')",
         "replace(line, previous='')",
-        ("server/test_counter.py::test_an_analysts_lines_tell_nothing_of_what_others_spend",),
+        ("server/test_gateway.py::test_an_analysts_lines_tell_nothing_of_what_others_spend",),
     ),
     Mutant(
         "an answer is shown again only while its policy is as it was",
         Kind.REUSE,
-        "server.counter:Counter._show_again",
+        "server.gateway:Gateway._show_again",
         "if stored.answer:",
         "if not stored.kind:",
-        ("server/test_counter.py::test_a_released_answer_is_shown_again_whatever_becomes_of_the_policy",),
+        ("server/test_gateway.py::test_a_released_answer_is_shown_again_whatever_becomes_of_the_policy",),
     ),
     Mutant(
         "who polls for what a killed process began polls for ever",
         Kind.LIMITS,
         "server.releases.running_releases:RunningReleases.phase",
-        "if row is None or local_files.alive(row[1]) is False else",
+        "if row is None or local_files.is_alive(row[1]) is False else",
         "if row is None else",
         ("server/releases/test_running_releases.py",),
     ),
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "a request that is sent twice at once is bought twice",
         Kind.CHARGE_ORDER,
-        "server.releases.flights:Flights.take",
+        "server.releases.flights:Flights.enqueue",
         "if current is not None and current.phase is not Phase.DONE:",
         "if current is not None and current.phase is Phase.DONE:",
         ("server/releases/test_flights.py::test_of_equal_requests_under_way_there_is_one_flight",),
@@ -117,42 +117,42 @@ MUTANTS = (
     Mutant(
         "a request that was answered is bought again",
         Kind.CHARGE_ORDER,
-        "server.counter:Counter._find_request",
+        "server.gateway:Gateway._find_request",
         "self._find_answer(request, requested)",
         "None",
-        (_CLIENTS, "server/test_counter.py"),
+        (_CLIENTS, "server/test_gateway.py"),
     ),
     Mutant(
         "another release under the same key gets the first one's answer",
         Kind.REUSE,
         "server.releases.running_releases:StoredRelease.require_same",
-        "if (self.kind, self.spec, self.price) != (asked.kind, asked.spec, asked.price):",
-        "if self.kind != asked.kind:",
+        "if (self.kind, self.spec, self.price) != (requested.kind, requested.spec, requested.price):",
+        "if self.kind != requested.kind:",
         (f"{_HOSTILE}::test_a_request_that_is_replayed_buys_nothing_more",),
     ),
     Mutant(
         "what was queued before a policy is paused is charged after",
         Kind.CHARGE_ORDER,
         "server.people.token_limits:ChargePermit.reserve",
-        "self.people.require_open(self.policy)",
+        "self.people.require_not_paused(self.policy)",
         "",
-        ("server/test_counter.py::test_a_charge_is_permitted_in_the_last_step_before_it",),
+        ("server/test_gateway.py::test_a_charge_is_permitted_in_the_last_step_before_it",),
     ),
     Mutant(
         "what was queued before its policy is written anew is asked as it was written",
         Kind.CHARGE_ORDER,
-        "server.counter:Counter._start_new",
+        "server.gateway:Gateway._start_new",
         "if policy_changed else proposal",
         "if False else proposal",
-        ("server/test_counter.py::test_what_waits_while_its_policy_is_written_anew_is_asked_as_it_is_written_now",),
+        ("server/test_gateway.py::test_what_waits_while_its_policy_is_written_anew_is_asked_as_it_is_written_now",),
     ),
     Mutant(
         "what was queued before a user is disabled is charged after",
         Kind.CHARGE_ORDER,
-        "server.people.people_file:PeopleFile.require_let_in",
+        "server.people.people_file:PeopleFile.require_enabled",
         "if _require_user(rows, user).disabled or (token_used",
         "if (token_used",
-        ("server/test_counter.py::test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after",),
+        ("server/test_gateway.py::test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after",),
     ),
     Mutant(
         "what a killed process reserved of a token is given back",
@@ -166,14 +166,14 @@ MUTANTS = (
         "releases of a killed process are never forgotten",
         Kind.LIMITS,
         "server.releases.running_releases:_delete_dead_processes",
-        "        if local_files.alive(process) is False:\n            rows.execute(",
-        "        if local_files.alive(process) is None:\n            rows.execute(",
+        "        if local_files.is_alive(process) is False:\n            rows.execute(",
+        "        if local_files.is_alive(process) is None:\n            rows.execute(",
         ("server/releases/test_running_releases.py",),
     ),
     Mutant(
         "a compressed body is read",
         Kind.CONSENT,
-        "server.requests.problems:BoundedBodies._read_body",
+        "server.requests.problems:BodyLimitMiddleware._read_body",
         "each.strip().lower() != b'identity'",
         "each.strip().lower() == b'identity'",
         (_HOSTILE,),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "a body may take for ever",
         Kind.LIMITS,
-        "server.requests.problems:BoundedBodies.__call__",
+        "server.requests.problems:BodyLimitMiddleware.__call__",
         "await asyncio.wait_for(self._read_body(scope, receive), BODY_SECONDS)",
         "await self._read_body(scope, receive)",
         (f"{_HOSTILE}::test_a_body_that_arrives_slowly_is_refused",),
@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "an analyst is told where the ledger lies",
         Kind.CONSENT,
-        "server.people.known_people:told",
+        "server.people.users:redact_error",
         "    if role is Role.OWNER or not isinstance",
         "    if role in (Role.OWNER, Role.ANALYST) or not isinstance",
         ("server/people/test_told_errors.py",),
@@ -222,19 +222,19 @@ MUTANTS = (
         "how much is asked is told to everybody",
         Kind.CONSENT,
         "server.rest.routes_health:metrics",
-        "await in_thread(counter_of(request).require_owner, await identified(request), 'metrics')",
+        "await in_thread(gateway_of(request).require_owner, await authenticate(request), 'metrics')",
         "",
         (f"{_HOSTILE}::test_metrics_and_health_hold_no_number_of_rows",),
     ),
     Mutant(
         "a long rehearsal counts as a short one",
         Kind.LIMITS,
-        "server.counter:Counter._perform_free",
-        "self._rate_limit.owe(caller.user, extra_cost, for_what_was_sent(act, spec))",
+        "server.gateway:Gateway._perform_free",
+        "self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost(act, spec))",
         "",
         (
             ""
-            "server/test_counter.py::test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_one_is_refused",
+            "server/test_gateway.py::test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_one_is_refused",
         ),
     ),
     Mutant(
@@ -248,9 +248,9 @@ MUTANTS = (
     Mutant(
         "a secret that has no hash here is not looked up",
         Kind.CONSENT,
-        "server.people.people_file:PeopleFile.identify",
-        "secret = shown.token if by_token else shown.cookie",
-        "secret = shown.token if by_token else shown.cookie\n"
+        "server.people.people_file:PeopleFile.authenticate",
+        "secret = credentials.token if by_token else credentials.cookie",
+        "secret = credentials.token if by_token else credentials.cookie\n"
         "    if not (secret or '').startswith(PREFIX):\n"
         "        return None",
         (f"{_PEOPLE}::test_whoever_is_not_known_takes_one_way_to_that",),
@@ -258,15 +258,15 @@ MUTANTS = (
     Mutant(
         "a release has as much of the processor as who asks what is free",
         Kind.CONSENT,
-        "server.releases.turns:lower_priority",
+        "server.releases.fair_queue:lower_priority",
         "os.getpriority(os.PRIO_PROCESS, os.getpid()) + _NICENESS",
         "os.getpriority(os.PRIO_PROCESS, os.getpid())",
-        ("server/releases/test_turns.py",),
+        ("server/releases/test_fair_queue.py",),
     ),
     Mutant(
         "a reply leaves when it is ready",
         Kind.CONSENT,
-        "server.connections:RepliesAtTicks.__call__",
+        "server.connections:ReplyTickMiddleware.__call__",
         "await ticks.next()",
         "pass",
         ("server/test_reply_ticks.py",),
@@ -282,41 +282,41 @@ MUTANTS = (
     Mutant(
         "told to stop it takes new work",
         Kind.CHARGE_ORDER,
-        "server.application:stop",
-        "app.state.gateway.stop_taking()",
+        "server.application:stop_accepting",
+        "app.state.gateway.stop_accepting()",
         "",
         (f"{_SERVING}::test_told_to_stop_it_takes_no_new_work_and_ends_what_was_charged",),
     ),
     Mutant(
         "told to stop it does not wait for what was charged",
         Kind.CHARGE_ORDER,
-        "server.application:application",
-        "        await in_thread(counter.drain)\n",
+        "server.application:build_application",
+        "        await in_thread(gateway.drain)\n",
         "",
         (f"{_SERVING}::test_told_to_stop_it_takes_no_new_work_and_ends_what_was_charged",),
     ),
     Mutant(
         "what is public is compressed for who does not take that",
         Kind.CONSENT,
-        "server.requests.answer_forms:StaticReply.to",
-        "takes_gzip(request.headers.getlist('Accept-Encoding')) and len(self.compressed) < len(self.body)",
+        "server.requests.answer_encodings:StaticReply.respond",
+        "accepts_gzip(request.headers.getlist('Accept-Encoding')) and len(self.compressed) < len(self.body)",
         "len(self.compressed) < len(self.body)",
         (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
     ),
     Mutant(
         "one mark names two forms of a text",
         Kind.REUSE,
-        "server.requests.answer_forms:StaticReply.to",
-        """f'"{self.mark}-gzip"' if use_gzip else""",
-        """f'"{self.mark}"' if use_gzip else""",
+        "server.requests.answer_encodings:StaticReply.respond",
+        """f'"{self.content_hash}-gzip"' if use_gzip else""",
+        """f'"{self.content_hash}"' if use_gzip else""",
         (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
     ),
     Mutant(
         "secrets are compressed beside what strangers choose",
         Kind.CONSENT,
-        "server.application:application",
-        "Middleware(RepliesAtTicks),",
-        "Middleware(RepliesAtTicks),\n"
+        "server.application:build_application",
+        "Middleware(ReplyTickMiddleware),",
+        "Middleware(ReplyTickMiddleware),\n"
         '            Middleware(__import__("starlette.middleware.gzip",'
         ' fromlist=["gzip"]).GZipMiddleware),',
         (f"{_STATIC}::test_nothing_else_is_compressed",),
@@ -324,7 +324,7 @@ MUTANTS = (
     Mutant(
         "what was sent is read of who may not send it",
         Kind.CONSENT,
-        "server.counter:Counter.reading",
+        "server.gateway:Gateway.authorized_parsing",
         "caller.require(route, *roles)",
         "",
         (f"{_HOSTILE}::test_who_may_not_is_told_nothing_of_what_they_sent",),
@@ -332,15 +332,15 @@ MUTANTS = (
     Mutant(
         "what cannot be read is read as often as anybody likes",
         Kind.LIMITS,
-        "server.counter:Counter.reading",
-        "self._rate_limit.take(caller.user)",
+        "server.gateway:Gateway.authorized_parsing",
+        "self._rate_limit.withdraw(caller.user)",
         "",
-        ("server/test_counter.py::test_what_cannot_be_read_is_read_only_of_who_may_and_not_too_often",),
+        ("server/test_gateway.py::test_what_cannot_be_read_is_read_only_of_who_may_and_not_too_often",),
     ),
     Mutant(
         "who is told to stop is killed at once",
         Kind.CHARGE_ORDER,
-        "server.spawned_processes:WorkerProcesses._stop",
+        "server.worker_processes:WorkerProcesses._stop",
         "self._deadline = time.monotonic() + self._stop_seconds",
         "self._deadline = time.monotonic()",
         (f"{_SPAWNED}::test_a_process_that_hangs_is_handed_a_few_and_the_others_the_rest",),
@@ -348,15 +348,15 @@ MUTANTS = (
     Mutant(
         "a process that had to be killed has ended well",
         Kind.CHARGE_ORDER,
-        "server.spawned_processes:WorkerProcesses._handle_exit",
-        "exit_code == -signal.SIGTERM and (not spawned.answers)",
+        "server.worker_processes:WorkerProcesses._handle_exit",
+        "exit_code == -signal.SIGTERM and (not spawned.is_ready)",
         "exit_code < 0",
         (f"{_SPAWNED}::test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over",),
     ),
     Mutant(
         "bars that begin at zero begin a little below it",
         Kind.ROUNDING,
-        "plots.marks:lengths",
+        "plots.marks:format_lengths",
         "listed.replace('-0.00\\n', '0.00\\n')",
         "listed",
         ("plots/test_pictures.py::test_many_lengths_are_written_as_each_of_them_is",),
@@ -365,22 +365,22 @@ MUTANTS = (
         "a number in an address is longer than a database takes",
         Kind.WRAP,
         "server.requests.calls:_BoundedNumber.regex",
-        "f'[0-9]{{1,{MOST_DIGITS}}}'",
+        "f'[0-9]{{1,{MAX_DIGITS}}}'",
         "'[0-9]+'",
         (f"{_HOSTILE}::test_a_number_in_an_address_may_be_of_any_length",),
     ),
     Mutant(
         "what is free counts as one question however long it is",
         Kind.CONSENT,
-        "server.releases.running_releases:for_what_was_sent",
-        " + len(written(spec)) // BYTES",
+        "server.releases.running_releases:request_cost",
+        " + len(canonical_json(spec)) // BYTES",
         "",
         (f"{_COUNTER}::{_COUNTED}",),
     ),
     Mutant(
         "a workload counts as one question however many it has",
         Kind.CONSENT,
-        "server.releases.running_releases:for_what_was_sent",
+        "server.releases.running_releases:request_cost",
         "first + max(0, len(spec.get('questions', ())) - 1) // QUESTIONS",
         "first",
         (f"{_COUNTER}::{_COUNTED}",),
@@ -396,15 +396,15 @@ MUTANTS = (
     Mutant(
         "costly questions that were begun at the same time are all worked on",
         Kind.CONSENT,
-        "server.releases.turns:FreeQuestions.owe",
-        "self._withdraw(user, many, min(0, self._burst - taken))",
-        "self._withdraw(user, many, -math.inf)",
-        ("server/releases/test_turns.py::test_who_owes_already_is_told_when_to_come_back_and_owes_no_more",),
+        "server.releases.fair_queue:QuestionRateLimit.withdraw_extra",
+        "self._withdraw(user, count, min(0, self._burst - already_withdrawn))",
+        "self._withdraw(user, count, -math.inf)",
+        ("server/releases/test_fair_queue.py::test_who_owes_already_is_told_when_to_come_back_and_owes_no_more",),
     ),
     Mutant(
         "whoever asks for heads alone is not counted",
         Kind.CONSENT,
-        "server.requests.calls:known",
+        "server.requests.calls:authenticate_credentials",
         "request.method in ('GET', 'HEAD')",
         "request.method == 'GET'",
         (f"{_HOSTILE}::test_who_looks_too_often_is_told_when_to_come_back",),
@@ -461,8 +461,8 @@ MUTANTS = (
         "an answer that was bought once is written anew under every name that its columns are given",
         Kind.CONSENT,
         "server.releases.running_releases:_has_room",
-        "return len(copies.fetchall()) < MOST_TEXTS",
-        "return len(copies.fetchall()) <= MOST_TEXTS",
+        "return len(copies.fetchall()) < MAX_TEXTS_PER_LINE",
+        "return len(copies.fetchall()) <= MAX_TEXTS_PER_LINE",
         (f"{_RUNNING}::test_many_texts_of_one_line_take_so_much_room_and_no_more",),
     ),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_REHEARSED = "curator/previews/test_rehearsing.py"
+_REHEARSED = "curator/previews/test_previewing.py"
 _SHARED = "curator/test_curators.py"
 _FACES = "policy/test_public_faces.py"
 _ERRORS = "test_errors.py"
@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a rehearsal reads the data",
         Kind.CONSENT,
-        "curator.previews.rehearsing:rehearsal",
+        "curator.previews.previewing:preview_context",
         "yield Context(policy, engine, account,",
         "yield Context(policy, here.engine, account,",
         (_POISON,),
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a rehearsal is charged to the account, and kept in its ledger",
         Kind.CHARGE_ORDER,
-        "curator.previews.rehearsing:rehearsal",
+        "curator.previews.previewing:preview_context",
         "yield Context(policy, engine, account,",
         "yield Context(policy, engine, here.account,",
         (_POISON,),
@@ -30,17 +30,17 @@ MUTANTS = (
     Mutant(
         "an invented answer is shown as a bought one",
         Kind.CONSENT,
-        "release.proposal:receipt",
-        "rehearsed=here.rehearsed)",
-        "rehearsed=False)",
+        "release.proposal:make_receipt",
+        "is_preview=context.is_preview)",
+        "is_preview=False)",
         (_POISON,),
     ),
     Mutant(
         "a rehearsal tells what is left",
         Kind.CONSENT,
-        "release.proposal:receipt",
-        "'not shown in a rehearsal' if here.rehearsed else remaining(statement)",
-        "remaining(statement)",
+        "release.proposal:make_receipt",
+        "'not shown in a preview' if context.is_preview else remaining_budget_text(statement)",
+        "remaining_budget_text(statement)",
         (_POISON,),
     ),
     Mutant(
@@ -55,14 +55,14 @@ MUTANTS = (
         "a CSV file of invented numbers does not say so",
         Kind.CONSENT,
         "release.answers.answer:Answer.to_csv",
-        "f'# {REHEARSED}\\n{out.getvalue()}' if self.rehearsed else out.getvalue()",
+        "f'# {PREVIEW_NOTE}\\n{out.getvalue()}' if self.is_preview else out.getvalue()",
         "out.getvalue()",
         (f"{_REHEARSED}::test_the_mark_is_wherever_an_answer_is_shown",),
     ),
     Mutant(
         "a face tells the shares of whoever it finds first",
         Kind.CONSENT,
-        "policy.values:Policy.public_face",
+        "policy.policies:Policy.public_face",
         "None if analyst is None else self.analysts[analyst]",
         "next(iter(self.analysts.values()), None)",
         (f"{_FACES}::test_it_says_nothing_of_sources_and_of_other_analysts",),
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "a face tells where a table is stored",
         Kind.CONSENT,
-        "policy.public_faces:table_face",
+        "policy.public_faces:public_table",
         "period or ''",
         "str(getattr(table, 'source', ''))",
         (f"{_FACES}::test_it_says_nothing_of_sources_and_of_other_analysts",),
@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "a face tells what was spent",
         Kind.CONSENT,
-        "policy.values:Policy.public_face",
-        "unspent(self.budget),",
+        "policy.policies:Policy.public_face",
+        "without_spending(self.budget),",
         "self.budget,",
         (f"{_FACES}::test_what_was_spent_is_no_part_of_it",),
     ),
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a drained curator charges",
         Kind.CHARGE_ORDER,
-        "release.proposal:RunningWork.one",
+        "release.proposal:RunningWork.running",
         "if self._draining:",
         "if self._draining and self._running < 0:",
         (f"{_SHARED}::test_a_drain_waits_for_charged_work_and_refuses_new_work",),
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a drain does not wait for what was charged",
         Kind.CHARGE_ORDER,
-        "release.proposal:RunningWork.one",
+        "release.proposal:RunningWork.running",
         "self._running -= 1",
         "self._running -= 2",
         (f"{_SHARED}::test_a_drained_session_answers_no_more_and_a_failed_release_is_not_waited_for",),
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "reopening opens a ledger of its own",
         Kind.REUSE,
-        "curator.curators:Curator.reopened",
+        "curator.curators:Curator.reopen",
         "self._ledger_address",
         "self._ledger_address.with_name('another')",
         (f"{_SHARED}::test_changed_data_are_a_new_version_of_the_same_account",),
@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "an analyst who reopens is the owner",
         Kind.LIMITS,
-        "curator.curators:Curator.reopened",
+        "curator.curators:Curator.reopen",
         "return curator if context.analyst is None else curator.as_analyst(context.analyst)",
         "return curator",
         (f"{_SHARED}::test_changed_data_are_a_new_version_of_the_same_account",),
@@ -159,22 +159,22 @@ MUTANTS = (
         "pages of history show the lines of others",
         Kind.CONSENT,
         "curator.curators:Curator.history",
-        "lines_of(self.ledger, self.policy, payer, after)",
-        "lines_of(self.ledger, self.policy, analyst, after)",
+        "account_lines(self.ledger, self.policy, payer, after)",
+        "account_lines(self.ledger, self.policy, analyst, after)",
         (f"{_SHARED}::test_history_goes_on_after_a_line",),
     ),
     Mutant(
         "who asks the same text later asks under the first one's name",
         Kind.CONSENT,
-        "curator.recent_questions:RecentQuestions.of",
+        "curator.question_cache:QuestionCache.get",
         "cached.context is context and ",
         "",
-        ("curator/test_recent_questions.py::test_whoever_asks_the_same_text_pays_under_their_own_name",),
+        ("curator/test_question_cache.py::test_whoever_asks_the_same_text_pays_under_their_own_name",),
     ),
     Mutant(
         "what is shown of a purchase has its salt",
         Kind.CONSENT,
-        "curator.proposals.private_bounds:BoundsSearch._with_receipt",
+        "curator.proposals.private_bounds:BoundsProposal._with_receipt",
         "return replace(bounds, purchase=bounds.purchase.public, receipt=bounds_receipt)",
         "return replace(bounds, receipt=bounds_receipt)",
         ("curator/test_reports_as_json.py::test_nothing_that_is_shown_has_the_salt_of_its_line",),

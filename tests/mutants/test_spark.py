@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "an error of Spark's is passed on with the cell it quotes",
         Kind.CONSENT,
-        "engine.spark.sessions:quietly",
+        "engine.spark.sessions:without_cause",
         "Exception",
         "ZeroDivisionError",
         (f"{_TESTS}::test_an_error_quotes_no_cell",),
@@ -81,7 +81,7 @@ MUTANTS = (
         "texts keep the collation of their column on Spark",
         Kind.KEYS,
         "engine.spark.sources:_bytewise_text",
-        "x if column.told == 'string' else f'CAST({x} AS STRING)'",
+        "x if column.type_name == 'string' else f'CAST({x} AS STRING)'",
         "x",
         (f"{_TESTS}::test_texts_have_no_collation_and_no_filling",),
         long=True,
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a clone is taken for a new session",
         Kind.AUDIT,
-        "engine.spark.frames:prove",
+        "engine.spark.frames:require_correct_results",
         "server_version in _PROVED_SERVERS and (not session.cloned)",
         "server_version in _PROVED_SERVERS or session.cloned",
         (f"{_HOSTILE}::test_a_clone_is_proved_by_itself",),
@@ -134,9 +134,9 @@ MUTANTS = (
     Mutant(
         "every item of a list counts on Spark",
         Kind.LIMITS,
-        "engine.spark.sources:SparkCells.listed",
-        "slice({name(column.name)}, 1, {most})",
-        "{name(column.name)}",
+        "engine.spark.sources:SparkCells.clean_list",
+        "slice({quote_identifier(column.name)}, 1, {max_items})",
+        "{quote_identifier(column.name)}",
         ("engines/spark/test_plans.py::test_lists_are_those_of_duckdb",),
         long=True,
     ),
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "a reading runs on where its thread was interrupted",
         Kind.AUDIT,
-        "engine.spark.driver:SparkTables.running",
+        "engine.spark.driver:SparkTables.run_interruptible",
         "self._interrupt_from_thread(tag)",
         "",
         (f"{_FAULTS}::test_a_reading_ends_with_a_control_c",),

@@ -34,9 +34,9 @@ MUTANTS = (
     Mutant(
         "values are rounded to the units of the noise",
         Kind.RANGES,
-        "plan.aggregates.measures:MOST_VALUE_STEPS",
-        "MOST_VALUE_STEPS = 2 ** 58",
-        "MOST_VALUE_STEPS = MOST_STEPS",
+        "plan.aggregates.measures:MAX_VALUE_STEPS",
+        "MAX_VALUE_STEPS = 2 ** 58",
+        "MAX_VALUE_STEPS = MOST_STEPS",
         (_RANGES,),
     ),
 )

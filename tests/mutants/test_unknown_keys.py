@@ -19,15 +19,15 @@ MUTANTS = (
     Mutant(
         "a unit is said to hold one key",
         Kind.KEYS,
-        "release.preparing:_group_selection",
-        "threshold(epsilon, delta, holders.most, holders.weighted, holders.neighbours)",
-        "threshold(epsilon, delta, 1, holders.weighted, holders.neighbours)",
+        "release.pricing:_group_selection",
+        "key_threshold(epsilon, delta, holders.max_keys, holders.weighted, holders.neighbours)",
+        "key_threshold(epsilon, delta, 1, holders.weighted, holders.neighbours)",
         (_LAW,),
     ),
     Mutant(
         "groups are counted before they are crossed",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_rank_rows",
+        "engine.lowering.bounded_totals:_rank_rows",
         "(Reference('s'), *keys)",
         "(Reference('k0'),)",
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
@@ -35,17 +35,17 @@ MUTANTS = (
     Mutant(
         "all rows decide who holds a key, not those that count",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_sample_discovered",
-        "_sampling_loss(part, Named('s'), is_kept)",
-        "_sampling_loss(part, Named('s'), is_kept if part is by_all else Constant(True, Type.BOOLEAN))",
+        "engine.lowering.bounded_totals:_sample_discovered",
+        "_sampling_loss(part, StageReference('s'), is_kept)",
+        "_sampling_loss(part, StageReference('s'), is_kept if part is by_all else Constant(True, Type.BOOLEAN))",
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
     ),
     Mutant(
         "the noise of the selection is used for the count again",
         Kind.REUSE,
-        "release.found_groups:FoundGroups.draw",
-        "return self._measured(drawn(self.prepared, tuple(groups), read_selected), groups)",
-        "again = self._measured(drawn(self.prepared, tuple(groups), read_selected), groups)\n"
+        "release.discovered_groups:DiscoveredGroupsRelease.draw",
+        "return self._measured(draw_numbers(self.prepared, tuple(groups), read_selected), groups)",
+        "again = self._measured(draw_numbers(self.prepared, tuple(groups), read_selected), groups)\n"
         "    lift = max(0, self._threshold.threshold - int(discovered.holders.max(initial=0)))\n"
         "    risen = tuple((tuple((abs(each) + lift for each in column)) for column in again.columns))\n"
         "    return replace(again, columns=risen)",
@@ -54,33 +54,33 @@ MUTANTS = (
     Mutant(
         "keys are ordered by who holds them",
         Kind.KEYS,
-        "release.found_groups:FoundGroups.draw",
-        "sorting(keys[index])",
+        "release.discovered_groups:DiscoveredGroupsRelease.draw",
+        "sort_key(keys[index])",
         "-discovered.holders[selected[index]]",
         ("safety/test_unknown_keys.py::test_as_many_keys_as_fit_are_the_first_by_value",),
     ),
     Mutant(
         "keys of one unit are left out exactly",
         Kind.KEYS,
-        "release.found_groups:FoundGroups.draw",
-        "selected = np.flatnonzero(selection.draw(selection.reading.of(discovered.holders)))",
+        "release.discovered_groups:DiscoveredGroupsRelease.draw",
+        "selected = np.flatnonzero(selection.draw(selection.reading.extract(discovered.holders)))",
         "selected = np.flatnonzero(\n"
-        "        selection.draw(selection.reading.of(discovered.holders)) & (discovered.holders > 1))",
+        "        selection.draw(selection.reading.extract(discovered.holders)) & (discovered.holders > 1))",
         ("safety/test_unknown_keys.py::test_a_key_is_shown_as_often_as_its_threshold_says",),
     ),
     Mutant(
         "too many keys make a release fail",
         Kind.KEYS,
-        "release.found_groups:FoundGroups.draw",
-        "selected = np.flatnonzero(selection.draw(selection.reading.of(discovered.holders)))",
-        "selected = np.flatnonzero(selection.draw(selection.reading.of(discovered.holders)))\n"
+        "release.discovered_groups:DiscoveredGroupsRelease.draw",
+        "selected = np.flatnonzero(selection.draw(selection.reading.extract(discovered.holders)))",
+        "selected = np.flatnonzero(selection.draw(selection.reading.extract(discovered.holders)))\n"
         "    assert len(selected) <= most_keys(self.reading)",
         ("curator/previews/test_unknown_groups.py::test_as_many_keys_are_shown_as_an_answer_has",),
     ),
     Mutant(
         "only groups with rows are shown",
         Kind.KEYS,
-        "release.found_groups:FoundGroups.draw",
+        "release.discovered_groups:DiscoveredGroupsRelease.draw",
         "return totals[group_order] if isinstance(reading, GroupTotals) else read(reading)",
         "return totals[group_order] if isinstance(reading, GroupTotals) else read(reading)\n"
         "    group_order = group_order[totals[group_order].any(axis=1)]\n"
@@ -91,22 +91,22 @@ MUTANTS = (
         "a threshold does not pay for every key of a unit and nobody notices",
         Kind.KEYS,
         "release.measurement:_require_every_key",
-        "covers_keys = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted",
+        "covers_keys = mechanism.max_groups >= reading.max_keys and mechanism.weighted >= reading.weighted",
         "covers_keys = True",
-        ("release/test_preparing.py::test_a_threshold_pays_for_every_key_of_a_unit",),
+        ("release/test_pricing.py::test_a_threshold_pays_for_every_key_of_a_unit",),
     ),
     Mutant(
         "a stored answer with a higher threshold is good enough",
         Kind.REUSE,
-        "release.found_groups:FoundGroups.good_enough",
-        "{'keys': int(self._threshold.error()), **good_enough(self.prepared)}",
-        "good_enough(self.prepared)",
+        "release.discovered_groups:DiscoveredGroupsRelease.required_accuracy",
+        "{'keys': int(self._threshold.error()), **required_accuracy(self.prepared)}",
+        "required_accuracy(self.prepared)",
         ("curator/previews/test_unknown_groups.py::test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small",),
     ),
     Mutant(
         "a group is said to be shown rarely where it is shown often",
         Kind.KEYS,
-        "curator.previews.explaining:foretold",
+        "curator.previews.explaining:discovery_warning",
         "rarely_shown_size = int(threshold.error(_RARELY_SHOWN))",
         "rarely_shown_size = int(threshold.error(_USUALLY_SHOWN))",
         ("curator/previews/test_unknown_groups.py::test_who_asks_is_told_before_spending_which_groups_will_not_show",),

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "an attribute that a forged value does not have is nobody's refusal",
         Kind.HOSTILE,
-        "untrusted:UNFORESEEN",
+        "untrusted:MALFORMED_INPUT",
         "AttributeError,",
         "",
         _FILES,
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "a reply that nests deep ends in a recursion",
         Kind.HOSTILE,
-        "untrusted:UNFORESEEN",
+        "untrusted:MALFORMED_INPUT",
         "RecursionError,",
         "",
         ("test_untrusted.py::test_a_reply_that_nests_deep_is_refused",),

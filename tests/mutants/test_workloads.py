@@ -43,8 +43,8 @@ MUTANTS = (
     Mutant(
         "units with more rows than count are not cut where counts are many",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_clip_cells",
-        "_correct_totals(bounded, rows, (heavy, units), Select(excess, Named('g')))",
+        "engine.lowering.bounded_totals:_clip_cells",
+        "_correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference('g')))",
         "Statement((), _uncorrected_totals(bounded, rows))",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
     ),
@@ -60,14 +60,14 @@ MUTANTS = (
         "cells are made of whatever columns tests read",
         Kind.KEYS,
         "engine.lowering.cell_lowering:cells",
-        "domains and cell_count <= MOST_CELLS and (references_read <= set(domains))",
+        "domains and cell_count <= MAX_CELLS and (references_read <= set(domains))",
         "domains and references_read <= set(domains)",
         (f"{_COMBINING}::test_columns_that_may_make_many_cells_are_not_grouped_by",),
     ),
     Mutant(
         "every question gets the whole price",
         Kind.CHARGE_ORDER,
-        "curator.proposals.workloads:Workload._offers",
+        "curator.proposals.workloads:WorkloadProposal._offers",
         "unscaled_shares[identity] / total",
         "Fraction(1)",
         (f"{_CURATOR}::test_what_is_drawn_keeps_the_price",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "the price that is stated is that of the first question",
         Kind.CHARGE_ORDER,
-        "release.batch_prices:promised",
+        "release.batch_prices:composed_price",
         "sum((price.epsilon or 0 for price in prices))",
         "max((each.epsilon or 0 for each in prices))",
         (f"{_CURATOR}::test_wanted_accuracies_decide_the_split",),
@@ -84,8 +84,8 @@ MUTANTS = (
         "questions that find groups each get the whole δ",
         Kind.DELTA,
         "release.batch_prices:_split_epsilon",
-        "price.delta * offer.share / discovery_share if offer.finds",
-        "price.delta * 2 if offer.finds",
+        "price.delta * offer.share / discovery_share if offer.discovers_groups",
+        "price.delta * 2 if offer.discovers_groups",
         (f"{_CURATOR}::test_groups_that_are_found_need_a_delta",),
     ),
     Mutant(
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "the batch is charged for one question",
         Kind.CHARGE_ORDER,
-        "release.batch_prices:Together.batch",
+        "release.batch_prices:BatchRelease.batch",
         "Batch(tuple((measurement for kind in self.kinds for measurement in kind.batch.measurements)))",
         "self.kinds[0].batch",
         (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "the amount of a workload is held and given back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.workloads:Workload._buy",
+        "curator.proposals.workloads:WorkloadProposal._buy",
         "requested.open(entry, whole=True)",
         "requested.open(entry)",
         (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a fresh answer is the stored one",
         Kind.REUSE,
-        "curator.proposals.workloads:Workload._unstored_indices",
+        "curator.proposals.workloads:WorkloadProposal._unstored_indices",
         "if fresh or not is_stored(strategy, identity, self._context)",
         "if not is_stored(strategy, identity, self._context)",
         (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
@@ -123,9 +123,9 @@ MUTANTS = (
     Mutant(
         "a stored answer is as good however wide",
         Kind.REUSE,
-        "curator.proposals.workloads:Workload._buy",
-        "PaidQuestion(question.text, identity, strategy.good_enough)",
-        "PaidQuestion(question.text, identity, dict.fromkeys(strategy.good_enough, 0))",
+        "curator.proposals.workloads:WorkloadProposal._buy",
+        "BatchQuestion(question.text, identity, strategy.required_accuracy)",
+        "BatchQuestion(question.text, identity, dict.fromkeys(strategy.required_accuracy, 0))",
         (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
     ),
     Mutant(
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "a share is not charged for its analyst's workload",
         Kind.CHARGE_ORDER,
-        "curator.proposals.workloads:Workload._release_request",
+        "curator.proposals.workloads:WorkloadProposal._release_request",
         "self._context.engine.identity(), self._context.analyst)",
         "self._context.engine.identity())",
         (f"{_CURATOR}::test_an_account_or_a_share_that_cannot_pay_is_told_before",),

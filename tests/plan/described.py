@@ -5,13 +5,20 @@ from __future__ import annotations
 from fractions import Fraction
 
 from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.descriptions import (
+    column_texts,
+    describe_measure,
+    expression_sql,
+    row_total_sql,
+    unit_measure_sql,
+    window_sql,
+)
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Filter, Join, PerUnit, Query, Scan, Unnest, Window, relations
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.values.expressions import Reference
-from sfumato.plan.words import measured, names, row_total, unit_words, window_words, words
 from sfumato.policy import Domain, ListColumn
-from sfumato.privacy.numbers import text
+from sfumato.privacy.numbers import format_exact
 
 VISITS = {
     "region": Domain("text", values=("north", "south", "east", "west")),
@@ -61,42 +68,43 @@ def described(query: Query) -> list[str]:
                 *(("=", *pair) for pair in node.pairs),
                 *sorted(node.bands, key=lambda band: band[2], reverse=True),
             ]
-            on = ", ".join(f"{words(made)} {test} {column}" for test, made, column in compared)
+            on = ", ".join(f"{expression_sql(made)} {test} {column}" for test, made, column in compared)
             kind = "left join" if node.outer else "join"
             lines.append(f"{kind} {node.table} as number {node.source} on {on}, at most {node.multiplicity}")
         elif isinstance(node, Unnest):
             lines.append(f"unnest {node.items} as number {node.source}, at most {node.most}")
         elif isinstance(node, Filter):
-            lines.append(f"filter {words(node.predicate)}")
+            lines.append(f"filter {expression_sql(node.predicate)}")
         elif isinstance(node, PerUnit):
-            by = "".join(f", {words(key)}" for _, key in node.keys)
+            by = "".join(f", {expression_sql(key)}" for _, key in node.keys)
             lines.append(f"per unit{by} as number {node.source}")
-            lines += [f"  {unit_words(made)} in {_exactly(made.domain)}" for _, made in node.results]
+            lines += [f"  {unit_measure_sql(made)} in {_exactly(made.domain)}" for _, made in node.results]
         elif isinstance(node, Window):
             lines.append(f"window as number {node.source}")
-            lines += [f"  {window_words(made)} in {_exactly(made.domain)}" for _, made in node.functions]
-    lines += [f"group {words(key)}" for key in query.plan.keys]
-    lines += [f"measure {measured(each)}" for each in query.plan.measures]
+            lines += [f"  {window_sql(made)} in {_exactly(made.domain)}" for _, made in node.functions]
+    lines += [f"group {expression_sql(key)}" for key in query.plan.keys]
+    lines += [f"measure {describe_measure(each)}" for each in query.plan.measures]
     lines += [
-        f"set {', '.join(words(query.plan.keys[index]) for index in each)}".rstrip() for each in query.finish.sets
+        f"set {', '.join(expression_sql(query.plan.keys[index]) for index in each)}".rstrip()
+        for each in query.finish.sets
     ]
-    meant, *others = names(query)
+    meant, *others = column_texts(query)
     lines += finished(query.finish, meant)
     for outer, known in zip(query.outer, others, strict=True):
-        lines.append("outer" if outer.where is None else f"outer where {words(outer.where, known)}")
-        lines += [f"outer group {words(key, known)}" for key in outer.keys]
-        lines += [f"outer total {row_total(each, known)}" for each in outer.totals]
+        lines.append("outer" if outer.where is None else f"outer where {expression_sql(outer.where, known)}")
+        lines += [f"outer group {expression_sql(key, known)}" for key in outer.keys]
+        lines += [f"outer total {row_total_sql(each, known)}" for each in outer.totals]
         lines += finished(outer.finish, known)
     return lines
 
 
 def finished(finish: Finish, meant: dict[Reference, str]) -> list[str]:
-    lines = [f"show {output.name}: {words(output.expression, meant)}" for output in finish.outputs]
+    lines = [f"show {output.name}: {expression_sql(output.expression, meant)}" for output in finish.outputs]
     if finish.having is not None:
-        lines.append(f"having {words(finish.having, meant)}")
+        lines.append(f"having {expression_sql(finish.having, meant)}")
     for order in finish.order:
         directions = " desc" * order.descending + " nulls first" * order.nulls_first
-        lines.append(f"order {words(order.expression, meant)}{directions}")
+        lines.append(f"order {expression_sql(order.expression, meant)}{directions}")
     if finish.limit is not None or finish.offset:
         lines.append(f"limit {finish.limit} offset {finish.offset}")
     return lines
@@ -113,4 +121,4 @@ def _exactly(domain: Domain) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
-    return text(value) if isinstance(value, Fraction) else repr(value)
+    return format_exact(value) if isinstance(value, Fraction) else repr(value)

@@ -6,7 +6,7 @@ import sqlglot
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.sql.sql_expressions import expression
+from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal
 from sfumato.policy import Domain
 
@@ -35,7 +35,7 @@ def resolve(table: str | None, name: str) -> Expression:
 
 def read(text: str) -> Expression:
     """The expression that a piece of SQL stands for."""
-    return expression(sqlglot.parse_one(f"SELECT {text}", read="duckdb").expressions[0], resolve)
+    return lower_expression(sqlglot.parse_one(f"SELECT {text}", read="duckdb").expressions[0], resolve)
 
 
 def shown(node: Expression) -> str:
@@ -73,4 +73,4 @@ def nested(form: str, levels: int) -> Expression:
         (hole,) = (each for each in outer.find_all(exp.Column) if each.name == "hole")
         hole.replace(node)
         node = outer
-    return expression(node, resolve)
+    return lower_expression(node, resolve)

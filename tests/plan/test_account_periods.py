@@ -10,10 +10,10 @@ import pytest
 
 from sfumato.errors import Unsupported
 from sfumato.plan import account_periods
-from sfumato.plan.catalog import Catalog, described
+from sfumato.plan.catalog import Catalog, describe_table
+from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.nodes import Aggregate, Filter, Scan, relations
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.words import words
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -37,14 +37,14 @@ def _policy(day: dict[str, Any] | None = None, per: str = "month", every: str = 
 
 
 def _plan(policy: Policy, text: str) -> Aggregate:
-    tables = {name: described(policy, name, table.columns) for name, table in policy.tables.items()}
+    tables = {name: describe_table(policy, name, table.columns) for name, table in policy.tables.items()}
     return parse(text, Catalog(tables, lambda *_: 1)).plan
 
 
 def _spent(text: str, policy: Policy | None = None) -> str:
     known = policy or _policy()
-    names = account_periods.names(account_periods.spent(_plan(known, text), known), known.per)
-    return account_periods.words(names, known.per)
+    names = account_periods.period_names(account_periods.charged_periods(_plan(known, text), known), known.per)
+    return account_periods.describe_periods(names, known.per)
 
 
 _MET = "a.who = b.who AND DATE_TRUNC('month', a.day) = DATE_TRUNC('month', b.day)"
@@ -127,16 +127,20 @@ def test_without_bounds_a_condition_is_needed(text: str, code: str) -> None:
 def test_every_scan_keeps_to_the_periods() -> None:
     policy = _policy()
     plan = _plan(policy, f"SELECT COUNT(*) FROM visits a JOIN claims b ON {_MET} WHERE a.day = DATE '2024-02-29'")
-    periods = account_periods.spent(plan, policy)
-    made = account_periods.restricted(plan, policy, periods)
-    assert not account_periods.keeps_to(plan.source, policy, periods)
-    assert account_periods.keeps_to(made.source, policy, periods)
-    assert account_periods.keeps_to(made.source, policy, account_periods.runs(("2024-01", "2024-02"), "month"))
-    assert not account_periods.keeps_to(made.source, policy, account_periods.runs(("2024-01", "2024-03"), "month"))
-    assert account_periods.restricted(made, policy, periods) == made
+    periods = account_periods.charged_periods(plan, policy)
+    made = account_periods.restrict_to_periods(plan, policy, periods)
+    assert not account_periods.reads_only_periods(plan.source, policy, periods)
+    assert account_periods.reads_only_periods(made.source, policy, periods)
+    assert account_periods.reads_only_periods(
+        made.source, policy, account_periods.parse_periods(("2024-01", "2024-02"), "month")
+    )
+    assert not account_periods.reads_only_periods(
+        made.source, policy, account_periods.parse_periods(("2024-01", "2024-03"), "month")
+    )
+    assert account_periods.restrict_to_periods(made, policy, periods) == made
     held = [node.input for node in relations(made.source) if isinstance(node, Filter) and isinstance(node.input, Scan)]
     assert {scan.table for scan in held} == {"visits", "claims"}
-    assert account_periods.spent(made, policy) == periods
+    assert account_periods.charged_periods(made, policy) == periods
 
 
 _FIRST = "ROW_NUMBER() OVER (PARTITION BY who, DATE_TRUNC('month', day) ORDER BY cost)"
@@ -155,7 +159,7 @@ _TREES = {
 }
 
 
-_MARCH = account_periods.runs(("2024-03",), "month")
+_MARCH = account_periods.parse_periods(("2024-03",), "month")
 
 
 @pytest.mark.parametrize("tree", _TREES)
@@ -164,21 +168,26 @@ def test_whatever_the_tree_every_scan_in_it_is_held_to_the_periods(tree: str) ->
     reason to read them.
     """
     policy, (text, tables) = _policy(), _TREES[tree]
-    held = account_periods.restricted(_plan(policy, text), policy, _MARCH)
+    held = account_periods.restrict_to_periods(_plan(policy, text), policy, _MARCH)
     above = {id(below): node for node in relations(held.source) for below in node.inputs}
     scans = [node for node in relations(held.source) if isinstance(node, Scan)]
     assert len(scans) == tables
     for scan in scans:
         kept = above[id(scan)]
         assert isinstance(kept, Filter)
-        assert words(kept.predicate).replace(f"{scan.table}.", "") == "((day >= '2024-03-01') AND (day < '2024-04-01'))"
+        assert (
+            expression_sql(kept.predicate).replace(f"{scan.table}.", "")
+            == "((day >= '2024-03-01') AND (day < '2024-04-01'))"
+        )
 
 
 @pytest.mark.parametrize("tree", _TREES)
 def test_one_scan_that_is_not_held_to_the_periods_is_noticed(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, (text, _) = _policy(), _TREES[tree]
     plan, within = _plan(policy, text), account_periods._period_condition
-    assert account_periods.keeps_to(account_periods.restricted(plan, policy, _MARCH).source, policy, _MARCH)
+    assert account_periods.reads_only_periods(
+        account_periods.restrict_to_periods(plan, policy, _MARCH).source, policy, _MARCH
+    )
     for free in [node.source for node in relations(plan.source) if isinstance(node, Scan)]:
         with monkeypatch.context() as patch:
             patch.setattr(
@@ -186,14 +195,14 @@ def test_one_scan_that_is_not_held_to_the_periods_is_noticed(tree: str, monkeypa
                 "_period_condition",
                 lambda scan, *given, free=free: None if scan.source == free else within(scan, *given),
             )
-            broken = account_periods.restricted(plan, policy, _MARCH)
-        assert not account_periods.keeps_to(broken.source, policy, _MARCH)
+            broken = account_periods.restrict_to_periods(plan, policy, _MARCH)
+        assert not account_periods.reads_only_periods(broken.source, policy, _MARCH)
 
 
 def test_all_declared_periods_need_no_condition() -> None:
     policy = _policy()
     plan = _plan(policy, "SELECT COUNT(*) FROM visits")
-    assert account_periods.restricted(plan, policy, account_periods.spent(plan, policy)) == plan
+    assert account_periods.restrict_to_periods(plan, policy, account_periods.charged_periods(plan, policy)) == plan
 
 
 def test_rows_outside_of_a_tables_own_bounds_are_not_taken_for_others() -> None:
@@ -205,8 +214,8 @@ def test_rows_outside_of_a_tables_own_bounds_are_not_taken_for_others() -> None:
     policy = replace(whole, tables={**whole.tables, "visits": visits})
     text = f"SELECT COUNT(*) FROM ({_BOTH}) WHERE day >= DATE '2024-07-01'"
     plan = _plan(policy, text)
-    made = account_periods.restricted(plan, policy, account_periods.spent(plan, policy))
+    made = account_periods.restrict_to_periods(plan, policy, account_periods.charged_periods(plan, policy))
     filters = [node for node in relations(made.source) if isinstance(node, Filter) and isinstance(node.input, Scan)]
     for each in filters:
-        assert words(each.predicate).endswith("day >= '2024-07-01')")
+        assert expression_sql(each.predicate).endswith("day >= '2024-07-01')")
     assert len(filters) == 2

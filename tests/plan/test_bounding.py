@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.plan.aggregates.measures import value_range
-from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours, found_bounding
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
@@ -26,7 +26,7 @@ ROWS = Table("visits", Path("visits.parquet"), VISITS, id="row")
 def bounded_plans(text: str, table: Table = USERS, groups: int = 4) -> dict[Strategy, BoundedPlan]:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    return {each.strategy: each for each in boundings(query.plan, Limits.of(table), groups)}
+    return {each.strategy: each for each in bounding_strategies(query.plan, Limits.of(table), groups)}
 
 
 def change(bounded: BoundedPlan, index: int = 0) -> tuple[Fraction, float, Fraction]:
@@ -127,7 +127,7 @@ def test_lopsided_sums_move_by_the_width_of_their_box_when_a_unit_is_replaced(
             assert found.l1 * unit == 2 * 10 * size
             assert found.squares * unit**2 <= 2 * 10 * rows * size * width
         else:
-            assert found.squares <= (4 if scaled.signed else 2) * scaled.added.squares
+            assert found.squares <= (4 if scaled.signed else 2) * scaled.add_remove_sensitivity.squares
 
 
 def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:
@@ -156,7 +156,7 @@ def test_the_mean_of_one_number_is_that_number(value: str) -> None:
     """AVG(2.5) gave 3.0: the step was 1 where the range has no width."""
     query = parse(f"SELECT AVG({value}) AS a FROM visits", CATALOG)
     table = sf.Table("visits", "visits.csv", VISITS, id="patient_id", max_rows=3)
-    for bounded in boundings(query.plan, Limits.of(table), 1):
+    for bounded in bounding_strategies(query.plan, Limits.of(table), 1):
         (scaled,) = bounded.measures
         low, high = (end * scaled.step for end in (scaled.low, scaled.low + scaled.size))
         assert low == Fraction(value)
@@ -182,10 +182,10 @@ def test_units_beside_a_public_table_are_counted_once() -> None:
     inner = "SELECT patient_id, MIN(hospital) AS hospital FROM visits GROUP BY patient_id"
     joined = f"FROM ({inner}) AS t JOIN hospitals ON hospital = beds GROUP BY city"
     rows = parse(f"SELECT city, COUNT(*) {joined}", CATALOG).plan
-    (only,) = boundings(rows, rows.limits, 2)
+    (only,) = bounding_strategies(rows, rows.limits, 2)
     assert (only.strategy, only.measures[0].sensitivity.linf) == (Strategy.WHOLE, 10)
     units = parse(f"SELECT city, COUNT(DISTINCT patient_id) {joined}", CATALOG).plan
-    for each in boundings(units, units.limits, 2):
+    for each in bounding_strategies(units, units.limits, 2):
         assert each.strategy is not Strategy.WHOLE
         assert each.measures[0].sensitivity.linf * each.measures[0].unit_value == 1
         assert each.measures[0].sensitivity.groups == 2
@@ -198,6 +198,6 @@ def test_found_groups_count_a_unit_whole_only_where_it_has_one_row(joined: str, 
     """A unit with ten rows after a join is in up to ten groups, and counts once in each: its rows are sampled."""
     units = "SELECT patient_id, MAX(age) AS a, MAX(ward) AS w FROM visits GROUP BY patient_id"
     text = f"SELECT w, COUNT(DISTINCT patient_id) FROM ({units}) AS t{joined} GROUP BY w"
-    found = found_bounding(parse(text, CATALOG).plan, Limits(5, 2, 3))
+    found = discovery_bounding(parse(text, CATALOG).plan, Limits(5, 2, 3))
     assert found.strategy is strategy
     assert found.measures[0].sensitivity.l1 == most

@@ -83,25 +83,25 @@ def test_the_cap_is_where_it_is_said_to_be() -> None:
 
     def steps(letters: int) -> int:
         pattern = literal(Type.TEXT, "%" + "_" * letters + "b%")
-        return costs.steps([call("LIKE", Column(Field(0, "t", "ward"), Domain("text", max_length=100)), pattern)])
+        return costs.max_steps([call("LIKE", Column(Field(0, "t", "ward"), Domain("text", max_length=100)), pattern)])
 
-    most = next(letters for letters in range(900, 1_100) if steps(letters + 1) > costs.MOST_STEPS)
+    most = next(letters for letters in range(900, 1_100) if steps(letters + 1) > costs.MAX_STEPS)
     assert code(f"SELECT COUNT(*) FROM visits WHERE ward LIKE '%{'_' * most}b%'", catalog) is None
     assert code(f"SELECT COUNT(*) FROM visits WHERE ward LIKE '%{'_' * (most + 1)}b%'", catalog) == "too-costly"
 
 
 def test_steps_of_a_pattern_are_letters_times_letters() -> None:
     column = Column(Field(0, "t", "x"), Domain("text", max_length=300))
-    assert costs.steps([call("LIKE", column, literal(Type.TEXT, "%ab%"))]) >= 300 * 4
-    assert costs.steps([call("LIKE", column, literal(Type.TEXT, "ab%"))]) < 300
+    assert costs.max_steps([call("LIKE", column, literal(Type.TEXT, "%ab%"))]) >= 300 * 4
+    assert costs.max_steps([call("LIKE", column, literal(Type.TEXT, "ab%"))]) < 300
 
 
 def test_bytes_are_those_before_anything_is_cut() -> None:
     column = Column(Field(0, "t", "x"), Domain("text", max_length=9_000))
     grown = call("REPLACE", column, literal(Type.TEXT, "a"), literal(Type.TEXT, "b" * 32))
-    assert grown.domain.letters == 10_000
-    assert costs.held([grown]) == 4 * 32 * 9_000
-    assert costs.held([call("||", column, column)]) == 4 * 18_000
+    assert grown.domain.max_letters == 10_000
+    assert costs.max_bytes([grown]) == 4 * 32 * 9_000
+    assert costs.max_bytes([call("||", column, column)]) == 4 * 18_000
 
 
 def test_joins_multiply_the_cost_of_a_row() -> None:
@@ -134,8 +134,8 @@ def _long(rows: int) -> Catalog:
 )
 def test_rows_of_one_unit_meet_few_others_wherever_they_meet(text: str) -> None:
     """Else one person's rows would cost their square: in a side that is joined, in a test, below a group."""
-    assert code(text, _long(costs.MOST_MATCHES // 4)) is None
-    assert code(text, _long(costs.MOST_MATCHES + 1)) == "join-multiplicity"
+    assert code(text, _long(costs.MAX_MATCHES // 4)) is None
+    assert code(text, _long(costs.MAX_MATCHES + 1)) == "join-multiplicity"
 
 
 def test_a_test_by_equality_alone_meets_one_row() -> None:
@@ -259,7 +259,7 @@ def test_keys_that_would_take_long_to_find_are_refused(engine: DuckDB) -> None:
 
 def test_keys_are_looked_for_within_a_time(engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.engine.duckdb.driver.FREE_SECONDS", 0.001)
-    monkeypatch.setattr("sfumato.plan.keys.MOST_STEPS", 10**12)
+    monkeypatch.setattr("sfumato.plan.keys.MAX_STEPS", 10**12)
     names = Column(Field(0, "t", "name"), Domain("text", values=tuple("x" * 1000 + str(k) for k in range(20_000))))
     dear = call("LIKE", names, literal(Type.TEXT, "%" + "_" * 900 + "b%"))
     with pytest.raises(Unsupported) as refused:

@@ -8,7 +8,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, Described, Period
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import Cut, SemiJoin, UnitJoin, relations
+from sfumato.plan.nodes import LimitRowsPerUnit, SemiJoin, UnitJoin, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
 
@@ -86,8 +86,8 @@ def test_texts_that_mean_the_same_have_the_same_plan(texts: tuple[str, ...]) -> 
 
 def test_each_side_is_cut_to_its_limit_and_nothing_is_cut_twice() -> None:
     found = parse("SELECT COUNT(*) FROM visits JOIN claims USING (who) JOIN drugs USING (who)", catalog()).plan.source
-    assert [each.rows for each in relations(found) if isinstance(each, Cut)] == [3, 2, 4]
-    assert (found.most_rows, found.limits) == (24, Limits(4, 4, 4))
+    assert [each.rows for each in relations(found) if isinstance(each, LimitRowsPerUnit)] == [3, 2, 4]
+    assert (found.max_rows, found.limits) == (24, Limits(4, 4, 4))
     kept = parse(
         "SELECT COUNT(*) FROM visits v LEFT JOIN claims c ON v.who = c.who AND v.cost > 1", catalog()
     ).plan.source
@@ -95,7 +95,7 @@ def test_each_side_is_cut_to_its_limit_and_nothing_is_cut_twice() -> None:
     assert kept.condition is not None
     test = parse("SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM claims)", catalog()).plan.source
     assert isinstance(test, SemiJoin)
-    assert not [each for each in relations(test) if isinstance(each, Cut)]
+    assert not [each for each in relations(test) if isinstance(each, LimitRowsPerUnit)]
 
 
 REFUSED = [
@@ -221,6 +221,6 @@ def test_with_a_period_the_id_alone_is_not_enough(text: str, code: str, daily: s
 
 def test_one_row_for_each_person_and_day() -> None:
     text = "SELECT AVG(n) FROM (SELECT who, day, COUNT(*) AS n FROM visits GROUP BY who, day)"
-    assert parse(text, catalog("day")).plan.source.most_rows == 1
+    assert parse(text, catalog("day")).plan.source.max_rows == 1
     finer = "SELECT AVG(n) FROM (SELECT who, day, region, COUNT(*) AS n FROM visits GROUP BY who, day, region)"
-    assert parse(finer, catalog("day")).plan.source.most_rows is None
+    assert parse(finer, catalog("day")).plan.source.max_rows is None

@@ -11,9 +11,9 @@ import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.aggregates.unit_measures import UnitCount
-from sfumato.plan.keys import conditions, groups, undeclared
+from sfumato.plan.keys import conditions, groups, undeclared_keys
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import Cut, Filter, GroupKey, PerUnit, Scan, SemiJoin, UnitJoin
+from sfumato.plan.nodes import Filter, GroupKey, LimitRowsPerUnit, PerUnit, Scan, SemiJoin, UnitJoin
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Column, Field
@@ -128,13 +128,13 @@ def test_unknown_keys_are_not_listed(engine: DuckDB, text: str) -> None:
         keys(engine, text)
     assert refusal.value.code == "unknown-keys"
     plan = parse(f"SELECT region, {text}, COUNT(*) FROM visits GROUP BY 1, 2", engine.catalog()).plan
-    assert undeclared(plan.keys) == (1,)
+    assert undeclared_keys(plan.keys) == (1,)
 
 
 def test_a_condition_that_lists_the_values_declares_them(engine: DuckDB) -> None:
     for condition, found in (("ward IN ('a', 'b')", ()), ("ward = 'a'", ()), ("ward <> 'a'", (0,)), ("age > 5", (0,))):
         plan = parse(f"SELECT ward, COUNT(*) FROM visits WHERE {condition} GROUP BY ward", engine.catalog()).plan
-        assert undeclared(plan.keys, conditions(plan.source)) == found
+        assert undeclared_keys(plan.keys, conditions(plan.source)) == found
 
 
 def test_too_many_groups_are_refused(engine: DuckDB) -> None:
@@ -185,7 +185,7 @@ def test_a_condition_that_no_row_can_meet_is_refused(engine: DuckDB) -> None:
 
 
 def test_dear_conditions_leave_every_group(engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.plan.keys.MOST_STEPS", 100)
+    monkeypatch.setattr("sfumato.plan.keys.MAX_STEPS", 100)
     assert len(kept(engine, "age", "age % 7 = 3")) == 111
     assert kept(engine, "age", "age % 2 = 0 AND age BETWEEN 10 AND 12") == [10, 11, 12]
 
@@ -229,7 +229,7 @@ def test_conditions_hold_where_whole_rows_are_kept() -> None:
     small = [call("<", Column(Field(number, "t", "x"), domain), literal(Type.INTEGER, 5)) for number in (0, 1)]
     for outer, held in ((False, {*small}), (True, {small[0]})):
         both = UnitJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, outer)
-        assert set(conditions(Cut(both, 2))) == held
+        assert set(conditions(LimitRowsPerUnit(both, 2))) == held
     assert conditions(PerUnit(Filter(left, small[0]), 2, (), (("n", UnitCount(None, 3)),))) == ()
     assert conditions(SemiJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, False)) == (small[0],)
     by = PerUnit(Filter(left, small[0]), 2, (("x", Column(Field(0, "t", "x"), domain)),), ())

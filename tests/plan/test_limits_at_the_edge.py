@@ -10,12 +10,12 @@ import pytest
 from plan.described import CATALOG
 from sfumato.errors import Unsupported
 from sfumato.plan import costs, keys
-from sfumato.plan.bounding import boundings, found_bounding
+from sfumato.plan.bounding import bounding_strategies, discovery_bounding
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings import combining
-from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals
+from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals
 from sfumato.plan.sql.statements import parse
-from sfumato.release import found_groups
+from sfumato.release import discovered_groups
 
 _JOINED = "SELECT COUNT(*) FROM visits JOIN hospitals ON age = beds"
 
@@ -24,7 +24,7 @@ def _parsed(text: str) -> Callable[[], Any]:
     return lambda: parse(text, CATALOG)
 
 
-def _nothing(world: keys.World) -> Any:
+def _nothing(world: keys.ValueCombinations) -> Any:
     raise AssertionError(f"{world} follows from what is declared")
 
 
@@ -62,14 +62,14 @@ def test_limits_hold_to_the_last_one(
 def test_one_statement_measures_at_most_so_much(
     most: int, statements: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(combining, "MOST_MEASURES", most)
+    monkeypatch.setattr(combining, "MAX_MEASURES", most)
     texts = [f"SELECT COUNT(*) FROM visits WHERE age > {number}" for number in range(3)]
     readings = []
     for text in texts:
-        options = boundings(parse(text, CATALOG).plan, Limits(5, 2, 3), 1)
+        options = bounding_strategies(parse(text, CATALOG).plan, Limits(5, 2, 3), 1)
         clipped = next(each for each in options if each.strategy is Strategy.CLIP_L1)
         readings.append(GroupTotals(clipped, ((),)))
-    found = combining.combined(readings)
+    found = combining.combine_readings(readings)
     assert [len(each.parts) for each in found] == statements
 
 
@@ -77,26 +77,26 @@ def test_one_statement_measures_at_most_so_much(
 @pytest.mark.parametrize("declared", [1, 3, 2000])
 def test_most_keys_keep_every_limit_and_one_more_breaks_one(measured: str, declared: int) -> None:
     plan = parse(f"SELECT ward, {measured} FROM visits GROUP BY ward", CATALOG).plan
-    bounded = found_bounding(plan, Limits(5, 3, 2))
-    reading = FoundTotals(bounded, (0,), tuple((number,) for number in range(declared)))
-    numbers, letters = len(measured.split(", ")), plan.keys[0].domain.letters
+    bounded = discovery_bounding(plan, Limits(5, 3, 2))
+    reading = DiscoveredTotals(bounded, (0,), tuple((number,) for number in range(declared)))
+    numbers, letters = len(measured.split(", ")), plan.keys[0].domain.max_letters
 
     def allowed(shown: int) -> bool:
         groups = shown * declared
-        few = groups <= keys.MOST_GROUPS and groups * numbers <= found_groups.MOST_NUMBERS
-        return few and shown * letters <= found_groups._MAX_KEY_LETTERS
+        few = groups <= keys.MAX_GROUPS and groups * numbers <= discovered_groups.MAX_NUMBERS
+        return few and shown * letters <= discovered_groups._MAX_KEY_LETTERS
 
-    most = found_groups.most_keys(reading)
+    most = discovered_groups.most_keys(reading)
     assert allowed(most)
     assert not allowed(most + 1)
 
 
 def test_long_keys_are_shown_in_small_number(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = parse("SELECT ward, COUNT(*) FROM visits GROUP BY ward", CATALOG).plan
-    reading = FoundTotals(found_bounding(plan, Limits(5, 3, 2)), (0,), ((),))
-    letters = plan.keys[0].domain.letters
+    reading = DiscoveredTotals(discovery_bounding(plan, Limits(5, 3, 2)), (0,), ((),))
+    letters = plan.keys[0].domain.max_letters
     for most in (1, 7):
-        monkeypatch.setattr(found_groups, "_MAX_KEY_LETTERS", letters * (most + 1) - 1)
-        assert found_groups.most_keys(reading) == most
-    monkeypatch.setattr(found_groups, "_MAX_KEY_LETTERS", 0)
-    assert found_groups.most_keys(reading) == 1  # there is always one
+        monkeypatch.setattr(discovered_groups, "_MAX_KEY_LETTERS", letters * (most + 1) - 1)
+        assert discovered_groups.most_keys(reading) == most
+    monkeypatch.setattr(discovered_groups, "_MAX_KEY_LETTERS", 0)
+    assert discovered_groups.most_keys(reading) == 1  # there is always one

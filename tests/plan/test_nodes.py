@@ -8,13 +8,13 @@ from operator import eq, ge, gt, le, lt, ne
 
 import pytest
 
-from sfumato.plan.aggregates.unit_measures import Counting, RowPosition, UnitCount
+from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitCount
 from sfumato.plan.bounding import whole_rows
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import (
-    Cut,
     Filter,
     Join,
+    LimitRowsPerUnit,
     PerUnit,
     Relation,
     Scan,
@@ -22,12 +22,12 @@ from sfumato.plan.nodes import (
     Union,
     UnitJoin,
     Window,
-    cut,
+    is_separable,
+    limit_rows_per_unit,
     multiplicity,
     next_source,
     relations,
-    renumbered,
-    separable,
+    shift_sources,
 )
 from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.plan.values.functions import call, literal
@@ -51,7 +51,7 @@ PUBLIC = Join(scan(), "ages", 1, ((column(), "age"),), False, 3, {"age": AGE})
 OWN = PerUnit(scan(), 1, (), (("n", UnitCount(None, 6)),))
 BY_AGE = PerUnit(scan(), 1, (("age", column()),), (("n", UnitCount(None, 6)),))
 RIGHT = Scan("visits", False, 5, {Field(5, "visits", "age"): AGE}, Limits(9, 2, 2))
-BOTH = UnitJoin(Cut(scan(), 6), Cut(RIGHT, 9), (), None, True)
+BOTH = UnitJoin(LimitRowsPerUnit(scan(), 6), LimitRowsPerUnit(RIGHT, 9), (), None, True)
 MEMBERS = ((scan(), (column(),)), (RIGHT, (column(5),)))
 TOGETHER = Union(MEMBERS, 6, (("age", AGE),))
 
@@ -63,26 +63,26 @@ TOGETHER = Union(MEMBERS, 6, (("age", AGE),))
         (scan(every_row=True, limits=Limits(1, 1, 1)), 1, Limits(1, 1, 1), 1),
         (PUBLIC, None, LIMITS, None),
         (Filter(scan(), OLD), None, LIMITS, None),
-        (Cut(scan(), 5), 5, Limits(5, 4, 3), None),
-        (Cut(scan(), 50), 50, LIMITS, None),
-        (Cut(Cut(scan(), 5), 50), 5, Limits(5, 4, 3), None),
+        (LimitRowsPerUnit(scan(), 5), 5, Limits(5, 4, 3), None),
+        (LimitRowsPerUnit(scan(), 50), 50, LIMITS, None),
+        (LimitRowsPerUnit(LimitRowsPerUnit(scan(), 5), 50), 5, Limits(5, 4, 3), None),
         (OWN, 1, Limits(1, 1, 1), 1),
         (Join(OWN, "ages", 2, ((column(), "age"),), False, 3, {"age": AGE}), 3, Limits(1, 1, 1), 3),
         (BY_AGE, None, LIMITS, None),
         (BOTH, 54, Limits(9, 4, 3), None),
-        (UnitJoin(OWN, Cut(RIGHT, 1), (), None, False), 1, Limits(1, 1, 1), 1),
+        (UnitJoin(OWN, LimitRowsPerUnit(RIGHT, 1), (), None, False), 1, Limits(1, 1, 1), 1),
         (SemiJoin(scan(), RIGHT, (), None, False), None, LIMITS, None),
         (SemiJoin(OWN, RIGHT, (), None, True), 1, Limits(1, 1, 1), 1),
         (TOGETHER, None, Limits(15, 6, 5), None),
     ],
 )
 def test_rows_and_limits_of_one_unit(relation: Relation, most: int | None, limits: Limits, whole: int | None) -> None:
-    assert relation.most_rows == most
+    assert relation.max_rows == most
     assert relation.limits == limits
     assert whole_rows(relation) == whole
 
 
-def _places(counting: Counting, *keys: Column) -> Window:
+def _places(counting: RowNumbering, *keys: Column) -> Window:
     made = RowPosition(keys, (Order(column(), descending=False, nulls_first=False),), counting, CAP)
     return Window(scan(), 1, (("place", made),))
 
@@ -122,37 +122,39 @@ def test_a_condition_on_row_number_keeps_so_many_rows_of_a_unit(operator: str, n
     """Every unit of up to twice the cap's rows: the claim is the most that is kept, and none where more rows of a unit
     keep more. The last number stands for all later ones, so it limits nothing.
     """
-    kept = Filter(_places(Counting.ROW_NUMBER), _compared(operator, numbers))
+    kept = Filter(_places(RowNumbering.ROW_NUMBER), _compared(operator, numbers))
     truth, of_larger_units = (_most_kept(operator, numbers, rows) for rows in (2 * CAP, 4 * CAP))
-    claim = kept.most_rows
+    claim = kept.max_rows
     assert claim == (max(truth, 1) if truth == of_larger_units else None) or (claim is None and max(numbers) >= CAP)
     assert kept.limits == (LIMITS if claim is None else LIMITS.at_most(claim))
 
 
 def test_numbers_written_out_with_null_and_on_the_left() -> None:
-    assert Filter(_places(Counting.ROW_NUMBER), call("IN", ROW_NUMBER, literal(Type.INTEGER, 2), null())).most_rows == 1
-    assert Filter(_places(Counting.ROW_NUMBER), call(">", literal(Type.INTEGER, 4), ROW_NUMBER)).most_rows == 3
+    assert (
+        Filter(_places(RowNumbering.ROW_NUMBER), call("IN", ROW_NUMBER, literal(Type.INTEGER, 2), null())).max_rows == 1
+    )
+    assert Filter(_places(RowNumbering.ROW_NUMBER), call(">", literal(Type.INTEGER, 4), ROW_NUMBER)).max_rows == 3
     half = call("<=", ROW_NUMBER, literal(Type.REAL, Fraction(5, 2)))  # compared as reals: nothing is concluded
-    assert Filter(_places(Counting.ROW_NUMBER), half).most_rows is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER), half).max_rows is None
     negated = call("NOT", _compared(">", [3]))
-    assert Filter(_places(Counting.ROW_NUMBER), negated).most_rows is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER), negated).max_rows is None
 
 
 @pytest.mark.parametrize("operator", ["=", "IN", "<="])
 def test_only_row_numbers_over_all_rows_of_a_unit_are_counted(operator: str) -> None:
     test = _compared(operator, [3])
     most = 3 if operator == "<=" else 1
-    assert Filter(Filter(_places(Counting.ROW_NUMBER), OLD), call("AND", OLD, test)).most_rows == most
+    assert Filter(Filter(_places(RowNumbering.ROW_NUMBER), OLD), call("AND", OLD, test)).max_rows == most
     both = call("AND", test, _compared("<=", [2]))
-    assert Filter(_places(Counting.ROW_NUMBER), both).most_rows == min(most, 2)
+    assert Filter(_places(RowNumbering.ROW_NUMBER), both).max_rows == min(most, 2)
     other = call(operator, column(), literal(Type.INTEGER, 3))
-    assert Filter(_places(Counting.ROW_NUMBER), other).most_rows is None
-    assert Filter(_places(Counting.RANK), test).most_rows is None
-    assert Filter(_places(Counting.DENSE_RANK), test).most_rows is None
-    assert Filter(_places(Counting.ROW_NUMBER, column()), test).most_rows is None
-    joined = Join(_places(Counting.ROW_NUMBER), "ages", 2, ((column(), "age"),), False, 3, {"age": AGE})
-    assert Filter(joined, test).most_rows is None
-    assert Filter(_places(Counting.ROW_NUMBER), call("OR", OLD, test)).most_rows is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER), other).max_rows is None
+    assert Filter(_places(RowNumbering.RANK), test).max_rows is None
+    assert Filter(_places(RowNumbering.DENSE_RANK), test).max_rows is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER, column()), test).max_rows is None
+    joined = Join(_places(RowNumbering.ROW_NUMBER), "ages", 2, ((column(), "age"),), False, 3, {"age": AGE})
+    assert Filter(joined, test).max_rows is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER), call("OR", OLD, test)).max_rows is None
 
 
 def test_columns() -> None:
@@ -166,10 +168,10 @@ def test_columns() -> None:
 
 
 def test_a_side_of_a_join_is_cut_unless_it_is_small() -> None:
-    assert cut(scan()) == Cut(scan(), 6)
-    assert cut(OWN) is OWN
-    assert cut(Cut(scan(), 3)) == Cut(scan(), 3)
-    assert cut(BOTH) == Cut(BOTH, 9)
+    assert limit_rows_per_unit(scan()) == LimitRowsPerUnit(scan(), 6)
+    assert limit_rows_per_unit(OWN) is OWN
+    assert limit_rows_per_unit(LimitRowsPerUnit(scan(), 3)) == LimitRowsPerUnit(scan(), 3)
+    assert limit_rows_per_unit(BOTH) == LimitRowsPerUnit(BOTH, 9)
 
 
 def test_how_often_a_row_is_met() -> None:
@@ -180,19 +182,19 @@ def test_how_often_a_row_is_met() -> None:
 
 
 def test_two_trees_have_no_number_in_common() -> None:
-    moved = renumbered(Filter(PUBLIC, OLD), next_source(TOGETHER))
+    moved = shift_sources(Filter(PUBLIC, OLD), next_source(TOGETHER))
     assert next_source(TOGETHER) == 7
     assert [node.source for node in relations(moved) if isinstance(node, (Scan, Join))] == [8, 7]
     assert moved.predicate == call(">", column(7), literal(Type.INTEGER, 40))
     assert set(moved.columns) == {Field(7, "visits", "age"), Field(8, "ages", "age")}
-    assert renumbered(moved, -7) == Filter(PUBLIC, OLD)
-    assert renumbered(OWN, 0) == OWN
+    assert shift_sources(moved, -7) == Filter(PUBLIC, OLD)
+    assert shift_sources(OWN, 0) == OWN
 
 
 def test_conditions_that_can_be_matched_by() -> None:
     left, right = scan(), RIGHT
     later = call("<", column(), column(5))
-    assert separable(later, left, right)
-    assert separable(call("AND", later, OLD), left, right)
-    assert not separable(call("OR", later, OLD), left, right)
-    assert not separable(call("<", call("+", column(), column(5)), literal(Type.INTEGER, 3)), left, right)
+    assert is_separable(later, left, right)
+    assert is_separable(call("AND", later, OLD), left, right)
+    assert not is_separable(call("OR", later, OLD), left, right)
+    assert not is_separable(call("<", call("+", column(), column(5)), literal(Type.INTEGER, 3)), left, right)

@@ -14,7 +14,7 @@ import pytest
 
 from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.total_readings import LinearScores, LinearTotals, Matrix, Supports, Thresholds, Totals
 from sfumato.plan.sql.statements import parse
@@ -45,7 +45,7 @@ def bounded(
 ) -> BoundedPlan:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    found = {each.strategy: each for each in boundings(query.plan, Limits.of(table), 3)}
+    found = {each.strategy: each for each in bounding_strategies(query.plan, Limits.of(table), 3)}
     return for_neighbours(found[Strategy.WHOLE if table.every_row else strategy], relation)
 
 
@@ -128,7 +128,7 @@ def test_how_many_rows_reach_a_candidate(relation: Neighbours) -> None:
     most = max(abs(int(each)) for change in changes(plan.limits, relation) for each in reached @ change)
     assert most == reading.sensitivity.l1 == plan.limits.rows
     assert reading.sensitivity.neighbours is relation
-    assert reading.of(np.array([[4], [5], [6]])).tolist() == [15, 11, 6]
+    assert reading.extract(np.array([[4], [5], [6]])).tolist() == [15, 11, 6]
 
 
 def test_scores_are_exact_and_never_wrap_around() -> None:
@@ -145,8 +145,8 @@ def test_several_measures_are_told_apart() -> None:
     text = "SELECT region, AVG(age) AS a, COUNT(*) AS n FROM visits GROUP BY region"
     plan = bounded(USERS, Neighbours.ADD_REMOVE, text)
     totals = np.arange(9).reshape(3, 3)
-    assert Totals(plan, 0).of(totals).tolist() == [[0, 1], [3, 4], [6, 7]]
-    assert Totals(plan, 1).of(totals).tolist() == [[2], [5], [8]]
+    assert Totals(plan, 0).extract(totals).tolist() == [[0, 1], [3, 4], [6, 7]]
+    assert Totals(plan, 1).extract(totals).tolist() == [[2], [5], [8]]
     assert Totals(plan, 1).sensitivity == plan.measures[1].sensitivity
     with pytest.raises(InvalidParameter, match="one total"):
         LinearScores(Totals(plan, 0), CHAINS[0])
@@ -184,7 +184,7 @@ def test_no_unit_moves_combinations_further_than_derived(weights: Matrix, relati
 def test_combinations_are_those_of_the_totals() -> None:
     totals, weights = np.array([[5], [-2], [9]], np.int64), Matrix(((2, -1, 0), (0, 3, -4)))
     view = LinearTotals(Totals(bounded(ROWS, Neighbours.ADD_REMOVE)), weights)
-    assert view.of(totals).tolist() == [12, -42]
+    assert view.extract(totals).tolist() == [12, -42]
     with pytest.raises(InvalidParameter):
         LinearTotals(
             Totals(bounded(ROWS, Neighbours.ADD_REMOVE, "SELECT region, AVG(age) FROM visits GROUP BY region")), weights

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from plan.described import CATALOG
-from sfumato.plan.sharing import shared
+from sfumato.plan.descriptions import describe_measure
+from sfumato.plan.sharing import share_measures
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.words import measured
 
 AVG, SUM, COUNT = "AVG(cost)", "SUM(cost)", "COUNT(cost)"
 PAIR = "CORR(age, cost), REGR_SLOPE(age, cost), REGR_INTERCEPT(age, cost), REGR_R2(age, cost), COVAR_POP(age, cost)"
@@ -54,13 +54,13 @@ CASES = {
 
 @pytest.mark.parametrize("asked", CASES)
 def test_equal_measures_are_measured_once(asked: str) -> None:
-    (part,) = shared(parse(f"SELECT {asked} FROM visits", CATALOG).plan).parts
-    found = [measured(each) for each in part.measures]
+    (part,) = share_measures(parse(f"SELECT {asked} FROM visits", CATALOG).plan).parts
+    found = [describe_measure(each) for each in part.measures]
     assert [each.replace("sum of (ABS", "squares (ABS").replace("sum of ((", "products ((").split(" (")[0]
             if each.startswith("sum of (") else each for each in found] == CASES[asked]  # fmt: skip
 
 
 def test_rows_are_never_counted_by_a_mean() -> None:
     """A mean counts the rows where its value is there: COUNT(*) counts the others too."""
-    found = shared(parse("SELECT AVG(cost), COUNT(*), COUNT(cost) FROM visits", CATALOG).plan)
-    assert [each.measures for each in found.made] == [(0,), (1,), (0,)]
+    found = share_measures(parse("SELECT AVG(cost), COUNT(*), COUNT(cost) FROM visits", CATALOG).plan)
+    assert [each.measures for each in found.requests] == [(0,), (1,), (0,)]

@@ -16,7 +16,7 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Described
 from sfumato.plan.nodes import relations
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.sql.text import fragment, select
+from sfumato.plan.sql.text import parse_fragment, parse_select
 from sfumato.policy import Domain
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.sql"))
@@ -180,13 +180,13 @@ def test_too_many_words_are_counted_before_a_question_is_taken_apart(monkeypatch
     long = "SELECT COUNT(*) FROM visits WHERE age > 1" + "+1" * 30_000
     talkative = "SELECT COUNT(*) FROM visits WHERE age > 1 -- " + "a b " * 12_000 + "\n/* " + "c " * 2000 + "*/"
     quoting = "SELECT COUNT(*) FROM visits WHERE region IN ('" + "it''s x " * 6000 + "')"
-    select(talkative)
-    select(quoting)
+    parse_select(talkative)
+    parse_select(quoting)
 
     def taken_apart(*_: object, **__: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr("sqlglot.tokenize", taken_apart)
-    for read in (select, lambda text: fragment(text, exp.Expression)):
+    for read in (parse_select, lambda text: parse_fragment(text, exp.Expression)):
         with pytest.raises(Unsupported, match="too-long"):
             read(long)

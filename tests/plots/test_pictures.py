@@ -16,12 +16,23 @@ from hypothesis import example, given, strategies as st
 
 import sfumato as sf
 from sfumato.plots.answers import GroupColumn, draw, draw_lines, draw_panels
-from sfumato.plots.bars import aligned, edges
-from sfumato.plots.frame import HIGH, bare
-from sfumato.plots.heat_maps import colour, ink_on
-from sfumato.plots.marks import cut, digits, each_escaped, each_told, escaped, label, labels, lengths, told, width
-from sfumato.plots.picture import KINDS, Picture
-from sfumato.plots.scales import ChartData, KeyScale, LinearScale, LogScale, TimeScale, seconds, written
+from sfumato.plots.bars import bar_panels, parse_bins
+from sfumato.plots.frame import PAGE_HEIGHT, unframed_picture
+from sfumato.plots.heat_maps import colour, text_colour_on
+from sfumato.plots.marks import (
+    escape,
+    escape_all,
+    format_length,
+    format_lengths,
+    label,
+    labels,
+    text_width,
+    tooltip_element,
+    tooltip_elements,
+    truncate,
+)
+from sfumato.plots.picture import SUFFIXES, Picture
+from sfumato.plots.scales import ChartData, KeyScale, LinearScale, LogScale, TimeScale, format_tick, seconds_since_1970
 
 SVG = "{http://www.w3.org/2000/svg}"
 FOOT = ["protects one person", "ε = 0.5 for this answer", "ranges hold with 95 % confidence", "2026-11-15"]
@@ -137,7 +148,7 @@ def test_pictures_are_well_formed_and_load_and_run_nothing(picture: Picture) -> 
 
 @pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 def test_pictures_are_at_most_a_page(picture: Picture) -> None:
-    assert picture.height <= HIGH
+    assert picture.height <= PAGE_HEIGHT
     assert picture.width == 760
 
 
@@ -150,7 +161,7 @@ def texts(node: ElementTree.Element, x: float = 0.0, y: float = 0.0) -> list[tup
     if node.tag == f"{SVG}text" and not turned:
         said = "".join([node.text or "", *(each.tail or "" for each in node)])
         size = float(node.get("font-size", "12"))
-        wide, at = width(said, size) * 0.9, x + float(node.get("x", "0"))
+        wide, at = text_width(said, size) * 0.9, x + float(node.get("x", "0"))
         start = at - {"start": 0.0, "middle": wide / 2, "end": wide}[node.get("text-anchor", "start")]
         base = y + float(node.get("y", "0"))
         found.append((start, base - 0.7 * size, start + wide, base + 0.1 * size, said))
@@ -201,7 +212,10 @@ def test_bars_are_as_long_as_their_numbers() -> None:
 
 def test_whiskers_end_where_ranges_end() -> None:
     data = ChartData("n", "", ("a", "b"), (10.0, 20.0), ((5.0, 15.0), (0.0, math.inf)), ("", ""))
-    way = max((each.get("d", "") for each in marks(bare(aligned([data])), "path")), key=lambda each: each.count("H"))
+    way = max(
+        (each.get("d", "") for each in marks(unframed_picture(bar_panels([data])), "path")),
+        key=lambda each: each.count("H"),
+    )
     spans = [tuple(map(float, each)) for each in re.findall(r"M([0-9.]+) [0-9.]+H([0-9.]+)", way)]
     scale = (spans[0][1] - spans[0][0]) / 10
     assert spans[1][1] - spans[1][0] > 20 * scale * 0.99  # to the edge of the panel
@@ -267,9 +281,9 @@ def test_what_is_left_out_is_said() -> None:
 
 
 def test_labels_name_bins_or_do_not() -> None:
-    assert edges(["[0, 500)", "[500, 1000]"]) == [(0, 500), (500, 1000)]
+    assert parse_bins(["[0, 500)", "[500, 1000]"]) == [(0, 500), (500, 1000)]
     for named in (["[0, 500)"], ["[0, 500)", "[600, 1000]"], ["a", "b"], ["[0, 500)", "NULL"], ["[1, 0)", "[0, -1)"]):
-        assert edges(named) is None
+        assert parse_bins(named) is None
 
 
 def test_an_answer_without_numbers_is_refused() -> None:
@@ -281,17 +295,17 @@ def test_an_answer_without_numbers_is_refused() -> None:
 
 
 def test_texts_are_cut_to_their_room() -> None:
-    assert cut("short", 100) == "short"
+    assert truncate("short", 100) == "short"
     for text in HOSTILE:
-        shown = cut(text, 80)
-        assert width(shown) <= 81
+        shown = truncate(text, 80)
+        assert text_width(shown) <= 81
         assert len(shown) <= 201
         assert shown.isprintable()
-    assert cut("x" * 10_000, 80).endswith("…")
+    assert truncate("x" * 10_000, 80).endswith("…")
 
 
 def test_no_pile_of_marks_leaves_its_line() -> None:
-    assert cut("e" + "\u0301" * 150 + "a\u0323\u0301", 80) == "e\u0301\u0301\u0301a\u0323\u0301"
+    assert truncate("e" + "\u0301" * 150 + "a\u0323\u0301", 80) == "e\u0301\u0301\u0301a\u0323\u0301"
     drawn = "".join(each[4] for picture in PICTURES.values() for each in texts(parsed(picture)))
     assert "\u0301" in drawn
     assert "\u0301" * 4 not in drawn
@@ -304,12 +318,12 @@ def test_all_numbers_beside_an_axis_are_in_one_unit() -> None:
 
 
 def test_numbers_are_written_as_people_write_them() -> None:
-    told = [written(each, 1) for each in (0, 7, 1500, 20_000, 1_250_000, 3e9, -5)]
+    told = [format_tick(each, 1) for each in (0, 7, 1500, 20_000, 1_250_000, 3e9, -5)]
     assert told == ["0", "7", "1,500", "20k", "1.25M", "3bn", "−5"]
     assert [text for _, text in KeyScale(1990, 2010, 0, 100).ticks(5)] == ["1990", "1995", "2000", "2005", "2010"]
     assert [text for _, text in LinearScale(0, 1, 0, 100).ticks(6)] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
     assert [text for _, text in LogScale(0.01, 10, 0, 100).ticks(5)] == ["0.01", "0.1", "1", "10"]
-    years = TimeScale(seconds(dt.date(2020, 1, 1)), seconds(dt.date(2022, 1, 1)), 0, 1)
+    years = TimeScale(seconds_since_1970(dt.date(2020, 1, 1)), seconds_since_1970(dt.date(2022, 1, 1)), 0, 1)
     assert [text for _, text in years.ticks(3)] == ["2020", "2021", "2022"]
 
 
@@ -339,7 +353,7 @@ def luminance(colour: str) -> float:
 def test_numbers_can_be_read_on_every_colour(signed: bool) -> None:
     for share in range(-100, 101):
         fill = colour(share / 100, signed=signed)
-        light, dark = sorted((luminance(fill), luminance(ink_on(fill))), reverse=True)
+        light, dark = sorted((luminance(fill), luminance(text_colour_on(fill))), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, share
 
 
@@ -358,7 +372,7 @@ def test_colours_can_be_told_apart_without_colour() -> None:
 
 def test_a_picture_is_saved_and_shown(tmp_path: Path) -> None:
     picture = bars(3)
-    for kind in KINDS:
+    for kind in SUFFIXES:
         picture.save(tmp_path / f"it{kind}")
     assert (tmp_path / "it.svg").read_text() == picture.svg == picture._repr_svg_()
     assert str(picture) == "<Picture 'number 0 by county', 760 × 207: .svg, .save('picture.svg')>"
@@ -384,8 +398,8 @@ def test_a_picture_for_a_page_has_no_style_of_its_own() -> None:
     name = '<a style="max-width:100%;height:auto">'
     picture = draw([ChartData(name, name, (name,), (1.0,), ((0.5, 1.5),), (name,))], [])
     assert " style=" in picture.svg
-    assert ElementTree.fromstring(picture.unstyled()).get("style") is None
-    assert not [each for each in ElementTree.fromstring(picture.unstyled()).iter() if each.get("style")]
+    assert ElementTree.fromstring(picture.without_style()).get("style") is None
+    assert not [each for each in ElementTree.fromstring(picture.without_style()).iter() if each.get("style")]
 
 
 # ── many marks are written at once as one is ───────────────────────────────────────────────────
@@ -394,15 +408,15 @@ def test_a_picture_for_a_page_has_no_style_of_its_own() -> None:
 @given(st.lists(st.floats() | st.floats(-1000, 1000) | st.integers(-(10**6), 10**6).map(lambda each: each / 1000)))
 @example([0.0, -0.0, -0.001, 0.004, -0.006, 100.0, -100.0, 1.5, 10.05, 1e300, 0.1])
 def test_many_lengths_are_written_as_each_of_them_is(numbers: list[float]) -> None:
-    assert lengths(numbers) == [digits(each) for each in numbers]
+    assert format_lengths(numbers) == [format_length(each) for each in numbers]
 
 
 @given(st.lists(st.text() | st.sampled_from(HOSTILE)))
 def test_many_texts_are_escaped_as_each_of_them_is(texts: list[str]) -> None:
-    assert each_escaped(texts) == [escaped(each) for each in texts]
-    assert each_told(texts) == [told(each) for each in texts]
-    heights = [digits(10.0 * place) for place in range(len(texts))]
-    expected = [label(8, 10.0 * place, text, anchor="end", room=60.0) for place, text in enumerate(texts)]
+    assert escape_all(texts) == [escape(each) for each in texts]
+    assert tooltip_elements(texts) == [tooltip_element(each) for each in texts]
+    heights = [format_length(10.0 * place) for place in range(len(texts))]
+    expected = [label(8, 10.0 * place, text, anchor="end", max_width=60.0) for place, text in enumerate(texts)]
     assert labels(8, heights, texts, 60.0, anchor="end") == expected
 
 
@@ -411,8 +425,8 @@ def test_many_texts_are_escaped_as_each_of_them_is(texts: list[str]) -> None:
 )
 def test_many_numbers_are_placed_as_each_of_them_is(scale: LinearScale) -> None:
     numbers = [-math.inf, -3.0, 0.05, 1.0, 6.9, 7.0, 1e9, math.inf]
-    assert scale.places(numbers) == [scale(each) for each in numbers]
-    assert scale.places(numbers) == sorted(scale.places(numbers), reverse=scale.end < scale.start)
+    assert scale.coordinates(numbers) == [scale(each) for each in numbers]
+    assert scale.coordinates(numbers) == sorted(scale.coordinates(numbers), reverse=scale.end < scale.start)
 
 
 def test_a_number_that_is_none_has_no_bar_and_ranges_without_ends_stay_inside() -> None:

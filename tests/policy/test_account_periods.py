@@ -10,8 +10,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, read
-from sfumato.policy.drafting import drafted
-from sfumato.policy.values import ACCOUNT_PERIODS
+from sfumato.policy.policies import ACCOUNT_PERIODS
+from sfumato.policy.toml_writing import to_toml
 from sfumato.privacy import Neighbours
 
 TEXT = """
@@ -47,7 +47,7 @@ def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: 
     policy = declared(tmp_path, every, f'per = "{per}"')
     assert policy.per == per
     assert policy.account_budget == policy.budget
-    (tmp_path / "again.toml").write_text(drafted(policy, tmp_path))
+    (tmp_path / "again.toml").write_text(to_toml(policy, tmp_path))
     assert read(tmp_path / "again.toml").per == per
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Table, read
-from sfumato.policy.codings import MOST_BINS, Coding, cell_words, coding_of
+from sfumato.policy.codings import MAX_BINS, Coding, describe_cells, parse_coding
 
 D = dt.date
 YEAR = Domain("date", bounds=("2024-01-05", "2024-12-31"))
@@ -21,47 +21,47 @@ ICD = {"A": {"A0": ["A00", "A01"], "A1": ["A10"]}, "B": {"B0": ["B00"]}}
 
 
 def test_written_edges_are_bins() -> None:
-    made = coding_of(AGE, [0, 18, 30, 65], None)
+    made = parse_coding(AGE, [0, 18, 30, 65], None)
     assert (made.starts, made.end) == ((0, 18, 30), 65)
     places = {-1: None, 0: 0, 17: 0, 18: 1, 29: 1, 30: 2, 65: 2, 66: None, None: None}
-    assert {value: made.place(value) for value in places} == places
+    assert {value: made.cell_index(value) for value in places} == places
 
 
 def test_equal_bins_cover_the_bounds() -> None:
-    made = coding_of(AGE, 20, None)
+    made = parse_coding(AGE, 20, None)
     assert len(made.starts) == 20
-    sizes = [sum(made.place(age) == bin for age in range(111)) for bin in range(20)]
+    sizes = [sum(made.cell_index(age) == bin for age in range(111)) for bin in range(20)]
     assert sum(sizes) == 111
     assert {*sizes} == {5, 6}
-    assert coding_of(Domain("integer", bounds=(0, 9)), 10, None).starts == tuple(range(10))
-    real = coding_of(Domain("real", bounds=(0, 1)), 10, None)
+    assert parse_coding(Domain("integer", bounds=(0, 9)), 10, None).starts == tuple(range(10))
+    real = parse_coding(Domain("real", bounds=(0, 1)), 10, None)
     assert real.starts == tuple(Fraction(place, 10) for place in range(10))  # as they are written
-    assert [real.place(each) for each in (0.3, 0.30000000000000004, 0.1 + 0.7, 1.0)] == [3, 3, 7, 9]
-    days = coding_of(Domain("date", bounds=("2024-01-01", "2024-01-10")), 3, None)
+    assert [real.cell_index(each) for each in (0.3, 0.30000000000000004, 0.1 + 0.7, 1.0)] == [3, 3, 7, 9]
+    days = parse_coding(Domain("date", bounds=("2024-01-01", "2024-01-10")), 3, None)
     assert days.starts == (D(2024, 1, 1), D(2024, 1, 5), D(2024, 1, 8))
 
 
 def test_the_calendar_cuts_dates_and_times() -> None:
-    months = coding_of(YEAR, "month", None)
+    months = parse_coding(YEAR, "month", None)
     assert months.starts[:3] == (D(2024, 1, 5), D(2024, 2, 1), D(2024, 3, 1))
-    assert (len(months.starts), months.end, months.place(D(2024, 12, 31))) == (12, D(2024, 12, 31), 11)
-    weeks = coding_of(YEAR, "week", None)
+    assert (len(months.starts), months.end, months.cell_index(D(2024, 12, 31))) == (12, D(2024, 12, 31), 11)
+    weeks = parse_coding(YEAR, "week", None)
     assert weeks.starts[1] == D(2024, 1, 8)  # a Monday
     assert weeks.width == 7
-    times = coding_of(TIME, "month", None)
+    times = parse_coding(TIME, "month", None)
     assert times.starts == (dt.datetime(2024, 1, 5, 10), dt.datetime(2024, 2, 1), dt.datetime(2024, 3, 1))
-    assert len(coding_of(YEAR, "quarter", None).starts) == 4
-    assert len(coding_of(YEAR, "year", None).starts) == 1
+    assert len(parse_coding(YEAR, "quarter", None).starts) == 4
+    assert len(parse_coding(YEAR, "year", None).starts) == 1
 
 
 def test_levels_join_whole_cells() -> None:
-    made = coding_of(YEAR, None, ["day", "month", "year"])
-    assert made == coding_of(YEAR, "day", ["month", "year"]) == coding_of(YEAR, "day", ["day", "month", "year"])
+    made = parse_coding(YEAR, None, ["day", "month", "year"])
+    assert made == parse_coding(YEAR, "day", ["month", "year"]) == parse_coding(YEAR, "day", ["day", "month", "year"])
     assert [each.name for each in made.levels] == ["month", "year"]
     starts = [day.month - 1 for day in made.starts]
     assert made.levels[0].parts == tuple(starts)
     assert {*made.levels[1].parts} == {0}
-    assert coding_of(AGE, [0, 18, 30, 65], [[0, 30, 65]]).levels[0].parts == (0, 0, 1)
+    assert parse_coding(AGE, [0, 18, 30, 65], [[0, 30, 65]]).levels[0].parts == (0, 0, 1)
 
 
 def test_lists_within_lists_are_levels_and_values() -> None:
@@ -70,7 +70,7 @@ def test_lists_within_lists_are_levels_and_values() -> None:
     fine, coarse = table.codings["icd"].levels
     assert (fine.parts, fine.labels) == ((0, 0, 1, 2), ("A0", "A1", "B0"))
     assert (coarse.parts, coarse.labels) == ((0, 0, 0, 1), ("A", "B"))
-    plain = coding_of(Domain("integer", values=(3, 1, 2), other=9), None, [[1, 2], [3]])
+    plain = parse_coding(Domain("integer", values=(3, 1, 2), other=9), None, [[1, 2], [3]])
     assert plain.levels[0].parts == (1, 0, 0, 2)  # what stands for all others is a part of its own
 
 
@@ -92,7 +92,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "levels": []}, "such as"),
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[0, 4, 9]]}, "whole parts"),
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[3, 9]]}, "whole parts"),
-    ({"type": "real", "bounds": [0, 1], "bins": MOST_BINS + 1}, "at most 1,000 bins"),
+    ({"type": "real", "bounds": [0, 1], "bins": MAX_BINS + 1}, "at most 1,000 bins"),
     ({"type": "text", "bins": 3}, "list its values"),
     ({"values": ["a", "b"], "bins": 2}, "each value is a cell"),
     ({"values": ["a", "b"], "levels": [["a"], ["b", "c"]]}, "exactly once"),
@@ -163,25 +163,25 @@ region = { values = ["north", "south"] }
     table = read(tmp_path / "clinic.toml").tables["people"]
     assert table.implies == {"city": "region"}
     assert table.impossible == ("age < 15 AND married",)
-    assert [name for name in table.columns if table.coded(name)] == list(table.columns)
-    assert cell_words(table.codings["age"]) == ["3 bins with the edges 0, 15, 65, 110"]
-    assert cell_words(table.codings["cost"]) == ["20 bins with the edges 0, 0.5, 1, 1.5, …, 9.5, 10"]
-    assert cell_words(table.codings["day"])[1] == "joined to 12 months"
-    assert cell_words(table.codings["city"]) == ["joined to 2 parts"]
+    assert [name for name in table.columns if table.is_coded(name)] == list(table.columns)
+    assert describe_cells(table.codings["age"]) == ["3 bins with the edges 0, 15, 65, 110"]
+    assert describe_cells(table.codings["cost"]) == ["20 bins with the edges 0, 0.5, 1, 1.5, …, 9.5, 10"]
+    assert describe_cells(table.codings["day"])[1] == "joined to 12 months"
+    assert describe_cells(table.codings["city"]) == ["joined to 2 parts"]
 
 
 def test_values_apart_have_cells_before_the_bins() -> None:
-    made = coding_of(AGE, [0, 18, 65], None, [0, 40, 90])
+    made = parse_coding(AGE, [0, 18, 65], None, [0, 40, 90])
     assert made.spikes == (0, 40, 90)
     places = {0: 0, 40: 1, 90: 2, 1: 3, 17: 3, 18: 4, 65: 4, 66: None, None: None}
-    assert {value: made.place(value) for value in places} == places
-    assert cell_words(made) == ["2 bins with the edges 0, 18, 65", "3 values apart: 0, 40, 90"]
-    real = coding_of(Domain("real", bounds=(0, 1)), 2, None, [0.1])
-    assert [real.place(each) for each in (0.1, 0.10000000000000002, 0.5)] == [0, 1, 2]
+    assert {value: made.cell_index(value) for value in places} == places
+    assert describe_cells(made) == ["2 bins with the edges 0, 18, 65", "3 values apart: 0, 40, 90"]
+    real = parse_coding(Domain("real", bounds=(0, 1)), 2, None, [0.1])
+    assert [real.cell_index(each) for each in (0.1, 0.10000000000000002, 0.5)] == [0, 1, 2]
 
 
 def test_values_apart_are_in_the_part_of_their_bin_or_alone() -> None:
-    made = coding_of(AGE, [0, 5, 18, 65], [[0, 18, 65]], [3, 40, 90])
+    made = parse_coding(AGE, [0, 5, 18, 65], [[0, 18, 65]], [3, 40, 90])
     assert [each.parts for each in made.levels] == [(0, 1, 2, 0, 0, 1)]
 
 

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 
-from policy.test_drafting import domains
+from policy.test_toml_writing import domains
 from sfumato.cli import main
 from sfumato.curator import Curator
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Domain, Policy, Table, Via, read
-from sfumato.policy.dummies import column
+from sfumato.policy.dummies import invent_column
 from sfumato.privacy import Budget, PrivacyUnit
 
 POLICY = """
@@ -40,7 +40,7 @@ public = true
 @given(domains)
 @settings(max_examples=80)
 def test_every_value_is_one_that_the_policy_allows(domain: Domain) -> None:
-    made = column(domain, 50, "t.x").to_pylist()
+    made = invent_column(domain, 50, "t.x").to_pylist()
     present = [each for each in made if each is not None]
     assert domain.nullable or len(present) == 50
     if domain.values is not None:
@@ -50,7 +50,7 @@ def test_every_value_is_one_that_the_policy_allows(domain: Domain) -> None:
         low, high = (float(each) if domain.type.value == "real" else each for each in domain.bounds)
         assert all(low <= each <= high for each in present)
     elif domain.type.value == "text":
-        assert all(len(each) <= domain.letters for each in present)
+        assert all(len(each) <= domain.max_letters for each in present)
 
 
 def test_a_dummy_is_the_same_every_time_and_keeps_the_limits(tmp_path: Path) -> None:
@@ -66,7 +66,9 @@ def test_a_dummy_is_the_same_every_time_and_keeps_the_limits(tmp_path: Path) -> 
 
 
 def test_columns_do_not_follow_each_other() -> None:
-    first, second = (column(Domain("integer", bounds=(0, 9)), 1_000, name).to_pylist() for name in ("t.a", "t.b"))
+    first, second = (
+        invent_column(Domain("integer", bounds=(0, 9)), 1_000, name).to_pylist() for name in ("t.a", "t.b")
+    )
     assert first != second
     assert all(60 <= first.count(number) <= 140 for number in range(10))
 

@@ -194,7 +194,7 @@ def test_the_sum_of_costs_misses_what_any_of_them_misses() -> None:
 
 def test_a_currency_that_was_once_missing_stays_closed() -> None:
     account = sf.Budget(1, "1e-6")
-    after = account.at(account.totals + sf.Cost(E30 // 10, None, 0))
+    after = account.with_spent(account.totals + sf.Cost(E30 // 10, None, 0))
     assert after.totals.renyi is None
     assert "renyi" not in after.remaining
     assert after.admits(sf.Cost(9 * E30 // 10, 1, 0))
@@ -211,17 +211,17 @@ def test_a_hold_covers_only_what_is_stated_in_its_currencies() -> None:
     assert sf.Cost(10, None, 10).covers(sf.Cost(10, None, 10))
     for cost in (hold, sf.Cost(10, None, 10), sf.Cost(None, 0, 0)):
         assert cost.covers(sf.Cost(0, None, 0))
-        assert cost.less(sf.Cost(0, None, 0)) == cost
-    assert hold.less(sf.Cost(4, 3, 2)) == sf.Cost(6, 7, 8)
+        assert cost.minus(sf.Cost(0, None, 0)) == cost
+    assert hold.minus(sf.Cost(4, 3, 2)) == sf.Cost(6, 7, 8)
 
 
 def test_nothing_more_is_admitted_exactly_where_the_totals_fit() -> None:
     """What an amendment is decided by: whether the account, as it stands, admits a cost of nothing."""
     nothing, spent = sf.Cost(0, None, 0), sf.Cost(4 * E30, 2 * E30, 0)
-    assert not sf.Budget(1, "1e-6").at(spent).admits(nothing)
-    assert sf.Budget(4, "1e-6").at(spent).admits(nothing)
+    assert not sf.Budget(1, "1e-6").with_spent(spent).admits(nothing)
+    assert sf.Budget(4, "1e-6").with_spent(spent).admits(nothing)
     assert sf.Budget(1).admits(nothing)
-    assert not sf.Budget(1, "1e-6", reserve="1e-7").at(sf.Cost(0, 0, E30)).admits(nothing)
+    assert not sf.Budget(1, "1e-6", reserve="1e-7").with_spent(sf.Cost(0, 0, E30)).admits(nothing)
 
 
 def test_what_is_shown_as_left_is_accepted() -> None:

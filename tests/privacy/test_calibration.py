@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from privacy import exact
 from privacy.families import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from sfumato.privacy.calibration import above, least_by
+from sfumato.privacy.calibration import excess_over, least_by
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_is_found_is_enough_itself_where_rounding_is_not_monotone(place: in
 
 def test_how_far_a_number_is_above_another_is_known_beyond_all_floats() -> None:
     tiny, huge = Fraction(1, 10**400), Fraction(10**400)
-    assert above(5e-324, huge) < above(1.0, huge) < 0 < above(1.0, tiny) < above(1e308, tiny)
-    assert above(0.0, tiny) == -math.inf
-    assert above(math.inf, huge) == above(math.nan, huge) == math.inf
-    assert above(Fraction(1, 3), Fraction(1, 3)) <= 0 < above(Fraction(1, 3) + tiny, Fraction(1, 3))
+    assert excess_over(5e-324, huge) < excess_over(1.0, huge) < 0 < excess_over(1.0, tiny) < excess_over(1e308, tiny)
+    assert excess_over(0.0, tiny) == -math.inf
+    assert excess_over(math.inf, huge) == excess_over(math.nan, huge) == math.inf
+    assert excess_over(Fraction(1, 3), Fraction(1, 3)) <= 0 < excess_over(Fraction(1, 3) + tiny, Fraction(1, 3))

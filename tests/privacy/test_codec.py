@@ -85,7 +85,7 @@ def test_only_our_values_are_written() -> None:
 def test_a_renamed_class_and_a_new_optional_field_change_no_written_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    @codec.value("test-written-before")
+    @codec.serialisable("test-written-before")
     @dataclass(frozen=True)
     class Before:
         size: int
@@ -100,15 +100,15 @@ def test_a_renamed_class_and_a_new_optional_field_change_no_written_text(
     written = codec.dumps(Before(3))
     assert written == '{"kind":"test-written-before/1","size":3}'
     with pytest.raises(ValueError, match="already"):
-        codec.value("test-written-before")(Renamed)
+        codec.serialisable("test-written-before")(Renamed)
     monkeypatch.setattr(codec, "_class_by_kind", {})
-    codec.value("test-written-before")(Renamed)
+    codec.serialisable("test-written-before")(Renamed)
     assert codec.loads(written) == Renamed(3)
     assert codec.dumps(Renamed(3)) == written
 
 
 def test_a_renamed_field_keeps_its_written_name() -> None:
-    @codec.value("test-renamed-field")
+    @codec.serialisable("test-renamed-field")
     @dataclass(frozen=True)
     class Renamed:
         row_count: int = field(metadata=codec.stored_name("rows"))
@@ -123,7 +123,7 @@ def test_a_renamed_field_keeps_its_written_name() -> None:
 
 
 def test_only_a_field_with_its_very_default_is_left_out() -> None:
-    @codec.value("test-default")
+    @codec.serialisable("test-default")
     @dataclass(frozen=True)
     class Held:
         count: object = 0
@@ -133,7 +133,7 @@ def test_only_a_field_with_its_very_default_is_left_out() -> None:
     assert codec.loads(codec.dumps(Held(False))).count is False
 
 
-@codec.value("test-mapping")
+@codec.serialisable("test-mapping")
 @dataclass(frozen=True)
 class Mapped:
     sizes: Mapping[str, object] = field(metadata=codec.MAPPING)
@@ -198,7 +198,7 @@ def test_an_object_in_a_mapping_never_becomes_a_value_of_ours() -> None:
 @given(st.floats(allow_nan=False))
 def test_every_float_reads_back_from_its_text(number: float) -> None:
     found = codec.loads(codec.dumps(Mapped({"a": number}))).sizes["a"]
-    assert codec.real(found, "a") == number
+    assert codec.parse_float(found, "a") == number
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,6 @@ def test_every_float_reads_back_from_its_text(number: float) -> None:
 )
 def test_what_is_no_number_is_refused(found: object) -> None:
     with pytest.raises(sf.InvalidParameter):
-        codec.real(found, "a")
+        codec.parse_float(found, "a")
     with pytest.raises(sf.InvalidParameter):
         codec.dumps(Mapped({"a": math.nan}))

@@ -28,7 +28,7 @@ class Sized(Protocol):
     def grown(self) -> Sized: ...
 
 
-@codec.value("tests-box")
+@codec.serialisable("tests-box")
 @dataclass(frozen=True)
 class Box:
     size: int
@@ -49,7 +49,7 @@ class Shelf(Generic[T]):
 
 def valid(wanted: Any, found: Any) -> bool:
     schemas = Schemas("#/components/{name}")
-    schema = schemas.of(wanted)
+    schema = schemas.schema_of(wanted)
     return jsonschema.Draft202012Validator({**schema, "components": schemas.components}).is_valid(found)
 
 

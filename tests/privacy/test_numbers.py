@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato import InvalidParameter
-from sfumato.privacy.numbers import above, allowance_units, below, charge_units, exact, percent, text, whole
+from sfumato.privacy.numbers import (
+    allowance_units,
+    charge_units,
+    exact,
+    exact_integer,
+    format_exact,
+    format_percent,
+    greatest_float_below,
+    least_float_above,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,24 +62,24 @@ def test_anything_else_is_refused_by_name(value: object) -> None:
 @pytest.mark.parametrize("value", [-1, 1.5, "2.5", None, "one", math.nan])
 def test_whole_numbers(value: object) -> None:
     with pytest.raises(InvalidParameter, match="whole number ≥ 0"):
-        whole(value, "k")  # type: ignore[arg-type]
-    assert whole("3", "k") == whole(3.0, "k") == whole(np.int64(3), "k") == 3
+        exact_integer(value, "k")  # type: ignore[arg-type]
+    assert exact_integer("3", "k") == exact_integer(3.0, "k") == exact_integer(np.int64(3), "k") == 3
 
 
 @given(st.fractions())
 def test_text_reads_back(value: Fraction) -> None:
-    assert exact(text(value), "x") == value
+    assert exact(format_exact(value), "x") == value
 
 
 @given(st.fractions(max_denominator=10**9))
 def test_directed_rounding_brackets_the_value_by_its_meaning(value: Fraction) -> None:
-    assert exact(below(value), "x") <= value <= exact(above(value), "x")
-    assert above(value) - below(value) <= 4 * math.ulp(above(value))
+    assert exact(greatest_float_below(value), "x") <= value <= exact(least_float_above(value), "x")
+    assert least_float_above(value) - greatest_float_below(value) <= 4 * math.ulp(least_float_above(value))
 
 
 def test_directed_rounding_keeps_short_decimals() -> None:
-    assert above(Fraction(1, 10)) == below(Fraction(1, 10)) == 0.1
-    assert above(Fraction(10**400)) == math.inf
+    assert least_float_above(Fraction(1, 10)) == greatest_float_below(Fraction(1, 10)) == 0.1
+    assert least_float_above(Fraction(10**400)) == math.inf
 
 
 @given(st.fractions(min_value=0, max_value=10))
@@ -93,4 +102,4 @@ def test_charges_round_up_and_allowances_down(value: Fraction) -> None:
     ],
 )
 def test_percents_are_written_as_people_write_them(share: object, words: str) -> None:
-    assert percent(share) == words  # type: ignore[arg-type]
+    assert format_percent(share) == words  # type: ignore[arg-type]

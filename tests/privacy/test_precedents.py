@@ -11,8 +11,8 @@ import pytest
 import sfumato as sf
 from sfumato.data.deployments import SCOPES, deployments
 from sfumato.plots.scales import LogScale
-from sfumato.privacy.pictures import Dot, draw_precedents
-from sfumato.privacy.precedents import believed, precedents
+from sfumato.privacy.pictures import PlottedPrecedent, draw_precedents
+from sfumato.privacy.precedents import posterior_belief, precedents
 
 
 def test_the_table_holds_41_deployments_each_of_them_once() -> None:
@@ -59,7 +59,7 @@ def test_a_belief_is_no_better_than_the_best_bound(epsilon: str, delta: str | in
     promise = sf.Guarantee(epsilon, delta)
     best = sf.reading(promise, delta=10 * promise.delta).membership
     assert best is not None
-    assert best * (1 - 1e-9) <= believed(promise, "0.01") <= best * 1.1
+    assert best * (1 - 1e-9) <= posterior_belief(promise, "0.01") <= best * 1.1
 
 
 def test_a_belief_is_rounded_up_where_it_is_shown() -> None:
@@ -73,7 +73,11 @@ def test_a_belief_is_rounded_up_where_it_is_shown() -> None:
 
 
 def test_no_name_in_a_picture_is_a_tag() -> None:
-    dots = [Dot("<script>alert(1)</script>", 1.0, "person"), Dot("b", 0.001, "record"), Dot("c", 500.0, "period")]
+    dots = [
+        PlottedPrecedent("<script>alert(1)</script>", 1.0, "person"),
+        PlottedPrecedent("b", 0.001, "record"),
+        PlottedPrecedent("c", 500.0, "period"),
+    ]
     picture = draw_precedents(dots, {"<b>": 2.0}, SCOPES, 0)
     assert "<script>" not in picture.svg
     assert "<b>" not in picture.svg

@@ -11,12 +11,12 @@ import numpy as np
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.policy import Table
-from sfumato.publish.graph.fitting import Observation, fitted
+from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.marginals.attributes import attribute_of
 from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.synthesis.implications import zeros_of
-from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedMarginal, SynthesisRound, Synthesized
+from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.synthesis.implications import zeros_from_policy
+from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedMarginal, ReleasedSynthesis, SynthesisRound
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
@@ -55,8 +55,13 @@ def synthetic(
 ) -> Synthetic:
     """A model of even rows, or of a joint table of truth, measured on these sets."""
     own, draw = table(impossible, columns), np.random.default_rng(seed)
-    attributes = tuple(attribute_of(name, own.columns[name], own.codings.get(name)).flat for name in own.columns)
-    sizes, face = tuple(each.size for each in attributes), TableFace(tuple(own.columns.values()), own.impossible, "x")
+    attributes = tuple(
+        attribute_of(name, own.columns[name], own.codings.get(name)).without_levels for name in own.columns
+    )
+    sizes, face = (
+        tuple(each.size for each in attributes),
+        PublicTableFacts(tuple(own.columns.values()), own.impossible, "x"),
+    )
     size, marginals = Fraction(deviation).limit_denominator(1000), []
     for places in sets:
         shape = tuple(sizes[place] for place in places)
@@ -71,13 +76,13 @@ def synthetic(
         Observation(each.places, each.values.astype(float), each.variance**0.5) for each in marginals if each.places
     ]
     total = max(1.0, float(marginals[0].values))
-    model = fitted(seen, sizes, total, zeros=zeros_of("people", attributes, face), tolerance=1e-6)
+    model = fit_model(seen, sizes, total, zeros=zeros_from_policy("people", attributes, face), tolerance=1e-6)
     names = [attribute.name for attribute in attributes]
     rounds = tuple(SynthesisRound(tuple(names[p] for p in each), "first", "some noise") for each in sets[1:])
     noise = Laplace(size) if laplace else Gaussian(size)
     steps = (*(Charged(noise, 1) for _ in sets), Charged(Exponential(Fraction(1, 10), 1, grid=1)))
     price = Price(10) if laplace else Price(rho="0.5")
-    released = Synthesized(
+    released = ReleasedSynthesis(
         "aim", attributes, tuple(map(ReleasedMarginal.of, marginals)), rounds, total, 40,
         table="people", price=price, face=face, implied=implied,
     )  # fmt: skip

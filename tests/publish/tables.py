@@ -18,10 +18,10 @@ import pyarrow as pa
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.policy import Domain
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, Other, RangeCell
-from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.marginals.measuring import Published, packed
-from sfumato.publish.marginals.planning import MarginalWorkload, Plan, plan_gaussian, plan_laplace
+from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, OtherCell, RangeCell
+from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers
+from sfumato.publish.marginals.planning import MarginalWorkload, NoisePlan, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.payers import Purchase
@@ -30,23 +30,23 @@ from sfumato.release.prices import Price
 FIRST = dt.date(2024, 1, 1)
 MONTHS = [dt.date(2024, month, 1) for month in (1, 2, 3, 4)]
 ATTRIBUTES: Attributes = (
-    Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other())),
+    Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), OtherCell())),
     Attribute(
-        "age", "integer", (RangeCell(0, 18), RangeCell(18, 40), RangeCell(40, 65), RangeCell(65, 99, True), Other())
+        "age", "integer", (RangeCell(0, 18), RangeCell(18, 40), RangeCell(40, 65), RangeCell(65, 99, True), OtherCell())
     ),
-    Attribute("smokes", "boolean", (ListedCell(False), ListedCell(True), Other())),
+    Attribute("smokes", "boolean", (ListedCell(False), ListedCell(True), OtherCell())),
     Attribute(
         "day",
         "date",
         (
             *(RangeCell(*pair) for pair in pairwise(MONTHS)),
             RangeCell(MONTHS[-1], dt.date(2024, 4, 30), True),
-            Other(),
+            OtherCell(),
         ),
         ((0, 0, 0, 1, 2),),
     ),
-    Attribute("score", "real", (RangeCell("0", "0.5"), RangeCell("0.5", "2", True), Other())),
-    Attribute("code", "text", (*map(ListedCell, ("A1", "A2", "B1", "B2")), Other()), ((0, 0, 1, 1, 2),)),
+    Attribute("score", "real", (RangeCell("0", "0.5"), RangeCell("0.5", "2", True), OtherCell())),
+    Attribute("code", "text", (*map(ListedCell, ("A1", "A2", "B1", "B2")), OtherCell()), ((0, 0, 1, 1, 2),)),
 )
 DOMAINS = (
     Domain("text", values=("f", "m")),
@@ -127,7 +127,9 @@ def _session() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
-def planned(sets: Any, *, rho: Any = Fraction(1, 2), epsilon: Any = None, attributes: Attributes = ATTRIBUTES) -> Plan:
+def planned(
+    sets: Any, *, rho: Any = Fraction(1, 2), epsilon: Any = None, attributes: Attributes = ATTRIBUTES
+) -> NoisePlan:
     """The plan of some marginals, named by the first letters of their columns' names, or given by places."""
     names = [each.name for each in attributes]
     places = tuple(tuple(sorted(names.index(name) for name in each)) for each in sets)
@@ -136,20 +138,24 @@ def planned(sets: Any, *, rho: Any = Fraction(1, 2), epsilon: Any = None, attrib
     return plan_gaussian(MarginalWorkload(places), attributes).scaled(rho)
 
 
-def published(plan: Plan, table: np.ndarray, *, noisy: bool = False, **more: Any) -> Synopsis:
+def published(plan: NoisePlan, table: np.ndarray, *, noisy: bool = False, **more: Any) -> Synopsis:
     """Publish a table of counts, with the noise of the plan or with none."""
     values = []
     for block in plan.blocks:
         own = _summed(table, block_algebra.places(block.block))
         exact = block_algebra.scaled_residual(own, block.block, plan.attributes, block.grid)
-        values.append(packed(np.asarray(Gaussian(block.deviation).apply(exact)) if noisy else exact))
+        values.append(encode_integers(np.asarray(Gaussian(block.deviation).apply(exact)) if noisy else exact))
     for marginal in plan.marginals:
         exact = _summed(table, marginal.places)
-        values.append(packed(np.asarray(Laplace(marginal.scale).apply(exact)) if noisy else exact))
+        values.append(encode_integers(np.asarray(Laplace(marginal.scale).apply(exact)) if noisy else exact))
     price = Price(rho=Fraction(1, 2)) if plan.blocks else Price(1)
-    face = TableFace(DOMAINS[: len(plan.attributes)], (), "people") if plan.attributes == ATTRIBUTES else TableFace()
+    face = (
+        PublicTableFacts(DOMAINS[: len(plan.attributes)], (), "people")
+        if plan.attributes == ATTRIBUTES
+        else PublicTableFacts()
+    )
     terms = Purchase(str(price), data="1" * 64)
-    own = Published(plan, tuple(values), "people", "", terms, price, more.pop("face", face))
+    own = PublishedMarginals(plan, tuple(values), "people", "", terms, price, more.pop("face", face))
     return Synopsis(own, replace(RECEIPT, guarantee=str(price), **more))
 
 

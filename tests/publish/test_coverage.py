@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from publish.tables import planned, published
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.bounds import CellWeights, _width, bounded
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.bounds import CellWeights, _width, bound_totals
 from sfumato.publish.synopsis import Synopsis
 
 SIZES = (3, 3, 4, 2)
 ATTRIBUTES = tuple(
-    Attribute("abcd"[k], "integer", (*map(ListedCell, range(size - 1)), Other())) for k, size in enumerate(SIZES)
+    Attribute("abcd"[k], "integer", (*map(ListedCell, range(size - 1)), OtherCell())) for k, size in enumerate(SIZES)
 )
 TABLE = np.random.default_rng(3).integers(0, 12, SIZES)
 PAIRS = [["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"]]
@@ -30,7 +30,7 @@ def contract(long: bool) -> tuple[int, int]:
     return (2_000, 200) if long else (50, 4)
 
 
-def queries(count: int, axes: Set) -> list[np.ndarray]:
+def queries(count: int, axes: AttributeSet) -> list[np.ndarray]:
     """Conjunctions, disjunctions and sums over the cells of some attributes, each with another seed."""
     found = []
     for seed in range(count):
@@ -46,7 +46,7 @@ def queries(count: int, axes: Set) -> list[np.ndarray]:
     return [each.astype(float) for each in found]
 
 
-def truth(query: np.ndarray, axes: Set) -> float:
+def truth(query: np.ndarray, axes: AttributeSet) -> float:
     gone = tuple(place for place in range(len(SIZES)) if place not in axes)
     return float((query * TABLE.sum(gone)).sum())
 
@@ -54,19 +54,19 @@ def truth(query: np.ndarray, axes: Set) -> float:
 Widths = tuple[list[float], list[float]]
 
 
-def widths_of(synopsis: Synopsis, query: np.ndarray, axes: Set) -> Widths:
+def widths_of(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet) -> Widths:
     """Half-widths of the bounds from below and from above: the same for every draw of a plan."""
-    found = bounded(synopsis._known, CellWeights(query, query), axes, ())
+    found = bound_totals(synopsis._known, CellWeights(query, query), axes, ())
     sides = (found.lowers, found.uppers)
-    below, above = ([float(_width(noises, BETA, found.sharing, 1).item()) for _, noises in each] for each in sides)
+    below, above = ([float(_width(noises, BETA, found.bound_count, 1).item()) for _, noises in each] for each in sides)
     return below, above
 
 
-def misses(synopsis: Synopsis, query: np.ndarray, axes: Set, widths: Widths | None = None) -> bool:
+def misses(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet, widths: Widths | None = None) -> bool:
     """Whether the range of a query does not hold the truth."""
-    found, exact = bounded(synopsis._known, CellWeights(query, query), axes, ()), truth(query, axes)
+    found, exact = bound_totals(synopsis._known, CellWeights(query, query), axes, ()), truth(query, axes)
     if widths is None:
-        low, high = (float(each.item()) for each in found.range(BETA, 1))
+        low, high = (float(each.item()) for each in found.ends(BETA, 1))
     else:
         low = max(value.item() - width for (value, _), width in zip(found.lowers, widths[0], strict=True))
         high = min(value.item() + width for (value, _), width in zip(found.uppers, widths[1], strict=True))
@@ -102,7 +102,7 @@ def test_bounds_that_are_taken_for_known_miss() -> None:
     query[0, 1] = 1
     plan, exact, missed = planned(PAIRS, attributes=ATTRIBUTES), truth(query, axes), 0
     for _ in range(draws):
-        found = bounded(published(plan, TABLE, noisy=True)._known, CellWeights(query, query), axes, ())
+        found = bound_totals(published(plan, TABLE, noisy=True)._known, CellWeights(query, query), axes, ())
         high = min(value.item() for value, _ in found.uppers)
         missed += high < exact
     assert missed / draws > 2 * allowed(draws)

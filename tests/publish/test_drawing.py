@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import chi2
 
 from sfumato.errors import InvalidParameter
-from sfumato.publish import drawn_rows
-from sfumato.publish.drawn_rows import drawn
+from sfumato.publish import sampling
+from sfumato.publish.sampling import sample_codes
 
 RARE = 1e-7
 
@@ -34,7 +34,7 @@ def counts(codes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def test_rows_are_spread_evenly_within_their_parents() -> None:
     rows = 10_000
-    found = counts(drawn(CHAIN, rows, 3), JOINT.shape)
+    found = counts(sample_codes(CHAIN, rows, 3), JOINT.shape)
     parents = found.sum((0, 2))
     wanted = JOINT / JOINT.sum((0, 2))[None, :, None] * parents[None, :, None]
     assert found.sum() == rows
@@ -46,7 +46,7 @@ def test_rows_are_spread_evenly_within_their_parents() -> None:
 @pytest.mark.parametrize("rows", [1, 7, pytest.param(2, marks=pytest.mark.long)])
 def test_a_row_by_itself_follows_the_law(rows: int, long: bool) -> None:
     draws = 5_000 if long else 2_000
-    single = np.concatenate([drawn(CHAIN, rows, 3)[:1] for _ in range(draws)])
+    single = np.concatenate([sample_codes(CHAIN, rows, 3)[:1] for _ in range(draws)])
     found, wanted = counts(single, JOINT.shape), draws * JOINT / JOINT.sum()
     likely = wanted > 5
     score = ((found - wanted)[likely] ** 2 / wanted[likely]).sum()
@@ -56,7 +56,7 @@ def test_a_row_by_itself_follows_the_law(rows: int, long: bool) -> None:
 
 def test_the_order_of_rows_says_nothing() -> None:
     law = [Law((0,), (), np.ones(2)), Law((1,), (), np.ones(2))]
-    found = drawn(law, 40_000, 2)
+    found = sample_codes(law, 40_000, 2)
     for column in (found[:, 0], found[:, 1]):
         beside = (column[1:] == column[:-1]).mean()
         assert abs(beside - 0.5) < 6 * 0.5 / 200
@@ -66,14 +66,14 @@ def test_the_order_of_rows_says_nothing() -> None:
 def test_columns_that_the_model_does_not_link_are_not_linked() -> None:
     """The strata of one clique say nothing of those of another: no pattern is planted."""
     law = [Law((0,), (), np.ones(20)), Law((1,), (0,), np.ones((20, 20))), Law((2,), (0,), np.ones((20, 20)))]
-    found = counts(drawn(law, 80_000, 3)[:, 1:], (20, 20))
+    found = counts(sample_codes(law, 80_000, 3)[:, 1:], (20, 20))
     score = ((found - 200.0) ** 2 / 200).sum()
     assert chi2.ppf(RARE, 361) < score < chi2.isf(RARE, 400)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 5, 1000, drawn_rows.MOST_AT_ONCE + 3])
+@pytest.mark.parametrize("rows", [0, 1, 5, 1000, sampling.MAX_AT_ONCE + 3])
 def test_any_number_of_rows_can_be_drawn(rows: int) -> None:
-    found = drawn(CHAIN, rows, 3)
+    found = sample_codes(CHAIN, rows, 3)
     assert found.shape == (rows, 3)
     assert rows < 5 or not counts(found, JOINT.shape)[JOINT == 0].any()
 
@@ -84,7 +84,7 @@ def test_weights_of_any_size_are_weights() -> None:
             Law((0,), (), np.array([1.0, 1e-12, 3.0]) * size),
             Law((1,), (0,), np.array([[1, 1], [0, 1], [1, 0]]) * size),
         ]
-        found = counts(drawn(law, 4000, 2), (3, 2))
+        found = counts(sample_codes(law, 4000, 2), (3, 2))
         assert abs(found[0].sum() - 1000) <= 1
         assert found[2].tolist() == [found[2].sum(), 0]
 
@@ -93,20 +93,20 @@ def test_large_tables_with_few_rows_keep_to_their_parents() -> None:
     table = np.zeros((3000, 40, 7))
     table[np.arange(3000), np.arange(3000) % 40, np.arange(3000) % 7] = 1
     law = [Law((0,), (), np.ones(3000)), Law((1, 2), (0,), table)]
-    found = drawn(law, 500, 3)
+    found = sample_codes(law, 500, 3)
     assert (found[:, 1] == found[:, 0] % 40).all()
     assert (found[:, 2] == found[:, 0] % 7).all()
 
 
 def test_a_parent_without_a_law_takes_that_of_all() -> None:
     law = [Law((0,), (), np.ones(2)), Law((1,), (0,), np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 3.0]]))]
-    found = counts(drawn(law, 400, 2), (2, 3))
+    found = counts(sample_codes(law, 400, 2), (2, 3))
     assert found[0].tolist() == found[1].tolist() == [0, 50, 150]
 
 
 def test_columns_of_one_cell_are_drawn() -> None:
     law = [Law((0, 1), (), np.ones((1, 1))), Law((2,), (0, 1), np.ones((1, 1, 2)))]
-    assert drawn(law, 10, 3).sum() == 5
+    assert sample_codes(law, 10, 3).sum() == 5
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_columns_of_one_cell_are_drawn() -> None:
 )
 def test_what_is_no_law_is_refused(table: Any) -> None:
     with pytest.raises(InvalidParameter):
-        drawn([Law((0,), (), table)], 3, 1)
+        sample_codes([Law((0,), (), table)], 3, 1)

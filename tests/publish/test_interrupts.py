@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.publish.files import sealed_files
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 POLICY = """
 [unit]
@@ -96,7 +96,7 @@ def test_an_interrupt_leaves_its_charge_and_nothing_half_written(
         with sf.open(policy) as curator:
             told = {phase: stop}
             asked = curator.marginals("people", 2)
-            made = asked.release(epsilon=1, delta="1e-9", progress=lambda name: told.get(name, quietly)(name))
+            made = asked.release(epsilon=1, delta="1e-9", progress=lambda name: told.get(name, ignore_progress)(name))
             with monkeypatch.context() as broken:
                 owner, name = (os, "fsync") if phase == "syncing" else (sealed_files.Path, "replace")
                 broken.setattr(owner, name, stop)

@@ -19,20 +19,20 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.context import Context
-from sfumato.curator.proposals.mwem import MwemProposal, mwem
+from sfumato.curator.proposals.mwem import MwemProposal, propose_mwem
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import Tab
 from sfumato.mechanisms import Exponential, Laplace
-from sfumato.plan.readings.dense_readings import Counted, Misfits
+from sfumato.plan.readings.dense_readings import CountDistances, MarginalView
 from sfumato.privacy import codec
 from sfumato.publish.fits import FitRound
-from sfumato.publish.marginals.group_totals import Adaptive
-from sfumato.publish.mwem import Model, MwemRound, NoisyCounts, replayed
+from sfumato.publish.marginals.group_totals import AdaptiveGaussianError
+from sfumato.publish.mwem import MwemModel, MwemRound, NoisyCounts, replayed
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.tab_steps import Choice
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 
@@ -82,8 +82,8 @@ def exact(policy: sf.Policy, price: Price, **more: Any) -> tuple[MwemProposal, A
 
 
 def proposed_to(engine: DuckDB, **more: Any) -> MwemProposal:
-    context = Context(engine.sources.policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-    return mwem(context, engine.catalog(), "people", NAMES, None if "queries" in more else 2, 3, **more)
+    context = Context(engine.sources.policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+    return propose_mwem(context, engine.catalog(), "people", NAMES, None if "queries" in more else 2, 3, **more)
 
 
 def worlds(relation: str, units: bool) -> list[list[Row]]:
@@ -122,22 +122,22 @@ def _check_moves(engines: list[DuckDB], relation: str, textbook: bool) -> None:
     generator = np.random.default_rng(1)
     furthest: float = 0
     guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
-    guesses += [lambda view, own=world: view.of(own) for world in found]  # a model that knows all but one unit
+    guesses += [lambda view, own=world: view.extract(own) for world in found]  # a model that knows all but one unit
     for guess in guesses:
         scores = candidates.scores(guess)
-        assert steps.choice.sensitivity == scores.moved
-        assert not steps.choice.monotone
-        for one, other in pairs(relation, [scores.of(rows) for rows in found]):
+        assert steps.selection.sensitivity == scores.sensitivity
+        assert not steps.selection.monotone
+        for one, other in pairs(relation, [scores.extract(rows) for rows in found]):
             moved = np.abs(one - other).max()
-            assert moved <= scores.moved
-            furthest = max(furthest, moved / float(scores.moved))
+            assert moved <= scores.sensitivity
+            furthest = max(furthest, moved / float(scores.sensitivity))
     assert furthest == 1
-    for view in (Counted(candidates.views[0].reading, ()), *map(candidates.view, range(len(candidates)))):
-        for one, other in pairs(relation, [view.of(rows) for rows in found]):
+    for view in (MarginalView(candidates.views[0].reading, ()), *map(candidates.view, range(len(candidates)))):
+        for one, other in pairs(relation, [view.extract(rows) for rows in found]):
             moved = np.abs(one - other)
             assert moved.sum() <= view.sensitivity.total
             assert (moved**2).sum() <= view.sensitivity.squares
-            assert view.sensitivity.total <= steps.measured.total or view.places == ()
+            assert view.sensitivity.total <= steps.sensitivity.total or view.places == ()
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -146,11 +146,11 @@ def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) ->
     price = Price(2)
     tables = [exact(policy_of(each, relation=relation), price) for each in worlds(relation, False)]
     proposal = tables[0][0]
-    choice, candidates = proposal._split_price(price).choice, proposal._candidates(price)
+    choice, candidates = proposal._split_price(price).selection, proposal._candidates(price)
     generator, widest = np.random.default_rng(3), 0.0
     for _ in range(60):
         scores = candidates.scores(lambda view: generator.integers(0, 9, view.size))
-        laws = [_law(scores.of(each), choice) for _, each in tables]
+        laws = [_law(scores.extract(each), choice) for _, each in tables]
         for one, other in pairs(relation, laws):
             losses = one - other
             widest = max(widest, float(np.abs(losses).max()), float(losses.max() - losses.min()))
@@ -167,11 +167,11 @@ def test_scores_are_never_chosen_as_if_they_were_monotone(monotone: bool) -> Non
     price = Price(2)
     proposal, _ = exact(policy_of(people(1, 9)), price)
     scores = proposal._candidates(price).scores(lambda view: np.zeros(view.size, np.int64))
-    assert isinstance(scores, Misfits)
+    assert isinstance(scores, CountDistances)
     if not monotone:
-        Measurement(scores, Exponential(1, scores.moved))
+        Measurement(scores, Exponential(1, scores.sensitivity))
         return
-    for wrong in (Exponential(1, scores.moved, monotone=True), Exponential(1, scores.moved / 2)):
+    for wrong in (Exponential(1, scores.sensitivity, monotone=True), Exponential(1, scores.sensitivity / 2)):
         with pytest.raises(sf.InvalidParameter):
             Measurement(scores, wrong)
 
@@ -296,15 +296,15 @@ def test_noise_as_large_as_can_be_keeps_a_model_finite() -> None:
 def test_an_interrupt_between_steps_gives_the_model_so_far(
     tmp_path: Path, done: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    updated, seen = Model.updated, []
+    updated, seen = MwemModel.updated, []
 
-    def interrupted(model: Model, found: MwemRound) -> Model:
+    def interrupted(model: MwemModel, found: MwemRound) -> MwemModel:
         if len(seen) == done:
             raise KeyboardInterrupt
         seen.append(found)
         return updated(model, found)
 
-    monkeypatch.setattr(Model, "updated", interrupted)
+    monkeypatch.setattr(MwemModel, "updated", interrupted)
     with curator(tmp_path, people(1, 40)) as clinic:
         found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon=4)
         account = clinic._context.account
@@ -319,7 +319,7 @@ def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     with curator(tmp_path, people(1, 40)) as clinic:
-        monkeypatch.setattr(Misfits, "of", interrupted)
+        monkeypatch.setattr(CountDistances, "extract", interrupted)
         with pytest.raises(sf.errors.Unanswered):
             clinic.mwem("people", NAMES, 2, rounds=2).release(epsilon=1)
         assert clinic._context.account.spent["pure"] == 1
@@ -327,14 +327,14 @@ def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeyp
 
 
 def test_a_ctrl_c_within_a_step_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    score, sent = Misfits.of, []
+    score, sent = CountDistances.extract, []
 
     def interrupted(*given: Any) -> Any:
         sent.append(os.kill(os.getpid(), signal.SIGINT) if len(sent) == 1 else None)
         return score(*given)
 
     with curator(tmp_path, people(1, 40)) as clinic:
-        monkeypatch.setattr(Misfits, "of", interrupted)
+        monkeypatch.setattr(CountDistances, "extract", interrupted)
         found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon=4)
         account = clinic._context.account
         assert account.spent["pure"] == Fraction("0.2") + Fraction("0.475") * 3
@@ -345,13 +345,13 @@ def test_a_ctrl_c_within_a_step_waits_for_its_end(tmp_path: Path, monkeypatch: p
 
 def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    step, count, score = Tab.step, Counted.of, Misfits.of
+    step, count, score = Tab.step, MarginalView.extract, CountDistances.extract
     monkeypatch.setattr(Tab, "step", lambda tab, entry: (order.append("charge"), step(tab, entry))[1])
-    monkeypatch.setattr(Misfits, "of", lambda own, exact: (order.append("choose"), score(own, exact))[1])
+    monkeypatch.setattr(CountDistances, "extract", lambda own, exact: (order.append("choose"), score(own, exact))[1])
     with curator(tmp_path, people(1, 40)) as clinic:
         clinic.mwem("people", NAMES, 2, rounds=2).release(epsilon=1)
     assert order == ["charge"] + ["charge", "choose", "charge"] * 2
-    assert count is Counted.of
+    assert count is MarginalView.extract
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_what_is_measured_has_noise(tmp_path: Path) -> None:
     with curator(tmp_path, rows) as clinic:
         found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon="0.5")
     _, truth = exact(policy_of(rows), Price(2))
-    measured = [np.array(each.values) - each.view.of(truth) for each in found.model.rounds]
+    measured = [np.array(each.values) - each.view.extract(truth) for each in found.model.rounds]
     assert all(np.count_nonzero(each) > each.size / 2 for each in measured)
 
 
@@ -456,10 +456,12 @@ def test_queries_count_the_rows_of_their_cells(tmp_path: Path, relation: str, te
         sum(age is not None and age >= 5 for _, _, age, _ in rows),
     ]
     candidates = proposal._candidates(Price(2))
-    assert [candidates.view(place).of(read).tolist() for place in range(3)] == [[each] for each in truth]
+    assert [candidates.view(place).extract(read).tolist() for place in range(3)] == [[each] for each in truth]
     scores = candidates.scores(lambda view: np.full(view.size, 5))
-    assert scores.of(read).tolist() == [abs(each - 5) for each in truth]
-    assert scores.moved == proposal._split_price(Price(2)).measured.total == 1  # for replacement too: a count is 0 or 1
+    assert scores.extract(read).tolist() == [abs(each - 5) for each in truth]
+    assert (
+        scores.sensitivity == proposal._split_price(Price(2)).sensitivity.total == 1
+    )  # for replacement too: a count is 0 or 1
     with curator(tmp_path, rows, relation=relation) as clinic:
         found = clinic.mwem("people", NAMES, rounds=3, **given).release(epsilon=2)
         assert clinic._context.account.spent["pure"] == 2
@@ -489,7 +491,7 @@ def fitted(tmp_path: Path, rows: list[Row], *, price: dict[str, Any] = GAUSSIAN,
 def test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth(tmp_path: Path, units: bool) -> None:
     rows = people(5, 400)
     found = fitted(tmp_path, rows, units=units)
-    together = {places for places in ((0, 1), (1, 2)) if found.face.known.covers(places)}
+    together = {places for places in ((0, 1), (1, 2)) if found.face.estimates.covers(places)}
     assert together
     women = [row for row in rows if row[1] == "f"]
     truths = {
@@ -509,7 +511,7 @@ def test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth(tmp_p
         if place in (3, 4):
             assert answer.basis == {"n": ("bounded",)}
             assert answer.warnings
-    assert isinstance(found.face.known.totals(np.ones(()), (), (), ())[1], Adaptive)
+    assert isinstance(found.face.estimates.totals(np.ones(()), (), (), ())[1], AdaptiveGaussianError)
     assert "ranges" not in str(found.receipt)
     assert "ranges" not in str(found.marginal(["sex"]).receipt)
     assert "ranges" in str(found.sql(ASKED[0]).receipt)
@@ -517,14 +519,14 @@ def test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth(tmp_p
 
 def test_precisions_are_fixed_by_what_was_asked_for_and_not_by_what_was_chosen(tmp_path: Path) -> None:
     one = fitted(tmp_path, people(5, 400))
-    known = one.face.known
-    assert known.etas is not None
+    known = one.face.estimates
+    assert known.prior_precisions is not None
     sigma = float(max(one.fit.noise.sizes))
     expected = {(): 1 / float(max(one.fit.rows_noise.sizes)) ** 2, ((1, 1),): 1 / (3 * sigma**2)}
     for block, eta in expected.items():
-        assert known.etas[block] == pytest.approx(eta)
-    chosen = replace(one.fit, rounds=one.fit.rounds[:1]).known
-    assert chosen.etas == {block: known.etas[block] for block in chosen.estimates.parts}
+        assert known.prior_precisions[block] == pytest.approx(eta)
+    chosen = replace(one.fit, rounds=one.fit.rounds[:1]).estimates
+    assert chosen.prior_precisions == {block: known.prior_precisions[block] for block in chosen.estimates.parts}
 
 
 @pytest.mark.parametrize("textbook", [False, True])

@@ -23,8 +23,8 @@ import sfumato as sf
 from publish.marginals.test_measuring import Row, policy_of, rows
 from publish.tables import counts, people, planned, published
 from sfumato.curator.context import Context
-from sfumato.curator.proposals.marginals import marginals
-from sfumato.curator.proposals.online import OnlineSession, proposed_online
+from sfumato.curator.proposals.marginals import propose_marginals
+from sfumato.curator.proposals.online import OnlineSession, propose_online
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import spending
 from sfumato.mechanisms import AboveThreshold, Gaussian, laplace
@@ -32,23 +32,23 @@ from sfumato.mechanisms.sparse import Session
 from sfumato.plan.readings.dense_readings import Marginal
 from sfumato.privacy import Neighbours
 from sfumato.publish.cells import answering
-from sfumato.publish.cells.answering import Quantity
-from sfumato.publish.marginals.blocks import summed
+from sfumato.publish.cells.answering import GroupedTotals
+from sfumato.publish.marginals.blocks import sum_to
 from sfumato.publish.marginals.bounds import CellWeights
 from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.online import (
     FALSE_ALARM,
-    Gates,
+    GatedCounts,
+    IntegerWeightedMeasure,
     SessionBatch,
-    WeighedMeasure,
+    build_gate,
     close_width,
     first_hypothesis,
-    gate_for,
     score,
-    weighed,
+    with_integer_weights,
 )
 from sfumato.release.prices import Price
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 COLUMNS = ["sex", "age", "smokes", "day"]
 PRICE: dict[str, Any] = {"epsilon": 1, "delta": "1e-9"}
@@ -79,16 +79,16 @@ def opened(path: Path, found: list[Row], *, ways: int = 2, rounds: int = 2, **mo
         yield session
 
 
-def quantities(face: answering.Face, question: str) -> tuple[Quantity, ...]:
+def quantities(face: answering.QueryableTable, question: str) -> tuple[GroupedTotals, ...]:
     """What is asked, as a session sees it: nothing of it is taken for measured."""
     query = answering.statements.parse(question, face.catalog)
     asking = answering._QuestionEvaluator(face, query, answering._where_conditions(query.plan.source), 0.05)
-    return tuple(each for each in asking.quantities[0][0] if isinstance(each, Quantity))
+    return tuple(each for each in asking.quantities[0][0] if isinstance(each, GroupedTotals))
 
 
-def asking(face: answering.Face, question: str) -> WeighedMeasure:
+def asking(face: answering.QueryableTable, question: str) -> IntegerWeightedMeasure:
     """The same, as a gate compares it."""
-    found = weighed(quantities(face, question))
+    found = with_integer_weights(quantities(face, question))
     assert found is not None
     return found
 
@@ -98,7 +98,7 @@ def read(found: list[Row], units: bool, relation: str) -> tuple[SessionBatch, np
     policy = policy_of(found, units=units, relation=relation)
     with closing(DuckDB(policy)) as engine:
         context = Context(policy, engine, None, lambda _: None, "version 1")  # type: ignore[arg-type]
-        own = proposed_online(context, engine.catalog(), "people", COLUMNS, 2, 3, where=None, rows=None, textbook=False)
+        own = propose_online(context, engine.catalog(), "people", COLUMNS, 2, 3, where=None, rows=None, textbook=False)
         batch = own._draw(Price("1", "1e-9")).batch
         return batch, engine.read(batch.reading, 7)[0]
 
@@ -143,9 +143,9 @@ def _masks(draw: Random, shape: tuple[int, ...]) -> list[np.ndarray]:
 
 def test_a_gate_for_less_than_a_unit_moves_is_refused() -> None:
     batch, _ = read(rows(1), True, "add-remove")
-    less = gate_for(batch.gate.epsilon, batch.gate.sensitivity - 1, Neighbours.ADD_REMOVE)
+    less = build_gate(batch.gate.epsilon, batch.gate.sensitivity - 1, Neighbours.ADD_REMOVE)
     one_way = AboveThreshold(1, 5, 1, batch.gate.sensitivity, True)
-    for gate in (less, one_way, gate_for(batch.gate.epsilon, batch.gate.sensitivity, Neighbours.REPLACE)):
+    for gate in (less, one_way, build_gate(batch.gate.epsilon, batch.gate.sensitivity, Neighbours.REPLACE)):
         with pytest.raises(sf.InvalidParameter, match="gate"):
             SessionBatch(batch.measurements, batch.reading, gate, batch.noise, 3)
 
@@ -173,7 +173,7 @@ def law(gate: AboveThreshold, scores: list[int], *, fresh: bool = True) -> float
 
 @pytest.mark.parametrize("moves", [(1, -1), (1, 1, -1), (-1, 1), (1, 1, 1, -1)])
 def test_the_law_of_a_gate_keeps_its_promise_and_one_without_fresh_noise_does_not(moves: tuple[int, ...]) -> None:
-    gate = gate_for(sf.mechanisms.AboveThreshold(1, 0).epsilon, 2, Neighbours.ADD_REMOVE)
+    gate = build_gate(sf.mechanisms.AboveThreshold(1, 0).epsilon, 2, Neighbours.ADD_REMOVE)
     scores = [gate.threshold - 1] * (len(moves) - 1) + [gate.threshold]
     beside = [each + 2 * move for each, move in zip(scores, moves, strict=True)]
     assert abs(math.log(law(gate, scores) / law(gate, beside))) <= 1 + 1e-9
@@ -182,7 +182,7 @@ def test_the_law_of_a_gate_keeps_its_promise_and_one_without_fresh_noise_does_no
 
 
 def test_gates_draw_fresh_noise_for_every_question() -> None:
-    gate = gate_for(sf.mechanisms.AboveThreshold(1, 0).epsilon, 1, Neighbours.ADD_REMOVE)
+    gate = build_gate(sf.mechanisms.AboveThreshold(1, 0).epsilon, 1, Neighbours.ADD_REMOVE)
     changed = 0
     for _ in range(64):
         own = gate.start()
@@ -194,7 +194,7 @@ def test_gates_draw_fresh_noise_for_every_question() -> None:
 @pytest.mark.parametrize("rounds", [1, 20])
 @pytest.mark.parametrize("beta", [0.3, 0.05])
 def test_what_is_called_close_is_within_its_range(rounds: int, beta: float) -> None:
-    gate = gate_for(sf.mechanisms.AboveThreshold(1, 0).epsilon, 1, Neighbours.ADD_REMOVE)
+    gate = build_gate(sf.mechanisms.AboveThreshold(1, 0).epsilon, 1, Neighbours.ADD_REMOVE)
     (at, first), (_, second) = pmf(gate.scales[0]), pmf(gate.scales[1])
     width = close_width(gate, rounds, beta)
     # the worst asker waits for the largest of all thresholds' noises, and asks what is just outside
@@ -214,41 +214,41 @@ THREE = "SELECT sex, age, COUNT(*) FROM people WHERE smokes GROUP BY sex, age"
 
 
 def small(rounds: int = 3, epsilon: str = "0.5") -> Any:
-    gate = gate_for(sf.mechanisms.AboveThreshold(epsilon, 0).epsilon, 1, Neighbours.ADD_REMOVE)
+    gate = build_gate(sf.mechanisms.AboveThreshold(epsilon, 0).epsilon, 1, Neighbours.ADD_REMOVE)
     noise = Gaussian(4)
     return SimpleNamespace(gate=gate, noise=noise, rounds=rounds, noise_for=lambda reach: Gaussian(4 * reach))
 
 
 def test_totals_of_groups_are_those_of_their_cells() -> None:
     asked = asking(FACE, THREE)
-    own = asked.of(summed(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
+    own = asked.extract(sum_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
     assert own.tolist() == WHOLE.sum((3, 4, 5))[:2, :4, 1].ravel().tolist()
-    assert asked.reach == asked.scale == 1
+    assert asked.max_row_effect == asked.scale == 1
 
 
 def test_a_hypothesis_has_the_measured_marginals_and_learns_what_is_bought() -> None:
     asked = asking(FACE, THREE)
-    first = first_hypothesis(FACE.known)
+    first = first_hypothesis(FACE.estimates)
     assert first.counts.min() > 0
     assert first.counts.sum() == pytest.approx(len(people(3)))
     assert first.counts.sum((2, 3, 4, 5)) == pytest.approx(WHOLE.sum((2, 3, 4, 5)), abs=1)
-    truth = asked.of(summed(WHOLE, tuple(range(WHOLE.ndim)), asked.axes)).astype(float)
+    truth = asked.extract(sum_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes)).astype(float)
     for textbook in (False, True):
-        start = first_hypothesis(FACE.known, textbook=textbook)
+        start = first_hypothesis(FACE.estimates, textbook=textbook)
         (only,) = asked.parts
         after = start.updated(asked, truth, 0.5, 40.0)
-        assert np.abs(after.of(only) - truth).max() < np.abs(start.of(only) - truth).max()
+        assert np.abs(after.guess_totals(only) - truth).max() < np.abs(start.guess_totals(only) - truth).max()
         assert after.counts.sum() == pytest.approx(start.total)
-        assert start.updated(asked, start.of(only), 0.5, 40.0).counts == pytest.approx(start.counts)
+        assert start.updated(asked, start.guess_totals(only), 0.5, 40.0).counts == pytest.approx(start.counts)
 
 
 def test_ranges_of_a_session_hold_the_truth_as_often_as_they_say() -> None:
     asked = asking(FACE, THREE)
-    truth = asked.of(summed(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
+    truth = asked.extract(sum_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
     draw, beta, misses, said = Random(11), 0.1, 0, 0
     for _ in range(150):
-        gates = Gates(small(2), WHOLE)
-        while gates.left and said < 3000:
+        gates = GatedCounts(small(2), WHOLE)
+        while gates.remaining_answers and said < 3000:
             far = draw.choice([0, 30, 60, close_width(gates._batch.gate, 2, beta)])
             said += 1
             if gates.ask(asked, truth + far * (np.arange(truth.size) == 0)) is None:
@@ -261,12 +261,12 @@ def test_ranges_of_a_session_hold_the_truth_as_often_as_they_say() -> None:
 
 def test_gates_end_after_their_rounds_and_forget() -> None:
     asked = asking(FACE, THREE)
-    gates, far = Gates(small(2), WHOLE), np.full(len(asked.parts[0].groups.keys), 10**6)
+    gates, far = GatedCounts(small(2), WHOLE), np.full(len(asked.parts[0].groups.keys), 10**6)
     for left in (1, 0):
         bought = gates.ask(asked, far)
         assert bought is not None
-        assert np.abs(bought - asked.of(summed(WHOLE, tuple(range(6)), asked.axes))).max() < 4 * 12
-        assert gates.left == left
+        assert np.abs(bought - asked.extract(sum_to(WHOLE, tuple(range(6)), asked.axes))).max() < 4 * 12
+        assert gates.remaining_answers == left
     assert gates._exact is None
     with pytest.raises(sf.InvalidParameter, match="question"):
         gates.ask(asked, far)
@@ -275,12 +275,14 @@ def test_gates_end_after_their_rounds_and_forget() -> None:
 def test_rows_that_count_twice_are_compared_with_twice_the_steps() -> None:
     asked = asking(FACE, "SELECT sex = 'f', COUNT(*) FROM people WHERE smokes AND age < 18 GROUP BY 1")
     (only,) = asked.parts
-    assert asked.reach == 1
+    assert asked.max_row_effect == 1
     for weights in (only.weights[:1] * 2, tuple(_times(each, 2) for each in only.weights)):
-        assert WeighedMeasure((replace(only, weights=weights),), 1).reach == 2
-    assert WeighedMeasure((only, only, only), 1).reach == 3
+        assert IntegerWeightedMeasure((replace(only, weights=weights),), 1).max_row_effect == 2
+    assert IntegerWeightedMeasure((only, only, only), 1).max_row_effect == 3
     signed = tuple(_times(each, 1 - 4 * place) for place, each in enumerate(only.weights))
-    assert WeighedMeasure((replace(only, weights=signed),), 1).reach == 4  # +1 in one group, −3 in another
+    assert (
+        IntegerWeightedMeasure((replace(only, weights=signed),), 1).max_row_effect == 4
+    )  # +1 in one group, −3 in another
 
 
 def _times(weights: CellWeights, factor: float) -> CellWeights:
@@ -303,13 +305,15 @@ def test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says(relation
             each = draw.integers(low, 8, (2, *shape)).astype(float)
             each[1] *= shared  # one group alone, or two that share rows
             weights = tuple(CellWeights(one, one) for one in each)
-            asked = WeighedMeasure((replace(only, weights=weights), replace(only, weights=weights[::-1]))[:parts], 1)
-            totals = np.array([asked.of(each) for each in tables])
+            asked = IntegerWeightedMeasure(
+                (replace(only, weights=weights), replace(only, weights=weights[::-1]))[:parts], 1
+            )
+            totals = np.array([asked.extract(each) for each in tables])
             base = totals[totals[:, 0].argmin()] if relation == "replace" else totals[0]
-            for guess in (base, base + 1, base - asked.reach, base * 0):
-                scores = np.array([score(each, guess, asked.reach) for each in totals])
-                assert np.abs(scores - score(base, guess, asked.reach)).max() <= most
-            moved = (totals - base) / asked.reach
+            for guess in (base, base + 1, base - asked.max_row_effect, base * 0):
+                scores = np.array([score(each, guess, asked.max_row_effect) for each in totals])
+                assert np.abs(scores - score(base, guess, asked.max_row_effect)).max() <= most
+            moved = (totals - base) / asked.max_row_effect
             squares = 2 if relation == "replace" else 1
             assert np.abs(moved).max() <= most
             assert (moved**2).sum(1).max() <= squares * most**2
@@ -320,10 +324,10 @@ def test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says(relation
 def test_weights_are_whole_or_decimals_of_few_digits() -> None:
     (only,) = quantities(FACE, "SELECT sex, COUNT(*) FROM people WHERE smokes AND age < 18 GROUP BY sex")
     found = {
-        factor: weighed([replace(only, weights=tuple(_times(each, factor) for each in only.weights))])
+        factor: with_integer_weights([replace(only, weights=tuple(_times(each, factor) for each in only.weights))])
         for factor in (1, 7, 0.1, 0.25, 123.456, 1e-6, 1 / 3, 1e-7, 2.0**20, 2.0**20 - 1, 1.0e5 + 0.01)
     }
-    scales = {factor: None if each is None else (each.scale, each.reach) for factor, each in found.items()}
+    scales = {factor: None if each is None else (each.scale, each.max_row_effect) for factor, each in found.items()}
     assert scales[1] == (1, 1)
     assert scales[7] == (1, 7)
     assert scales[0.1] == (10, 1)
@@ -338,11 +342,13 @@ def test_totals_of_the_largest_counts_and_weights_do_not_overflow() -> None:
     (only,) = asking(FACE, "SELECT sex, COUNT(*) FROM people WHERE smokes AND age < 18 GROUP BY sex").parts
     shape = tuple(FACE.attributes[place].size for place in only.axes)
     for factor in (2**20 - 1, 1 - 2**20):
-        asked = WeighedMeasure((replace(only, weights=tuple(_times(each, factor) for each in only.weights)),), 1)
+        asked = IntegerWeightedMeasure(
+            (replace(only, weights=tuple(_times(each, factor) for each in only.weights)),), 1
+        )
         for count in (0, 1, 2**17 + 5, 2**36 - 1, 2**62 // math.prod(shape)):
-            exact = int(only.of(np.ones(shape, np.int64))[0]) * factor * count
+            exact = int(only.sum_by_group(np.ones(shape, np.int64))[0]) * factor * count
             held = max(-(2**60), min(2**60, exact))
-            assert asked.of(np.full(shape, count, np.int64)).tolist()[0] == held
+            assert asked.extract(np.full(shape, count, np.int64)).tolist()[0] == held
 
 
 def test_noise_on_a_finer_grid_leaks_as_much() -> None:
@@ -378,12 +384,12 @@ def test_all_is_charged_at_the_opening_and_nothing_by_a_question(tmp_path: Path,
             assert own.budget == spent
             assert len(list(own.history())) == lines
         (line,) = (each for each in own.history() if each.parts and "above-threshold" in each.parts)
-        parts = spending.read(line.parts)
+        parts = spending.read_parts(line.parts)
         gates = [each for each in parts if isinstance(each.mechanism, AboveThreshold)]  # type: ignore[union-attr]
         assert [each.times for each in gates] == [2]  # type: ignore[union-attr]
         assert parts[-1].times == 2  # type: ignore[union-attr]
-        assert spending.curve(parts).epsilon("1e-9") <= 1
-        assert spending.curve(parts).epsilon("1e-9") > 0.7
+        assert spending.compose_parts(parts).epsilon("1e-9") <= 1
+        assert spending.compose_parts(parts).epsilon("1e-9") > 0.7
 
 
 def test_every_number_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,7 +401,7 @@ def test_every_number_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.
             answer = session.sql(OUTSIDE, strict=True)
             assert answer.basis == {"n": (said[above],) * 2}
             assert all(low <= each[1] + 0.5 and each[1] - 0.5 <= high for each, (low, high) in _ranges(answer))
-        assert session.left == 0
+        assert session.remaining == 0
         assert session.sql(OUTSIDE).basis == {"n": ("unverified",) * 2}
         assert session.sql(INSIDE, strict=True).basis == {"n": ("measured",) * 2}
         with pytest.raises(sf.Unsupported, match="all rounds of this session are spent"):
@@ -435,12 +441,12 @@ def test_sums_and_means_are_compared_and_bought_too(
                     if above:  # a gate that is told to say "close" proves nothing
                         assert low <= truth <= high
                     assert row[place] is None or low - 0.5 <= row[place] <= high + 0.5
-        asked = weighed(quantities(session._face, SUMS[0]))
+        asked = with_integer_weights(quantities(session._face, SUMS[0]))
         assert asked is not None
         assert session._step_size(asked) == 9 * float(session.synopsis.plan.unit_value)  # ages from 0 to 9
-        before = session.left
+        before = session.remaining
         session.sql("SELECT SUM(age / 3.0) AS n FROM people WHERE smokes AND day IS NULL AND sex = 'f'")
-        assert session.left == before  # thirds are no decimals: bounded, without a gate
+        assert session.remaining == before  # thirds are no decimals: bounded, without a gate
 
 
 def _truth(found: list[Row], question: str, sex: str | None) -> float:
@@ -476,7 +482,7 @@ def test_a_question_that_is_stopped_ends_the_gates_and_says_no_more(
         monkeypatch.setattr(Session, "ask", stopped)
         with pytest.raises(sf.SessionInterrupted):
             session.sql(OUTSIDE)
-        assert session.left == 0
+        assert session.remaining == 0
         assert session._gates._exact is None
         assert session.sql(OUTSIDE).basis == {"n": ("unverified",) * 2}
 
@@ -489,7 +495,7 @@ def test_secrets_stay_in_the_process_that_opened_the_session(tmp_path: Path, mon
             with pytest.raises(TypeError, match="secret"):
                 copy.copy(each)
         monkeypatch.setattr(os, "getpid", lambda: -1)
-        assert session.left == 0
+        assert session.remaining == 0
         assert session.sql(OUTSIDE).basis == {"n": ("unverified",) * 2}
 
 
@@ -519,8 +525,8 @@ def test_a_table_of_too_many_cells_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_bought_has_noise() -> None:
     asked = asking(FACE, THREE)
-    truth = asked.of(summed(WHOLE, tuple(range(6)), asked.axes))
-    bought = [Gates(small(1), WHOLE).ask(asked, truth + 10**6) for _ in range(8)]
+    truth = asked.extract(sum_to(WHOLE, tuple(range(6)), asked.axes))
+    bought = [GatedCounts(small(1), WHOLE).ask(asked, truth + 10**6) for _ in range(8)]
     errors = np.concatenate([each - truth for each in bought if each is not None])
     assert len(errors) == 64
     assert 1 < errors.std() < 10  # a deviation of 4
@@ -530,7 +536,7 @@ def test_gates_share_the_chance_to_miss_with_all_that_holds_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where k numbers hold together each misses with β/k: of k gates every one draws noise of its own."""
-    monkeypatch.setattr(Gates, "ask", lambda *_: None)
+    monkeypatch.setattr(GatedCounts, "ask", lambda *_: None)
     monkeypatch.setattr(
         "sfumato.curator.proposals.online._bounds_of", lambda _: lambda *_: (np.array(-np.inf), np.array(np.inf))
     )
@@ -561,7 +567,7 @@ def test_a_right_hypothesis_is_above_as_seldom_as_a_gate_promises(most: int, nei
     """With a score of 0, "above" needs ν − ξ ≥ T: T is the sum of the least widths that each noise exceeds as seldom as
     a false alarm may be.
     """
-    gate = gate_for(Fraction(1, 2), most, neighbours)
+    gate = build_gate(Fraction(1, 2), most, neighbours)
     assert (gate.positives, gate.monotone, gate.sensitivity, gate.neighbours) == (1, False, most, neighbours)
     first, second, _ = gate.scales
     far = [laplace.half_width(each, FALSE_ALARM) for each in (first, second)]
@@ -578,8 +584,8 @@ def test_the_total_is_fixed_only_where_every_row_is_a_unit_and_all_count() -> No
     for units, where in itertools.product((False, True), (None, "sex = 'f'")):
         policy = policy_of(rows(1), units=units, relation="replace")
         with closing(DuckDB(policy)) as engine:
-            context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-            asked = marginals(context, engine.catalog(), "people", 1, columns=["sex"], where=where)
+            context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+            asked = propose_marginals(context, engine.catalog(), "people", 1, columns=["sex"], where=where)
             plan = asked._base_plan(False)
             total = next(each for each in plan.blocks if not each.block)
             found[units, where is None] = (plan.fixed_total, plan.sensitivity(total).total > 0)

@@ -19,14 +19,14 @@ import pytest
 import sfumato as sf
 from publish.test_mwem import RELATIONS, Row, pairs, people, policy_of, worlds
 from sfumato.curator.context import Context
-from sfumato.curator.proposals.scores import ScoreProposal, score
+from sfumato.curator.proposals.scores import ScoreProposal, propose_score
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.mechanisms import Laplace
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows
 from sfumato.privacy import codec
 from sfumato.publish.scoring import CandidateScore, ScoreDraw, SetDistance, candidate_digest
 from sfumato.release.prices import Price
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 CANDIDATE = pa.table({"sex": ["f", "m", "m", None], "age": [1, 4, 8, 2], "smokes": [False, False, True, None]})
 ONE_CELL = pa.table({"sex": ["f"], "age": [1], "smokes": [False]})
@@ -40,8 +40,8 @@ def proposed(policy: sf.Policy, candidate: Any = CANDIDATE, **more: Any) -> tupl
 
 
 def proposed_to(engine: DuckDB, candidate: Any, **more: Any) -> ScoreProposal:
-    context = Context(engine.sources.policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-    return score(context, engine.catalog(), candidate, None, more.pop("k", 2), **more)
+    context = Context(engine.sources.policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+    return propose_score(context, engine.catalog(), candidate, None, more.pop("k", 2), **more)
 
 
 def exact(rows: list[Row], candidate: Any = CANDIDATE, price: Price | None = None, **more: Any) -> tuple[Any, Any]:
@@ -60,7 +60,7 @@ def curator(tmp_path: Path, rows: list[Row], **more: Any) -> Iterator[sf.Curator
 
 
 def value(view: SetDistance, rows: CodedRows) -> int:
-    return int(view.of(rows)[0])
+    return int(view.extract(rows)[0])
 
 
 # ── the theorem ────────────────────────────────────────────────────────────────────────────────
@@ -144,7 +144,7 @@ def _largest_loss(draw: ScoreDraw, relation: str, found: list[Any]) -> Fraction:
             first, second = value(view, one), value(view, other)
             loss = Fraction(0)
             if draw.rows_noise is not None:
-                counts = [int(CellCounts(view.reading, ()).of(each)[0]) for each in (one, other)]
+                counts = [int(CellCounts(view.reading, ()).extract(each)[0]) for each in (one, other)]
                 loss += Fraction(abs(total - counts[1]) - abs(total - counts[0])) / draw.rows_noise.scale
             ends = [loss + Fraction(abs(at - second) - abs(at - first)) / draw.noise.scale for at in (first, second)]
             worst = max(worst, *map(abs, ends))
@@ -246,7 +246,7 @@ def test_both_ranges_hold(units: bool, worst: bool) -> None:
     """Of 400 draws at 80 % confidence at least 265 hold: fewer happen with probability below 1e-9 if 80 % do."""
     private = [(who % 60, *row[1:]) for who, row in enumerate(people(5, 150))]
     draw, rows = exact(private, table_of(people(6, 90)), Price(1), units=units, worst=worst)
-    count = int(CellCounts(draw.view.reading, ()).of(rows)[0])
+    count = int(CellCounts(draw.view.reading, ()).extract(rows)[0])
     precise = replace(draw, noise=NARROW)
     truth = _at(precise, rows, count).score
     own = theirs = 0

@@ -22,13 +22,13 @@ from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, 
 from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.ledger import Anchor, spending
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import text
+from sfumato.privacy.numbers import format_exact
 from sfumato.publish.files import sealed_files, synopsis_files
 from sfumato.publish.files.synopsis_files import read
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
-from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
+from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian
-from sfumato.publish.marginals.verifying import exact_cost, parts
+from sfumato.publish.marginals.verifying import charged_mechanisms, exact_cost
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.prices import Price
 
@@ -42,7 +42,7 @@ GOLDEN = Path(__file__).parent / "people.sfu"
 
 
 def written(synopsis: Synopsis) -> bytes:
-    return synopsis_files.written(synopsis.published, synopsis.receipt)
+    return synopsis_files.to_bytes(synopsis.published, synopsis.receipt)
 
 
 # Marginals
@@ -75,7 +75,7 @@ def test_raw_counts_are_what_sql_says() -> None:
 
 
 def test_declared_zeros_are_kept() -> None:
-    face = TableFace(impossible=("age < 18 AND smokes", "town = 'x'"), account="people")
+    face = PublicTableFacts(impossible=("age < 18 AND smokes", "town = 'x'"), account="people")
     made = published(planned(SETS), TABLE, noisy=True, face=face).marginal(["age", "smokes"])
     found = dict(
         zip(zip(made.column("age"), made.column("smokes"), strict=True), made.column("consistent"), strict=True)
@@ -110,7 +110,7 @@ def test_a_file_is_read_back_as_it_was(synopsis: Synopsis, tmp_path: Path) -> No
     found = sf.synopsis(path)
     assert written(found) == path.read_bytes() == written(synopsis)
     assert found.published.values == synopsis.published.values
-    assert found.receipt == synopsis_files.public(synopsis.receipt)
+    assert found.receipt == synopsis_files.public_receipt(synopsis.receipt)
     assert found.attributes == ATTRIBUTES
     question = "SELECT sex, AVG(age) AS a, COUNT(*) AS n FROM people GROUP BY sex"
     assert found.sql(question) == replace(synopsis.sql(question), receipt=found.sql(question).receipt)
@@ -127,9 +127,9 @@ def test_a_file_is_read_back_as_it_was(synopsis: Synopsis, tmp_path: Path) -> No
 
 def test_a_file_does_not_say_who_bought_it_nor_the_salt_of_the_line() -> None:
     own = replace(GAUSSIAN.published, purchase=replace(GAUSSIAN.published.purchase, salt="5a17" * 8))
-    told = synopsis_files.written(own, replace(GAUSSIAN.receipt, share="ana", remaining="pure 3.25"))
+    told = synopsis_files.to_bytes(own, replace(GAUSSIAN.receipt, share="ana", remaining="pure 3.25"))
     assert not any(secret in told for secret in (b"5a17", b"ana", b"3.25"))
-    assert told == synopsis_files.written(*read(told))
+    assert told == synopsis_files.to_bytes(*read(told))
 
 
 def test_the_golden_file_is_read_for_ever() -> None:
@@ -167,14 +167,14 @@ def test_every_edit_of_a_file_is_found() -> None:
 
 def _rewritten(change: Any, *, sealed: bool = True) -> bytes:
     """The file with a manifest that was changed with care: with the right hash of its own."""
-    members = dict(sealed_files.members_of(written(GAUSSIAN), ""))
+    members = dict(sealed_files.iterate_members(written(GAUSSIAN), ""))
     manifest = json.loads(members["manifest.json"])
     change(manifest)
     if sealed:
         manifest["members"]["manifest.json"] = ""
     text = json.dumps(manifest, separators=(",", ":"))
-    members["manifest.json"] = (sealed_files.sealed(text) if sealed else text).encode()
-    return sealed_files.zipped(members)
+    members["manifest.json"] = (sealed_files.seal_manifest(text) if sealed else text).encode()
+    return sealed_files.build_zip(members)
 
 
 def test_a_newer_format_is_refused_with_the_fix() -> None:
@@ -218,7 +218,7 @@ def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPat
             manifest["plan"]["attributes"][place]["cells"] = cells
             manifest["plan"]["attributes"][place].pop("levels", None)
         manifest["plan"]["blocks"] = [each for each in manifest["plan"]["blocks"] if [5, 2] not in each["block"]]
-        manifest["charge"] = text(synopsis_files.charge(codec.loads(json.dumps(manifest["plan"]))))
+        manifest["charge"] = format_exact(synopsis_files.plan_cost(codec.loads(json.dumps(manifest["plan"]))))
 
     def refuse(*_: Any) -> None:
         raise AssertionError("something was allocated")
@@ -248,7 +248,7 @@ def test_charge_and_promise_follow_from_the_plan(synopsis: Synopsis) -> None:
     found = synopsis.verify()
     assert found.holds
     assert "drawn as stated" in str(found)
-    cost, plan = exact_cost(parts(synopsis.plan)), synopsis.plan
+    cost, plan = exact_cost(charged_mechanisms(synopsis.plan)), synopsis.plan
     assert cost is not None
     assert 0 <= (plan.rho if plan.blocks else plan.epsilon) - cost < Fraction(1, 10**25)
 
@@ -265,7 +265,7 @@ def test_promises_that_are_not_kept_are_found() -> None:
 
 
 def _export(path: Path, **more: Any) -> Path:
-    run = spending.write(parts(GAUSSIAN.plan))
+    run = spending.write_parts(charged_mechanisms(GAUSSIAN.plan))
     lines = [
         {"number": 2, "hash": "9" * 64, "about": None, "parts": run} | more.get("charge", {}),
         {"number": 3, "hash": "2" * 64, "about": 2, "parts": "[]"} | more.get("answer", {}),
@@ -278,7 +278,7 @@ def test_the_line_is_looked_up_in_an_export(tmp_path: Path) -> None:
     assert GAUSSIAN.verify(_export(tmp_path / "a.json")).holds
     assert not GAUSSIAN.verify(_export(tmp_path / "b.json", answer={"hash": "3" * 64})).holds
     assert not GAUSSIAN.verify(_export(tmp_path / "c.json", answer={"number": 4})).holds
-    less = spending.write(parts(GAUSSIAN.plan)[:-1])
+    less = spending.write_parts(charged_mechanisms(GAUSSIAN.plan)[:-1])
     assert not GAUSSIAN.verify(_export(tmp_path / "d.json", charge={"parts": less})).holds
     (tmp_path / "e.json").write_text("{")
     with pytest.raises(SfumatoError, match="export"):
@@ -343,7 +343,7 @@ def test_releases_of_different_columns_are_one() -> None:
     table = counts(people(1))
     turned = tuple(ATTRIBUTES[place] for place in (5, 0, 2))
     own = plan_gaussian(MarginalWorkload(((0, 1), (1, 2))), turned, rho=10**7)
-    face = TableFace(tuple(DOMAINS[place] for place in (5, 0, 2)), (), "people")
+    face = PublicTableFacts(tuple(DOMAINS[place] for place in (5, 0, 2)), (), "people")
     second = published(own, table.sum((1, 3, 4)).transpose(2, 0, 1), line=9, face=face)
     first = published(planned([["sex", "age"]], rho=10**7), table)
     both = first + second
@@ -383,7 +383,7 @@ def test_others_are_not_added(name: str) -> None:
 def _cells(sizes: tuple[int, ...]) -> tuple[Attribute, ...]:
     names = "abc"
     return tuple(
-        Attribute(names[k], "integer", (*map(ListedCell, range(size - 1)), Other())) for k, size in enumerate(sizes)
+        Attribute(names[k], "integer", (*map(ListedCell, range(size - 1)), OtherCell())) for k, size in enumerate(sizes)
     )
 
 

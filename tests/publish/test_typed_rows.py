@@ -12,9 +12,9 @@ import pytest
 from scipy.stats import chi2
 
 from sfumato.policy import Table
-from sfumato.publish.cells.answering import Face, condition
-from sfumato.publish.drawn_rows import DrawnColumn, DrawnRows, mend, schema
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell, attribute_of
+from sfumato.publish.cells.answering import QueryableTable, parse_condition
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell, attribute_of
+from sfumato.publish.sampling import ColumnSampler, SampledRows, remove_impossible_rows, schema
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m", "ü"]},
@@ -43,14 +43,14 @@ COLUMNS: dict[str, Any] = {
 }
 
 
-def column(name: str) -> DrawnColumn:
+def column(name: str) -> ColumnSampler:
     table = Table("t", object(), {name: COLUMNS[name]}, id="row")
-    return DrawnColumn.of(attribute_of(name, table.columns[name], table.codings.get(name)), table.columns[name])
+    return ColumnSampler.of(attribute_of(name, table.columns[name], table.codings.get(name)), table.columns[name])
 
 
-def rows_of(name: str, codes: Any) -> DrawnRows:
+def rows_of(name: str, codes: Any) -> SampledRows:
     found = np.asarray(codes, np.int32).reshape(-1, 1)
-    return DrawnRows.of([column(name)], np.asfortranarray(found))
+    return SampledRows.of([column(name)], np.asfortranarray(found))
 
 
 def place(attribute: Attribute, value: Any) -> int:
@@ -138,22 +138,22 @@ def test_a_column_of_missing_values_keeps_its_type() -> None:
 
 
 def test_a_column_may_have_one_cell_alone() -> None:
-    bare = Attribute("none", "integer", (Other(),))
+    bare = Attribute("none", "integer", (OtherCell(),))
     table = Table("t", object(), {"none": COLUMNS["code"]}, id="row")
-    made = DrawnRows.of([DrawnColumn.of(bare, table.columns["none"])], np.zeros((3, 1), np.int32))
+    made = SampledRows.of([ColumnSampler.of(bare, table.columns["none"])], np.zeros((3, 1), np.int32))
     assert made.to_arrow().column(0).to_pylist() == [None] * 3
 
 
 # ── what the policy rules out ──────────────────────────────────────────────────────────────────
 
 
-def ruled(names: list[str], conditions: list[str], codes: Any) -> tuple[DrawnRows, Face]:
+def ruled(names: list[str], conditions: list[str], codes: Any) -> tuple[SampledRows, QueryableTable]:
     table = Table("t", object(), {name: COLUMNS[name] for name in names}, id="row")
     attributes = tuple(attribute_of(name, table.columns[name], table.codings.get(name)) for name in names)
-    face = Face("t", attributes, tuple(table.columns.values()), None, None)  # type: ignore[arg-type]
-    rows = DrawnRows.of([DrawnColumn.of(*each) for each in zip(attributes, face.domains, strict=True)],
+    face = QueryableTable("t", attributes, tuple(table.columns.values()), None, None)  # type: ignore[arg-type]
+    rows = SampledRows.of([ColumnSampler.of(*each) for each in zip(attributes, face.domains, strict=True)],
                    np.asfortranarray(np.asarray(codes, np.int32)))  # fmt: skip
-    mend(rows, [condition(face, each) for each in conditions], face)
+    remove_impossible_rows(rows, [parse_condition(face, each) for each in conditions], face)
     return rows, face
 
 

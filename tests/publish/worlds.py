@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, Other
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, OtherCell
+from sfumato.publish.marginals.blocks import AttributeSet
 
 SIZES = ((2, 3, 4), (2, 2, 2, 3), (5, 1, 4))
 
 
 def attribute(size: int, levels: Sequence[Sequence[int]] = (), name: str = "a") -> Attribute:
-    cells = (*map(ListedCell, range(size - 1)), Other())
+    cells = (*map(ListedCell, range(size - 1)), OtherCell())
     return Attribute(name, "integer", cells, tuple(map(tuple, levels)))
 
 
@@ -37,11 +37,11 @@ def rounded() -> Attribute:
     return attribute(len(parts) + 1, [(*parts, 99)])
 
 
-def subsets(places: Sequence[int]) -> list[Set]:
+def subsets(places: Sequence[int]) -> list[AttributeSet]:
     return [each for k in range(len(places) + 1) for each in itertools.combinations(places, k)]
 
 
-def summing(sizes: Sequence[int], places: Set) -> NDArray[np.float64]:
+def summing(sizes: Sequence[int], places: AttributeSet) -> NDArray[np.float64]:
     """The matrix that makes the marginal over these attributes from the full table."""
     found = np.ones((1, 1))
     for place, size in enumerate(sizes):
@@ -49,7 +49,7 @@ def summing(sizes: Sequence[int], places: Set) -> NDArray[np.float64]:
     return found
 
 
-def average(sizes: Sequence[int], places: Set) -> NDArray[np.float64]:
+def average(sizes: Sequence[int], places: AttributeSet) -> NDArray[np.float64]:
     """The projection P_B on the marginal over the block's attributes."""
     found = np.ones((1, 1))
     for place in places:

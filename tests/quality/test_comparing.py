@@ -24,8 +24,8 @@ from sklearn.metrics import roc_auc_score
 
 import sfumato as sf
 from sfumato.quality import Comparison, compare
-from sfumato.quality.distances import MOST_SETS, chosen_sets, correlations, cramers_v
-from sfumato.quality.learning import area, fitted, propensity
+from sfumato.quality.distances import MAX_SETS, correlations, cramers_v, marginal_sets
+from sfumato.quality.learning import logistic_probabilities, propensity, roc_auc
 from sfumato.quality.nearest_rows import nearest_rows
 from sfumato.quality.page import HEADING
 from sfumato.quality.paired_columns import MISSING, OTHERS, UNKNOWN, PairedColumn
@@ -114,7 +114,7 @@ def test_the_logistic_model_is_scikit_learns() -> None:
     draw = np.random.default_rng(3)
     design = draw.integers(0, 2, (500, 6)).astype(float)
     labels = (draw.random(500) < 1 / (1 + np.exp(design[:, 0] - design[:, 1]))).astype(float)
-    own = fitted(np.concatenate([np.ones((500, 1)), design], axis=1), labels)
+    own = logistic_probabilities(np.concatenate([np.ones((500, 1)), design], axis=1), labels)
     theirs = LogisticRegression(C=100.0, tol=1e-10, max_iter=10_000).fit(design, labels).predict_proba(design)[:, 1]
     assert own == pytest.approx(theirs, abs=1e-6)
 
@@ -140,8 +140,8 @@ def _ratio(real: pd.DataFrame, synthetic: pd.DataFrame) -> float:
 def test_areas_are_scikit_learns() -> None:
     draw = np.random.default_rng(4)
     scores, positive = draw.integers(0, 9, 300).astype(float), draw.random(300) < 0.4
-    assert area(scores, positive) == pytest.approx(roc_auc_score(positive, scores))
-    assert area(scores, np.zeros(300, bool)) is None
+    assert roc_auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores))
+    assert roc_auc(scores, np.zeros(300, bool)) is None
 
 
 def test_what_is_learned_from_each_table_is_tried_on_real_rows() -> None:
@@ -306,10 +306,10 @@ def test_without_scikit_learn_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPa
 
 
 def test_too_many_sets_are_spread_evenly() -> None:
-    found = chosen_sets(40, 3)
-    assert len(found) == len({*found}) == MOST_SETS
+    found = marginal_sets(40, 3)
+    assert len(found) == len({*found}) == MAX_SETS
     assert {place for each in found for place in each} == {*range(40)}
-    assert len(chosen_sets(20, 3)) == 1140
+    assert len(marginal_sets(20, 3)) == 1140
 
 
 # ── by a policy ────────────────────────────────────────────────────────────────────────────────

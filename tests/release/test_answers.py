@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.plots.frame import HIGH
-from sfumato.release.answers.formatting import cell, key, outward
-from sfumato.untrusted import defused, printable
+from sfumato.plots.frame import PAGE_HEIGHT
+from sfumato.release.answers.formatting import cell, key_text, round_outward
+from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +65,17 @@ ends = st.floats(-1e15, 1e15, allow_nan=False)
 
 @given(low=ends, width=st.floats(1e-9, 1e12))
 def test_a_shorter_range_holds_what_the_longer_held(low: float, width: float) -> None:
-    short = outward((low, low + width))
+    short = round_outward((low, low + width))
     assert short[0] <= low
     assert short[1] >= low + width
     assert short[1] - short[0] <= max((width + math.ulp(low)) * 1.03, 16 * math.ulp(max(abs(low), width)))
 
 
 def test_a_range_keeps_three_digits_of_its_half_width() -> None:
-    assert outward((1.23456, 2.34567)) == (1.234, 2.346)
-    assert outward((-123456.7, 987654.3)) == (-124000, 988000)
-    assert outward((5.0, 5.0)) == (5.0, 5.0)
-    assert outward((-math.inf, 1.23456)) == (-math.inf, 1.23456)
+    assert round_outward((1.23456, 2.34567)) == (1.234, 2.346)
+    assert round_outward((-123456.7, 987654.3)) == (-124000, 988000)
+    assert round_outward((5.0, 5.0)) == (5.0, 5.0)
+    assert round_outward((-math.inf, 1.23456)) == (-math.inf, 1.23456)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0"])
@@ -94,13 +94,13 @@ def test_no_text_moves_a_cursor(answer: sf.Answer, text: str) -> None:
     hostile = replace(answer, rows=((text, 1, 2.0, 3), *answer.rows[1:]), columns=columns, keys=(text,))
     for shown in (hostile.to_csv(), repr(hostile), hostile._repr_html_(), hostile.bars("n")):
         assert text not in shown
-        assert printable(text) in shown.replace("&#x27;", "'")
+        assert escape_unprintable(text) in shown.replace("&#x27;", "'")
     assert json.loads(hostile.to_json())["rows"][0][0] == text
 
 
 def test_letters_of_every_script_stay_as_they_are() -> None:
     for text in ("café", "Ελλάδα", "東京", "a b", "it's", ""):
-        assert printable(text) == defused(text) == text
+        assert escape_unprintable(text) == escape_for_spreadsheet(text) == text
 
 
 def test_years_and_decades_are_no_amounts(flights: sf.Curator) -> None:
@@ -110,7 +110,7 @@ def test_years_and_decades_are_no_amounts(flights: sf.Curator) -> None:
     ).release(epsilon="0.1")
     assert [row[:2] for row in made.cells()] == [["2013", "2010"]]
     assert made.to_csv().splitlines()[1].startswith("2013,2010,")
-    assert [key(each) for each in (1985, 1980.0, 2.5, None, True, 0.1)] == [
+    assert [key_text(each) for each in (1985, 1980.0, 2.5, None, True, 0.1)] == [
         "1985",
         "1980",
         "2.5",
@@ -186,5 +186,5 @@ def test_a_picture_is_at_most_a_page_high(answer: sf.Answer, count: int) -> None
     assert panel["height"] == min(20 * count, 800)
     assert ("the first 200 of 5,000 rows" in json.dumps(panel)) is (count == 5000)
     picture = made.plot()
-    assert picture.height <= HIGH
-    assert ("the first 200 of 5,000 rows: 4,800 are left out" in picture.svg) is (count == 5000)
+    assert picture.height <= PAGE_HEIGHT
+    assert ("only the first 200 of 5,000 rows are shown" in picture.svg) is (count == 5000)

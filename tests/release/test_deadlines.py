@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from sfumato.engine.seam import Reader
+from sfumato.engine.protocols import Reader
 from sfumato.release.releasing import limited
 
 FORK = multiprocessing.get_context("fork")

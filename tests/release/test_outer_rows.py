@@ -18,10 +18,10 @@ from release.by_hand import stored
 from sfumato.plan.aggregates.measures import GroupEstimate, TotalEstimate
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
-from sfumato.release.measured import estimating
-from sfumato.release.noisy_rows.finishing import Finished, finish, picks, simultaneous
+from sfumato.release.measured import estimator
+from sfumato.release.noisy_rows.finishing import Finished, count_noise_draws, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows
-from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, TruthColumn
+from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn, TruthColumn
 
 GROUPS = tuple(itertools.product(("north", "south", "west", None), (False, True)))
 INNER = "(SELECT region, urgent, COUNT(*) AS n, SUM(age) AS s FROM visits GROUP BY region, urgent)"
@@ -115,15 +115,19 @@ def test_ranges_hold_the_numbers_of_any_exact_rows_within_them(
         if key not in order or order[key] not in noisy.shown or row not in truth.shown:
             continue
         for ours, theirs in zip(noisy.columns, truth.columns, strict=True):
-            if isinstance(ours, Numbers) and isinstance(theirs, Numbers) and not math.isnan(theirs.value[row]):
+            if (
+                isinstance(ours, NumberColumn)
+                and isinstance(theirs, NumberColumn)
+                and not math.isnan(theirs.value[row])
+            ):
                 low, high = ours.low[order[key]], ours.high[order[key]]
                 assert math.isnan(ours.value[order[key]]) or low - 1e-9 <= theirs.value[row] <= high + 1e-9
 
 
 def _keyed(found: Finished) -> list[tuple[int, tuple[object, ...]]]:
     """Rows by their public columns."""
-    public = [each for each in found.columns if isinstance(each, (Keys, TruthColumn))]
-    values = [each.value if isinstance(each, Keys) else each.true for each in public]
+    public = [each for each in found.columns if isinstance(each, (ExactColumn, TruthColumn))]
+    values = [each.value if isinstance(each, ExactColumn) else each.true for each in public]
     return [(row, tuple(column[row] for column in values)) for row in range(len(found.sure))]
 
 
@@ -132,8 +136,8 @@ def test_rows_that_a_noisy_limit_picks_are_not_sure() -> None:
     text = f"SELECT SUM(n) AS a, COUNT(*) AS b FROM (SELECT * FROM {INNER} ORDER BY n DESC LIMIT 2)"
     found = finished(text, range(8), range(8), 2.0)
     total, rows = found.columns
-    assert isinstance(total, Numbers)
-    assert isinstance(rows, Numbers)
+    assert isinstance(total, NumberColumn)
+    assert isinstance(rows, NumberColumn)
     assert total.value[0] == 13
     assert (total.low[0], total.high[0]) == (-3, 28 + 16)
     assert rows.value[0] == 2
@@ -144,7 +148,7 @@ def test_sums_of_independent_rows_are_narrower_than_their_ranges() -> None:
     values = np.arange(8.0)
     estimate = GroupEstimate(values, values - 2, values + 2, lambda terms: 2 * math.sqrt(terms))
     found = finish(query, answer_rows((), GROUPS), lambda _: [estimate, estimate], joint=False)
-    a, b, c = (each for each in found.columns if isinstance(each, Numbers))
+    a, b, c = (each for each in found.columns if isinstance(each, NumberColumn))
     assert (a.low[0], a.high[0]) == (28 - 2 * math.sqrt(8), 28 + 2 * math.sqrt(8))
     assert (b.low[0], b.high[0]) == (12, 44)
     assert (c.low[0], c.high[0]) == (5, 9)
@@ -157,9 +161,9 @@ def test_cells_and_their_sum_hold_together() -> None:
     query = parse("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS t FROM visits GROUP BY region, urgent", CATALOG)
     misses = [0, 0]
     for values in noise.apply(np.zeros((1000, len(GROUPS)), np.int64)).tolist():
-        estimated = estimating(stored((scale,), (tuple(values),)), "0.95")
+        estimated = estimator(stored((scale,), (tuple(values),)), "0.95")
         found = finish(query, answer_rows((), GROUPS), estimated, joint=False)
-        columns = [each for each in found.columns if isinstance(each, Numbers)]
+        columns = [each for each in found.columns if isinstance(each, NumberColumn)]
         misses[0] += any(bool(np.any((each.low > 0) | (each.high < 0))) for each in columns)
         misses[1] += abs(sum(values)) > float(noise.error())  # as if the total had one noise
     assert misses[0] < 90 < misses[1]
@@ -167,11 +171,11 @@ def test_cells_and_their_sum_hold_together() -> None:
 
 def test_what_is_made_of_several_rows_has_simultaneous_ranges() -> None:
     plain = parse("SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY ALL", CATALOG)
-    assert not picks(plain)
-    assert simultaneous(plain, 8) == 8
+    assert not selects_by_noise(plain)
+    assert count_noise_draws(plain, 8) == 8
     outer = parse(f"SELECT MAX(n) AS a FROM {INNER}", CATALOG)
-    assert picks(outer)
-    assert simultaneous(outer, 8) == 8 * 2 + 8  # two numbers in each row, and a total of rows
+    assert selects_by_noise(outer)
+    assert count_noise_draws(outer, 8) == 8 * 2 + 8  # two numbers in each row, and a total of rows
     window = parse("SELECT region, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS a FROM visits GROUP BY region", CATALOG)
-    assert picks(window)
-    assert simultaneous(window, 4) == 4 + 4
+    assert selects_by_noise(window)
+    assert count_noise_draws(window, 4) == 4 + 4

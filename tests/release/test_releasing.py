@@ -15,18 +15,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.curator.proposals.table_auctions import PriceDraw, TableAuction
+from sfumato.curator.proposals.table_auctions import AuctionProposal, PriceDraw
 from sfumato.ledger import spending
 from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
 from sfumato.release import releasing
-from sfumato.release.measured import KnownGroups
+from sfumato.release.measured import DeclaredGroupsRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.scales import GroupKeys
-from sfumato.release.payers import OnTab
-from sfumato.release.preparing import prepare
+from sfumato.release.payers import TabPayer
 from sfumato.release.prices import Price
+from sfumato.release.pricing import price_release
 from sfumato.release.proposal import Proposal
 
 DAYS = [dt.date(2024, 1, 1 + index) for index in range(3)]
@@ -47,7 +47,7 @@ def shop(tmp_path: Path) -> Iterator[sf.Curator]:
         yield opened
 
 
-def auction(shop: sf.Curator) -> TableAuction:
+def auction(shop: sf.Curator) -> AuctionProposal:
     return shop.auction("bids", "bid", prices=["0.2", "0.4", "0.6", "0.8"])
 
 
@@ -60,18 +60,20 @@ def bodies(shop: sf.Curator) -> list[Any]:
 
 def test_what_is_charged_is_the_curve_of_what_is_run(shop: sf.Curator) -> None:
     question = shop.sql(GROUPED)
-    prepared = prepare(question.options, Price(1))
+    prepared = price_release(question.bounding_options, Price(1))
     curves = [each.mechanism.curve(each.reading.scaled.sensitivity) for each in prepared.batch.measurements]
     assert prepared.curve.max_divergence == sum(each.max_divergence or 0 for each in curves)
     question.release(epsilon=1)
     charge = next(line for line in shop.ledger if line.kind == "charge")
     assert charge.cost.amounts["pure"] == prepared.curve.max_divergence
-    assert spending.read(charge.parts) == prepared.batch.charged
+    assert spending.read_parts(charge.parts) == prepared.batch.charged
     assert len(prepared.batch.mechanisms) == 2
 
 
 def test_a_batch_costs_what_its_measurements_cost_together_whatever_they_read(shop: sf.Curator) -> None:
-    one, other = (shop.sql(f"SELECT COUNT(*) FROM bids WHERE bid < {bound}").options[0] for bound in ("0.5", "0.7"))
+    one, other = (
+        shop.sql(f"SELECT COUNT(*) FROM bids WHERE bid < {bound}").bounding_options[0] for bound in ("0.5", "0.7")
+    )
     noise = sf.Laplace(1)
     assert Batch((Measurement(Totals(one), noise),) * 2).curve.max_divergence == 2
     assert Batch((Measurement(Totals(one), noise), Measurement(Totals(other), noise))).curve.max_divergence == 2
@@ -92,10 +94,12 @@ def test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest(
     proposal, question = auction(shop), shop.sql(GROUPED)
     choice = PriceDraw(proposal.batch(2), proposal.question.groups, proposal.prices, proposal.unit, Price(2), version)
     assert isinstance(choice.batch.measurements[0].reading, LinearScores)
-    totals = KnownGroups(prepare(question.options, Price(3)), question.shared.made, question.groups, version)
+    totals = DeclaredGroupsRelease(
+        price_release(question.bounding_options, Price(3)), question.shared_parts.requests, question.groups, version
+    )
     with account.open_tab(account.cost(sf.Curve.pure(10)), question="choose, then measure") as tab:
         assert shop.budget.remaining["pure"] == 90
-        payer = OnTab(account, tab)
+        payer = TabPayer(account, tab)
         sold = releasing.release(choice, _asked(shop, "choose"), payer=payer, engine=engine)
         assert tab.left["pure"] == 8
         measured = releasing.release(totals, _asked(shop, "measure"), payer=payer, engine=engine)
@@ -113,18 +117,22 @@ def test_a_tab_never_pays_more_than_it_holds_and_no_row_is_read_for_it(
 ) -> None:
     account, engine = shop._context.account, shop._context.engine
     question = shop.sql("SELECT COUNT(*) AS n FROM bids")
-    kind = KnownGroups(prepare(question.options, Price(3)), question.shared.made, question.groups, "")
+    kind = DeclaredGroupsRelease(
+        price_release(question.bounding_options, Price(3)), question.shared_parts.requests, question.groups, ""
+    )
     read: list[object] = []
     reads = type(engine).read
     monkeypatch.setattr(type(engine), "read", lambda *given: read.append(given) or reads(*given))
     tab = account.open_tab(account.cost(sf.Curve.pure(4)))
-    payer = OnTab(account, tab)
+    payer = TabPayer(account, tab)
     releasing.release(kind, _asked(shop, "one"), payer=payer, engine=engine)
     with pytest.raises(sf.Overspent):
         releasing.release(kind, _asked(shop, "two"), payer=payer, engine=engine)
     assert len(read) == 1
     monkeypatch.setattr(type(engine), "read", lambda *_: 1 / 0)
-    small = KnownGroups(prepare(question.options, Price(1)), question.shared.made, question.groups, "")
+    small = DeclaredGroupsRelease(
+        price_release(question.bounding_options, Price(1)), question.shared_parts.requests, question.groups, ""
+    )
     with pytest.raises(sf.Unanswered):
         releasing.release(small, _asked(shop, "three"), payer=payer, engine=engine)
     tab.stop()
@@ -177,7 +185,7 @@ def test_keys_of_every_type_are_read_back_as_they_were(made: tuple[list[Type], l
 def test_totals_find_their_groups_whatever_the_order(shop: sf.Curator) -> None:
     """Keys of several types, NULL, and groups without rows; shuffled groups get shuffled totals."""
     question, engine = shop.sql(GROUPED), shop._context.engine
-    bounded = question.options[0]
+    bounded = question.bounding_options[0]
     found = dict(
         zip(question.groups, engine.read(GroupTotals(bounded, question.groups), 7)[:, 0].tolist(), strict=True)
     )
@@ -196,15 +204,18 @@ def test_a_step_that_fails_ends_its_tab_and_gives_nothing_back(
     """Why a step failed may depend on rows, and whoever catches the error could otherwise ask for the rest back."""
     account, engine = shop._context.account, shop._context.engine
     question = shop.sql(GROUPED)
-    kind = KnownGroups(
-        prepare(question.options, Price(1)), question.shared.made, question.groups, shop._context.version
+    kind = DeclaredGroupsRelease(
+        price_release(question.bounding_options, Price(1)),
+        question.shared_parts.requests,
+        question.groups,
+        shop._context.version,
     )
     spent = shop.budget.remaining["pure"]
     tab = account.open_tab(account.cost(sf.Curve.pure(3)), question="a series")
     with monkeypatch.context() as patch:
         patch.setattr(type(engine), "read", lambda *_: 1 / 0)
         with pytest.raises(sf.Unanswered):
-            releasing.release(kind, _asked(shop, "one"), payer=OnTab(account, tab), engine=engine)
+            releasing.release(kind, _asked(shop, "one"), payer=TabPayer(account, tab), engine=engine)
     tab.stop()
     assert shop.budget.remaining["pure"] == spent - 3
 

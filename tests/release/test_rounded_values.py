@@ -105,7 +105,7 @@ def test_ranges_of_running_sums_hold_at_a_high_price(
 
 def read(clinic: sf.Curator, name: str) -> tuple[ScaledMeasure, Fraction]:
     """The total that noise would be added to, in the measure's own terms."""
-    bounded = clinic.sql(f"SELECT SUM({name}) AS n FROM v").options[0]
+    bounded = clinic.sql(f"SELECT SUM({name}) AS n FROM v").bounding_options[0]
     (scaled,) = bounded.measures
     return scaled, int(clinic._context.engine.read(GroupTotals(bounded, ((),)), 0)[0, 0]) * scaled.unit_value
 
@@ -124,19 +124,19 @@ def test_without_noise_a_total_is_off_by_its_rounding_alone(clinic: sf.Curator, 
 def test_rounding_is_a_small_part_of_every_range(clinic: sf.Curator) -> None:
     """At ε = 1 less than a millionth of what one unit changes for each of three; and sums that are whole have none."""
     for name in TRUTHS:
-        (scaled,) = clinic.sql(f"SELECT SUM({name}) AS n FROM v").options[0].measures
+        (scaled,) = clinic.sql(f"SELECT SUM({name}) AS n FROM v").bounding_options[0].measures
         moved = scaled.sensitivity.l1 * scaled.unit_value
         assert 0 < scaled.rounding < moved / 2**18
         if name == "cents":
             assert scaled.rounding == scaled.unit_value / 2
-    (days,) = clinic.sql("SELECT SUM(CASE WHEN kind = 'a' THEN 1 ELSE 2 END) AS n FROM v").options[0].measures
+    (days,) = clinic.sql("SELECT SUM(CASE WHEN kind = 'a' THEN 1 ELSE 2 END) AS n FROM v").bounding_options[0].measures
     assert (days.step, days.rounding) == (1, 0)
 
 
 def test_a_coarse_sum_is_bought_within_a_width_and_compared_in_sessions(clinic: sf.Curator) -> None:
     """One total has one noise: the half-width is that of a scale Δ/ε, and not of two sums together."""
     question = clinic.sql("SELECT SUM(cents) AS n FROM v")
-    forecast, (scaled,) = question.error(epsilon=1)["n"], question.options[0].measures
+    forecast, (scaled,) = question.error(epsilon=1)["n"], question.bounding_options[0].measures
     assert isinstance(forecast, float)
     moved = scaled.sensitivity.l1
     assert forecast == pytest.approx(float(sf.Laplace(moved).error("0.95") * scaled.unit_value), rel=1e-6)

@@ -13,12 +13,12 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG
 from release.by_hand import stored
-from sfumato.plan.aggregates.measures import Ratio, TotalEstimate
+from sfumato.plan.aggregates.measures import MeanEstimate, TotalEstimate
 from sfumato.plan.sql.statements import parse
-from sfumato.release.measured import Measured, estimating
+from sfumato.release.measured import NoisyMeasurements, estimator
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows, one_row_per_set
-from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers
+from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn
 from sfumato.release.parts.scales import GroupKeys
 
 GROUPS = tuple(itertools.product(("north", "south", "east", "west", None), (False, True)))
@@ -30,10 +30,10 @@ SETS = {
 }
 
 
-def measured(*columns: tuple[int, ...], unit_value: str = "1", size: str = "5") -> Measured:
+def measured(*columns: tuple[int, ...], unit_value: str = "1", size: str = "5") -> NoisyMeasurements:
     """Two totals: a count, and the two sums of a mean of numbers from 0 to 10."""
     count = (unit_value, sf.Laplace(size), TotalEstimate(whole=True))
-    mean = (unit_value, sf.Laplace(size), Ratio(0, 10))
+    mean = (unit_value, sf.Laplace(size), MeanEstimate(0, 10))
     return stored((count, mean), columns, GroupKeys.of(GROUPS, [sf.policy.Type.TEXT, sf.policy.Type.BOOLEAN]))
 
 
@@ -55,7 +55,7 @@ def test_rows_are_those_of_sql(grouping: str) -> None:
     keys = [(urgent, region) for region, urgent in GROUPS] if grouping.startswith(("urgent", "GROUPING")) else GROUPS
     found = stored((scale, scale), (counts, squares))
     rows = answer_rows(query.finish.sets, keys)
-    finished = finish(query, rows, estimating(found, "0.95", rows), joint=False)
+    finished = finish(query, rows, estimator(found, "0.95", rows), joint=False)
     made = Counter(zip(*(list(each.value) for each in finished.columns), strict=True))  # type: ignore[union-attr]
     assert made == exact
 
@@ -67,8 +67,8 @@ def test_every_total_is_the_sum_of_what_is_shown_below_it(sets: tuple[tuple[int,
     """Also where counts are held in parts of a row, which are shown rounded."""
     rows = answer_rows(sets, GROUPS)
     found = measured(tuple(totals), tuple(totals), tuple(totals), unit_value="0.0009765625")
-    leaves = estimating(found, "0.95")(1)[0].value
-    count = estimating(found, "0.95", rows)(1)[0]
+    leaves = estimator(found, "0.95")(1)[0].value
+    count = estimator(found, "0.95", rows)(1)[0]
     for row, value in enumerate(count.value):
         parts = leaves[[index for index, key in enumerate(GROUPS) if _belongs(key, rows, row)]]
         assert value == parts.sum()
@@ -77,7 +77,9 @@ def test_every_total_is_the_sum_of_what_is_shown_below_it(sets: tuple[tuple[int,
 
 
 def _belongs(key: tuple[object, ...], rows: AnswerRows, row: int) -> bool:
-    return all(over or mine == theirs for over, mine, theirs in zip(rows.over[row], key, rows.keys[row], strict=True))
+    return all(
+        over or mine == theirs for over, mine, theirs in zip(rows.summed_over[row], key, rows.keys[row], strict=True)
+    )
 
 
 @pytest.mark.parametrize("noise", [sf.Laplace(4), sf.Gaussian(6)])
@@ -94,7 +96,7 @@ def test_ranges_of_subtotals_hold(noise: sf.Laplace | sf.Gaussian) -> None:
         assert (np.abs(total) > width).sum() <= limit
     assert (np.abs(sums[2]) > float(noise.error())).sum() > limit
     scale = ("1", noise, TotalEstimate(whole=True))
-    found = estimating(stored((scale,), (tuple(drawn[0].tolist()),)), "0.95", rows)(1)[0]
+    found = estimator(stored((scale,), (tuple(drawn[0].tolist()),)), "0.95", rows)(1)[0]
     assert np.all(found.high - found.low >= 2 * np.array([widths[k] for k in [0] * 10 + [1] * 5 + [2]]))
 
 
@@ -104,7 +106,7 @@ def test_simultaneous_ranges_of_subtotals_hold_together() -> None:
     scale = ("1", noise, TotalEstimate(whole=True))
     misses = 0
     for values in noise.apply(np.zeros((2000, len(GROUPS)), np.int64)):
-        found = estimating(stored((scale,), (tuple(values.tolist()),)), "0.95", rows)(len(rows.keys))[0]
+        found = estimator(stored((scale,), (tuple(values.tolist()),)), "0.95", rows)(len(rows.keys))[0]
         misses += bool(np.any((found.low > 0) | (found.high < 0)))
     assert misses <= 2000 * 0.078
 
@@ -135,7 +137,7 @@ def test_a_forecast_is_of_the_widest_row_of_each_set() -> None:
 def test_a_mean_of_a_total_is_of_all_its_rows() -> None:
     rows = answer_rows(((0, 1), ()), GROUPS)
     found = measured((0,) * 10, tuple(range(10)), (5,) * 10)
-    mean = estimating(found, "0.95", rows)(2)[1]
+    mean = estimator(found, "0.95", rows)(2)[1]
     assert mean.value[-1] == pytest.approx(10 * 45 / 95)
     assert mean.low[-1] < mean.value[-1] < mean.high[-1]
 
@@ -144,12 +146,10 @@ def test_grouping_tells_a_total_from_a_missing_key() -> None:
     query = parse("SELECT region, GROUPING(region) AS g, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region)", CATALOG)
     rows = answer_rows(query.finish.sets, [("north",), (None,)])
     scale = ("1", sf.Laplace(1), TotalEstimate(whole=True))
-    region, over, count = finish(
-        query, rows, estimating(stored((scale,), ((3, 4),)), "0.95", rows), joint=False
-    ).columns
-    assert isinstance(region, Keys)
-    assert isinstance(over, Keys)
-    assert isinstance(count, Numbers)
+    region, over, count = finish(query, rows, estimator(stored((scale,), ((3, 4),)), "0.95", rows), joint=False).columns
+    assert isinstance(region, ExactColumn)
+    assert isinstance(over, ExactColumn)
+    assert isinstance(count, NumberColumn)
     assert list(zip(region.value, over.value, count.value, strict=True)) == [
         ("north", 0, 3),
         (None, 0, 4),

@@ -22,10 +22,10 @@ from hostile_json import edits
 from reports.accounts import PLAIN, QUESTION, SECRETS, asked
 from sfumato.ledger.spending import read_cost, write_cost
 from sfumato.privacy import Cost, codec
-from sfumato.publish.files.sealed_files import zipped
-from sfumato.reports import PublicKey, SigningKey, bundle, bundles, verify_bundle, verifying_bundles
-from sfumato.reports.telling import told
-from sfumato.reports.verifying_bundles import opened, read
+from sfumato.publish.files.sealed_files import build_zip
+from sfumato.reports import PublicKey, SigningKey, bundle, bundle_verification, bundles, verify_bundle
+from sfumato.reports.account_reports import collect_report
+from sfumato.reports.bundle_verification import parse_bundle, read_bundle
 
 Members = dict[str, bytes]
 
@@ -51,7 +51,7 @@ def _members(path: Path) -> Members:
 
 def _is_refused(content: bytes, path: Path) -> bool:
     try:
-        opened(content, path)
+        parse_bundle(content, path)
     except sf.BundleDamaged:
         return True
     return False
@@ -80,7 +80,7 @@ def test_nothing_of_a_hidden_question_is_told(hidden: Path, policy: Path, key: S
     content = hidden.read_bytes()
     assert not any(re.search(re.escape(each.encode()), content, re.I) for each in SECRETS)
     assert not any(name.startswith("answers/") for name in _members(hidden))
-    number = next(each.number for each in told(policy, questions=True).asked if each.question == PLAIN)
+    number = next(each.number for each in collect_report(policy, questions=True).questions if each.question == PLAIN)
     bundle(policy, key, tmp_path / "one.zip", questions=[number])
     content = (tmp_path / "one.zip").read_bytes()
     written = json.dumps(QUESTION)[1:-1].encode()  # as a JSON text spells it
@@ -109,7 +109,7 @@ def test_every_byte_of_every_member_counts_in_a_whole_zip(shown: Path, tmp_path:
         for place in range(0, len(content), step):
             changed = bytearray(content)
             changed[place] ^= 1 << place % 8
-            assert _is_refused(zipped({**members, name: bytes(changed)}), target), (name, place)
+            assert _is_refused(build_zip({**members, name: bytes(changed)}), target), (name, place)
 
 
 def test_every_length_counts(shown: Path, tmp_path: Path) -> None:
@@ -140,10 +140,10 @@ def test_other_zips_are_refused(shown: Path, tmp_path: Path) -> None:
     for change in ("deflated", "comment", "link"):
         assert _is_refused(_rezipped(members, **{change: True}), target), change
     for name in ("../evil", "/etc/passwd", "answers/more.json", "REPORT.HTML"):
-        assert _is_refused(zipped({**members, name: b"x"}), target), name
+        assert _is_refused(build_zip({**members, name: b"x"}), target), name
     for name in members:
-        assert _is_refused(zipped({each: members[each] for each in members if each != name}), target), name
-    assert _is_refused(zipped(dict(reversed(members.items()))), target)
+        assert _is_refused(build_zip({each: members[each] for each in members if each != name}), target), name
+    assert _is_refused(build_zip(dict(reversed(members.items()))), target)
     out = io.BytesIO(shown.read_bytes())
     with zipfile.ZipFile(out, "a") as file:
         file.writestr("report.html", "another page under the same name")
@@ -159,7 +159,7 @@ def test_a_zip_that_unpacks_to_very_much_is_not_unpacked(tmp_path: Path) -> None
     with sparse.open("wb") as file:
         file.truncate(1 << 32)
     with pytest.raises(sf.BundleDamaged, match="more than 268,435,456 bytes"):
-        read(sparse)
+        read_bundle(sparse)
 
 
 def test_what_is_no_file_is_no_bundle(tmp_path: Path) -> None:
@@ -175,19 +175,19 @@ def test_another_key_is_another_signer(shown: Path, policy: Path, tmp_path: Path
     with pytest.raises(sf.BundleDamaged, match="it was signed with another key"):
         verify_bundle(shown, other.public)
     theirs = {**_members(shown), "signature.json": _members(tmp_path / "other.zip")["signature.json"]}
-    assert _is_refused(zipped(theirs), tmp_path / "mixed.zip")
+    assert _is_refused(build_zip(theirs), tmp_path / "mixed.zip")
 
 
 def test_a_signature_of_something_else_is_none_of_a_bundle(shown: Path, key: SigningKey, tmp_path: Path) -> None:
     members = _members(shown)
     raw = bundles.BundleSignature(key.public.raw.hex(), key.sign(members["manifest.json"]).hex(), "Ed25519")
-    assert _is_refused(zipped({**members, "signature.json": codec.dumps(raw).encode()}), tmp_path / "raw.zip")
+    assert _is_refused(build_zip({**members, "signature.json": codec.dumps(raw).encode()}), tmp_path / "raw.zip")
     upper = members["signature.json"].replace(b"Ed25519", b"ed25519")
-    assert _is_refused(zipped({**members, "signature.json": upper}), tmp_path / "upper.zip")
+    assert _is_refused(build_zip({**members, "signature.json": upper}), tmp_path / "upper.zip")
     digits = json.loads(members["signature.json"])
     digits["signature"] = digits["signature"].upper()
     text = json.dumps(dict(sorted(digits.items())), separators=(",", ":")).encode()
-    assert _is_refused(zipped({**members, "signature.json": text}), tmp_path / "digits.zip")
+    assert _is_refused(build_zip({**members, "signature.json": text}), tmp_path / "digits.zip")
 
 
 # ── what an owner signs must add up ────────────────────────────────────────────────────────────
@@ -211,7 +211,7 @@ def _sealed(manifest: bytes, members: Members, key: SigningKey) -> bytes:
     """Sign a manifest, whatever it says."""
     beside = {name: each for name, each in members.items() if name not in ("manifest.json", "signature.json")}
     signature = bundles.BundleSignature(key.public.raw.hex(), key.sign(bundles.signed_text(manifest)).hex(), "Ed25519")
-    return zipped({"manifest.json": manifest, **beside, "signature.json": codec.dumps(signature).encode()})
+    return build_zip({"manifest.json": manifest, **beside, "signature.json": codec.dumps(signature).encode()})
 
 
 @pytest.mark.parametrize(("name", "stride"), [("chain.json", 61), ("manifest.json", 17), ("answers/", 31)])
@@ -250,9 +250,9 @@ def _cheaper(chain: bundles.BundleChain) -> bundles.BundleChain:
 
 
 def test_untruths_that_are_signed_are_found(shown: Path, key: SigningKey, tmp_path: Path) -> None:
-    target, found = tmp_path / "untrue.zip", read(shown)
+    target, found = tmp_path / "untrue.zip", read_bundle(shown)
     target.write_bytes(_signed_anew(shown, key, lambda chain: chain))
-    assert read(target).chain == found.chain
+    assert read_bundle(target).chain == found.chain
     charge = next(each for each in found.chain.lines if each.line_kind == "charge")
     other = next(each for each in found.chain.lines if each.question == PLAIN)
     untruths = {
@@ -271,7 +271,7 @@ def test_untruths_that_are_signed_are_found(shown: Path, key: SigningKey, tmp_pa
     for why, change in untruths.items():
         target.write_bytes(_signed_anew(shown, key, change))
         with pytest.raises(sf.BundleDamaged) as refused:
-            read(target)
+            read_bundle(target)
         if why != "not the question":
             assert why in refused.value.rule, why
 
@@ -288,7 +288,7 @@ def test_more_than_the_budget_is_found(hidden: Path, key: SigningKey, tmp_path: 
 
     (tmp_path / "dear.zip").write_bytes(_signed_anew(hidden, key, dear))
     with pytest.raises(sf.BundleDamaged, match="more is spent than the budget allows"):
-        read(tmp_path / "dear.zip")
+        read_bundle(tmp_path / "dear.zip")
 
 
 @pytest.fixture(scope="module")
@@ -317,15 +317,15 @@ def _costing(change: Callable[[Cost], Cost]) -> Callable[[bundles.BundleChain], 
 
 def test_fractions_are_told_and_verified(thirds: Path, key: SigningKey, tmp_path: Path) -> None:
     """Also those that an earlier version has rounded up to whole units, and none that are rounded down."""
-    costs = [read_cost(each.cost).amounts["pure"] for each in read(thirds).chain.lines]
+    costs = [read_cost(each.cost).amounts["pure"] for each in read_bundle(thirds).chain.lines]
     assert list(filter(None, costs)) == [Fraction(1, 3), Fraction(1, 7)]
     earlier, down = tmp_path / "earlier.zip", tmp_path / "down.zip"
     earlier.write_bytes(_signed_anew(thirds, key, _costing(lambda cost: cost.in_whole_units())))
-    assert read(earlier).chain.lines[-1].spent.startswith("476190476190476190476190476192 ")
+    assert read_bundle(earlier).chain.lines[-1].spent.startswith("476190476190476190476190476192 ")
     floor = _costing(lambda cost: replace(cost, pure=math.floor(cost.pure or 0)))
     down.write_bytes(_signed_anew(thirds, key, floor))
     with pytest.raises(sf.BundleDamaged, match="is not that of its mechanisms"):
-        read(down)
+        read_bundle(down)
 
 
 def test_roundings_alone_are_not_more_than_the_budget(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def _faults_of(ledger: sf.Ledger) -> list[str]:
     lines = [bundles._publish_line(line, {}, None) for line in ledger]
     held = write_cost(list(ledger)[-1].held)
     manifest = bundles.BundleManifest(1, "", "", "patient", "add-remove", (sf.Budget(1),), held, "", {})
-    return list(verifying_bundles._money_faults(lines, manifest))
+    return list(bundle_verification._money_faults(lines, manifest))
 
 
 def test_an_answer_to_another_question_is_found(shown: Path, key: SigningKey, tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_an_account_only_grows(key: SigningKey, shown: Path, tmp_path: Path) -> 
             verify_bundle(tmp_path / later, earlier=tmp_path / earlier)
     with pytest.raises(sf.BundleDamaged, match="chain is not that of the ledger"):
         verify_bundle(shown, policy=policy)
-    number = read(tmp_path / "first.zip").shown[0].number
+    number = read_bundle(tmp_path / "first.zip").shown_lines[0].number
     path = tmp_path / "third.zip"
     path.write_bytes(_signed_anew(tmp_path / "second.zip", key, _changed(number, asked="0" * 64)))
     with pytest.raises(sf.BundleDamaged, match=r"its line \d+ differs from the earlier"):
@@ -412,7 +412,7 @@ def test_whom_it_protects_and_its_budgets_are_those_of_the_ledger_and_of_earlier
     hidden: Path, key: SigningKey, policy: Path, tmp_path: Path
 ) -> None:
     """Lines alone do not say what was promised: an owner who signs another promise later is found, too."""
-    first, last = read(hidden).manifest.budgets
+    first, last = read_bundle(hidden).manifest.budgets
     path = tmp_path / "stated.zip"
     untruths: list[dict[str, object]] = [
         {"unit": "one day of one flight"},
@@ -437,7 +437,7 @@ def test_whom_it_protects_and_its_budgets_are_those_of_the_ledger_and_of_earlier
 
 def test_a_line_stays_in_its_account(hidden: Path, key: SigningKey, tmp_path: Path) -> None:
     """What is spent is added up by accounts: a line that moves to another one would no longer count."""
-    charge = next(each for each in read(hidden).chain.lines if each.line_kind == "charge")
+    charge = next(each for each in read_bundle(hidden).chain.lines if each.line_kind == "charge")
     path = tmp_path / "moved.zip"
 
     def moved(chain: bundles.BundleChain) -> bundles.BundleChain:
@@ -451,7 +451,7 @@ def test_a_line_stays_in_its_account(hidden: Path, key: SigningKey, tmp_path: Pa
 
     path.write_bytes(_signed_anew(hidden, key, moved))
     with pytest.raises(sf.BundleDamaged, match="period"):
-        read(path)
+        read_bundle(path)
 
 
 def test_an_earlier_bundle_of_another_key_is_said_to_be_one(
@@ -480,7 +480,7 @@ def test_a_page_that_loads_or_runs_something_is_found(hidden: Path, key: Signing
         assert other != page
         path.write_bytes(_resigned({**members, "report.html": other}, key))
         with pytest.raises(sf.BundleDamaged, match="its page"):
-            read(path)
+            read_bundle(path)
     assert "That report.html agrees with" in " ".join(verify_bundle(hidden).unproved)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 import sfumato as sf
 from reports.accounts import ALIAS, PERSON, PLAIN, QUESTION, SECRETS, asked
-from sfumato.release.answers.answer_pages import attacker
+from sfumato.release.answers.answer_pages import render_attacker
 from sfumato.reports import report
-from sfumato.reports.telling import chosen, salted, told
+from sfumato.reports.account_reports import collect_report, parse_questions_option, salted_hash
 
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 
@@ -55,7 +55,7 @@ def test_an_answer_can_be_named_by_its_own_line(policy: Path) -> None:
 
 
 def _line(policy: Path, question: str) -> int:
-    return next(each.number for each in told(policy, questions=True).asked if each.question == question)
+    return next(each.number for each in collect_report(policy, questions=True).questions if each.question == question)
 
 
 # ── salted hashes ──────────────────────────────────────────────────────────────────────────────
@@ -72,28 +72,28 @@ def test_a_guess_cannot_be_tested(policy: Path) -> None:
 
 
 def test_salts_of_shown_lines_open_no_other(policy: Path) -> None:
-    found = told(policy, questions=[_line(policy, QUESTION)])
-    shown = [each for each in found.asked if each.salt]
+    found = collect_report(policy, questions=[_line(policy, QUESTION)])
+    shown = [each for each in found.questions if each.salt]
     assert [each.question for each in shown] == [QUESTION]
-    hidden = {each.hash for each in found.asked if each.salt is None}
-    assert salted(shown[0].salt or "", PLAIN) not in hidden
+    hidden = {each.hash for each in found.questions if each.salt is None}
+    assert salted_hash(shown[0].salt or "", PLAIN) not in hidden
 
 
 def test_equal_questions_have_hashes_of_their_own(policy: Path) -> None:
-    found = [each for each in told(policy, questions=True).asked if each.question == PLAIN]
+    found = [each for each in collect_report(policy, questions=True).questions if each.question == PLAIN]
     assert len(found) == 2
     assert len({each.hash for each in found}) == 2
 
 
 def test_the_owner_can_show_later_what_was_asked(policy: Path) -> None:
-    before = [each.hash for each in told(policy).asked]
-    later = told(policy, questions=True).asked
-    assert [salted(each.salt or "", each.question or "") for each in later] == before
+    before = [each.hash for each in collect_report(policy).questions]
+    later = collect_report(policy, questions=True).questions
+    assert [salted_hash(each.salt or "", each.question or "") for each in later] == before
 
 
 def test_another_ledger_has_other_hashes(policy: Path, tmp_path: Path) -> None:
-    other = told(asked(tmp_path / "flights")).asked
-    assert not {each.hash for each in other} & {each.hash for each in told(policy).asked}
+    other = collect_report(asked(tmp_path / "flights")).questions
+    assert not {each.hash for each in other} & {each.hash for each in collect_report(policy).questions}
 
 
 # ── the page itself ────────────────────────────────────────────────────────────────────────────
@@ -163,10 +163,10 @@ def test_gaussian_answers_and_units_that_are_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("written", ["x", "4;7", "-1", "4,", "clinic.toml", ""])
 def test_lines_are_named_by_numbers(written: str) -> None:
     with pytest.raises(sf.InvalidParameter):
-        chosen(written)
-    assert chosen(None) is False
-    assert chosen("all") is True
-    assert chosen("4, 7") == (4, 7)
+        parse_questions_option(written)
+    assert parse_questions_option(None) is False
+    assert parse_questions_option("all") is True
+    assert parse_questions_option("4, 7") == (4, 7)
 
 
 # ── one answer ─────────────────────────────────────────────────────────────────────────────────
@@ -202,7 +202,7 @@ def test_a_page_is_saved_as_html_alone(policy: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("promise", [sf.Guarantee(1), sf.Guarantee(3, "1e-6"), sf.Guarantee("0.1"), sf.Guarantee(40)])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_what_an_attacker_gains_is_never_told_too_small(promise: sf.Guarantee, neighbours: str) -> None:
-    page = attacker(promise, neighbours, "this")
+    page = render_attacker(promise, neighbours, "this")
     cells = [float(each) / 100 for each in re.findall(r"<td class=number>([\d.]+) %</td>", page)]
     rows = len(cells) // 4
     for place, prior in enumerate(("0.001", "0.01", "0.1", "0.5")):

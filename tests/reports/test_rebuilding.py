@@ -8,11 +8,11 @@ import sfumato as sf
 from sfumato.release.answers.answer import Answer
 from sfumato.release.running_totals import RunningAnswer
 from sfumato.reports import SigningKey, bundle, report, verify_bundle
-from sfumato.reports.telling import told
+from sfumato.reports.account_reports import collect_report
 
 
 def _again(policy: Path) -> list[Answer | None]:
-    return [each.answer for each in told(policy, questions=True).asked if each.kind != "tab-open"]
+    return [each.answer for each in collect_report(policy, questions=True).questions if each.kind != "tab-open"]
 
 
 def _same(one: Answer, other: Answer | None) -> bool:
@@ -57,8 +57,8 @@ def test_no_answer_is_shown_under_another_policy(tmp_path: Path) -> None:
 
 
 def test_the_receipt_is_of_the_line(policy: Path) -> None:
-    found = told(policy, questions=True)
-    for each in found.asked:
+    found = collect_report(policy, questions=True)
+    for each in found.questions:
         assert each.answer is not None
         assert each.answer.receipt.line == each.answer_line
         assert each.answer.receipt.question == each.question
@@ -75,9 +75,9 @@ def test_periods_with_accounts_of_their_own(tmp_path: Path, key: SigningKey) -> 
     with sf.open(policy) as flights:
         question = "SELECT COUNT(*) AS n FROM flights WHERE day BETWEEN DATE '2013-07-01' AND DATE '2013-07-31'"
         bought = flights.sql(question).release(epsilon=0.5)
-    found = told(policy, questions=True)
-    assert _same(bought, found.asked[0].answer)
-    assert "one plane-month" in found.periods
+    found = collect_report(policy, questions=True)
+    assert _same(bought, found.questions[0].answer)
+    assert "one plane-month" in found.period_guarantee
     page = report(policy).html
     assert "The guarantee: ε = 3" in page.replace("\u00a0", " ")
     assert "2013-07" not in page
@@ -93,7 +93,7 @@ def test_running_totals_and_synopses_are_shown_and_drawn_without_the_rows(tmp_pa
         bought = flights.running(flights.sql(running)).release(epsilon=1)
         published = flights.marginals("flights", [marginals]).release(epsilon=1)
     (policy.parent / "flights.parquet").unlink()
-    found = [each for each in told(policy, questions=True).asked if each.answer_line]
+    found = [each for each in collect_report(policy, questions=True).questions if each.answer_line]
     assert _same(bought, found[0].answer)
     assert isinstance(found[0].answer, RunningAnswer)
     assert found[1].answer is None

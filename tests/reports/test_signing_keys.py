@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import sfumato as sf
 from sfumato.reports import PublicKey, SigningKey
-from sfumato.reports.signing_keys import is_locked
+from sfumato.reports.signing_keys import is_encrypted
 
 
 def test_a_key_is_written_for_its_owner_alone(tmp_path: Path) -> None:
@@ -33,13 +33,13 @@ def test_a_key_is_written_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_key_under_a_passphrase_needs_it(tmp_path: Path) -> None:
     key = SigningKey.new()
     key.save(tmp_path / "owner.key", "correct horse")
-    assert is_locked(tmp_path / "owner.key")
+    assert is_encrypted(tmp_path / "owner.key")
     assert SigningKey.read(tmp_path / "owner.key", "correct horse").public == key.public
     for wrong in (None, "", "Correct horse"):
         with pytest.raises(sf.SfumatoError, match="as an Ed25519 private key"):
             SigningKey.read(tmp_path / "owner.key", wrong)
     key.save(tmp_path / "plain.key")
-    assert not is_locked(tmp_path / "plain.key")
+    assert not is_encrypted(tmp_path / "plain.key")
     with pytest.raises(sf.SfumatoError, match="it is not encrypted, but a passphrase was given"):
         SigningKey.read(tmp_path / "plain.key", "correct horse")
     with pytest.raises(sf.InvalidParameter):
@@ -87,13 +87,13 @@ def test_other_files_are_no_keys(tmp_path: Path) -> None:
 def test_a_signature_is_of_one_content_by_one_key() -> None:
     key, other = SigningKey.new(), SigningKey.new()
     signature = key.sign(b"content")
-    assert key.public.signed(signature, b"content")
-    assert not key.public.signed(signature, b"another")
-    assert not other.public.signed(signature, b"content")
-    assert not key.public.signed(b"", b"content")
+    assert key.public.verifies(signature, b"content")
+    assert not key.public.verifies(signature, b"another")
+    assert not other.public.verifies(signature, b"content")
+    assert not key.public.verifies(b"", b"content")
     order = 2**252 + 27742317777372353535851937790883648493
     again = signature[:32] + (int.from_bytes(signature[32:], "little") + order).to_bytes(32, "little")
-    assert not key.public.signed(again, b"content")  # the same signature in another spelling
+    assert not key.public.verifies(again, b"content")  # the same signature in another spelling
 
 
 def test_the_first_vector_of_rfc_8032() -> None:

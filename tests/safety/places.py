@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_engine
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.policy import Policy
 
 _SCHEMA = re.compile(r'"rows\d+"')

@@ -21,8 +21,8 @@ from sfumato.curator.curators import Curator
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price
+from sfumato.release.pricing import PricedRelease, price_release
 
 _COLUMNS = {
     "region": {"values": [f"region {index}" for index in range(8)]},
@@ -58,7 +58,7 @@ def _asked(name: str) -> tuple[list[Question], str]:
     return [question(DuckDB(policy), policy, text) for policy in policies], text
 
 
-def _verdict(asked: list[Question], prepared: Prepared, price: Price, samples: int) -> sf.audit.Verdict:
+def _verdict(asked: list[Question], prepared: PricedRelease, price: Price, samples: int) -> sf.audit.Verdict:
     """Of an attacker who knows both tables and looks at each release through its likelihood ratio."""
     exact = [tuples(each._context.engine.read(GroupTotals(prepared.bounded, each.groups), 7)) for each in asked]
     first, second = (np.array(each, dtype=np.float64) for each in exact)
@@ -66,7 +66,7 @@ def _verdict(asked: list[Question], prepared: Prepared, price: Price, samples: i
     def sampler(totals: Any) -> Any:
         def sample(count: int) -> Any:
             many = np.tile(totals, (count, 1))
-            drawn = [each.draw(each.reading.of(many)) for each in prepared.batch.measurements]
+            drawn = [each.draw(each.reading.extract(many)) for each in prepared.batch.measurements]
             noisy = np.hstack(drawn).astype(np.float64).reshape(count, *first.shape)
             if isinstance(prepared.mechanisms[0], sf.Gaussian):
                 return ((second - first) * noisy).sum(axis=(1, 2))
@@ -78,9 +78,9 @@ def _verdict(asked: list[Question], prepared: Prepared, price: Price, samples: i
     return sf.audit.falsify([sampler(each) for each in exact], claim, samples, CONFIDENCE)
 
 
-def _twin(options: tuple[Any, ...], price: Price, family: Any) -> Prepared:
+def _twin(options: tuple[Any, ...], price: Price, family: Any) -> PricedRelease:
     """What a claim of half the sensitivity would have prepared, with the real bounding."""
-    return prepare([halved(each) for each in options], price, family=family)
+    return price_release([halved(each) for each in options], price, family=family)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -91,10 +91,10 @@ def test_the_promise_is_not_refuted_and_half_a_claim_is(name: str, price: str, l
     family = sf.Gaussian if paid.delta else sf.Laplace
     few = 40_000 if name in ("replaced count", "replaced distinct") else 10_000  # changes thinly spread over groups
     samples = 1_000_000 if long else few
-    sound = prepare(asked[0].options, paid, family=family)
+    sound = price_release(asked[0].bounding_options, paid, family=family)
     assert _verdict(asked, sound, paid, samples).holds
     if price == "pure":
-        verdict = _verdict(asked, _twin(asked[0].options, paid, family), paid, samples)
+        verdict = _verdict(asked, _twin(asked[0].bounding_options, paid, family), paid, samples)
         assert not verdict.holds, str(verdict)
     for each in asked:
         each._context.engine.close()

@@ -14,10 +14,10 @@ import sfumato as sf
 from engine.tables import tuples
 from safety.worlds import PREDICATES, question, world
 from sfumato.curator.proposals.questions import Question
-from sfumato.engine.lowering.cell_lowering import FEWEST_COUNTS
+from sfumato.engine.lowering.cell_lowering import MIN_COUNTS
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.combining import combined
+from sfumato.plan.readings.combining import combine_readings
 from sfumato.plan.readings.total_readings import GroupTotals
 
 TESTS = ("", "WHERE kind = 'a'", "WHERE cost > 0", "WHERE kind = 'b' AND cost >= 1", "WHERE cost / kind_no > 1")
@@ -51,7 +51,7 @@ def asked(made: sf.Curator, text: str) -> Question:
 
 
 def by_strategy(found: Question, strategy: Strategy) -> GroupTotals:
-    (bounded,) = (each for each in found.options if each.strategy is strategy)
+    (bounded,) = (each for each in found.bounding_options if each.strategy is strategy)
     return GroupTotals(bounded, found.groups)
 
 
@@ -68,7 +68,7 @@ def test_one_statement_reads_what_each_would(neighbours: str, strategy: Strategy
         texts = [each for each in texts if not (whole and "DISTINCT" in each)]
         readings = [by_strategy(asked(made, text), strategy) for text in texts]
         engine = made._context.engine
-        together = combined(readings)
+        together = combine_readings(readings)
         mergeable = [each for each in together if len(each.parts) > 1]
         assert len(mergeable) == (1 if whole else 2)  # units are counted apart from rows
         assert sum(len(each.parts) for each in mergeable) >= 0.5 * len(readings)
@@ -90,12 +90,12 @@ def test_random_predicates_over_hostile_cells(seed: int) -> None:
             found = question(engine, engine._policy, f"SELECT COUNT(*) AS n FROM people WHERE {predicate}")
             readings += [
                 GroupTotals(each, found.groups)
-                for each in found.options
+                for each in found.bounding_options
                 if each.strategy in (Strategy.WHOLE, Strategy.CLIP_L1)
             ]
         except Unsupported:
             continue
-    together = combined(readings)
+    together = combine_readings(readings)
     assert max(len(each.parts) for each in together) > len(readings) / 2
     for each in together:
         totals = engine.read(each.reading, 11)
@@ -117,8 +117,8 @@ def test_many_counts_of_rows_that_are_computed_first(source: str, tmp_path: Path
         tests = [f"{column} {test}" for column in ("kind_no", "cost") for test in ("> 0", "< 1", "= 1", "IS NULL")]
         tests += [f"{one} AND {other}" for one, other in combinations(tests[:5], 2)]
         texts = [f"SELECT COUNT(*) AS n FROM {source} WHERE {test}" for test in tests]
-        together = combined([by_strategy(asked(made, text), Strategy.CLIP_L1) for text in texts])
-        assert max(len(each.parts) for each in together) >= FEWEST_COUNTS
+        together = combine_readings([by_strategy(asked(made, text), Strategy.CLIP_L1) for text in texts])
+        assert max(len(each.parts) for each in together) >= MIN_COUNTS
         for each in together:
             totals = made._context.engine.read(each.reading, 7)
             for own, columns in each.parts:
@@ -130,7 +130,9 @@ def test_what_would_be_another_number_is_read_by_itself(tmp_path: Path) -> None:
     with clinic(tmp_path) as made:
         counts = [asked(made, f"SELECT COUNT(*) AS n FROM visits {test}") for test in TESTS]
         for strategy in (Strategy.REWEIGHT, Strategy.SAMPLE):
-            assert all(len(each.parts) == 1 for each in combined([by_strategy(each, strategy) for each in counts]))
+            assert all(
+                len(each.parts) == 1 for each in combine_readings([by_strategy(each, strategy) for each in counts])
+            )
         apart = [
             "SELECT SUM(cost) AS n FROM visits WHERE cost > 0",
             "SELECT AVG(cost) AS n FROM visits WHERE kind = 'a'",
@@ -140,11 +142,11 @@ def test_what_would_be_another_number_is_read_by_itself(tmp_path: Path) -> None:
         ]
         readings = [by_strategy(asked(made, text), Strategy.CLIP_L1) for text in apart]
         beside = [by_strategy(each, Strategy.CLIP_L1) for each in counts]
-        for each in combined([*readings, *beside]):
+        for each in combine_readings([*readings, *beside]):
             own = {reading for reading, _ in each.parts}
             assert len(own) == 1 or own <= set(beside)
         tighter = by_strategy(counts[0].limit(rows=1), Strategy.CLIP_L1)
-        assert all(len(each.parts) == 1 for each in combined([tighter, beside[1]]))
+        assert all(len(each.parts) == 1 for each in combine_readings([tighter, beside[1]]))
 
 
 def test_the_claims_stay_those_of_each_question(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_the_claims_stay_those_of_each_question(tmp_path: Path) -> None:
         readings = [
             by_strategy(asked(made, f"SELECT COUNT(*) AS n FROM visits {test}"), Strategy.CLIP_L1) for test in TESTS
         ]
-        (together,) = combined(readings)
+        (together,) = combine_readings(readings)
         claims = [each.sensitivity for each in together.reading.bounded.measures]
         assert claims == [each.bounded.measures[0].sensitivity for each in readings]
         for first, second in combinations(claims, 2):
@@ -161,12 +163,12 @@ def test_the_claims_stay_those_of_each_question(tmp_path: Path) -> None:
 
 
 def test_a_statement_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.plan.readings.combining.MOST_MEASURES", 2)
+    monkeypatch.setattr("sfumato.plan.readings.combining.MAX_MEASURES", 2)
     with clinic(tmp_path) as made:
         readings = [
             by_strategy(asked(made, f"SELECT COUNT(*) AS n FROM visits {test}"), Strategy.CLIP_L1) for test in TESTS
         ]
-        assert [len(each.parts) for each in combined(readings)] == [2, 2, 1]
+        assert [len(each.parts) for each in combine_readings(readings)] == [2, 2, 1]
 
 
 MANY = [
@@ -191,7 +193,7 @@ def test_many_counts_are_added_up_from_cells(neighbours: str, strategy: Strategy
     with clinic(tmp_path, neighbours, rows=strategy is Strategy.WHOLE) as made:
         engine = made._context.engine
         readings = [by_strategy(asked(made, f"{COUNT} WHERE {test}"), strategy) for test in MANY]
-        (together,) = combined([*readings, by_strategy(asked(made, COUNT), strategy)])
+        (together,) = combine_readings([*readings, by_strategy(asked(made, COUNT), strategy)])
         totals = engine.read(together.reading, 7)
         assert "GROUP BY c0, c1, c2" in engine.sources.statements[-1]  # type: ignore[attr-defined]
         for own, columns in together.parts:
@@ -208,7 +210,7 @@ def test_columns_that_may_make_many_cells_are_not_grouped_by(kind: str, tmp_path
     with sf.Curator(policy, tmp_path / "visits.ledger") as made:
         tests = [f"x = '{number}'" if kind == "text" else f"x > 0.0{number}" for number in range(1, 15)]
         readings = [by_strategy(asked(made, f"{COUNT} WHERE {test}"), Strategy.WHOLE) for test in tests]
-        (together,) = combined(readings)
+        (together,) = combine_readings(readings)
         totals = made._context.engine.read(together.reading, 7)
         assert "GROUP BY" not in made._context.engine.sources.statements[-1]  # type: ignore[attr-defined]
         for own, place in together.parts:

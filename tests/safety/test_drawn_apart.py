@@ -18,7 +18,7 @@ import pytest
 import sfumato as sf
 from safety.test_joint import _repeats as repeats
 from sfumato.release.prices import Price
-from sfumato.release.requests import Request
+from sfumato.release.requests import PriceRequest
 
 CODES = 1_000
 _DAYS = 300
@@ -86,9 +86,9 @@ def moments(curator: sf.Curator) -> list[float]:
     """The sums of squares and of products have no rounding of their own: they are read as they were drawn."""
     own = "COVAR_POP(cost, day), VAR_POP(cost), VAR_POP(cost) FILTER (WHERE kind = 1)"
     ask = curator.sql(f"SELECT code, {own} FROM people GROUP BY code")
-    prepared = ask._prepare_at(Price(1), Request(1))
+    prepared = ask._prepare_at(Price(1), PriceRequest(1))
     exact = np.zeros((CODES, sum(each.coordinates for each in prepared.bounded.measures)), np.int64)
-    return np.asarray(prepared.totals.draw(prepared.measured[0], exact), np.float64).T.ravel().tolist()
+    return np.asarray(prepared.totals.draw(prepared.measurements[0], exact), np.float64).T.ravel().tolist()
 
 
 def workloads(curator: sf.Curator) -> list[float]:
@@ -115,7 +115,7 @@ def running_totals(curator: sf.Curator) -> list[float]:
     weights = draw.noise.factorisation.weights.astype(np.float64)
     assert weights.shape == (_DAYS, _DAYS)
     for _ in range(4):
-        measured = draw.made(np.zeros((_DAYS, 1), np.int64))
+        measured = draw.draw_from(np.zeros((_DAYS, 1), np.int64))
         found += (weights @ np.diff(measured.totals, prepend=0.0)).round().tolist()
     return found
 

@@ -198,7 +198,7 @@ def running_totals(curator: Curator) -> list[Noise]:
     ask = curator.running("SELECT sex, day, COUNT(*) AS n FROM people GROUP BY sex, day")
     ask.release(rho="1e-14")  # for the ledger to say what is run
     draw = ask._draw_with(Price(rho="1e-14"), sf.Gaussian)
-    totals = np.reshape(draw.made(np.zeros((len(draw.groups), 1), np.int64)).totals, (2, -1))
+    totals = np.reshape(draw.draw_from(np.zeros((len(draw.groups), 1), np.int64)).totals, (2, -1))
     decoder = draw.noise.factorisation.decoder * float(draw.noise.unit_value)
     return [[round(noise)] for noise in np.linalg.solve(decoder, totals.T).ravel()]
 
@@ -230,7 +230,7 @@ KINDS: dict[str, Callable[[Curator], list[Noise]]] = {
 def _run(curator: Curator, since: int) -> list[Any]:
     """The additive noises that the ledger says were run."""
     lines = [line for line in curator.ledger.lines() if line.number > since]
-    parts = chain.from_iterable(spending.read(line.parts) for line in lines)
+    parts = chain.from_iterable(spending.read_parts(line.parts) for line in lines)
     return [part.mechanism for part in parts if isinstance(part, Charged) and part.sensitivity is not None]
 
 
@@ -246,12 +246,12 @@ def test_numbers_of_every_kind_of_release_have_noises_of_their_own(rows: Curator
 
 def test_a_noise_that_is_kept_for_the_next_is_caught(empty: Curator, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[Any, Any] = {}
-    noisy = measurement.noisy
+    noisy = measurement.add_noise
 
     def keeping(mechanism: Any, exact: Any) -> Any:
         return exact + kept.setdefault((mechanism, exact.shape), noisy(mechanism, 0 * exact))
 
-    monkeypatch.setattr(measurement, "noisy", keeping)
+    monkeypatch.setattr(measurement, "add_noise", keeping)
     for measures in MEASURES[:3]:
         noise, mechanisms = widest(empty, f"SELECT {measures} FROM people", FAMILIES["Laplace"])
         assert shared([[cell] for cell in noise.ravel()], likeliest(mechanisms))

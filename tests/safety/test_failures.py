@@ -21,7 +21,7 @@ import pytest
 import sfumato as sf
 from sfumato.curator.curators import Curator
 from sfumato.errors import EngineFailed, Overspent, SourceChanged, Unanswered
-from sfumato.ledger.accounts.asking import Asking
+from sfumato.ledger.accounts.asking import PendingQuery
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -73,7 +73,7 @@ def test_a_source_that_changed_costs_nothing(tmp_path: Path, damage: Callable[[P
     with Curator(_policy(path), tmp_path / "l.ledger") as curator:
         asked = curator.sql(COUNT)
         damage(path)
-        with pytest.raises(SourceChanged, match="not the one that was opened"):
+        with pytest.raises(SourceChanged, match="has changed since it was opened"):
             asked.release(epsilon=1)
         assert _kinds(curator) == ["account-open", "source"]
         assert curator.budget.remaining["pure"] == 10
@@ -123,7 +123,7 @@ def _after_the_charge(curator: Curator, place: str, failure: Callable[..., Any])
 
 
 @pytest.mark.parametrize(
-    "place", ["sfumato.engine.duckdb.driver.DuckDB.read", "sfumato.release.measured.KnownGroups.draw"]
+    "place", ["sfumato.engine.duckdb.driver.DuckDB.read", "sfumato.release.measured.DeclaredGroupsRelease.draw"]
 )
 def test_a_failure_after_the_charge_is_charged_and_says_one_thing(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,14 +147,14 @@ def test_a_source_that_vanishes_after_the_charge(tmp_path: Path, monkeypatch: py
     path = tmp_path / "people.parquet"
     pa.parquet.write_table(_table(), path)
     with Curator(_policy(path), tmp_path / "l.ledger") as curator:
-        begin = Asking.begin
+        begin = PendingQuery.begin
 
         def charged_then_gone(*arguments: Any) -> Any:
             found = begin(*arguments)
             path.unlink()
             return found
 
-        monkeypatch.setattr(Asking, "begin", charged_then_gone)
+        monkeypatch.setattr(PendingQuery, "begin", charged_then_gone)
         _refused(curator)
         assert curator.budget.remaining["pure"] == 9
         assert curator.ledger.verify().holds
@@ -255,7 +255,7 @@ def test_eight_threads_ask_one_curator(tmp_path: Path) -> None:
 
 def test_eight_threads_keep_their_answers_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise, each thread gets the answer to its own question."""
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     table = pa.table({"who": range(60), "region": ["north"] * 60, "age": range(60)})
     with Curator(_policy(table, 1000), tmp_path / "l.ledger") as curator:
 

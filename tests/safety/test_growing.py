@@ -23,13 +23,13 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.guarded import Periods
 from sfumato.plan import account_periods
-from sfumato.plan.bounding import boundings, for_neighbours
+from sfumato.plan.bounding import bounding_strategies, for_neighbours
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values import calendar
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 LOW, HIGH = dt.date(2024, 2, 7), dt.date(2024, 5, 16)
 _NEW = 99
@@ -44,7 +44,7 @@ class _Accounts:
 
     periods: Periods = ()
 
-    def over(self, periods: Periods) -> _Accounts:
+    def for_periods(self, periods: Periods) -> _Accounts:
         return _Accounts(periods)
 
 
@@ -148,8 +148,8 @@ def _units(random: Random, every: str) -> dict[dt.date, Rows]:
     far = [dt.date(2023, 12, 5), dt.date(2024, 1, 20), dt.date(2024, 4, 12), dt.date(2024, 7, 9), dt.date(2025, 3, 9)]
     found: dict[dt.date, Rows] = {}
     for day in near + far:
-        start = calendar.truncated(every, day)
-        within = [each for each in (day, *near) if calendar.truncated(every, each) == start]
+        start = calendar.truncate(every, day)
+        within = [each for each in (day, *near) if calendar.truncate(every, each) == start]
         more = _someone(random, _NEW, within, 5)
         found[start] = _both(found[start], more) if start in found else more
     return found
@@ -157,7 +157,7 @@ def _units(random: Random, every: str) -> dict[dt.date, Rows]:
 
 def _asked(engine: DuckDB, policy: Policy, text: str) -> Question:
     query = parse(text, engine.catalog())
-    context = Context(policy, engine, _Accounts(), quietly, "version 1")  # type: ignore[arg-type]
+    context = Context(policy, engine, _Accounts(), ignore_progress, "version 1")  # type: ignore[arg-type]
     return Question(context, text, query, query.plan.limits)
 
 
@@ -188,13 +188,13 @@ def test_units_of_unpaid_periods_change_nothing(every: str, per: str, long: bool
     for index, text in enumerate(questions):
         asked = _asked(base, base._policy, text)
         paid = set(asked._context.account.periods)
-        options = boundings(asked.query.plan, asked.limits, len(asked.groups))
+        options = bounding_strategies(asked.query.plan, asked.limits, len(asked.groups))
         bounded = for_neighbours(options[index % len(options)], Neighbours.ADD_REMOVE)
         totals = {
             start: tuples(engine.read(GroupTotals(bounded, asked.groups), 7)) for start, engine in engines.items()
         }
         for start in units:
-            name = account_periods.names(((calendar.count(per, start),) * 2,), per)[0]
+            name = account_periods.period_names(((calendar.period_number(per, start),) * 2,), per)[0]
             if name in paid:
                 worst = max(change.worst for change in changes(bounded, totals[None], totals[start]))
                 assert worst <= 1, (text, start)
@@ -215,13 +215,16 @@ def test_a_plan_held_to_periods_reads_no_other(every: str, per: str) -> None:
     units = _units(random, every)
     base = _engine(_policy(empty, every, per))
     engines = {start: _engine(_policy(rows, every, per)) for start, rows in units.items()}
-    held = ((calendar.count(per, dt.date(2024, 3, 30)),) * 2, (calendar.count(per, dt.date(2024, 5, 16)),) * 2)
+    held = (
+        (calendar.period_number(per, dt.date(2024, 3, 30)),) * 2,
+        (calendar.period_number(per, dt.date(2024, 5, 16)),) * 2,
+    )
     both = "SELECT day AS d FROM visits UNION ALL SELECT CAST(at AS DATE) AS d FROM calls"
     for text in ("SELECT COUNT(*) FROM visits", "SELECT COUNT(*) FROM calls", f"SELECT COUNT(*) FROM ({both})"):
-        plan = account_periods.restricted(parse(text, base.catalog()).plan, base._policy, held)
-        bounded = boundings(plan, plan.limits, 1)[0]
+        plan = account_periods.restrict_to_periods(parse(text, base.catalog()).plan, base._policy, held)
+        bounded = bounding_strategies(plan, plan.limits, 1)[0]
         for start, engine in engines.items():
-            counted = calendar.count(per, start)
+            counted = calendar.period_number(per, start)
             reads = bool(np.any(engine.read(GroupTotals(bounded, ((),)), 7)))
             assert reads is any(first <= counted <= last for first, last in held), (text, start)
     for engine in (base, *engines.values()):
@@ -230,12 +233,12 @@ def test_a_plan_held_to_periods_reads_no_other(every: str, per: str) -> None:
 
 @pytest.mark.parametrize("per", ["day", "week", "month", "quarter", "year"])
 def test_names_tell_periods(per: str) -> None:
-    first, last = (calendar.count(per, day) for day in (dt.date(2019, 12, 20), dt.date(2027, 1, 10)))
-    named = account_periods.names(((first, last),), per)
+    first, last = (calendar.period_number(per, day) for day in (dt.date(2019, 12, 20), dt.date(2027, 1, 10)))
+    named = account_periods.period_names(((first, last),), per)
     assert len(set(named)) == last - first + 1
-    assert account_periods.runs(named, per) == ((first, last),)
+    assert account_periods.parse_periods(named, per) == ((first, last),)
     assert list(named) == sorted(named)
     for wrong in ("", "2024", "2024-13", "2024-3", "2024-W54", "2024-Q5", "2024-02-30", "x", None, "2024-01 "):
         if wrong not in named:
             with pytest.raises(InvalidParameter):
-                account_periods.counted(wrong, per)  # type: ignore[arg-type]
+                account_periods.parse_period(wrong, per)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def _written(cell: Any) -> str:
 def _totals(monkeypatch: pytest.MonkeyPatch, engine: DuckDB, total: int) -> int:
     text, rows = QUESTIONS["groups"]
     asked = question(engine, engine._policy, text)
-    options, groups = asked.options, asked.groups
+    options, groups = asked.bounding_options, asked.groups
     with monkeypatch.context() as patch:
         _answering(patch, rows(total))
         found = dict(zip(groups, tuples(engine.read(GroupTotals(options[0], tuple(groups)), 7)), strict=True))

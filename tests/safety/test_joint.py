@@ -237,9 +237,11 @@ def _same_bits(times: int) -> Callable[[Draw], Draw]:
 @contextmanager
 def _broken(twin: Callable[[Draw], Draw]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        noisy = measurement.noisy
+        noisy = measurement.add_noise
         broken = twin(lambda mechanism, columns: noisy(mechanism, np.array(columns).T).T.tolist())
-        patch.setattr(measurement, "noisy", lambda mechanism, exact: np.array(broken(mechanism, exact.T.tolist())).T)
+        patch.setattr(
+            measurement, "add_noise", lambda mechanism, exact: np.array(broken(mechanism, exact.T.tolist())).T
+        )
         yield
 
 

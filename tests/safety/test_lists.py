@@ -21,7 +21,7 @@ from safety.test_replay import _compared
 from safety.worlds import question
 from sfumato.curator.curators import Curator
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import boundings, found_bounding
+from sfumato.plan.bounding import bounding_strategies, discovery_bounding
 from sfumato.policy import Policy, Table
 
 LIMIT, MOST = 3, 4
@@ -118,15 +118,15 @@ def test_the_claim_is_met_by_a_unit_with_too_many_rows_and_items() -> None:
     """A limit that counted fewer rows or items would still be sound, and useless."""
     with closing(DuckDB(policy([FULL] * (LIMIT + 1), "who"))) as engine:
         asked = question(engine, engine._policy, "SELECT COUNT(*) FROM visits, UNNEST(tags) AS t(tag)")
-        for bounded in boundings(asked.query.plan, asked.limits, 1):
+        for bounded in bounding_strategies(asked.query.plan, asked.limits, 1):
             assert bounded.measures[0].sensitivity.linf == LIMIT * MOST << bounded.measures[0].bits
     with closing(DuckDB(policy([FULL], "row"))) as engine:
         for text, most in ((TEXTS[0], MOST), (TEXTS[2], 2 * MOST)):
             asked = question(engine, engine._policy, text)
-            (bounded,) = boundings(asked.query.plan, asked.limits, len(asked.groups))
+            (bounded,) = bounding_strategies(asked.query.plan, asked.limits, len(asked.groups))
             assert bounded.limits.rows == most
         asked = question(engine, engine._policy, TEXTS[4])
-        assert found_bounding(asked.query.plan, asked.limits).limits.groups == MOST
+        assert discovery_bounding(asked.query.plan, asked.limits).limits.groups == MOST
 
 
 # ── an independent reckoning ───────────────────────────────────────────────────────────────────
@@ -162,7 +162,7 @@ def asked(
 def read(curator: Curator, text: str) -> list[tuple[Any, ...]]:
     """Return the rows of an answer without noise."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+        patch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
         return list(curator.sql(text).release(epsilon="0.001", fresh=True).rows)
 
 
@@ -241,7 +241,7 @@ def test_no_item_makes_a_question_fail(kind: str) -> None:
             assert len(found) == 4
             assert all(len(each or ()) <= 20 for (each,) in found)
             text = f"SELECT COUNT(item) FROM t, UNNEST({name}) AS u(item)"
-            question(engine, engine._policy, text).options  # noqa: B018
+            question(engine, engine._policy, text).bounding_options  # noqa: B018
 
 
 def test_a_list_in_every_source(tmp_path: Path) -> None:

@@ -371,7 +371,7 @@ def curators(
 
 @pytest.fixture(autouse=True)
 def _noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
 
 
 def compare(curators: dict[tuple[str, bool], Curator], seed: int) -> None:

@@ -17,7 +17,7 @@ from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unanswered
 from sfumato.ledger import Account
-from sfumato.ledger.accounts.asking import Asking
+from sfumato.ledger.accounts.asking import PendingQuery
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -52,7 +52,7 @@ def test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_writte
 
         monkeypatch.setattr(owner, name, noting)
 
-    for owner, name in ((DuckDB, "check"), (Asking, "begin"), (DuckDB, "read"), (Account, "answer")):
+    for owner, name in ((DuckDB, "check"), (PendingQuery, "begin"), (DuckDB, "read"), (Account, "answer")):
         noted(owner, name)
     answer = curator.sql(COUNT).release(epsilon=1)
     assert happened == ["check", "begin", "read", "answer"]

@@ -106,9 +106,9 @@ def least_chosen(mechanism: Quantiles, values: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", silenced)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", silenced)
     monkeypatch.setattr(Quantiles, "choose_groups", least_chosen)
-    monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(integer=lambda _: 7))
+    monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(random_bits=lambda _: 7))
 
 
 _READ = {"DuckDB": "sf_people", "PostgreSQL": '"rows"."people"'}
@@ -181,7 +181,7 @@ def test_a_refusal_reads_no_row_and_costs_nothing(
     """Nothing is sent but questions about declared values and public tables."""
     for text in QUESTIONS[:: 1 if long else 5 * place.share]:
         try:
-            curators[0].sql(text).options  # noqa: B018
+            curators[0].sql(text).bounding_options  # noqa: B018
         except SfumatoError:
             for curator in curators[::3]:
                 found = outcome(curator, text, epsilon="0.001")

@@ -22,8 +22,8 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price
+from sfumato.release.pricing import price_release
 
 _COLUMNS: dict[str, Any] = {
     "region": {"values": ["north", "south"]},
@@ -57,7 +57,7 @@ def _asked(text: str, rows: list[dict[str, Any]] | None = None, **how: Any) -> Q
 
 def _totals(asked: Question, strategy: Strategy | None = None) -> list[tuple[Fraction, ...]]:
     """Exact numbers, in the measures' own terms."""
-    bounded = next(each for each in asked.options if strategy in (None, each.strategy))
+    bounded = next(each for each in asked.bounding_options if strategy in (None, each.strategy))
     values = [each.unit_value for each in bounded.measures for _ in range(each.coordinates)]
     found = tuples(asked._context.engine.read(GroupTotals(bounded, asked.groups), 7))
     return [tuple(total * each for total, each in zip(row, values, strict=True)) for row in found]
@@ -65,7 +65,7 @@ def _totals(asked: Question, strategy: Strategy | None = None) -> list[tuple[Fra
 
 def _reach(text: str, **how: Any) -> Fraction:
     """What one row can move a sum by."""
-    (bounded,) = _asked(text, units=False, **how).options
+    (bounded,) = _asked(text, units=False, **how).bounding_options
     return bounded.measures[0].sensitivity.l1 * bounded.measures[0].unit_value
 
 
@@ -82,7 +82,9 @@ def test_a_redefined_column_has_lost_its_bounds() -> None:
 def test_replacing_a_unit_moves_twice_what_it_holds() -> None:
     """OpenDP #2945: a group of k used where 2k is right."""
     text = "SELECT region, COUNT(*) FROM people GROUP BY region"
-    added, replaced = (_asked(text, relation=each).options[0].measures[0] for each in ("add-remove", "replace"))
+    added, replaced = (
+        _asked(text, relation=each).bounding_options[0].measures[0] for each in ("add-remove", "replace")
+    )
     assert replaced.sensitivity.l1 == 2 * added.sensitivity.l1
 
 
@@ -154,7 +156,7 @@ def test_narrow_columns_do_not_overflow() -> None:
 def test_every_aggregate_is_paid_for(selected: str) -> None:
     """SmartNoise #202: AVG charged once for the two numbers it is made of."""
     asked = _asked(f"SELECT {selected} FROM people")
-    prepared = prepare(asked.options, Price(1))
+    prepared = price_release(asked.bounding_options, Price(1))
     spent = sum(
         each.sensitivity.l1 / mechanism.scale
         for each, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True)
@@ -218,11 +220,11 @@ def test_missing_bounds_are_a_refusal() -> None:
 
 
 def test_joined_rows_are_counted_as_often_as_they_join() -> None:
-    (bounded,) = _asked("SELECT COUNT(*) FROM people JOIN pairs USING (region)", units=False).options
+    (bounded,) = _asked("SELECT COUNT(*) FROM people JOIN pairs USING (region)", units=False).bounding_options
     assert bounded.measures[0].sensitivity.l1 == 2
     (bounded,) = _asked(
         "SELECT COUNT(*) FROM people JOIN pairs USING (region) JOIN pairs q ON people.region = q.region", units=False
-    ).options
+    ).bounding_options
     assert bounded.measures[0].sensitivity.l1 == 4
 
 
@@ -241,7 +243,7 @@ def test_a_real_may_join_small_whole_numbers() -> None:
 
 def test_limits_are_tightened_only() -> None:
     asked = _asked("SELECT COUNT(*) FROM people")
-    assert asked.limit(rows=2).options[0].limits.rows == 2
+    assert asked.limit(rows=2).bounding_options[0].limits.rows == 2
     with pytest.raises(InvalidParameter):
         asked.limit(rows=5)
 

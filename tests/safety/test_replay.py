@@ -16,9 +16,9 @@ from safety.found import reading, side_by_side
 from safety.places import HERE, Place, sent
 from safety.worlds import REGIONS, World, changes, question, telling, text, world
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import boundings, for_neighbours, found_bounding
+from sfumato.plan.bounding import bounding_strategies, discovery_bounding, for_neighbours
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import measured
+from sfumato.plan.sharing import with_measures
 from sfumato.privacy import Neighbours
 
 Ask = Callable[[Random, World], str]
@@ -59,17 +59,17 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, Any], st
         return 0
     engine = tables[""]
     plan = question(engine, engine._policy, asked)
-    totals_asked = measured(plan.query.plan)
+    totals_asked = with_measures(plan.query.plan)
     made = (
-        (found_bounding(totals_asked, plan.limits),)
-        if plan.found
-        else boundings(totals_asked, plan.limits, len(plan.groups))
+        (discovery_bounding(totals_asked, plan.limits),)
+        if plan.discovered_keys
+        else bounding_strategies(totals_asked, plan.limits, len(plan.groups))
     )
     key, compared = random.getrandbits(62), 0
     for bounded in made[strategies] or made:
         totals = (
             side_by_side(tables, reading(plan, bounded), key)
-            if plan.found
+            if plan.discovered_keys
             else {name: tuples(each.read(GroupTotals(bounded, plan.groups), key)) for name, each in tables.items()}
         )
         assert len({sent(each)[-1] for each in tables.values()}) == 1, (place, asked)

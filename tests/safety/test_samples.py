@@ -39,7 +39,7 @@ def engines() -> Any:
 @cache
 def _asked(engine: DuckDB) -> tuple[BoundedPlan, tuple[Any, ...]]:
     asked = question(engine, engine._policy, "SELECT region, COUNT(*), SUM(age) FROM people GROUP BY region")
-    return next(each for each in asked.options if each.strategy is Strategy.SAMPLE), asked.groups
+    return next(each for each in asked.bounding_options if each.strategy is Strategy.SAMPLE), asked.groups
 
 
 def _totals(engine: DuckDB, key: int) -> list[tuple[int, ...]]:

@@ -63,7 +63,7 @@ def steps(made: sf.Curator, asked: str, grid: Fraction) -> tuple[SteppedTotal, i
     found = made.sql(asked)
     total = compared_total(found, grid)  # type: ignore[arg-type]
     exact = made._context.engine.read(GroupTotals(total.bounded, found.groups), 7)  # type: ignore[union-attr]
-    return total, int(total.of(exact)[0, 0])
+    return total, int(total.extract(exact)[0, 0])
 
 
 @cache
@@ -200,15 +200,15 @@ def test_no_unit_moves_a_question_further_than_its_session_allows(seed: int, lon
                 continue
             key = random.getrandbits(62)
             numbers = {
-                name: int(total.of(each.read(GroupTotals(total.bounded, found.groups), key))[0, 0])
+                name: int(total.extract(each.read(GroupTotals(total.bounded, found.groups), key))[0, 0])
                 for name, each in tables.items()
             }
             grown = [numbers[name] - numbers[""] for name in numbers if name]
             if relation == "add-remove":
-                assert max(map(abs, grown)) <= total.most, asked
-                assert not total.rises or min(grown) >= 0, asked
+                assert max(map(abs, grown)) <= total.max_change, asked
+                assert not total.is_monotone or min(grown) >= 0, asked
             else:
-                assert all(abs(a - b) <= total.most for a, b in combinations(grown, 2)), asked
+                assert all(abs(a - b) <= total.max_change for a, b in combinations(grown, 2)), asked
             compared += 1
     for engine in tables.values():
         engine.close()
@@ -221,11 +221,11 @@ def test_steps_round_down_and_move_no_further_than_the_theorem(tmp_path: Path) -
         for grid in (Fraction(1), Fraction(1, 3), Fraction(7, 5), unit, 3 * unit):
             total = SteppedTotal(bounded, grid)
             reach = range(-5, 6)
-            shown = [int(total.of(np.full((1, 1), each, np.int64))[0, 0]) for each in reach]
+            shown = [int(total.extract(np.full((1, 1), each, np.int64))[0, 0]) for each in reach]
             assert shown == [math.floor(each * unit / grid) for each in reach]
             assert all(b >= a for a, b in pairwise(shown))
-            assert total.most == math.ceil(bounded.measures[0].sensitivity.linf * unit / grid)
-        huge = SteppedTotal(bounded, Fraction(1, 10**9)).of(np.full((1, 1), 2**62 - 1, np.int64))
+            assert total.max_change == math.ceil(bounded.measures[0].sensitivity.linf * unit / grid)
+        huge = SteppedTotal(bounded, Fraction(1, 10**9)).extract(np.full((1, 1), 2**62 - 1, np.int64))
         assert 0 < huge[0, 0] <= 2**62
 
 

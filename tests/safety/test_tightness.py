@@ -18,12 +18,12 @@ from engine.tables import tuples
 from safety.worlds import Change, Row, World, changes, question
 from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering import total_lowering
-from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, StagedSelect, apply, whole
-from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
+from sfumato.engine.lowering import bounded_totals
+from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, StagedSelect, apply, integer_constant
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import measured
+from sfumato.plan.sharing import with_measures
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -121,7 +121,7 @@ def _worst(
     engine = tables.engines[""]
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
-    made = boundings(measured(plan.query.plan), limits, len(plan.groups))
+    made = bounding_strategies(with_measures(plan.query.plan), limits, len(plan.groups))
     claimed = claim(for_neighbours(next(each for each in made if each.strategy is strategy), Neighbours(relation)))
     totals = tables.totals(GroupTotals(claimed, plan.groups))
     names = [name for name in totals if name]
@@ -256,8 +256,8 @@ def test_sums_of_any_bounds_keep_their_claims(low: int, high: int) -> None:
 
 def test_clipping_by_size_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin that cuts lopsided totals to the same size on both sides."""
-    by_size = total_lowering._Scaling.of
-    monkeypatch.setattr(total_lowering._Scaling, "of", lambda *given: replace(by_size(*given), box=None))
+    by_size = bounded_totals._Scaling.of
+    monkeypatch.setattr(bounded_totals._Scaling, "of", lambda *given: replace(by_size(*given), box=None))
     for strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2):
         assert worst(SUM, strategy, honest).worst <= 1
         assert worst(SUM, strategy, honest, relation="replace").linf > 1.5
@@ -327,12 +327,14 @@ def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) 
     def rounded(value: Scalar, most: int, bits: int) -> Scalar:
         product, count = (
             apply(ScalarFunction.CONVERT, each, detail=(Type.REAL,))
-            for each in (apply(ScalarFunction.MULTIPLY, value, whole(most << bits)), Reference("n"))
+            for each in (apply(ScalarFunction.MULTIPLY, value, integer_constant(most << bits)), Reference("n"))
         )
         weighted = apply(ScalarFunction.NEAREST, apply(ScalarFunction.DIVIDE, product, count))
-        return apply(ScalarFunction.SUBTRACT, weighted, apply(ScalarFunction.MULTIPLY, value, whole(1 << bits)))
+        return apply(
+            ScalarFunction.SUBTRACT, weighted, apply(ScalarFunction.MULTIPLY, value, integer_constant(1 << bits))
+        )
 
-    monkeypatch.setattr(total_lowering, "_excess", rounded)
+    monkeypatch.setattr(bounded_totals, "_excess", rounded)
     assert worst(COUNT, Strategy.REWEIGHT, honest).l1 > 1
 
 

@@ -38,8 +38,8 @@ def curators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(autouse=True)
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", silenced)
-    monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(integer=lambda _: 7))
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", silenced)
+    monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(random_bits=lambda _: 7))
 
 
 def test_one_outcome_whoever_is_in_the_tables(

@@ -192,7 +192,7 @@ def asked(
 
 @pytest.fixture
 def _noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
 
 
 def read(curator: Curator, text: str, strategy: str | None = None) -> list[tuple[Any, ...]]:
@@ -303,7 +303,7 @@ def test_the_first_row_of_each_unit(asked: tuple[Curator, list[Row]]) -> None:
         f"SELECT COUNT(*), SUM(cost) FROM ({inner}) WHERE place = 1",
         f"SELECT COUNT(*), SUM(cost) FROM ({inner} QUALIFY place < 2)",
     ):
-        assert curator.sql(asked_).options[0].measures[0].sensitivity.l1 == 1
+        assert curator.sql(asked_).bounding_options[0].measures[0].sensitivity.l1 == 1
         assert read(curator, asked_) == [(len(first), sum(first))]
 
 
@@ -343,7 +343,7 @@ def test_a_condition_outside_a_window_counts_as_many_rows_as_the_claim_allows(tm
     with Curator(policy, tmp_path / "ledger") as curator:
         for condition, kept in KEPT.items():
             question = curator.sql(f"SELECT COUNT(*) FROM ({NUMBERED}) WHERE {condition}")
-            (measure,) = question.options[-1].measures  # in whole rows: all of them, or a sample
+            (measure,) = question.bounding_options[-1].measures  # in whole rows: all of them, or a sample
             ((counted,),) = read(curator, question.text)
             claim = measure.sensitivity.l1
             assert counted <= claim, condition
@@ -380,7 +380,7 @@ def test_a_unit_costs_one_row(asked: tuple[Curator, list[Row]]) -> None:
     """COUNT, AVG and SUM over units have the sensitivity of one row; counting units beside a public table too."""
     curator, _ = asked
     inner = "SELECT who, COUNT(*) AS n FROM visits GROUP BY who"
-    (only,) = curator.sql(f"SELECT COUNT(*), SUM(n), AVG(n), COUNT(DISTINCT who) FROM ({inner})").options
+    (only,) = curator.sql(f"SELECT COUNT(*), SUM(n), AVG(n), COUNT(DISTINCT who) FROM ({inner})").bounding_options
     # the sum is made from the two sums of the mean, which one unit moves by no more than the width of its range
     assert [each.sensitivity.l1 for each in only.measures] == [1, LIMIT - 1, 1]
     with pytest.raises(sf.InvalidParameter, match="at most 1"):

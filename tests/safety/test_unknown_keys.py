@@ -25,12 +25,12 @@ from safety.places import HERE, Place, sent
 from safety.worlds import Row, World, changes, question
 from sfumato.curator.proposals.questions import Question
 from sfumato.plan.bounding import for_neighbours
-from sfumato.plan.readings.total_readings import Found
+from sfumato.plan.readings.total_readings import DiscoveredGroups
 from sfumato.privacy import Neighbours
-from sfumato.release import found_groups
-from sfumato.release.found_groups import FoundGroups
-from sfumato.release.preparing import Prepared, prepare
+from sfumato.release import discovered_groups
+from sfumato.release.discovered_groups import DiscoveredGroupsRelease
 from sfumato.release.prices import Price
+from sfumato.release.pricing import PricedRelease, price_release
 
 COLUMNS = {
     "city": {"type": "text", "nullable": True},
@@ -95,9 +95,9 @@ def _opened(units: bool) -> dict[str, Any]:
     return _engines(units, HERE)
 
 
-def _prepared(tables: dict[str, Any], text: str) -> tuple[Question, Prepared]:
+def _prepared(tables: dict[str, Any], text: str) -> tuple[Question, PricedRelease]:
     asked = question(*tables[""], text)
-    return asked, prepare(asked.options, Price(EPSILON, DELTA), family=sf.Laplace)
+    return asked, price_release(asked.bounding_options, Price(EPSILON, DELTA), family=sf.Laplace)
 
 
 def _pairs(tables: dict[str, Any], relation: str) -> list[tuple[str, str]]:
@@ -120,7 +120,7 @@ def _noisy(mechanism: Any, total: int, around: tuple[int, int]) -> Law:
     return law
 
 
-def _key_law(prepared: Prepared, rows: Sequence[tuple[int, ...]], around: tuple[int, int]) -> Law:
+def _key_law(prepared: PricedRelease, rows: Sequence[tuple[int, ...]], around: tuple[int, int]) -> Law:
     """Not kept, or kept with noise on every total."""
     assert prepared.selection is not None
     kept = prepared.selection.chance(rows[0][-1])
@@ -142,7 +142,7 @@ def apart(first: list[Any], second: list[Any], declared: int) -> Apart:
     return tuple(sorted((a, b) for a, b in both if a != b))
 
 
-def sticks(prepared: Prepared, keys: Apart) -> dict[float, float]:
+def sticks(prepared: PricedRelease, keys: Apart) -> dict[float, float]:
     """The hockey-stick divergence of the whole release on one table from that on the other, both ways, by ε."""
     laws: list[tuple[Law, Law]] = []
     for a, b in keys:
@@ -215,10 +215,10 @@ def replayed(units: bool, keys: range, place: Place = HERE) -> None:
 # ── what is drawn ──────────────────────────────────────────────────────────────────────────────
 
 
-def _kind(tables: dict[str, Any], text: str, price: Price) -> FoundGroups:
+def _kind(tables: dict[str, Any], text: str, price: Price) -> DiscoveredGroupsRelease:
     asked = question(*tables[""], text)
-    prepared = prepare(asked.options, price, family=sf.Laplace)
-    return FoundGroups(prepared, asked.shared.made, reading(asked, prepared.bounded), "version 1")
+    prepared = price_release(asked.bounding_options, price, family=sf.Laplace)
+    return DiscoveredGroupsRelease(prepared, asked.shared_parts.requests, reading(asked, prepared.bounded), "version 1")
 
 
 def test_an_attacker_who_waits_for_a_key_does_not_refute_the_promise_but_a_smaller_one() -> None:
@@ -241,15 +241,15 @@ def _telling(measured: Any) -> float:
     return float(("here",) in measured.keys.groups)
 
 
-def _giving(found: Found) -> Any:
+def _giving(found: DiscoveredGroups) -> Any:
     """A reader that has read this, whatever it is asked."""
     return lambda _: found
 
 
-def _many(holders: int, keys: int) -> Found:
+def _many(holders: int, keys: int) -> DiscoveredGroups:
     """So many keys, each held by so many units, in no order of theirs."""
     names = [(f"k{(index * 7919) % keys:05}",) for index in range(keys)]
-    return Found(
+    return DiscoveredGroups(
         np.full(keys, holders, np.int64),
         lambda places: [names[place] for place in places],
         np.arange(keys),
@@ -302,7 +302,7 @@ def test_as_many_keys_as_fit_are_the_first_by_value(monkeypatch: pytest.MonkeyPa
     found = _many(60, 300)
     found.holders[::3] += 50
     whole = kind.draw(_giving(found)).keys.groups
-    monkeypatch.setattr(found_groups, "MOST_GROUPS", 20)
+    monkeypatch.setattr(discovered_groups, "MAX_GROUPS", 20)
     cut = kind.draw(_giving(found)).keys.groups
     assert len(whole) == 300
     assert list(cut) == sorted(whole)[:20]
@@ -312,7 +312,7 @@ def test_every_kept_key_has_all_declared_values() -> None:
     """A declared value that no row has with a key is shown with noise like any other."""
     tables = engines(True, "add-remove")
     kind = _kind(tables, TEXTS[3], Price(4, "0.01"))
-    found = replace(_many(60, 50), declared=np.zeros(50, np.intp))  # all of them women
+    found = replace(_many(60, 50), declared_index=np.zeros(50, np.intp))  # all of them women
     drawn = kind.draw(_giving(found))
     assert len(drawn.keys.groups) == 100
     assert {sex for _, sex in drawn.keys.groups} == {"f", "m"}

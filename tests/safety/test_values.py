@@ -19,10 +19,10 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.readings.total_readings import PlanReading
-from sfumato.plan.readings.value_readings import Differences, Frequencies
+from sfumato.plan.readings.value_readings import DistinctCounts, Frequencies
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.release.parts.other_parts import ChosenValues, DifferentCounts
+from sfumato.release.parts.other_parts import DistinctValuesPart, FrequentValuesPart
 
 LISTED = (
     "region",
@@ -59,13 +59,13 @@ def text(random: Random, *, found: bool = False) -> str:
 
 
 def _readings(asked: Question, groups: tuple[Any, ...]) -> list[tuple[BoundedPlan, PlanReading[Any], bool]]:
-    return [(each.bounded, each.reading(groups), isinstance(each, ChosenValues)) for each in asked.others]
+    return [(each.bounded, each.reading(groups), isinstance(each, FrequentValuesPart)) for each in asked.other_parts]
 
 
 def _check(bounded: BoundedPlan, before: Any, after: Any, replaced: bool, table: bool) -> None:
     """One unit moves what was read by at most what is claimed: of a table of values, its rows in all groups."""
     moved = np.abs(np.asarray(after, np.int64) - np.asarray(before, np.int64))
-    claim = bounded.measures[0].added
+    claim = bounded.measures[0].add_remove_sensitivity
     times = 2 if replaced else 1
     if table:
         assert moved.sum() <= times * claim.total
@@ -88,7 +88,7 @@ def replayed(seed: int, plans: int, *, found: bool = False, place: Place = HERE,
         asked_text = text(random, found=found)
         try:
             asked = question(tables[""], tables[""]._policy, asked_text)
-            groups = tuple(("7", *group) for group in asked.groups) if asked.found else asked.groups
+            groups = tuple(("7", *group) for group in asked.groups) if asked.discovered_keys else asked.groups
             readings = _readings(asked, groups)
         except Unsupported as refusal:
             if refusal.code not in _REFUSED:
@@ -165,9 +165,9 @@ def test_within_limits_it_is_what_pandas_counts(seed: int, column: str) -> None:
     engine = DuckDB(policy)
     text = f"SELECT town, COUNT(DISTINCT {column}) AS d, MODE(drug) AS m FROM t WHERE town <> 'c' GROUP BY town"
     asked = question(engine, policy, text)
-    different, frequent = asked.others
-    assert isinstance(different, DifferentCounts)
-    assert isinstance(frequent, ChosenValues)
+    different, frequent = asked.other_parts
+    assert isinstance(different, DistinctValuesPart)
+    assert isinstance(frequent, FrequentValuesPart)
     own = frame[frame.town != "c"]
     found = engine.read(different.reading(asked.groups), 5)
     expected = own.groupby("town")[column].nunique()
@@ -197,7 +197,7 @@ def test_pairs_of_a_unit_are_limited(limits: tuple[int, int, int], rows: list[tu
     engine = DuckDB(policy)
     asked = question(engine, policy, "SELECT town, COUNT(DISTINCT note) AS d FROM t GROUP BY town")
     for key in range(5):
-        assert int(engine.read(asked.others[0].reading(asked.groups), key).sum()) == kept
+        assert int(engine.read(asked.other_parts[0].reading(asked.groups), key).sum()) == kept
     engine.close()
 
 
@@ -211,7 +211,7 @@ def test_the_pairs_that_are_kept_of_a_unit_do_not_depend_on_others() -> None:
         policy = _policy(rows, (3, 2, 2))
         engine = DuckDB(policy)
         asked = question(engine, policy, "SELECT town, COUNT(DISTINCT note) AS d FROM t GROUP BY town")
-        engines.append([engine.read(asked.others[0].reading(asked.groups), key) for key in range(6)])
+        engines.append([engine.read(asked.other_parts[0].reading(asked.groups), key) for key in range(6)])
         engine.close()
     for before, after in zip(*engines, strict=True):
         assert ((after - before) >= 0).all()
@@ -229,13 +229,13 @@ def test_a_unit_of_several_rows_is_charged_for_all_of_them(relation: str) -> Non
     engine = DuckDB(policy)
     text = "SELECT COUNT(DISTINCT kind) AS d, MODE(kind) AS m FROM t JOIN places USING (town)"
     asked = question(engine, policy, text)
-    different, frequent = asked.others
-    assert different.bounded.measures[0].added.total == 3
-    assert frequent.bounded.measures[0].added.total == 3
-    assert isinstance(different, DifferentCounts)
-    assert isinstance(frequent, ChosenValues)
-    assert Differences(different.reading(())).sensitivity.linf == 3
-    assert Frequencies(frequent.reading(())).in_all == 3
+    different, frequent = asked.other_parts
+    assert different.bounded.measures[0].add_remove_sensitivity.total == 3
+    assert frequent.bounded.measures[0].add_remove_sensitivity.total == 3
+    assert isinstance(different, DistinctValuesPart)
+    assert isinstance(frequent, FrequentValuesPart)
+    assert DistinctCounts(different.reading(())).sensitivity.linf == 3
+    assert Frequencies(frequent.reading(())).rows_per_unit == 3
     assert engine.read(different.reading(asked.groups), 1).tolist() == [[3]]
     assert engine.read(frequent.reading(asked.groups), 1).sum() == 3
     engine.close()
@@ -248,7 +248,7 @@ def test_one_row_of_a_person_from_a_subquery_counts_once() -> None:
     inner = "SELECT who, COUNT(*) AS n FROM t GROUP BY who"
     text = f"SELECT COUNT(DISTINCT LEAST(n, 9)) AS d, MODE(LEAST(n, 9)) AS m FROM ({inner})"
     asked = question(engine, policy, text)
-    assert [part.bounded.measures[0].added.total for part in asked.others] == [1, 1]
+    assert [part.bounded.measures[0].add_remove_sensitivity.total for part in asked.other_parts] == [1, 1]
     counts = pd.Series([row["who"] for row in rows]).value_counts().clip(upper=9)
-    assert engine.read(asked.others[0].reading(asked.groups), 1).tolist() == [[counts.nunique()]]
+    assert engine.read(asked.other_parts[0].reading(asked.groups), 1).tolist() == [[counts.nunique()]]
     engine.close()

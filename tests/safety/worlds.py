@@ -21,7 +21,7 @@ from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 Row = dict[str, Any]
 FIRST = dt.date(2024, 1, 1)
@@ -95,7 +95,7 @@ def _stored(cell: Any, kind: pa.DataType) -> Any:
 def question(engine: DuckDB, policy: Policy, text: str) -> Question:
     """A question whose free parts can be asked: it has no account, so nothing can be released."""
     query = parse(text, engine.catalog())
-    context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
+    context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
     return Question(context, text, query, query.plan.limits)
 
 

@@ -16,11 +16,11 @@ import httpx
 from starlette.routing import BaseRoute
 
 import sfumato as sf
-from sfumato.server.application import application
-from sfumato.server.connections import address, listening
-from sfumato.server.counter import Counter
-from sfumato.server.people.known_people import Role
-from sfumato.server.serving import ProcessSettings, UvicornServer, opened
+from sfumato.server.application import build_application
+from sfumato.server.connections import base_url, listening
+from sfumato.server.gateway import Gateway
+from sfumato.server.people.users import Role
+from sfumato.server.serving import ProcessSettings, UvicornServer, open_gateway
 from sfumato.server.settings import ServerSettings
 
 ROLES = {"olga": Role.OWNER, "ana": Role.ANALYST, "ben": Role.ANALYST, "audrey": Role.AUDITOR, "eve": Role.ANALYST}
@@ -40,7 +40,7 @@ class RunningServer:
 
     url: str
     socket: str | None
-    counter: Counter
+    counter: Gateway
     server: UvicornServer
     folder: Path
     log: Path
@@ -75,7 +75,7 @@ class RunningServer:
 
     def spent(self) -> int:
         """Count the charges in the ledger."""
-        return sum(not line.cost.nothing for line in self.counter.served.curator("flights").history())
+        return sum(not line.cost.is_zero for line in self.counter.served.curator("flights").history())
 
 
 def _example(folder: Path) -> Path:
@@ -127,11 +127,11 @@ def running_server(
     log = folder / "activity.jsonl"
     chosen = ServerSettings(**{"listen": at, "answer_after": 0.25, "log": str(log), **settings})
     given = ProcessSettings((policy, *others), None, chosen)
-    with listening(chosen) as listener, opened(given) as counter:
+    with listening(chosen) as listener, open_gateway(given) as counter:
         started = threading.Event()
-        server = UvicornServer(application(counter, more), chosen, started.set)
+        server = UvicornServer(build_application(counter, more), chosen, started.set)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
-        where = address(chosen, listener)
+        where = base_url(chosen, listener)
         uds = at.removeprefix("unix:") if at.startswith("unix:") else None
         thread.start()
         assert started.wait(120)

@@ -14,12 +14,12 @@ from sfumato.ledger import Ledger
 from sfumato.policy import Policy
 from sfumato.release.releasing import Progress
 from sfumato.server.activity_log import ActivityLog
-from sfumato.server.counter import Counter
-from sfumato.server.people.database import beside
-from sfumato.server.people.known_people import Caller, Credentials, Role
+from sfumato.server.gateway import Gateway
+from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.users import Caller, Credentials, Role
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.served import Served
+from sfumato.server.served_policies import ServedPolicies
 from sfumato.server.settings import ServerSettings
 
 POLICY = """
@@ -76,9 +76,9 @@ def write_policies(folder: Path, epsilon: str = "3") -> list[Path]:
 class SmallServer:
     """A counter with what it stands on."""
 
-    counter: Counter
+    counter: Gateway
     people: PeopleFile
-    served: Served
+    served: ServedPolicies
     folder: Path
     ana: Caller
     ben: Caller
@@ -120,14 +120,14 @@ def open_server(
 ) -> SmallServer:
     """Open the counter of a folder; a fresh one is written first."""
     paths = write_policies(folder, epsilon) if fresh else [folder / "clinic.toml", folder / "school.toml"]
-    served = Served(paths, opening=opening)
-    people = PeopleFile(beside(served.ledger_path))
+    served = ServedPolicies(paths, open_curator=opening)
+    people = PeopleFile(people_file_path(served.ledger_path))
     if fresh:
         for name, role in (("ana", "analyst"), ("ben", "analyst"), ("olga", "owner"), ("otto", "auditor")):
             people.add_user(name, role, by="olga")
     chosen = ServerSettings(**{"answer_after": AFTER, "free_per_second": 10_000, **settings})
     log = ActivityLog(str(folder / "log"))
-    counter = Counter(chosen, people, served, propose, log=log, clock=clock)
+    counter = Gateway(chosen, people, served, propose, log=log, clock=clock)
     who = {role: Caller(name, role) for name, role in (("olga", Role.OWNER), ("otto", Role.AUDITOR))}
     ana, ben = (Caller(name, Role.ANALYST) for name in ("ana", "ben"))
     return SmallServer(counter, people, served, folder, ana, ben, who[Role.OWNER], who[Role.AUDITOR])

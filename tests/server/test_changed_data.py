@@ -26,10 +26,10 @@ from sfumato.curator import Curator
 from sfumato.errors import InvalidPolicy, NotThere, Overspent, ServerUnavailable, SfumatoError, outcome
 from sfumato.ledger import Ledger
 from sfumato.policy import Policy
-from sfumato.release.releasing import Progress, quietly
+from sfumato.release.releasing import Progress, ignore_progress
 from sfumato.server.releases import answer_clock
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.running_releases import MOST_TEXTS
+from sfumato.server.releases.running_releases import MAX_TEXTS_PER_LINE
 
 EPSILON = {"epsilon": "0.1"}
 TOO_MUCH = {"epsilon": "2"}
@@ -66,7 +66,7 @@ class Time:
         self.reads.set()
         assert self.ends.wait(PATIENCE)
         self.now += self.reading
-        return Curator(policy, ledger, progress=quietly if self.joins_unseen else progress)
+        return Curator(policy, ledger, progress=ignore_progress if self.joins_unseen else progress)
 
 
 @dataclass
@@ -122,7 +122,7 @@ CALLS: dict[str, tuple[Call, dict[str, float]]] = {
     "what is answered": (buying({**EPSILON, "fresh": True}), dict.fromkeys(CHANGES, DUE + AFTER)),
     "what is refused": (buying(TOO_MUCH), dict.fromkeys(CHANGES, DUE)),
     "what is free": (
-        lambda small, _: small.counter.free(small.ana, "clinic", "questions", "price", COUNT, {"within": "5"}),
+        lambda small, _: small.counter.call_free(small.ana, "clinic", "questions", "price", COUNT, {"within": "5"}),
         {"the data": 0.0, "the policy": DUE},
     ),
     "what is left": (
@@ -221,7 +221,7 @@ OTHERS: dict[str, Callable[[SmallServer], Any]] = {
     "its budget": lambda small: small.counter.budget(small.ben, "clinic"),
     "its history": lambda small: small.counter.history(small.ben, "clinic"),
     "its tables": lambda small: small.counter.tables(small.ben, "clinic"),
-    "a price": lambda small: small.counter.free(small.ben, "clinic", "questions", "error", COUNT, EPSILON),
+    "a price": lambda small: small.counter.call_free(small.ben, "clinic", "questions", "error", COUNT, EPSILON),
     "an answer of before": lambda small: small.counter.release(
         small.ben, "clinic", "questions", questions(5), EPSILON, "before"
     ),
@@ -247,12 +247,12 @@ def test_all_who_need_what_is_opened_wait_for_one_opening_and_not_too_many(
     opening: tuple[Changing, Future[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changing, asked = opening
-    monkeypatch.setattr(answer_clock, "MOST_WAITING", 1)
+    monkeypatch.setattr(answer_clock, "MAX_WAITING", 1)
     asking = partial(changing.small.counter.release, changing.small.ben, "clinic", "questions", COUNT, EPSILON)
     with pytest.raises(ServerUnavailable, match="too many calls wait") as refused:
         asking("second")
     assert outcome(refused.value).http_status == 503
-    monkeypatch.setattr(answer_clock, "MOST_WAITING", 2)
+    monkeypatch.setattr(answer_clock, "MAX_WAITING", 2)
     with ThreadPoolExecutor(1) as threads:
         second = threads.submit(asking, "third")
         changing.time.ends.set()
@@ -277,13 +277,13 @@ def test_what_was_answered_about_other_data_is_not_given_for_these(changing: Cha
 def test_a_key_beyond_those_whose_text_is_kept_shows_its_line_after_the_data_have_changed(changing: Changing) -> None:
     counter, ana = changing.small.counter, changing.small.ana
     bought = counter.release(ana, "clinic", "questions", COUNT, EPSILON, "one")
-    for number in range(MOST_TEXTS + 1):
+    for number in range(MAX_TEXTS_PER_LINE + 1):
         named = {"sql": f"SELECT COUNT(*) AS n{number} FROM visits"}
         counter.release(ana, "clinic", "questions", named, EPSILON, f"named {number}")
     changing.change_data()
     assert not counter.release(ana, "clinic", "questions", COUNT, EPSILON, "new").free
-    for key in ("named 0", f"named {MOST_TEXTS}"):
-        again = counter.answered(ana, "clinic", key)
+    for key in ("named 0", f"named {MAX_TEXTS_PER_LINE}"):
+        again = counter.answer_of_request(ana, "clinic", key)
         assert (again.line, again.answer.rows, again.free) == (bought.line, bought.answer.rows, True)
 
 

@@ -24,7 +24,7 @@ from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import Account
 from sfumato.server import connections
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.releases.turns import FreeQuestions
+from sfumato.server.releases.fair_queue import QuestionRateLimit
 from sfumato.server.requests import problems
 
 LARGE = 1 << 24
@@ -179,7 +179,7 @@ def test_who_does_not_read_is_not_waited_for(served: RunningServer, monkeypatch:
 def test_who_reads_slowly_is_waited_for(served: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has read something since the last look gets everything."""
     monkeypatch.setattr(connections, "READ_SECONDS", 0.2)
-    monkeypatch.setattr(connections, "LEAST_READ", 0)
+    monkeypatch.setattr(connections, "MIN_READ_BYTES", 0)
     with _unread(served) as made:
         found = 0
         while found < 2 * LARGE:
@@ -192,7 +192,7 @@ def test_who_reads_slowly_is_waited_for(served: RunningServer, monkeypatch: pyte
 def test_who_does_not_read_does_not_keep_a_server_from_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One reads nothing of a reply, and another nothing of a short one that ends the connection."""
     monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
-    monkeypatch.setattr(connections, "LEAST_READ", 0)  # whoever reads nothing is waited for, until the server ends
+    monkeypatch.setattr(connections, "MIN_READ_BYTES", 0)  # whoever reads nothing is waited for, until the server ends
     with running_server(tmp_path, more=[Route("/large", _large)]) as running, _unread(running):
         _wait_for(lambda: any(each.flow.write_paused for each in running.server.server_state.connections))
         running.server.stop()
@@ -207,7 +207,7 @@ def test_of_too_many_connections_the_oldest_that_asks_nothing_is_closed(
         each.close()
     served.clients.clear()
     _wait_for(lambda: not served.server.server_state.connections)
-    monkeypatch.setattr(connections, "most_connections", lambda: 3)
+    monkeypatch.setattr(connections, "max_connections", lambda: 3)
     with ExitStack() as stack:
         made = []
         for many in range(5):
@@ -223,14 +223,14 @@ def test_a_process_keeps_half_of_the_files_it_may_open_for_connections(monkeypat
     limits = {1024: 512, 10: 8, resource.RLIM_INFINITY: 10_000}
     for most, kept in limits.items():
         monkeypatch.setattr(resource, "getrlimit", lambda _, most=most: (most, most))
-        assert connections.most_connections() == kept
+        assert connections.max_connections() == kept
 
 
 def test_requests_that_wait_for_each_other_without_end_are_not_kept(served: RunningServer) -> None:
     where = urlsplit(served.url)
     with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         with suppress(OSError):
-            made.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * (connections.MOST_WAITING + 2))
+            made.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * (connections.MAX_PIPELINED + 2))
         assert len(_until_the_end(made)) < 60 * LARGE
 
 
@@ -427,7 +427,7 @@ def _told_to_wait(answer: Any) -> None:
 def test_who_looks_too_often_is_told_when_to_come_back(
     served: RunningServer, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    monkeypatch.setattr(served.counter, "_rate_limit", FreeQuestions(2, lambda: 0.0))
+    monkeypatch.setattr(served.counter, "_rate_limit", QuestionRateLimit(2, lambda: 0.0))
     told = [served.call("ana", method, "/v1/policies/flights/budget").status_code for _ in range(3)]
     assert told == [200, 200, 429]
     assert served.call("ben", method, "/v1/policies/flights/releases/1").status_code == 404
@@ -452,7 +452,7 @@ def test_a_ledger_that_cannot_be_used_is_503_and_nothing_is_spent(
         refused = served.buy("ana", "no-ledger")
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1"), refused.text
     with monkeypatch.context() as patch:
-        patch.setattr(PeopleFile, "identify", fails)
+        patch.setattr(PeopleFile, "authenticate", fails)
         refused = served.call("ana", "GET", "/v1/policies")
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1"), refused.text
 

@@ -22,7 +22,7 @@ from server.forked_servers import ForkedServer, forked_server
 from server.running_server import COUNT, RunningServer, running_server
 from server.small_server import POLICY
 from sfumato.server.releases import flights
-from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress
 
 CLIENTS = 64
 
@@ -101,7 +101,7 @@ def held() -> Held:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, held: Held) -> Iterator[RunningServer]:
-    class Phases(ClockedPhases):
+    class Phases(DelayedProgress):
         """It is told a phase before and after the clock has held it back."""
 
         def __init__(self, clock: AnswerClock, doublings: int, told: Any) -> None:
@@ -116,7 +116,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, held: Held) -> Iterator[Run
             held(phase)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flights, "ClockedPhases", Phases)
+        patch.setattr(flights, "DelayedProgress", Phases)
         folder = tmp_path_factory.mktemp("held")
         with running_server(folder, answer_after=0.05, free_per_second=1000) as running:
             yield running

@@ -69,8 +69,8 @@ def servers(
 
 @pytest.fixture
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: 0 * exact)
-    monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(integer=lambda _: 7))
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: 0 * exact)
+    monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(random_bits=lambda _: 7))
 
 
 def proposal(act: str, sql: str = BY_ORIGIN, **price: Any) -> tuple[str, str, Any]:

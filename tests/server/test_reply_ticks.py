@@ -17,7 +17,7 @@ import pytest
 
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.server import connections
-from sfumato.server.connections import TICK, RepliesAtTicks, Ticks
+from sfumato.server.connections import TICK, ReplyTickMiddleware, Ticks
 
 
 @dataclass
@@ -97,7 +97,7 @@ def test_a_reply_is_made_first_and_leaves_at_a_tick() -> None:
     async def sent(message: Any) -> None:
         happened.append(message["type"])
 
-    asyncio.run(RepliesAtTicks(inside)({"type": "http", "app": around}, sent, sent))  # type: ignore[arg-type]
+    asyncio.run(ReplyTickMiddleware(inside)({"type": "http", "app": around}, sent, sent))  # type: ignore[arg-type]
     assert happened == ["made", "a tick", "http.response.start", "http.response.body"]
 
 

@@ -198,8 +198,8 @@ def test_every_act_is_free_and_reads_back(served: RunningServer) -> None:
     assert set(Forecast.from_json(json.dumps(told["error"])).columns) == {"flights"}
     assert 0 < told["price"] < 100
     assert [each["name"] for each in told["columns"]] == ["origin", "flights"]
-    rehearsal = Answer.from_json(json.dumps(told["rehearse"]))
-    assert rehearsal.rehearsed
+    rehearsal = Answer.from_json(json.dumps(told["preview"]))
+    assert rehearsal.is_preview
     assert rehearsal.column("origin") == ["EWR", "JFK", "LGA"]
     assert served.spent() == before
 
@@ -210,7 +210,7 @@ ACTS: dict[str, dict[str, Any]] = {
     "error": {"epsilon": 1},
     "price": {"within": 500},
     "columns": {},
-    "rehearse": {"epsilon": 1},
+    "preview": {"epsilon": 1},
 }
 
 
@@ -332,7 +332,7 @@ def test_other_releases_are_written_as_rows_too(served: RunningServer, kind: str
     csv = served.call("ana", "GET", place, headers={"Accept": "text/csv"})
     read = arrow_csv.read_csv(io.BytesIO(csv.content))
     assert (read.column_names, read.num_rows) == (table.column_names, rows)
-    told = proposals.KINDS[kind].released.from_json(served.call("ana", "GET", place).text)
+    told = proposals.KINDS[kind].answer_class.from_json(served.call("ana", "GET", place).text)
     assert told.as_answer().to_arrow().equals(table)  # as whoever connects has it
     svg = served.call("ana", "GET", place, params={"form": "svg"})
     if kind == "workloads":

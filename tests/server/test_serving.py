@@ -38,7 +38,7 @@ from sfumato.server.connections import admitted_peers
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.serving import ProcessSettings, _owner_login_link, _run_worker
 from sfumato.server.settings import ServerSettings
-from sfumato.server.spawned_processes import channel
+from sfumato.server.worker_processes import channel
 
 BOUGHT = {"kind": "questions", "spec": {"sql": COUNT}, "price": {"epsilon": "0.01"}}
 
@@ -337,7 +337,7 @@ def test_where_no_owner_is_let_in_another_is_made(tmp_path: Path) -> None:
         for _ in range(3):
             assert _owner_login_link(given, "http://x").startswith("http://x/login/")
             names.append({each.name for each in people.users()})
-            with people.database.writing() as rows:
+            with people.database.write_transaction() as rows:
                 rows.execute("UPDATE users SET disabled = 1")
     assert names == [{"owner"}, {"owner", "owner-2"}, {"owner", "owner-2", "owner-3"}]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import InvalidSettings
-from sfumato.server.settings import ServerSettings, read_settings, settings_of
+from sfumato.server.settings import ServerSettings, build_settings, read_settings
 
 WHOLE = """
 listen = "0.0.0.0:443"
@@ -122,4 +122,4 @@ def test_the_page_about_serving_shows_the_defaults() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "serve.md").read_text()
     shown = tomllib.loads(page.partition("defaults:\n\n```toml\n")[2].partition("```")[0])
     assert shown
-    assert settings_of(shown, Path()) == ServerSettings()
+    assert build_settings(shown, Path()) == ServerSettings()

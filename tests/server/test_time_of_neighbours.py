@@ -32,7 +32,7 @@ from pyarrow import parquet
 from server.forked_servers import ForkedServer, forked_server
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
 from sfumato.server.releases import flights
-from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress
 
 POLICY = """
 [unit]
@@ -158,11 +158,11 @@ class Time:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def phases(self, broken: bool) -> Callable[..., ClockedPhases]:
+    def phases(self, broken: bool) -> Callable[..., DelayedProgress]:
         """Make what is told the phases of a release; a broken one waits for nothing."""
         here = self
 
-        class Phases(ClockedPhases):
+        class Phases(DelayedProgress):
             def __init__(self, clock: AnswerClock, doublings: int, told: Callable[[str], None]) -> None:
                 mine = AnswerClock(0.0 if broken else clock.answer_after, lambda: here.now, here.sleep)
                 super().__init__(mine, doublings, told)
@@ -189,7 +189,7 @@ def moments(served: RunningServer, broken: bool, sql: str) -> set[float]:
         hours = Time()
         hours.reading = seconds
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(flights, "ClockedPhases", hours.phases(broken))
+            patch.setattr(flights, "DelayedProgress", hours.phases(broken))
             reply = served.buy("ana", f"{name}-{broken}-{len(sql)}".replace(" ", "-"), sql, price=PRICE)
         assert reply.status_code == 200, reply.text
         found.add(round(hours.now - 100, 9))

@@ -12,7 +12,7 @@ import pytest
 from sfumato.mechanisms import bits, response
 from sfumato.surveys import Form, Report, encodings
 
-CONTEXT = bits.digits(50)
+CONTEXT = bits.decimal_context(50)
 SMALL_PRIME = 5
 """Hash functions modulo this can be listed; their formula is the same."""
 
@@ -63,9 +63,11 @@ def law(form: Form, answers: dict[str, object]) -> dict[Report, Decimal]:
     """P of every report of these answers."""
     draws, found = Draws(), dict[Report, Decimal]()
     with small_hashes() as patch:
-        patch.setattr(bits, "below", draws.even)
-        patch.setattr(bits, "all_below", lambda limit, count: np.array([draws.even(limit) for _ in range(count)]))
-        patch.setattr(bits, "words", lambda count: np.array([draws.even(2) for _ in range(count)], np.uint64))
+        patch.setattr(bits, "random_below", draws.even)
+        patch.setattr(
+            bits, "random_array_below", lambda limit, count: np.array([draws.even(limit) for _ in range(count)])
+        )
+        patch.setattr(bits, "random_uint64", lambda count: np.array([draws.even(2) for _ in range(count)], np.uint64))
         patch.setattr(
             response, "bernoulli", lambda cut, count: np.array([draws.event(cut) for _ in range(count)], bool)
         )

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.numbers import shown
+from sfumato.privacy.numbers import format_number
 from sfumato.surveys import counts
-from sfumato.surveys.encodings import Encoding, chances, supports
-from sfumato.surveys.forms import questions_of
+from sfumato.surveys.encodings import Encoding, support_matrix, support_probabilities
+from sfumato.surveys.forms import parse_questions
 from surveys.executions import law, small_hashes
 from surveys.test_forms import FORMS, every_answer
 
@@ -23,10 +23,10 @@ def test_variances_are_those_of_the_drawn_law(name: str) -> None:
     laws = [law(form, answers) for answers in every_answer(form)]
     with small_hashes():
         mechanism = form.mechanisms[0]
-        chance = chances(mechanism)
+        chance = support_probabilities(mechanism)
         for held, each in enumerate(laws):
             weights = np.array([float(p) for p in each.values()])
-            means = weights @ supports(mechanism, [report.answers[0] for report in each])
+            means = weights @ support_matrix(mechanism, [report.answers[0] for report in each])
             assert means[held] == pytest.approx(chance.p, rel=1e-12)
             assert np.delete(means, held) == pytest.approx(chance.q, rel=1e-12)
             spread = (means * (1 - means)).sum() / chance.gap**2 / form.questions[0].size
@@ -40,7 +40,7 @@ def test_the_chance_of_hashed_answers_to_meet() -> None:
         a, b = (each.ravel() for each in np.meshgrid(np.arange(1, 5), np.arange(5)))
         meet = (mechanism.hashed(a, b, 1) == mechanism.hashed(a, b, 4)).mean()  # type: ignore[union-attr]
         truth = sf.RandomizedResponse(1, 4).truth
-        assert chances(mechanism).q == pytest.approx(meet * truth + (1 - meet) * (1 - truth) / 3)
+        assert support_probabilities(mechanism).q == pytest.approx(meet * truth + (1 - meet) * (1 - truth) / 3)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_the_chance_of_hashed_answers_to_meet() -> None:
 def test_each_question_gets_the_encoding_that_errs_least(cells: int, epsilon: int, encoding: str) -> None:
     form = sf.collect({"a": list(range(cells - 1))}, epsilon)
     assert form.encodings == (Encoding(encoding),)
-    others = [each for each in Encoding if each.suits(Fraction(epsilon), cells)]
-    least = min(counts.variance(each, cells, Fraction(epsilon), 1) for each in others)
-    assert counts.variance(form.encodings[0], cells, Fraction(epsilon), 1) == least
+    others = [each for each in Encoding if each.is_suitable(Fraction(epsilon), cells)]
+    least = min(counts.mean_count_variance(each, cells, Fraction(epsilon), 1) for each in others)
+    assert counts.mean_count_variance(form.encodings[0], cells, Fraction(epsilon), 1) == least
 
 
 @pytest.mark.parametrize(("epsilon", "sampled"), [("0.5", True), (1, True), (12, False)])
@@ -60,19 +60,19 @@ def test_questions_are_split_or_sampled_as_errs_less(epsilon: int, sampled: bool
     questions = {"a": ["x", "y"], "b": ["x", "y", "z"]}
     form = sf.collect(questions, epsilon)
     assert form.sampled is sampled
-    ways = {way: counts.best(form.questions, form.epsilon, sampled=way) for way in (False, True)}
+    ways = {way: counts.best_design(form.questions, form.epsilon, sampled=way) for way in (False, True)}
     assert sum(ways[sampled].variances) < sum(ways[not sampled].variances)
     assert sf.collect(questions, epsilon, split=True).sampled is False
     assert sf.collect(questions, epsilon, split=False).sampled is True
     said = form.explain()
     assert ("answers one, drawn at random" in said) is sampled
     for way in ways.values():
-        assert shown(math.sqrt(1000 * way.variances[0]), 3) in said
+        assert format_number(math.sqrt(1000 * way.variances[0]), 3) in said
 
 
 def test_one_question_is_the_same_either_way() -> None:
-    (question,) = questions_of({"a": ["x", "y"]})
-    ways = [counts.best((question,), Fraction(1), sampled=way) for way in (False, True)]
+    (question,) = parse_questions({"a": ["x", "y"]})
+    ways = [counts.best_design((question,), Fraction(1), sampled=way) for way in (False, True)]
     assert ways[0].variances == ways[1].variances
     assert sf.collect({"a": ["x", "y"]}, 1).sampled is False
     assert "1 question at ε = 1" in sf.collect({"a": ["x", "y"]}, 1).explain()

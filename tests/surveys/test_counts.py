@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.surveys import counts
-from sfumato.surveys.encodings import Chances, Encoding, chances
+from sfumato.surveys.encodings import Encoding, SupportProbabilities, support_probabilities
 
 Floats = NDArray[np.float64]
 CHANCES = [
-    chances(sf.RandomizedResponse(1, 3)),
-    chances(sf.RandomizedResponse(6, 4)),
-    chances(sf.OptimizedUnaryEncoding("0.3", 4)),
-    chances(sf.OptimalLocalHashing(2, 9)),
+    support_probabilities(sf.RandomizedResponse(1, 3)),
+    support_probabilities(sf.RandomizedResponse(6, 4)),
+    support_probabilities(sf.OptimizedUnaryEncoding("0.3", 4)),
+    support_probabilities(sf.OptimalLocalHashing(2, 9)),
 ]
 
 
@@ -25,7 +25,7 @@ def binomial(trials: int, chance: float) -> Floats:
     return np.array([math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(trials + 1)])
 
 
-def support_law(asked: int, respondents: int, holders: int, chance: Chances) -> Floats:
+def support_law(asked: int, respondents: int, holders: int, chance: SupportProbabilities) -> Floats:
     """P of each number of supports, when so many were drawn from all without replacement."""
     found = np.zeros(asked + 1)
     for held in range(max(0, asked - respondents + holders), min(asked, holders) + 1):
@@ -35,9 +35,9 @@ def support_law(asked: int, respondents: int, holders: int, chance: Chances) -> 
     return found
 
 
-def coverages(asked: int, respondents: int, chance: Chances, miss: float) -> list[float]:
+def coverages(asked: int, respondents: int, chance: SupportProbabilities, miss: float) -> list[float]:
     """P that the truth is inside, for every number of holders."""
-    ranges = [counts.interval(found, asked, respondents, chance, miss) for found in range(asked + 1)]
+    ranges = [counts.count_interval(found, asked, respondents, chance, miss) for found in range(asked + 1)]
     found = []
     for holders in range(respondents + 1):
         law = support_law(asked, respondents, holders, chance)
@@ -48,7 +48,9 @@ def coverages(asked: int, respondents: int, chance: Chances, miss: float) -> lis
 
 @pytest.mark.parametrize("chance", CHANCES)
 @pytest.mark.parametrize(("asked", "respondents"), [(1, 1), (12, 12), (25, 25), (5, 12), (1, 9)])
-def test_intervals_of_counts_hold_for_every_number_of_holders(asked: int, respondents: int, chance: Chances) -> None:
+def test_intervals_of_counts_hold_for_every_number_of_holders(
+    asked: int, respondents: int, chance: SupportProbabilities
+) -> None:
     for miss in (0.05, 0.5):
         assert min(coverages(asked, respondents, chance, miss)) >= 1 - miss
 
@@ -68,36 +70,38 @@ def test_the_limits_are_never_nearer_than_one_event() -> None:
 
 
 @pytest.mark.parametrize("chance", CHANCES)
-def test_estimates_and_variances_are_those_of_the_law(chance: Chances) -> None:
+def test_estimates_and_variances_are_those_of_the_law(chance: SupportProbabilities) -> None:
     respondents, asked, holders = 40, 20, 10
     law = support_law(asked, respondents, holders, chance)
-    estimates = counts.estimated(np.arange(asked + 1.0), asked, respondents, chance)
+    estimates = counts.unbiased_counts(np.arange(asked + 1.0), asked, respondents, chance)
     assert law @ estimates == pytest.approx(holders)
     share = holders / respondents
-    alone = share * chance.held + (1 - share) * chance.other
+    alone = share * chance.true_cell_variance + (1 - share) * chance.other_cell_variance
     who = share * (1 - share) * respondents / (respondents - 1)
     assert law @ (estimates - holders) ** 2 / respondents == pytest.approx(2 * alone + who)
 
 
 def test_the_sampled_variance_is_the_mean_over_even_shares() -> None:
-    chance = chances(sf.RandomizedResponse(1, 4))
-    alone = chance.held / 4 + chance.other * 3 / 4
-    assert counts.variance(Encoding.RESPONSE, 4, sf.RandomizedResponse(1).epsilon, 3) == pytest.approx(
+    chance = support_probabilities(sf.RandomizedResponse(1, 4))
+    alone = chance.true_cell_variance / 4 + chance.other_cell_variance * 3 / 4
+    assert counts.mean_count_variance(Encoding.RESPONSE, 4, sf.RandomizedResponse(1).epsilon, 3) == pytest.approx(
         3 * alone + 2 * (1 / 4) * (3 / 4)
     )
 
 
-def pair_of(first: Floats, second: Floats, both: Floats, many: int, *found: Chances) -> counts.PairCounts:
-    return counts.PairCounts(first, second, both, many, (found[0], found[1]))
+def pair_of(first: Floats, second: Floats, both: Floats, many: int, *found: SupportProbabilities) -> counts.PairSupport:
+    return counts.PairSupport(first, second, both, many, (found[0], found[1]))
 
 
 @pytest.mark.parametrize("one", CHANCES[:3])
 @pytest.mark.parametrize("two", CHANCES[1:])
-def test_the_variance_of_a_pair_is_bounded_for_every_population(one: Chances, two: Chances) -> None:
+def test_the_variance_of_a_pair_is_bounded_for_every_population(
+    one: SupportProbabilities, two: SupportProbabilities
+) -> None:
     """All ways in which seven people may hold the two cells, against the exact variance of their sum."""
 
-    def second_moment(chance: Chances, held: int) -> float:
-        return chance.held + 1 if held else chance.other
+    def second_moment(chance: SupportProbabilities, held: int) -> float:
+        return chance.true_cell_variance + 1 if held else chance.other_cell_variance
 
     for both in range(4):
         for first in range(both, 6):
@@ -116,7 +120,7 @@ def pair_misses(scale: float) -> int:
     """How many of 50 runs miss the number that holds both cells, at 95 %."""
     response = sf.RandomizedResponse(2, 3)
     truth = np.repeat([0, 1, 2], [100, 60, 40])
-    chance, misses = chances(response), 0
+    chance, misses = support_probabilities(response), 0
     for _ in range(50):
         rows = [np.eye(3)[response.choose(truth)] for _ in range(2)]
         found = pair_of(rows[0].sum(0), rows[1].sum(0), rows[0].T @ rows[1], 200, chance, chance)
@@ -138,10 +142,10 @@ def test_errors_said_before_are_those_of_the_intervals() -> None:
         for together in (False, True):
             said = form.error(2000, together=together)
             asked = 2000 if split else 1000
-            for chance, question in zip(map(chances, form.mechanisms), form.questions, strict=True):
+            for chance, question in zip(map(support_probabilities, form.mechanisms), form.questions, strict=True):
                 expected = round(asked * (chance.q + chance.gap / question.size))
                 miss = 0.05 / 7 if together else 0.05
-                low, high = counts.interval(expected, asked, 2000, chance, miss)
+                low, high = counts.count_interval(expected, asked, 2000, chance, miss)
                 assert said[question.name] == pytest.approx((high - low) / 2, rel=1e-6)
     assert form.error(10)["a"] <= 10
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.plots.picture import KINDS
+from sfumato.plots.picture import SUFFIXES
 
 BOTH = sf.collect({"smokes": ["yes", "no"], "sport": [True, False]}, 6, split=True)
 PAIR = ("smokes", "sport")
@@ -41,7 +41,7 @@ def test_every_question_is_a_panel_with_its_own_labels(found: sf.surveys.SurveyE
     text = found.plot().svg
     for label in ("yes", "True", "yes · False", "smokes × sport", "300 respondents"):
         assert f">{label}" in text
-    for kind in KINDS:
+    for kind in SUFFIXES:
         found.plot(str(tmp_path / f"counts{kind}"))
         assert (tmp_path / f"counts{kind}").stat().st_size > 0
 

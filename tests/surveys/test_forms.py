@@ -18,14 +18,14 @@ import pytest
 
 import sfumato as sf
 from sfumato.publish.files import sealed_files
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.surveys import Form, Report, counts, encodings, forms
 from sfumato.surveys.encodings import Encoding
-from sfumato.surveys.forms import cell_of, questions_of
+from sfumato.surveys.forms import code_answer, parse_questions
 from surveys.executions import CONTEXT, law, small_hashes
 
-YES_NO = questions_of({"smokes": ["yes", "no"]})
-TWO = questions_of({"smokes": ["yes", "no"], "pet": [True]})
+YES_NO = parse_questions({"smokes": ["yes", "no"]})
+TWO = parse_questions({"smokes": ["yes", "no"], "pet": [True]})
 FORMS = {
     "response": Form(YES_NO, "1", False, (Encoding.RESPONSE,)),
     "unary": Form(YES_NO, "1", False, (Encoding.UNARY,)),
@@ -79,9 +79,11 @@ def test_estimates_are_exactly_unbiased(name: str) -> None:
                 mechanism = form.mechanisms[place]
                 mean = np.zeros(question.size)
                 for report, chance in asked.items():
-                    found = counts.supported(mechanism, [report.answers[0 if form.sampled else place]])
-                    mean += float(chance) * counts.estimated(found, 1, 1, encodings.chances(mechanism))
-                held = np.arange(question.size) == cell_of(question, answers[question.name])
+                    found = counts.support_counts(mechanism, [report.answers[0 if form.sampled else place]])
+                    mean += float(chance) * counts.unbiased_counts(
+                        found, 1, 1, encodings.support_probabilities(mechanism)
+                    )
+                held = np.arange(question.size) == code_answer(question, answers[question.name])
                 assert mean / float(sum(asked.values())) == pytest.approx(held.astype(float), abs=1e-11)
 
 
@@ -91,7 +93,7 @@ def test_pairs_are_exactly_unbiased() -> None:
         mean = np.zeros(6)
         for report, chance in law(form, answers).items():
             mean += float(chance) * np.array(form.estimate([report], pairs=[("smokes", "pet")])["smokes", "pet"].counts)
-        place = 2 * cell_of(TWO[0], answers["smokes"]) + cell_of(TWO[1], answers["pet"])
+        place = 2 * code_answer(TWO[0], answers["smokes"]) + code_answer(TWO[1], answers["pet"])
         assert mean == pytest.approx((np.arange(6) == place).astype(float), abs=1e-11)
 
 
@@ -114,16 +116,16 @@ def test_answers_of_many_people_are_found_again() -> None:
 
 
 def test_cells_of_answers() -> None:
-    (age,) = questions_of({"age": {"bins": [0, 18, 65]}})
-    assert [cell_of(age, each) for each in (0, 17, 18, 65, 66, -1, None, "x", 17.5, True, math.nan)] == [
+    (age,) = parse_questions({"age": {"bins": [0, 18, 65]}})
+    assert [code_answer(age, each) for each in (0, 17, 18, 65, 66, -1, None, "x", 17.5, True, math.nan)] == [
         *(0, 0, 1, 1, 2, 2, 2, 2, 2, 2, 2)
     ]
-    (day,) = questions_of({"day": {"bins": [dt.date(2024, 1, 1), dt.date(2024, 2, 1)]}})
-    assert [cell_of(day, each) for each in (dt.date(2024, 1, 5), dt.date(2025, 1, 1), 3)] == [0, 1, 1]
-    (pet,) = questions_of({"pet": [1, 2]})
-    assert [cell_of(pet, each) for each in (1, 2, True, object(), [1])] == [0, 1, 2, 2, 2]
-    given = Attribute("pet", "text", (ListedCell("cat"), Other()))
-    assert questions_of({"pet": given}) == (given,)
+    (day,) = parse_questions({"day": {"bins": [dt.date(2024, 1, 1), dt.date(2024, 2, 1)]}})
+    assert [code_answer(day, each) for each in (dt.date(2024, 1, 5), dt.date(2025, 1, 1), 3)] == [0, 1, 1]
+    (pet,) = parse_questions({"pet": [1, 2]})
+    assert [code_answer(pet, each) for each in (1, 2, True, object(), [1])] == [0, 1, 2, 2, 2]
+    given = Attribute("pet", "text", (ListedCell("cat"), OtherCell()))
+    assert parse_questions({"pet": given}) == (given,)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -131,7 +133,7 @@ def test_forms_and_reports_are_read_back(name: str) -> None:
     form = FORMS[name]
     again = Form.from_json(form.to_json())
     assert again == form
-    assert again.number == form.number
+    assert again.form_id == form.form_id
     report = form.answer({"smokes": "yes"})
     assert Report.from_json(report.to_json()) == report
     assert Report.from_json(json.dumps(json.loads(report.to_json()), indent=2)) == report
@@ -191,7 +193,7 @@ def test_nobody_answered() -> None:
 
 def test_reports_of_another_form_are_refused() -> None:
     one, two = sf.collect({"a": [1, 2]}, 1), sf.collect({"a": [1, 2]}, 2)
-    assert one.number != two.number
+    assert one.form_id != two.form_id
     assert two.estimate([one.answer({"a": 1})]).refused
 
 
@@ -209,7 +211,7 @@ def test_reports_of_another_form_are_refused() -> None:
         lambda: sf.collect({"a": {"bins": [3]}}, 1),
         lambda: sf.collect({"a": {"bins": 3}}, 1),
         lambda: sf.collect({"a": {"bins": ["x", "y"]}}, 1),
-        lambda: sf.collect({"a": Attribute("b", "text", (ListedCell("x"), Other()))}, 1),
+        lambda: sf.collect({"a": Attribute("b", "text", (ListedCell("x"), OtherCell()))}, 1),
         lambda: sf.collect({"a": list(range(5000))}, 1),
         lambda: sf.collect({str(i): [1] for i in range(101)}, 1),
         lambda: sf.collect({"a": [1]}, 0),
@@ -258,7 +260,7 @@ class Hostile:
 def test_no_answer_makes_answering_fail() -> None:
     """Of every type of question, whatever the answer is."""
     day, noon = dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 12)
-    questions = questions_of(
+    questions = parse_questions(
         {
             "text": ["x", "y"],
             "whole": [1, 2],
@@ -276,8 +278,8 @@ def test_no_answer_makes_answering_fail() -> None:
     )
     for question in questions:
         for answer in answers:
-            assert 0 <= cell_of(question, answer) < question.size
-    assert cell_of(questions[1], "1") == cell_of(questions[1], 1) == 0
+            assert 0 <= code_answer(question, answer) < question.size
+    assert code_answer(questions[1], "1") == code_answer(questions[1], 1) == 0
 
 
 def test_only_names_can_be_refused_of_answers() -> None:
@@ -312,7 +314,7 @@ def test_a_form_is_kept_in_a_file(tmp_path: Path) -> None:
         form.save(tmp_path / f"{name}.sfu")
         assert sf.form(tmp_path / f"{name}.sfu") == form
         assert zipfile.ZipFile(tmp_path / f"{name}.sfu").namelist() == ["manifest.json"]
-    assert forms.written(form) == forms.written(Form.from_json(form.to_json()))
+    assert forms.form_bytes(form) == forms.form_bytes(Form.from_json(form.to_json()))
     for path in (tmp_path, tmp_path / "none.sfu", 3):
         with pytest.raises(sf.SfumatoError):
             sf.form(path)  # type: ignore[arg-type]
@@ -322,27 +324,29 @@ def test_a_form_is_kept_in_a_file(tmp_path: Path) -> None:
 
 def test_every_edit_of_a_file_is_found() -> None:
     """Each byte changed in turn, and every end cut off."""
-    content = forms.written(FORMS["response"])
-    assert forms.read(content) == FORMS["response"]
+    content = forms.form_bytes(FORMS["response"])
+    assert forms.parse_form(content) == FORMS["response"]
     edited = [content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :] for place in range(len(content))]
     for each in (*edited, *(content[:place] for place in range(0, len(content), 7)), content + b"x", b""):
         with pytest.raises(sf.errors.SynopsisDamaged):
-            forms.read(each)
+            forms.parse_form(each)
 
 
 def test_careful_edits_of_a_file_are_found() -> None:
     """The zip is right and only the manifest was changed, with and without the right hash."""
 
     def edited(change: Callable[[dict[str, Any]], object], *, right: bool) -> bytes:
-        text = dict(sealed_files.members_of(forms.written(FORMS["response"]), ""))["manifest.json"]
+        text = dict(sealed_files.iterate_members(forms.form_bytes(FORMS["response"]), ""))["manifest.json"]
         manifest = json.loads(text)
         change(manifest)
         if right:
             manifest["members"]["manifest.json"] = ""
         again = json.dumps(manifest, separators=(",", ":"))
-        return sealed_files.zipped({"manifest.json": (sealed_files.sealed(again) if right else again).encode()})
+        return sealed_files.build_zip(
+            {"manifest.json": (sealed_files.seal_manifest(again) if right else again).encode()}
+        )
 
-    assert forms.read(edited(lambda found: found, right=True)) == FORMS["response"]
+    assert forms.parse_form(edited(lambda found: found, right=True)) == FORMS["response"]
     hostile: list[tuple[Callable[[dict[str, Any]], object], bool]] = [
         (lambda found: found["form"].update(epsilon="9"), False),
         (lambda found: found.update(format=2), True),
@@ -353,7 +357,7 @@ def test_careful_edits_of_a_file_are_found() -> None:
     ]
     for change, right in hostile:
         with pytest.raises(sf.errors.SynopsisDamaged):
-            forms.read(edited(change, right=right))
+            forms.parse_form(edited(change, right=right))
 
 
 @pytest.mark.parametrize("answers", [["x", "x"], {"bins": [3, 1]}, {"bins": [1, 1]}, {"bins": [0, 18, 18]}])

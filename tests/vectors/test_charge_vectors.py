@@ -9,7 +9,7 @@ from typing import Any
 import sfumato as sf
 from sfumato.ledger.accounts.period_accounts import _max_totals
 from sfumato.ledger.accounts.spending_limits import _min_epsilon, epsilon_of
-from sfumato.ledger.spending import Charged, Spending, gathered
+from sfumato.ledger.spending import Charged, Spending, merge_equal_parts
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
 from vectors.laws import (
@@ -97,7 +97,7 @@ def _cost() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("privacy.budget.Cost.less")
+@REGISTRY.formula("privacy.budget.Cost.minus")
 def _less() -> Iterator[Vector]:
     for held, spent, left in (
         (Cost(10, 7, 3), Cost(4, 7, 1), (6, 0, 2)),
@@ -105,7 +105,7 @@ def _less() -> Iterator[Vector]:
         (Cost(None, 7, 3), Cost(4, 2, 3), (None, 5, 0)),
         (Cost(5, 7, 3), Cost(0, None, 0), (5, 7, 3)),
     ):
-        yield exact(left, lambda h=held, s=spent: ((c := h.less(s)).pure, c.renyi, c.failure))
+        yield exact(left, lambda h=held, s=spent: ((c := h.minus(s)).pure, c.renyi, c.failure))
 
 
 @REGISTRY.formula("privacy.budget.Budget.remaining")
@@ -139,7 +139,7 @@ def _spending() -> Iterator[Vector]:
         yield exact(wanted, lambda s=state, m=more: ((t := s.after(m).total).pure, t.renyi, t.failure))
 
 
-@REGISTRY.formula("ledger.spending.gathered")
+@REGISTRY.formula("ledger.spending.merge_equal_parts")
 @REGISTRY.formula("ledger.spending.Charged.curve")
 def _charged() -> Iterator[Vector]:
     """Equal parts are one part run as often; its curve is that of as many releases."""
@@ -152,7 +152,7 @@ def _charged() -> Iterator[Vector]:
         again = [Charged(each.mechanism, each.sensitivity, each.times) for each in parts]
 
         def call(parts: list[Charged] = again) -> tuple[Any, ...]:
-            found = gathered(parts)
+            found = merge_equal_parts(parts)
             return tuple(each.times for each in found), max(
                 each.curve.max_divergence or F(0) for each in found if each.sensitivity is not None
             )

@@ -20,14 +20,14 @@ from sfumato.audit.lower_bounds import falsifying, verdicts
 from sfumato.audit.whole_policies import curator_audits, shared_noise
 from sfumato.curator import step_counts
 from sfumato.curator.proposals import bought_synopses, marginals, session_answers, synthesis, workloads
+from sfumato.curator.proposals.auction_outcomes import AuctionOutcome
 from sfumato.curator.proposals.degrees import Degrees
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
-from sfumato.curator.proposals.online import OnlineSession, ProposedOnline
-from sfumato.curator.proposals.running_counts import RunningTotals
+from sfumato.curator.proposals.online import OnlineProposal, OnlineSession
+from sfumato.curator.proposals.running_counts import RunningTotalsProposal
 from sfumato.curator.proposals.scores import ScoreProposal
-from sfumato.curator.proposals.sessions import ProposedSession
-from sfumato.curator.proposals.sold_goods import Sold
+from sfumato.curator.proposals.sessions import SessionProposal
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.table_auctions import PriceDraw
 from sfumato.curator.step_counts import StepCounts, StepSearch
@@ -57,28 +57,32 @@ REGISTRY = Registry(
         "curator.previews.explaining._share_text": _SAID,
         "curator.previews.explaining._subtotal_operators": _SAID,
         "curator.previews.forecasts._widths": "it measures a stand-in by the estimators of answers, which have vectors",
-        "curator.proposals.found_bounds.Bounds.words": _SAID,
+        "curator.proposals.released_bounds.Bounds.words": _SAID,
         "curator.proposals.marginals.MarginalsProposal._plan_table": _SAID,
         "curator.proposals.marginals.MarginalsProposal.price": "it searches the least price for a width with vectors",
         "curator.proposals.mwem.MwemProposal.explain": _SAID,
-        "curator.proposals.online.ProposedOnline.explain": _SAID,
-        "curator.proposals.private_bounds.BoundsSearch.explain": _SAID,
+        "curator.proposals.online.OnlineProposal.explain": _SAID,
+        "curator.proposals.private_bounds.BoundsProposal.explain": _SAID,
         "curator.proposals.private_limits.UnitLimits.words": _SAID,
         "curator.proposals.questions.Question.forecast": "it counts groups for a note, and widths are from elsewhere",
-        "curator.proposals.questions.Question._selection_quality": _SAID,
-        "curator.proposals.running_counts.RunningTotals.explain": _SAID,
-        "curator.proposals.running_counts.RunningTotals.price": "it searches the least price for a width with vectors",
-        "curator.proposals.running_counts.RunningTotals.answered": "it adds and subtracts the widths of RunningNoise",
+        "curator.previews.forecasts.selection_quality": _SAID,
+        "curator.proposals.running_counts.RunningTotalsProposal.explain": _SAID,
+        "curator.proposals.running_counts.RunningTotalsProposal.price": (
+            "it searches the least price for a width with vectors"
+        ),
+        "curator.proposals.running_counts.RunningTotalsProposal.build_answer": (
+            "it adds and subtracts the widths of RunningNoise"
+        ),
         "curator.proposals.scores.ScoreProposal.explain": _SAID,
-        "curator.proposals.sessions.ProposedSession.explain": _SAID,
+        "curator.proposals.sessions.SessionProposal.explain": _SAID,
         "curator.proposals.synthesis.SynthesisProposal._operators": _SAID,
         "curator.proposals.synthesis.SynthesisProposal.price": "it searches the least price for a width with vectors",
-        "audit.lower_bounds.verdicts.sure": "it writes a confidence with its digits",
+        "audit.lower_bounds.verdicts.plot_shares": "it draws a picture of two distributions",
+        "audit.whole_policies.audit_stages.refute_by_draws": "it draws samples for falsify, which has vectors",
+        "audit.lower_bounds.verdicts.format_confidence": "it writes a confidence with its digits",
         "audit.whole_policies.curator_audits.curator": "it runs an audit, and adds up minutes",
-        "audit.whole_policies.audit_stages.drawn_again": "it runs an audit, and counts cells",
         "audit.whole_policies.planted_faults._inject_half_noise": "it plants a fault, and proves nothing itself",
         "audit.whole_policies.planted_faults._inject_shared_noise": "it plants a fault, and proves nothing itself",
-        "audit.whole_policies.shared_noise.compare_noise": "it runs an audit, and counts numbers",
         "audit.whole_policies.planted_faults._inject_one_noise": "it plants a fault, and proves nothing itself",
         "audit.whole_policies.planted_faults._inject_bare_keys": "it plants a fault, and proves nothing itself",
     },
@@ -124,11 +128,12 @@ class _Session(SimpleNamespace):
 def _told(beta: float, cells: int, *, guess: float, low: float, high: float, share: float) -> list[float]:
     """Ends of the hypothesis: the synopsis bounds it by low and high, each moved out by a tenth over its chance."""
     session = _Session(
-        _batch=SimpleNamespace(gate=GATE, rounds=ROUNDS), _hypothesis=SimpleNamespace(of=lambda _: np.array([guess]))
+        _batch=SimpleNamespace(gate=GATE, rounds=ROUNDS),
+        _hypothesis=SimpleNamespace(guess_totals=lambda _: np.array([guess])),
     )
     measured = lambda beta, _: (None, np.array([low - 0.1 / beta]), np.array([high + 0.1 / beta]))  # noqa: E731
     compared = SimpleNamespace(parts=(1, 2))
-    found = session._settle_close(SimpleNamespace(range=measured), compared, share).ranged(beta, cells)
+    found = session._settle_close(SimpleNamespace(estimate_with_ends=measured), compared, share).ends_at(beta, cells)
     return [float(each[0]) for each in found]
 
 
@@ -153,27 +158,27 @@ def _bought_ranged() -> Iterator[Vector]:
     for beta, cells, scale in ((0.05, 1, 1), (0.05, 6, 4), (0.01, 2, 2)):
         batch = SimpleNamespace(noise_for=lambda _: Laplace(8), gate=GATE)
         session = _Session(_batch=batch, _hypothesis=hypothesis, _unit=Fraction(1, 2))
-        asked = (SimpleNamespace(groups=SimpleNamespace(places=[0])),)
-        compared = SimpleNamespace(reach=1, scale=scale)
+        asked = (SimpleNamespace(groups=SimpleNamespace(grid_index=[0])),)
+        compared = SimpleNamespace(max_row_effect=1, scale=scale)
 
         def ends(session: Any, asked: Any, compared: Any, beta: float, cells: int) -> list[float]:
             (found,) = session._settle_bought(asked, compared, np.array([40]))
-            return [float(each[0]) for each in found.ranged(beta, cells)]
+            return [float(each[0]) for each in found.ends_at(beta, cells)]
 
         wide = _wide(8, str(1 - Fraction(str(beta))), cells) * 0.5 / scale
         yield exact([20 / scale - wide, 20 / scale + wide], ends, session, asked, compared, beta, cells)
 
 
-@formula("curator.proposals.online.ProposedOnline.error")
+@formula("curator.proposals.online.OnlineProposal.error")
 def _online_error() -> Iterator[Vector]:
     draw = SimpleNamespace(batch=SimpleNamespace(gate=GATE), step=0.25)
     own = SimpleNamespace(rounds=ROUNDS, _draw=lambda _: draw)
     for sure in ("0.95", "0.9", "0.999"):
         beta = float(1 - Fraction(sure))
-        yield exact((_close(beta) + 1) * 0.25, lambda sure: ProposedOnline.error(own, epsilon=1, confidence=sure), sure)  # type: ignore[arg-type]
+        yield exact((_close(beta) + 1) * 0.25, lambda sure: OnlineProposal.error(own, epsilon=1, confidence=sure), sure)  # type: ignore[arg-type]
 
 
-@formula("curator.proposals.sessions.ProposedSession.error")
+@formula("curator.proposals.sessions.SessionProposal.error")
 def _session_error() -> Iterator[Vector]:
     """How far from the threshold an answer is right: no noise of k questions and of the threshold reaches so far."""
     for questions, sure in ((1, "0.95"), (100, "0.95"), (10, "0.99")):
@@ -181,7 +186,7 @@ def _session_error() -> Iterator[Vector]:
             mechanism=lambda *_: SimpleNamespace(error=lambda k, c: k / (1 - Fraction(c))), grid=Fraction(1, 8)
         )
         wanted = float(questions / (1 - Fraction(sure)) / 8)
-        ask = lambda own, k, sure: ProposedSession.error(own, 1, questions=k, confidence=sure)  # noqa: E731
+        ask = lambda own, k, sure: SessionProposal.error(own, 1, questions=k, confidence=sure)  # noqa: E731
         yield exact(wanted, ask, own, questions, sure)
 
 
@@ -234,13 +239,13 @@ def _mwem_wide() -> Iterator[Vector]:
         yield exact(written, MwemProposal._half_width_text, None, Laplace(scale), unit, Fraction(19, 20))
 
 
-@formula("curator.proposals.running_counts.RunningTotals._widths")
+@formula("curator.proposals.running_counts.RunningTotalsProposal._widths")
 def _running_widths() -> Iterator[Vector]:
     """A whole number is shown rounded, by up to a half; all periods together share the chance."""
     noise = SimpleNamespace(widths=lambda sure, k: np.array([k / (1 - Fraction(sure)), 1.0], float))
     for joint, whole, wanted in ((False, True, [20.5, 1.5]), (True, True, [80.5, 1.5]), (True, False, [80.0, 1.0])):
         own = SimpleNamespace(_groups=range(4), _rounding=0.5 if whole else 0.0)
-        yield exact(wanted, RunningTotals._widths, own, SimpleNamespace(noise=noise), "0.95", joint)
+        yield exact(wanted, RunningTotalsProposal._widths, own, SimpleNamespace(noise=noise), "0.95", joint)
 
 
 @formula("curator.proposals.scores.ScoreProposal._width")
@@ -263,13 +268,13 @@ def _score_points() -> Iterator[Vector]:
         yield exact(wanted, ScoreProposal._score_width, own, None, Fraction(19, 20), rows)
 
 
-@formula("curator.proposals.sold_goods.Sold.revenue_range")
+@formula("curator.proposals.auction_outcomes.AuctionOutcome.revenue_range")
 def _revenue() -> Iterator[Vector]:
     """Price times buyers; a count below zero is moved there, and its range is never nothing."""
     for buyers, scale, sure in ((40, 3, "0.95"), (-50, 3, "0.95"), (2, 10, "0.9")):
         reach = _wide(scale, sure)
         wanted = 2.5 * max(0, buyers - reach), 2.5 * (max(0, buyers) + reach)
-        yield exact(wanted, Sold(Fraction(5, 2), buyers=buyers, counter=Laplace(scale)).revenue_range, sure)
+        yield exact(wanted, AuctionOutcome(Fraction(5, 2), buyers=buyers, counter=Laplace(scale)).revenue_range, sure)
 
 
 @formula("games.auctions.Sale.revenue_range")
@@ -278,7 +283,7 @@ def _game_revenue() -> Iterator[Vector]:
     from sfumato.games.auctions import Sale
 
     for buyers, wanted in ((40, (40 - 12, 40 + 12)), (-50, (0, 12)), (130, (100 - 12, 100)), (95, (95 - 12, 100))):
-        auction = SimpleNamespace(counter=Laplace(4), size=100)
+        auction = SimpleNamespace(count_noise=Laplace(4), size=100)
         own = SimpleNamespace(price=Fraction(5, 2), buyers=buyers, auction=auction)
         assert _wide(4, "0.95") == 12
         yield exact([2.5 * end for end in wanted], Sale.revenue_range, own, "0.95")
@@ -289,7 +294,7 @@ def _first_width() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):
         currency = SimpleNamespace(noise=lambda *_: Laplace(scale))  # noqa: B023
         setting = SimpleNamespace(currency=currency, reading=None, unit_value=unit)
-        own = SimpleNamespace(_first_round_amounts=lambda _: SimpleNamespace(measured=None))
+        own = SimpleNamespace(_first_round_amounts=lambda _: SimpleNamespace(measurement=None))
         with pytest.MonkeyPatch.context() as patch:  # nothing is read of the counts: their noise is given
             patch.setattr(synthesis, "CellCounts", lambda *_: SimpleNamespace(sensitivity=None))
             yield exact(float(_wide(scale, sure) * unit), SynthesisProposal._first_width, own, setting, Fraction(sure))
@@ -311,19 +316,19 @@ def _auction_error() -> Iterator[Vector]:
 def _workload_shares() -> Iterator[Vector]:
     for measures, others, wanted in ((2, (1, 3), 6), (0, (), 1), (1, (), 1)):
         options = [SimpleNamespace(measures=range(measures))]
-        own = SimpleNamespace(options=options, others=[SimpleNamespace(shares=each) for each in others])
+        own = SimpleNamespace(bounding_options=options, other_parts=[SimpleNamespace(shares=each) for each in others])
         yield exact(wanted, workloads._share_count, own)
 
 
 # ── steps of ladders ───────────────────────────────────────────────────────────────────────────
 
 
-@formula("curator.step_counts.surely_inside")
+@formula("curator.step_counts.selection_threshold")
 def _surely_inside() -> Iterator[Vector]:
     miss = Fraction(step_counts._FALSE_POSITIVE_RATE)
     for scale, steps, sure in ((3, 10, "0.95"), (8, 64, "0.9"), (2, 1, "0.99")):
         above = routes.laplace_half_width(scale, 1 - (1 - mpf(miss.numerator) / miss.denominator) ** (mpf(1) / steps))
-        yield exact(above + _wide(scale, sure) + 1, step_counts.surely_inside, Laplace(scale), steps, sure)
+        yield exact(above + _wide(scale, sure) + 1, step_counts.selection_threshold, Laplace(scale), steps, sure)
 
 
 @formula("curator.step_counts.StepCounts.covered")
@@ -353,7 +358,7 @@ def _step_error() -> Iterator[Vector]:
     """The ladder has one step more than the place of its last."""
     miss = Fraction(step_counts._FALSE_POSITIVE_RATE)
     for scale, last in ((3, 9), (8, 63), (2, 0)):
-        own = SimpleNamespace(steps=SimpleNamespace(mechanism=Laplace(scale)), place=(0, last))
+        own = SimpleNamespace(steps=SimpleNamespace(mechanism=Laplace(scale)), step_of_group=(0, last))
         above = 1 - (1 - mpf(miss.numerator) / miss.denominator) ** (mpf(1) / (last + 1))
         wanted = routes.laplace_half_width(scale, above) + _wide(scale, "0.95") + 1
         yield exact(wanted, StepSearch.error, own, "0.95")
@@ -385,7 +390,7 @@ def _proven() -> Iterator[Vector]:
     yield between(wanted - 2e-7, wanted + 1e-12, falsifying._epsilon_bound, swapped, sides, 0.0, 0.01)
 
 
-@formula("audit.lower_bounds.falsifying.least_samples")
+@formula("audit.lower_bounds.falsifying.required_samples")
 def _least_samples() -> Iterator[Vector]:
     """With one measured sample fewer, an event that holds all of one world and none of the other proves no more."""
     kept = 1 - falsifying._TRAINING_SHARE - falsifying._SELECTION_SHARE
@@ -399,17 +404,17 @@ def _least_samples() -> Iterator[Vector]:
         first = next(many for many, x in limits if x > delta and mp.log((x - delta) / (1 - x)) > epsilon)
         # the first that proves it, or one less where it is met with equality; then the samples that are not measured
         low, high = math.ceil((first - 1) / kept) + 10, math.ceil(first / kept) + 10
-        yield between(max(100, low), max(100, high), falsifying.least_samples, Guarantee(epsilon, delta), level)
+        yield between(max(100, low), max(100, high), falsifying.required_samples, Guarantee(epsilon, delta), level)
 
 
-@formula("audit.canaries.chance_of_guessing")
+@formula("audit.canaries.guessing_tail_bound")
 def _chance_of_guessing() -> Iterator[Vector]:
     """Without δ it is the tail of a binomial law with odds e^ε, here in 50 digits, rounded up a little."""
     for guesses, right, epsilon in ((20, 18, 1.0), (100, 80, 0.5), (10, 10, 2.0)):
         p = mp.e ** mpf(epsilon) / (1 + mp.e ** mpf(epsilon))
         tail = mp.fsum(mp.binomial(guesses, k) * p**k * (1 - p) ** (guesses - k) for k in range(right, guesses + 1))
         low = float(tail)
-        yield between(low, low * 1.00001, canaries.chance_of_guessing, 200, guesses, right, epsilon, 0.0)
+        yield between(low, low * 1.00001, canaries.guessing_tail_bound, 200, guesses, right, epsilon, 0.0)
     for delta in (0.001, 0.01):
         p = mp.e / (1 + mp.e)
         law = [mp.binomial(20, k) * p**k * (1 - p) ** (20 - k) for k in range(21)]
@@ -419,10 +424,10 @@ def _chance_of_guessing() -> Iterator[Vector]:
             share = mpf(2 * 20) * mpf(delta) / i
             bounds.append(max(mpf(1), share) * tail + share * mp.fsum(law[18 - i : 18]))
         low = float(min(mpf(1), max(bounds)))
-        yield between(low, low * 1.00001, canaries.chance_of_guessing, 20, 20, 18, 1.0, delta)
+        yield between(low, low * 1.00001, canaries.guessing_tail_bound, 20, 20, 18, 1.0, delta)
 
 
-@formula("audit.canaries.proven_epsilon")
+@formula("audit.canaries.epsilon_lower_bound")
 def _proven_epsilon() -> Iterator[Vector]:
     """Where the tail is the chance to miss, found by halving in 50 digits; none where 0 is possible."""
     for guesses, right, miss in ((20, 19, 0.01), (100, 90, 0.05), (50, 50, 0.003)):
@@ -433,8 +438,8 @@ def _proven_epsilon() -> Iterator[Vector]:
             return mp.fsum(chances) - miss  # noqa: B023
 
         wanted = routes.root(short, 0, 30)
-        yield between(wanted - 1e-5, wanted, canaries.proven_epsilon, guesses, guesses, right, 0.0, miss)
-    yield exact(0.0, canaries.proven_epsilon, 20, 20, 11, 0.0, 0.01)
+        yield between(wanted - 1e-5, wanted, canaries.epsilon_lower_bound, guesses, guesses, right, 0.0, miss)
+    yield exact(0.0, canaries.epsilon_lower_bound, 20, 20, 11, 0.0, 0.01)
 
 
 @formula("audit.canaries.one_run")

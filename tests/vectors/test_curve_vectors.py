@@ -13,7 +13,7 @@ from sfumato.privacy.threshold_losses import (
     GaussianThresholdLoss,
     LaplaceThresholdLoss,
     laplace_tail,
-    most_passing,
+    max_passing_probability,
 )
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_shifts
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
@@ -309,7 +309,7 @@ def _laplace_tail() -> Iterator[Vector]:
         yield between(float(truth) * (1 - 1e-15), float(truth) * (1 + 1e-15), laplace_tail, F(scale), t)
 
 
-@REGISTRY.formula("privacy.threshold_losses.most_passing")
+@REGISTRY.formula("privacy.threshold_losses.max_passing_probability")
 def _most_passing() -> Iterator[Vector]:
     """All ways to spread the weight are tried; the bound is theirs where equal keys are worst."""
     for scale, threshold, weight, most, gap in (
@@ -325,7 +325,7 @@ def _most_passing() -> Iterator[Vector]:
             for size in split:
                 hidden *= 1 - at_least(law, threshold - size)
             tried.append(1 - hidden)
-        yield upper_fraction(max(tried), gap, most_passing, F(scale), threshold, weight, most)
+        yield upper_fraction(max(tried), gap, max_passing_probability, F(scale), threshold, weight, most)
 
 
 @REGISTRY.formula("privacy.threshold_losses.LaplaceThresholdLoss.pure")

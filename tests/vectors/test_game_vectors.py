@@ -15,9 +15,9 @@ from sfumato.games import commitment, digital_goods, mediation, truth, truthful_
 from sfumato.games.auctions import Sale
 from sfumato.games.commitment import Mixture
 from sfumato.games.crowds import Crowd, market_entry
-from sfumato.games.environment import Environment, law_of
+from sfumato.games.environment import Environment, law_of_selection
 from sfumato.games.mediation import Mediation, MediatorAdvice, equilibrium, expected_payoffs
-from sfumato.games.rules import Stated, Welfare, line, variation
+from sfumato.games.rules import StatedMechanism, WelfareSelection, line, total_variation
 from vectors.laws import (
     MP,
     Real,
@@ -92,7 +92,7 @@ def _auction_error() -> Iterator[Vector]:
     ):
         rate = F(epsilon) * (1 - F(counting)) / (held * F(prices[-1]))
         truth_ = lost_within(len(prices), rate, 1 - real(confidence))
-        auction = digital_goods(_BIDS, epsilon, prices, per_bidder=held, counting=counting)
+        auction = digital_goods(_BIDS, epsilon, prices, per_bidder=held, count_share=counting)
         error, price = truth_, truth_ * real(epsilon) / 2
         low, high = (
             (error * (1 - MP.mpf("1e-14")), price),
@@ -101,17 +101,17 @@ def _auction_error() -> Iterator[Vector]:
         yield between(low, high, lambda a=auction, c=confidence: (a.error(c), a.price(2, c)))
 
 
-@REGISTRY.formula("games.auctions.Auction.spacing")
+@REGISTRY.formula("games.auctions.Auction.widest_gap")
 def _spacing() -> Iterator[Vector]:
     for prices, widest in ((("0.1", "0.5", "0.9"), F(2, 5)), (("0.6", "0.7"), F(3, 5)), (("1",), F(1))):
-        yield exact(widest, lambda p=prices: digital_goods(_BIDS, 1, p).spacing)
+        yield exact(widest, lambda p=prices: digital_goods(_BIDS, 1, p).widest_gap)
 
 
-@REGISTRY.formula("games.auctions.Sale.promised")
+@REGISTRY.formula("games.auctions.Sale.revenue_bound")
 @REGISTRY.formula("games.auctions.Sale.revenue_range")
 def _sales() -> Iterator[Vector]:
     """OPT less the error; the price times the buyers that the noise leaves possible, within 0 and all bids."""
-    auction = digital_goods(_BIDS * 5, 1, ("0.2", "0.7"), counting="0.5")
+    auction = digital_goods(_BIDS * 5, 1, ("0.2", "0.7"), count_share="0.5")
     reach = half_width(laplace_law(F(2)), 1 - real("0.95"))
     short = lost_within(2, F(1, 2) / F("0.7"), 1 - real("0.95"))
     for buyers in (15, 3, 19, -1000, 1000):
@@ -120,14 +120,14 @@ def _sales() -> Iterator[Vector]:
         sale = Sale(F(7, 10), buyers, F(21, 2), F(21, 2), auction)
         yield exact(
             (real("10.5") - short, real("0.7") * low, real("0.7") * high),
-            lambda s=sale: (s.promised(), s.revenue_range()),
+            lambda s=sale: (s.revenue_bound(), s.revenue_range()),
         )
 
 
 @REGISTRY.formula("games.auctions.Auction.curve")
 def _auction_curve() -> Iterator[Vector]:
     for counting, held in (("0", 1), ("0.25", 1), ("0.5", 3)):
-        auction = digital_goods(_BIDS, 2, ("0.3", "0.7"), per_bidder=held, counting=counting)
+        auction = digital_goods(_BIDS, 2, ("0.3", "0.7"), per_bidder=held, count_share=counting)
         yield exact(
             (F(2), F(2) * (1 - F(counting))), lambda a=auction: (a.curve.max_divergence, a.price_curve.max_divergence)
         )
@@ -138,7 +138,7 @@ def _ranged_variation(eta: Any) -> Real:
 
 
 @REGISTRY.formula("games.truth.bounds")
-@REGISTRY.formula("games.rules.variation")
+@REGISTRY.formula("games.rules.total_variation")
 def _bounds() -> Iterator[Vector]:
     """Total variation of k replaced reports, outcome by outcome; add-remove curves count twice."""
     for epsilon, neighbours, k in (("1", "replace", 1), ("0.1", "replace", 3), ("0.5", "add-remove", 2)):
@@ -158,11 +158,11 @@ def _bounds() -> Iterator[Vector]:
         lambda: truth.bounds(sf.Curve.bounded_range(1, "replace"), 2)["total variation"],
     )
     yield exact((1.0,), lambda: truth.bounds(sf.Curve.approximate(40, "0.5", "replace"), 1)["total variation"])
-    assert variation(sf.Curve.pure(1, "replace"), 1) < 1
+    assert total_variation(sf.Curve.pure(1, "replace"), 1) < 1
 
 
-@REGISTRY.formula("games.rules.Welfare.certified")
-@REGISTRY.formula("games.rules.Stated.certified")
+@REGISTRY.formula("games.rules.WelfareSelection.proven_bounds")
+@REGISTRY.formula("games.rules.StatedMechanism.proven_bounds")
 def _certified_rules() -> Iterator[Vector]:
     game = Environment([[1, 0], [0, 1]], players=3)
     for epsilon, neighbours, k in (("1", "replace", 1), ("1", "add-remove", 1), ("0.5", "replace", 2)):
@@ -170,9 +170,13 @@ def _certified_rules() -> Iterator[Vector]:
         varied = as_fraction(_ranged_variation(whole))
 
         def call(e: str = epsilon, n: str = neighbours, k: int = k) -> tuple[Any, ...]:
-            stated = Stated(game, lambda _: (1, 0), sf.Curve.bounded_range(e, n))
-            rule = Welfare(game, sf.Exponential(e, neighbours=n))
-            return rule.certified(k), stated.certified(k), Stated(game, lambda _: (1, 0)).certified(k)
+            stated = StatedMechanism(game, lambda _: (1, 0), sf.Curve.bounded_range(e, n))
+            rule = WelfareSelection(game, sf.Exponential(e, neighbours=n))
+            return (
+                rule.proven_bounds(k),
+                stated.proven_bounds(k),
+                StatedMechanism(game, lambda _: (1, 0)).proven_bounds(k),
+            )
 
         low, high = varied * (1 - F(1, 10**15)), varied * (1 + F(1, 10**12))
         yield between((low,) * 4 + (F(1), F(1)), (high,) * 4 + (F(1), F(1)), call)
@@ -217,16 +221,26 @@ def _gap() -> Iterator[Vector]:
         def call(q: str = q) -> tuple[Any, ...]:
             game = line(_STREET, players=5)
             mixture = Mixture(game, "0.01", q)
-            return mixture.gap.largest, mixture.gap.penalty, mixture.threshold
+            return mixture.gap.gamma, mixture.gap.penalty, mixture.threshold
 
         yield exact((largest, penalty, F(q) * largest / len(_PLACES)), call)
 
 
-@REGISTRY.formula("games.environment.Environment.spread")
+@REGISTRY.formula("games.environment.Environment.welfare_in_units")
+def _welfare_in_units() -> Iterator[Vector]:
+    """Sums of the utilities that the reported types give an outcome, over a common denominator."""
+    plain = Environment([[1, 0], [0, 1]], players=3)
+    yield exact((2, 1), plain.welfare_in_units, (0, 0, 1))
+    yield exact((0, 3), plain.welfare_in_units, (1, 1, 1))
+    quarters = Environment([["0.5", "0.25"], ["0.75", 1]], players=2)
+    yield exact((5, 5), quarters.welfare_in_units, (0, 1))
+
+
+@REGISTRY.formula("games.environment.Environment.welfare_sensitivity")
 def _spread() -> Iterator[Vector]:
-    yield exact(F(1, 2), lambda: line(3, players=2).spread)
-    yield exact(F(3, 4), lambda: Environment([["0.5", "0.25"], ["0.75", 1]], players=2).spread)
-    yield exact(F(0), lambda: Environment([["0.5", "0.25"], ["0.5", "0.25"]], players=2).spread)
+    yield exact(F(1, 2), lambda: line(3, players=2).welfare_sensitivity)
+    yield exact(F(3, 4), lambda: Environment([["0.5", "0.25"], ["0.75", 1]], players=2).welfare_sensitivity)
+    yield exact(F(0), lambda: Environment([["0.5", "0.25"], ["0.5", "0.25"]], players=2).welfare_sensitivity)
 
 
 _PENALTY = min(sum(row) / len(row) for row in _penalties())
@@ -239,7 +253,7 @@ _UNIFORM = max(
 )
 
 
-@REGISTRY.formula("games.commitment.Mixture.certified")
+@REGISTRY.formula("games.commitment.Mixture.proven_bounds")
 def _certified() -> Iterator[Vector]:
     """(1 − q)·τ less q times the average penalty; in a coalition a member may tell the truth."""
     game = line(_STREET, players=5)
@@ -247,7 +261,7 @@ def _certified() -> Iterator[Vector]:
         varied = (1 - real(q)) * _ranged_variation(F(epsilon) * k)
         gain = varied - (real(q) * real(_PENALTY) if k == 1 else 0)
         low, high = as_fraction(gain - varied * MP.mpf(10) ** -15), as_fraction(gain + varied * MP.mpf("1e-12"))
-        yield between((low, F(1)), (high, F(1)), Mixture(game, epsilon, q).certified, k)
+        yield between((low, F(1)), (high, F(1)), Mixture(game, epsilon, q).proven_bounds, k)
 
 
 @REGISTRY.formula("games.commitment._least_q")
@@ -317,7 +331,7 @@ def _welfare() -> Iterator[Vector]:
         yield exact((mixed / 3, real(max(scores)) / 3), mixture.welfare, types)
 
 
-@REGISTRY.formula("games.money.Priced.payments")
+@REGISTRY.formula("games.money.PaymentMechanism.payments")
 def _payments() -> Iterator[Vector]:
     """What is got less what would be got on average with one's report scaled by x, integrated over x."""
     table = [["1", "0.25", "0"], ["0", "0.5", "1"]]
@@ -335,12 +349,12 @@ def _payments() -> Iterator[Vector]:
         yield exact(paid, truthful_with_money(Environment(table, players=3), epsilon).payments, reports)
 
 
-@REGISTRY.formula("games.money.Priced.certified")
+@REGISTRY.formula("games.money.PaymentMechanism.proven_bounds")
 def _certified_with_money() -> Iterator[Vector]:
     """Alone nobody gains; what is got and what is paid lie in [0, 1] each, so neither changes by more than both."""
     priced = truthful_with_money(Environment([[1, 0], [0, 1]], players=3), 1)
     for coalition, gain in ((1, F(0)), (2, F(2)), (3, F(2))):
-        yield exact((gain, F(2)), priced.certified, coalition)
+        yield exact((gain, F(2)), priced.proven_bounds, coalition)
 
 
 @REGISTRY.formula("games.mediation._sensitivity")
@@ -441,14 +455,16 @@ def _crowd_welfare() -> Iterator[Vector]:
     yield exact(0.5 * 0.5 + 0.5 * 0.5, market_entry([0, 0], [0.5]).welfare, np.array([0, 1]))
 
 
-@REGISTRY.formula("games.environment.law_of")
+@REGISTRY.formula("games.environment.law_of_selection")
 def _laws() -> Iterator[Vector]:
     """Exponential weights; permute-and-flip by all orders in which candidates can come."""
     scores = [3, 2, 0]
     for epsilon in (1, 2, 3):
         weights = [MP.exp(real(epsilon) / 2 * s) for s in scores]
         wanted = [w / MP.fsum(weights) for w in weights]
-        yield exact(wanted, lambda e=epsilon: [float(p) for p in law_of(sf.Exponential(e), scores).probabilities])
+        yield exact(
+            wanted, lambda e=epsilon: [float(p) for p in law_of_selection(sf.Exponential(e), scores).probabilities]
+        )
         kept = [MP.exp(real(epsilon) / 2 * (s - 3)) for s in scores]
         flipped = [MP.mpf(0)] * 3
         for order in itertools.permutations(range(3)):
@@ -456,7 +472,9 @@ def _laws() -> Iterator[Vector]:
             for each in order:
                 flipped[each] += left * kept[each]
                 left *= 1 - kept[each]
-        yield exact(flipped, lambda e=epsilon: [float(p) for p in law_of(sf.PermuteAndFlip(e), scores).probabilities])
+        yield exact(
+            flipped, lambda e=epsilon: [float(p) for p in law_of_selection(sf.PermuteAndFlip(e), scores).probabilities]
+        )
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

@@ -188,15 +188,15 @@ def _roots() -> Iterator[Vector]:
         yield between(truth * (1 - 1e-8), truth * (1 + 1e-15), found, -1)
 
 
-@REGISTRY.formula("privacy.calibration.above")
+@REGISTRY.formula("privacy.calibration.excess_over")
 def _above() -> Iterator[Vector]:
     for value, most in ((0.5, F(1, 4)), (1e-9, F(1, 10**8)), (3.0, F(10**9))):
         truth = float(MP.log(MP.mpf(value) / real(most)))
-        yield exact(truth, calibration.above, value, most)
-    yield between(2.0**-61, 1e-15, calibration.above, F(10**400 + 1), F(10**400))
-    yield exact(0.0, calibration.above, F(1, 3), F(1, 3))
-    yield exact(-math.inf, calibration.above, 0.0, F(1, 3))
-    yield exact(math.inf, calibration.above, math.inf, F(1, 3))
+        yield exact(truth, calibration.excess_over, value, most)
+    yield between(2.0**-61, 1e-15, calibration.excess_over, F(10**400 + 1), F(10**400))
+    yield exact(0.0, calibration.excess_over, F(1, 3), F(1, 3))
+    yield exact(-math.inf, calibration.excess_over, 0.0, F(1, 3))
+    yield exact(math.inf, calibration.excess_over, math.inf, F(1, 3))
 
 
 @REGISTRY.formula("privacy.calibration.least_by")

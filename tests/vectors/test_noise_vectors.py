@@ -298,7 +298,7 @@ def _split() -> Iterator[Vector]:
         yield exact(wanted, lambda s=scales, c=change: sf.Laplace(list(s)).curve(c).max_divergence)
 
 
-@REGISTRY.formula("mechanisms.grids.in_steps")
+@REGISTRY.formula("mechanisms.grids.sensitivity_in_steps")
 def _in_steps() -> Iterator[Vector]:
     """All positions of two numbers on a fine lattice are rounded, before and after they move."""
     for grid, per_group, total, groups in (
@@ -320,7 +320,9 @@ def _in_steps() -> Iterator[Vector]:
         )
         change = sf.Sensitivity(groups, per_group, total)
         yield between(
-            (one, both), (one, both + groups), lambda c=change, g=grid: ((s := grids.in_steps(c, g)).linf, s.l1)
+            (one, both),
+            (one, both + groups),
+            lambda c=change, g=grid: ((s := grids.sensitivity_in_steps(c, g)).linf, s.l1),
         )
 
 
@@ -348,8 +350,8 @@ def _upper_tail() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("mechanisms.confidence_limits.at_least")
-@REGISTRY.formula("mechanisms.confidence_limits.at_most")
+@REGISTRY.formula("mechanisms.confidence_limits.lower_limit")
+@REGISTRY.formula("mechanisms.confidence_limits.upper_limit")
 def _frequency_limits() -> Iterator[Vector]:
     """The p at which so many successes, or so few, have the probability of a miss."""
     for successes, trials, miss in ((3, 20, "0.025"), (19, 20, "0.001"), (5, 30, "1e-6")):
@@ -359,8 +361,8 @@ def _frequency_limits() -> Iterator[Vector]:
             (down(low * (1 - MP.mpf("1e-6"))), up(high)),
             (down(low), up(high + (1 - high) * MP.mpf("1e-6"))),
             lambda s=successes, n=trials, m=miss: (
-                confidence_limits.at_least(s, n, float(m)),
-                confidence_limits.at_most(s, n, float(m)),
+                confidence_limits.lower_limit(s, n, float(m)),
+                confidence_limits.upper_limit(s, n, float(m)),
             ),
         )
 

@@ -22,7 +22,13 @@ from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.publish.marginals import blocks as block_algebra, bounds, half_widths, measuring, planning, verifying
 from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
-from sfumato.publish.marginals.group_totals import Adaptive, AdaptiveLaplace, LaplaceShare, Normal, SynopsisEstimates
+from sfumato.publish.marginals.group_totals import (
+    AdaptiveGaussianError,
+    AdaptiveLaplaceError,
+    LaplaceShare,
+    PlannedGaussianError,
+    SynopsisEstimates,
+)
 from sfumato.publish.online import close_width
 from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.budget import Concentrated, Pure
@@ -37,7 +43,8 @@ PARAMETERS = {"beta", "confidence", "miss", "sure"}
 REGISTRY = Registry(
     (Scope(("publish",), frozenset(WORDS), frozenset(PARAMETERS)),),
     {
-        "publish.marginals.planning.suited_to_ranges.error": "it only ranks ways to join cells, and is never shown",
+        "publish.synthesis.budget.SynthesisBudget.charge": "it subtracts an amount from what is left",
+        "publish.marginals.planning.with_range_levels.error": "it only ranks ways to join cells, and is never shown",
         "publish.marginals.measuring.expected_width": "it only ranks which synopsis is asked, whose own range is shown",
         "publish.marginals.implied._shares": "it spreads the rows of a model, and is no share of a chance",
         "publish.marginals.consistency._squared_shares": "it bounds the length of a step of an optimiser",
@@ -126,10 +133,10 @@ def _part_width(cells: float, beta: float) -> float:
     return routes.least(lambda s: mpf("1.2") * min(s, mpf("0.5")) * cells + log / min(s, mpf("0.5")), 1e-9, 0.5)
 
 
-@formula("publish.marginals.half_widths.laplace_part_width")
+@formula("publish.marginals.half_widths.adaptive_laplace_width")
 def _laplace_part_width() -> Iterator[Vector]:
     for cells, beta in ((1, 0.05), (40, 0.01), (3.5, 1e-6)):
-        yield exact(_part_width(cells, beta) * UP, half_widths.laplace_part_width, cells, beta)
+        yield exact(_part_width(cells, beta) * UP, half_widths.adaptive_laplace_width, cells, beta)
 
 
 @lru_cache
@@ -152,29 +159,29 @@ def _unsigned_sum(laplace: bool, cells: int, miss: float) -> tuple[float, float,
     return cells * math.fsum(law * steps), float(quantile), float(least.fun)
 
 
-@formula("publish.marginals.half_widths.noise_size")
+@formula("publish.marginals.half_widths.noise_l1_bounds")
 def _noise_size() -> Iterator[Vector]:
     for laplace, cells, beta in ((False, 1, 0.05), (False, 3, 0.01), (True, 2, 0.05)):  # slopes lose 1 % at most
         mean, quantile, chernoff = _unsigned_sum(laplace, cells, beta)
         low = mean * (1 - 1e-12), max(quantile, chernoff * (1 - 1e-9))
         high = mean * (1 + 1e-12), chernoff * 1.01
-        yield between(low, high, half_widths.noise_size, cells, 2.0 if laplace else 1.0, beta, laplace=laplace)
+        yield between(low, high, half_widths.noise_l1_bounds, cells, 2.0 if laplace else 1.0, beta, laplace=laplace)
 
 
 # ── totals of groups ───────────────────────────────────────────────────────────────────────────
 
 
-@formula("publish.marginals.group_totals.Normal.width")
+@formula("publish.marginals.group_totals.PlannedGaussianError.width")
 def _normal_width() -> Iterator[Vector]:
     variances = np.array([1.0, 6.25])
     for beta, cells in ((0.05, 1), (0.01, 6)):
         wanted = [routes.planned_width(each, beta / cells) for each in variances]
-        yield exact(wanted, Normal(variances, fine=True).width, beta, cells)
+        yield exact(wanted, PlannedGaussianError(variances, fine=True).width, beta, cells)
         wanted = [routes.sub_gaussian(beta / cells, each) * UP for each in variances]
-        yield exact(wanted, Normal(variances, fine=False).width, beta, cells)
+        yield exact(wanted, PlannedGaussianError(variances, fine=False).width, beta, cells)
 
 
-@formula("publish.marginals.group_totals.Adaptive.width")
+@formula("publish.marginals.group_totals.AdaptiveGaussianError.width")
 def _adaptive_width() -> Iterator[Vector]:
     """Three blocks of two groups: each has a third of β, in each of the cells that hold together."""
     norms = ((np.array([1.0, 0.5]), 10.0, 4.0), (np.array([0.25, 0.0]), 3.0, 1.0), (np.array([2.0, 1.0]), 5.0, 4.0))
@@ -184,7 +191,7 @@ def _adaptive_width() -> Iterator[Vector]:
             sum(float(norm[group]) * routes.mixture_width(known, eta, share) for norm, known, eta in blocks)
             for group in (0, 1)
         ]
-        yield exact(wanted, Adaptive(blocks).width, 0.05, cells)
+        yield exact(wanted, AdaptiveGaussianError(blocks).width, 0.05, cells)
 
 
 @formula("publish.marginals.group_totals.LaplaceShare.width")
@@ -194,7 +201,7 @@ def _laplace_share_width() -> Iterator[Vector]:
         yield exact(share * scale * _part_width(cells, own) * UP, LaplaceShare(turn, share, scale, cells).width, 0.05)
 
 
-@formula("publish.marginals.group_totals.AdaptiveLaplace.width")
+@formula("publish.marginals.group_totals.AdaptiveLaplaceError.width")
 def _adaptive_laplace_width() -> Iterator[Vector]:
     first, second = LaplaceShare(1, 0.75, 2.0, 3.0), LaplaceShare(3, 0.25, 5.0, 1.0)
     blocks = ((np.array([1.0]), (first, second)), (np.array([0.5]), (second,)))
@@ -205,7 +212,7 @@ def _adaptive_laplace_width() -> Iterator[Vector]:
             for norm, parts in own
             for each in parts
         )
-        yield exact([wanted * UP], AdaptiveLaplace(own).width, 0.1, cells)
+        yield exact([wanted * UP], AdaptiveLaplaceError(own).width, 0.1, cells)
 
 
 def _measured(sizes: tuple[int, ...], places: tuple[int, ...], size: int, *, laplace: bool = False) -> MeasuredMarginal:
@@ -340,7 +347,7 @@ def _known_shares() -> Iterator[Vector]:
 @formula("publish.marginals.bounds._width")
 def _bound_width() -> Iterator[Vector]:
     """One of n bounds has β/n on its own side; a bound of three noises has a third of that for each of them."""
-    plain, fine = Normal(np.array(4.0), fine=True), Adaptive(((np.array(1.0), 10.0, 4.0),))
+    plain, fine = PlannedGaussianError(np.array(4.0), fine=True), AdaptiveGaussianError(((np.array(1.0), 10.0, 4.0),))
     yield exact(routes.planned_width(4, 0.05), bounds._width, (plain,), 0.05, 1, 1)
     for count in (2, 5):
         yield exact(routes.planned_width(4, 0.05 / count * 2), bounds._width, (plain,), 0.05, count, 1)
@@ -354,27 +361,27 @@ def _bounded(
     lowers: list[float], uppers: list[float], *, sharing: int, share: float = 1.0, nonnegative: bool = True
 ) -> BoundedTotals:
     """Bounds whose noise has the variance 1, on the finest grid."""
-    noise = (Normal(np.array(1.0), fine=True),)
+    noise = (PlannedGaussianError(np.array(1.0), fine=True),)
     own = (tuple((np.array(each), noise) for each in side) for side in (lowers, uppers))
     return BoundedTotals(np.array(0.0), *own, np.array(False), nonnegative, sharing, share)
 
 
-@formula("publish.marginals.bounds.BoundedTotals.range")
+@formula("publish.marginals.bounds.BoundedTotals.ends")
 def _bounded_range() -> Iterator[Vector]:
     for sharing, share in ((3, 1.0), (7, 0.1), (20, 0.1)):
         wide = routes.planned_width(1, 0.05 * share / sharing * 2)
         found = _bounded([40.0, 10.0], [90.0, 70.0], sharing=sharing, share=share)
-        yield exact((40 - wide, 70 + wide), found.range, 0.05, 1)
+        yield exact((40 - wide, 70 + wide), found.ends, 0.05, 1)
         # cut at nothing below, and never nearer above than the noise
-        yield exact((0.0, wide), _bounded([-9.0], [-30.0, 5.0], sharing=sharing, share=share).range, 0.05, 1)
-        yield exact((0.0, 0.5 + wide), _bounded([0.25], [0.5], sharing=sharing, share=share).range, 0.05, 1)
+        yield exact((0.0, wide), _bounded([-9.0], [-30.0, 5.0], sharing=sharing, share=share).ends, 0.05, 1)
+        yield exact((0.0, 0.5 + wide), _bounded([0.25], [0.5], sharing=sharing, share=share).ends, 0.05, 1)
         # bounds that cross by noise: each end is as far beyond the other as the noise
         crossed = _bounded([70.0], [40.0], sharing=sharing, share=share)
-        yield exact((40 + wide - wide, 70 - wide + wide), crossed.range, 0.05, 1)
+        yield exact((40 + wide - wide, 70 - wide + wide), crossed.ends, 0.05, 1)
         signed = _bounded([-9.0], [-30.0, 5.0], sharing=sharing, share=share, nonnegative=False)
-        yield exact((-30.0, -9.0), signed.range, 0.05, 1)
+        yield exact((-30.0, -9.0), signed.ends, 0.05, 1)
     wide = routes.planned_width(1, 0.05 / 4 * 2 / 6)
-    yield exact((40 - wide, 70 + wide), _bounded([40.0], [70.0], sharing=4).range, 0.05, 6)
+    yield exact((40 - wide, 70 + wide), _bounded([40.0], [70.0], sharing=4).ends, 0.05, 6)
 
 
 @formula("publish.marginals.bounds.possible_bounds")
@@ -388,10 +395,10 @@ def _possible_bounds() -> Iterator[Vector]:
 
 
 def _shares_of(found: BoundedTotals) -> list[Any]:
-    return [found.sharing, found.share, [len(noises) for _, noises in (*found.lowers, *found.uppers)]]
+    return [found.bound_count, found.share, [len(noises) for _, noises in (*found.lowers, *found.uppers)]]
 
 
-@formula("publish.marginals.bounds.bounded")
+@formula("publish.marginals.bounds.bound_totals")
 def _bounded_totals() -> Iterator[Vector]:
     """A conjunction of three attributes of which pairs were measured: three bounds above by pairs and one by all rows,
     and three below, of three noises each.
@@ -405,17 +412,17 @@ def _bounded_totals() -> Iterator[Vector]:
         uppers = [1] * (sets + 1)
         sharing = len(conjunctions) + len(uppers)
         places = tuple(each.places for each in measured)
-        ask = lambda known: _shares_of(bounds.bounded(known, CellWeights(query, query), (0, 1, 2), ()))  # noqa: B023, E731
+        ask = lambda known: _shares_of(bounds.bound_totals(known, CellWeights(query, query), (0, 1, 2), ()))  # noqa: B023, E731
         yield exact([sharing, 1.0, conjunctions + uppers], ask, SynopsisEstimates(estimates, places))
         # measured adaptively, every bound that there might have been has its share: two for each of 7 sets, and 6 pairs
         adaptive = SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0))
         yield exact([20, 1 - 0.9, conjunctions + uppers], ask, adaptive)
-    inside = lambda known: _shares_of(bounds.bounded(known, CellWeights(query[0], query[0]), (0, 1), ()))  # noqa: E731
+    inside = lambda known: _shares_of(bounds.bound_totals(known, CellWeights(query[0], query[0]), (0, 1), ()))  # noqa: E731
     estimates = least_squares(attributes((2, 2, 2)), (), pairs)
     places = tuple(each.places for each in pairs)
     yield exact([1, 1.0, 1, 1], inside, SynopsisEstimates(estimates, places))
     yield exact([1, 0.9, 1, 1], inside, SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0)))
-    cut = lambda known: _shares_of(bounds.bounded(known, CellWeights(query[0] * 0, query[0]), (0, 1), ()))  # noqa: E731
+    cut = lambda known: _shares_of(bounds.bound_totals(known, CellWeights(query[0] * 0, query[0]), (0, 1), ()))  # noqa: E731
     yield exact([2, 1.0, 1, 1], cut, SynopsisEstimates(estimates, places))
 
 
@@ -449,9 +456,9 @@ def _conjunctions() -> Iterator[Vector]:
         wanted = below[0] + below[1] - below[2] - sum(widths)
 
         def lower_end(known: SynopsisEstimates, query: np.ndarray) -> float:
-            found = bounds.bounded(known, CellWeights(query, query), (0, 1, 2), ())
+            found = bounds.bound_totals(known, CellWeights(query, query), (0, 1, 2), ())
             ((value, noises),) = found.lowers
-            return float((value - bounds._width(noises, 0.05, found.sharing, 1)).item())
+            return float((value - bounds._width(noises, 0.05, found.bound_count, 1)).item())
 
         near = 1e-9 * abs(wanted)
         yield between(wanted - near, wanted + near, lower_end, known, query)
@@ -460,17 +467,19 @@ def _conjunctions() -> Iterator[Vector]:
 # ── plans and charges ──────────────────────────────────────────────────────────────────────────
 
 
-@formula("publish.marginals.measuring.width")
+@formula("publish.marginals.measuring.cell_half_width")
 def _plan_width() -> Iterator[Vector]:
     """The vectors of the contract: n = (2, 3, 4), all pairs, 2ρ = m = 1."""
     plan = planning.plan_gaussian(planning.MarginalWorkload(((0, 1), (0, 2), (1, 2))), attributes(SIZES))
     for places, variance in (((0, 1), 2.4529694634), ((1, 2), 1.6336939508)):
         wide = routes.planned_width(variance, 0.05)
-        yield between(wide * (1 - 1e-9), wide * (1 + 1e-7), measuring.width, plan.scaled(Fraction(1, 2)), places, 0.95)
+        yield between(
+            wide * (1 - 1e-9), wide * (1 + 1e-7), measuring.cell_half_width, plan.scaled(Fraction(1, 2)), places, 0.95
+        )
     pure = planning.plan_laplace(planning.MarginalWorkload(((0, 1), (1, 2))), attributes(SIZES), epsilon=1)
     for each in pure.marginals:
         wide = routes.laplace_half_width(each.scale, 1 - mpf("0.95"))
-        yield exact(float(wide), measuring.width, pure, each.places, 0.95)
+        yield exact(float(wide), measuring.cell_half_width, pure, each.places, 0.95)
 
 
 @formula("publish.marginals.planning._cost")
@@ -715,10 +724,10 @@ def _synopsis_etas() -> Iterator[Vector]:
     yield exact(None, first._etas)
 
 
-@formula("publish.fits.Fit._prior_precision")
+@formula("publish.fits.MwemFit._prior_precision")
 def _fit_eta() -> Iterator[Vector]:
     """The precision of a block in one measurement of the set that has the fewest cells beside it."""
-    from sfumato.publish.fits import Fit
+    from sfumato.publish.fits import MwemFit
 
     own = SimpleNamespace(
         attributes=attributes(SIZES),
@@ -728,11 +737,11 @@ def _fit_eta() -> Iterator[Vector]:
         unit_value=Fraction(1, 2),
     )
     measured = [MeasuredMarginal(each, np.zeros(()), Fraction(5), unit_value=Fraction(1, 2)) for each in own.sets]
-    yield exact(1 / 4.0**2, Fit._prior_precision, own, ())
+    yield exact(1 / 4.0**2, MwemFit._prior_precision, own, ())
     for block in (((1, 1),), ((1, 1), (2, 1)), ((0, 1), (2, 1))):
         places = tuple(place for place, _ in block)
         wanted = max(_precisions(places, [each], SIZES) for each in measured)
-        yield exact(wanted, Fit._prior_precision, own, block)
+        yield exact(wanted, MwemFit._prior_precision, own, block)
 
 
 # ── answers ────────────────────────────────────────────────────────────────────────────────────
@@ -746,7 +755,7 @@ def _sex(table: np.ndarray, **more: Any) -> tuple[Any, float, float]:
     return found, total**2, total**2 / 9 + sex**2 * (1 - 1 / 3)
 
 
-@formula("publish.cells.answering.answered")
+@formula("publish.cells.answering.answer_query")
 def _answered() -> Iterator[Vector]:
     found, total, cell = _sex(counts(people(1)))
     rows = counts(people(1)).sum(tuple(range(1, 6)))
@@ -767,16 +776,16 @@ def _estimate() -> Iterator[Vector]:
     from sfumato.plan.aggregates.measures import Count, Mean, Sum
     from sfumato.plan.values.expressions import Column, Field
     from sfumato.policy import Domain
-    from sfumato.publish.cells.answering import SettledTotals, _estimate
+    from sfumato.publish.cells.answering import ResolvedTotals, _estimate
 
     value = Column(Field(0, "t", "x"), Domain("integer", bounds=(10, 30)))
 
-    def settled(middle: float, reach: float) -> SettledTotals:
-        return SettledTotals(
+    def settled(middle: float, reach: float) -> ResolvedTotals:
+        return ResolvedTotals(
             np.array([middle]), lambda *_: (np.array([middle - reach]), np.array([middle + reach])), "measured"
         )
 
-    def ends(measure: Any, *own: SettledTotals) -> list[float]:
+    def ends(measure: Any, *own: ResolvedTotals) -> list[float]:
         found = _estimate(measure, [own], 0.05, 1)
         return [found.value[0], found.low[0], found.high[0]]
 
@@ -854,13 +863,13 @@ def _synthetic_quality() -> Iterator[Vector]:
         def marginal(self, _: tuple[int, ...]) -> float:
             return self.middle
 
-        def totals(self, *_: object) -> tuple[float, Normal]:
-            return self.middle, Normal(np.array(9.0), fine=True)
+        def totals(self, *_: object) -> tuple[float, PlannedGaussianError]:
+            return self.middle, PlannedGaussianError(np.array(9.0), fine=True)
 
     for middle, sure in ((100.0, "0.95"), (2.0, "0.99"), (-50.0, "0.95")):
         own = SimpleNamespace(
             _known=SynopsisEstimates(middle),
-            drawn_model=SimpleNamespace(total=100.0, marginals=lambda _: []),
+            sampling_model=SimpleNamespace(total=100.0, marginals=lambda _: []),
             released=SimpleNamespace(columns=("a",), measured=()),
         )
         wide = routes.planned_width(9, float(1 - Fraction(sure)))

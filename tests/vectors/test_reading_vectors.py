@@ -10,7 +10,7 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.privacy import numbers
-from sfumato.privacy.precedents import believed
+from sfumato.privacy.precedents import posterior_belief
 from sfumato.privacy.reading import _log_odds, posterior, reading
 from sfumato.privacy.sensitivity import _root_above
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
@@ -104,7 +104,7 @@ def _replaced() -> Iterator[Vector]:
         yield between(reached, (reached[0], reached[1], max(reached[2], most)), call)
 
 
-@REGISTRY.formula("privacy.sensitivity.Sensitivity.times")
+@REGISTRY.formula("privacy.sensitivity.Sensitivity.repeated")
 def _times() -> Iterator[Vector]:
     every = _vectors(2, 2, 3, signed=True)
     for k in (1, 2, 3):
@@ -118,7 +118,7 @@ def _times() -> Iterator[Vector]:
         yield between(
             norms if k < 3 else wanted,
             wanted,
-            lambda k=k: ((s := sf.Sensitivity(2, 2, 3).times(k)).linf, s.l1, s.squares),
+            lambda k=k: ((s := sf.Sensitivity(2, 2, 3).repeated(k)).linf, s.l1, s.squares),
         )
 
 
@@ -141,12 +141,14 @@ def _posteriors() -> Iterator[Vector]:
         yield upper(_posterior(prior, MP.mpf(log_odds)), 1e-13, posterior, float(prior), log_odds)
 
 
-@REGISTRY.formula("privacy.precedents.believed")
+@REGISTRY.formula("privacy.precedents.posterior_belief")
 def _believed() -> Iterator[Vector]:
     """A loss above ε + h has probability at most δ/(1 − e^{−h}), which is ten times δ where e^{−h} is nine tenths."""
     for epsilon, delta, prior in (("1", "1e-6", "0.01"), ("0.5", "1e-9", "0.5"), ("2", "0", "0.1")):
         slack = root(lambda h: MP.exp(-h) * -10 + 9, 0, 1) if delta != "0" else MP.mpf(0)
-        yield upper(_posterior(prior, real(epsilon) + slack), 1e-13, believed, sf.Guarantee(epsilon, delta), prior)
+        yield upper(
+            _posterior(prior, real(epsilon) + slack), 1e-13, posterior_belief, sf.Guarantee(epsilon, delta), prior
+        )
 
 
 @REGISTRY.formula("privacy.reading._log_odds")

@@ -15,7 +15,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.plan.aggregates.measures import CombinedEstimate, Mean, Ratio, TotalEstimate, rounding
+from sfumato.plan.aggregates.measures import CombinedEstimate, Mean, MeanEstimate, TotalEstimate, rounding
 from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
 from sfumato.plan.values.expressions import Column, Field, Result
 from sfumato.policy import Domain
@@ -23,14 +23,16 @@ from sfumato.privacy import codec
 from sfumato.release import measured as measuring
 from sfumato.release.answers import sampling_errors
 from sfumato.release.answers.answer import _clip_at_zero
+from sfumato.release.answers.formatting import round_half_width_up
 from sfumato.release.comparisons import ThresholdAnswer
-from sfumato.release.parts.other_parts import ChosenRanks
-from sfumato.release.parts.scales import ChosenScale, CombinedScale, NoisyScale
-from sfumato.release.preparing import Prepared
+from sfumato.release.parts.other_parts import QuantilesPart
+from sfumato.release.parts.scales import CombinedScale, NoisyScale, QuantileScale
+from sfumato.release.pricing import PricedRelease
+from sfumato.release.requests import PriceRequest
 from sfumato.release.running_totals import RunningNoise
 from sfumato.surveys import counts, encodings
-from sfumato.surveys.counts import PairCounts
-from sfumato.surveys.encodings import Chances
+from sfumato.surveys.counts import PairSupport
+from sfumato.surveys.encodings import SupportProbabilities
 from vectors import routes
 from vectors.registry import Registry, Scope, Vector, between, exact
 
@@ -40,11 +42,17 @@ REGISTRY = Registry(
     (
         Scope(("release",), frozenset(WORDS), frozenset(PARAMETERS)),
         Scope(("plan/aggregates", "plan/costs.py", "plan/sharing.py"), frozenset(WORDS | {"estimate", "rounding"})),
-        Scope(("surveys",), frozenset(WORDS | {"chances", "limits"}), frozenset(PARAMETERS)),
+        Scope(("surveys",), frozenset(WORDS | {"chances", "probabilities", "limits"}), frozenset(PARAMETERS)),
         Scope(("quality",), frozenset(WORDS), frozenset(PARAMETERS)),
     ),
     {
-        "release.measured.estimating": "it lays columns beside their scales, and counts places",
+        "plan.aggregates.unit_measures.UnitSum.step_range": (
+            "a range of a sum, compared with every table in tests/safety"
+        ),
+        "plan.aggregates.unit_measures.value_step_range": "a range of one value, compared in tests/safety",
+        "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
+        "release.parts.shares.error_ratio": "it only compares ways to split a price",
+        "release.measured.estimator": "it lays columns beside their scales, and counts places",
         "surveys.forms.Form._pair_counts": "it lays out what PairCounts computes, and adds and subtracts half-widths",
     },
 )
@@ -108,11 +116,11 @@ def _noisy_sum_width() -> Iterator[Vector]:
         yield between(least, most + 1, NoisyScale(Fraction(1), Laplace(scale)).sum_width, terms, "0.95", parts)
 
 
-@formula("release.parts.scales.ChosenScale.rank")
+@formula("release.parts.scales.QuantileScale.rank")
 def _rank() -> Iterator[Vector]:
     for offset, error in ((0, 3.2), (-4, 7.0), (9, 0.1)):
         noise = SimpleNamespace(probabilities=(Fraction(1, 2),), offset=offset, errors=lambda _: (error,))  # noqa: B023
-        scale = ChosenScale(Fraction(1), noise, Fraction(1, 2))  # type: ignore[arg-type]
+        scale = QuantileScale(Fraction(1), noise, Fraction(1, 2))  # type: ignore[arg-type]
         yield exact(float(abs(offset) + math.ceil(error)), scale.rank, "0.95")
 
 
@@ -153,7 +161,7 @@ def _plain() -> Iterator[Vector]:
     yield exact([7.0, 7.25 - 60, 7.25 + 60], ask, TotalEstimate(True), _numbers(telling(), 7.25), 3)
     # a mean of two sums, both within 40: its corners
     corners = [10 * a / (a + b) for a in (960.0, 1040.0) for b in (2960.0, 3040.0)]
-    yield exact([2.5, min(corners), max(corners)], ask, Ratio(0, 10), _numbers(telling(1, 2), 1000.0, 3000.0), 2)
+    yield exact([2.5, min(corners), max(corners)], ask, MeanEstimate(0, 10), _numbers(telling(1, 2), 1000.0, 3000.0), 2)
     # a sum that is rounded: both noises hold together, each with half, and a hundredth of what both may be
     both = 1000 + 3000 + 2 * 80
     reach = 2 * 80 + 1 * 80 + both / 100
@@ -218,12 +226,26 @@ def _nonnegative_range() -> Iterator[Vector]:
     yield exact((0.0, 2.0), _clip_at_zero, None, (-1.0, 2.0))
 
 
-@formula("release.preparing.Prepared.half_widths")
+@formula("release.answers.formatting.round_half_width_up")
+def _whole_half_width() -> Iterator[Vector]:
+    for half, shown in ((0.0, 0), (2.0, 2), (2.0000001, 3), (7.5, 8)):
+        yield exact(shown, round_half_width_up, half)
+
+
+@formula("release.requests.PriceRequest.interval_confidence")
+def _interval_confidence() -> Iterator[Vector]:
+    """Each of k intervals misses with a k-th of the chance that all together may miss with."""
+    for sure, together in (("0.95", 1), ("0.9", 4), ("0.99", 3)):
+        request = PriceRequest(epsilon=1, confidence=sure, range="value")
+        yield exact(1 - (1 - Fraction(sure)) / together, request.interval_confidence, together)
+
+
+@formula("release.pricing.PricedRelease.half_widths")
 def _prepared() -> Iterator[Vector]:
     for sure, together in (("0.95", 1), ("0.9", 4), ("0.999", 2)):
-        own = SimpleNamespace(noises=(telling(2), telling(Fraction(1, 8))))
+        own = SimpleNamespace(noisy_scales=(telling(2), telling(Fraction(1, 8))))
         each = together / (1 - Fraction(sure))
-        yield exact((2 * each, each / 8), Prepared.half_widths, own, sure, together)
+        yield exact((2 * each, each / 8), PricedRelease.half_widths, own, sure, together)
 
 
 @formula("release.comparisons.ThresholdAnswer.error")
@@ -234,7 +256,7 @@ def _compared_error() -> Iterator[Vector]:
         yield exact(wide * Fraction(step) + off, found.error, "0.95")
 
 
-@formula("release.parts.other_parts.ChosenRanks.shares")
+@formula("release.parts.other_parts.QuantilesPart.shares")
 def _rank_shares() -> Iterator[Vector]:
     """All inner quantiles are chosen at once; each end is chosen by itself."""
     for inner, outer, wanted in (
@@ -243,17 +265,17 @@ def _rank_shares() -> Iterator[Vector]:
         ((Fraction(1, 4), Fraction(1, 2)), (), 1),
     ):
         own = SimpleNamespace(_quantiles=inner, _extremes=outer)
-        yield exact(wanted, lambda each: int(ChosenRanks.shares.fget(each)), own)  # type: ignore[attr-defined]
+        yield exact(wanted, lambda each: int(QuantilesPart.shares.fget(each)), own)  # type: ignore[attr-defined]
 
 
-@formula("release.parts.other_parts.ChosenRanks.share_of")
+@formula("release.parts.other_parts.QuantilesPart.share_of")
 def _rank_share_of() -> Iterator[Vector]:
     asked = [SimpleNamespace(probability=Fraction(each)) for each in ("0", "1/2", "1", "1/4")]
     own = SimpleNamespace(
         asked=asked, _quantiles=[Fraction(1, 4), Fraction(1, 2)], _extremes=[Fraction(0), Fraction(1)]
     )
     for place, wanted in enumerate((1, 0, 2, 0)):
-        yield exact(wanted, lambda own, place: int(ChosenRanks.share_of(own, place)), own, place)
+        yield exact(wanted, lambda own, place: int(QuantilesPart.share_of(own, place)), own, place)
 
 
 def _running(mechanism: Any) -> RunningNoise:
@@ -277,11 +299,11 @@ def _running_widths() -> Iterator[Vector]:
 # ── sampling ───────────────────────────────────────────────────────────────────────────────────
 
 
-@formula("release.answers.sampling_errors.sampled_share")
+@formula("release.answers.sampling_errors.parse_sampled_fraction")
 def _sampled_share() -> Iterator[Vector]:
-    yield exact(Fraction(1, 10), sampling_errors.sampled_share, "0.1", None)
-    yield exact(Fraction(3, 40), sampling_errors.sampled_share, 40_000, 3_000)
-    yield exact(Fraction(1), sampling_errors.sampled_share, 50, 50)
+    yield exact(Fraction(1, 10), sampling_errors.parse_sampled_fraction, "0.1", None)
+    yield exact(Fraction(3, 40), sampling_errors.parse_sampled_fraction, 40_000, 3_000)
+    yield exact(Fraction(1), sampling_errors.parse_sampled_fraction, 50, 50)
 
 
 @formula("release.answers.sampling_errors.half_widths")
@@ -324,7 +346,7 @@ def _brute_mean(low: float, high: float, a: float, b: float, up: float, down: fl
     return [max(low, min(means) - moved), min(high, max(means) + moved)]
 
 
-@formula("plan.aggregates.measures.Ratio.estimate")
+@formula("plan.aggregates.measures.MeanEstimate.estimate")
 def _ratio() -> Iterator[Vector]:
     cases = (
         (0, 10, 40.0, 60.0, 5.0, 7.0, 0),
@@ -334,7 +356,7 @@ def _ratio() -> Iterator[Vector]:
     for low, high, a, b, up, down, moved in cases:
         ends = _brute_mean(low, high, a, b, up, down, float(moved))
         value = min(max(low + (high - low) * a / (a + b), ends[0]), ends[1])
-        yield exact([value, *ends], _of, Ratio(low, high, moved), [a, b], [up, down])
+        yield exact([value, *ends], _of, MeanEstimate(low, high, moved), [a, b], [up, down])
 
 
 @formula("plan.aggregates.measures.CombinedEstimate.estimate")
@@ -475,19 +497,22 @@ def _line() -> Iterator[Vector]:
 # ── surveys ────────────────────────────────────────────────────────────────────────────────────
 
 
-@formula("surveys.counts.share")
+@formula("surveys.counts.epsilon_per_question")
 def _survey_share() -> Iterator[Vector]:
-    yield exact(Fraction(1, 2), counts.share, Fraction(2), 4, sampled=False)
-    yield exact(Fraction(2), counts.share, Fraction(2), 4, sampled=True)
-    yield exact(Fraction(1, 3), counts.share, Fraction(1), 3, sampled=False)
+    yield exact(Fraction(1, 2), counts.epsilon_per_question, Fraction(2), 4, sampled=False)
+    yield exact(Fraction(2), counts.epsilon_per_question, Fraction(2), 4, sampled=True)
+    yield exact(Fraction(1, 3), counts.epsilon_per_question, Fraction(1), 3, sampled=False)
 
 
-@formula("surveys.encodings.chances")
+@formula("surveys.encodings.support_probabilities")
 def _chances() -> Iterator[Vector]:
     """P(support | held) − P(support | not held), and the latter, from the laws of the reports themselves."""
     from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
 
-    told = lambda mechanism: [encodings.chances(mechanism).q, encodings.chances(mechanism).gap]  # noqa: E731
+    def told(mechanism: Any) -> list[float]:
+        probabilities = encodings.support_probabilities(mechanism)
+        return [probabilities.q, probabilities.gap]
+
     for epsilon, cells in ((Fraction(1), 4), (Fraction(3), 7)):
         up = mp.exp(mpf(epsilon.numerator) / epsilon.denominator)
         q = 1 / (up + cells - 1)
@@ -522,10 +547,10 @@ def _frequency_limits() -> Iterator[Vector]:
     yield exact((0.0, 1.0), counts.frequency_limits, 0, 0, 0.05)
 
 
-CHANCE = Chances(0.25, 0.5)
+CHANCE = SupportProbabilities(0.25, 0.5)
 
 
-@formula("surveys.counts.interval")
+@formula("surveys.counts.count_interval")
 def _survey_interval() -> Iterator[Vector]:
     """n·(limits − q)/(p − q), between nobody and everybody, and as far from either as half of its length."""
     for found, asked in ((12, 30), (0, 30), (30, 30), (8, 30)):
@@ -535,13 +560,13 @@ def _survey_interval() -> Iterator[Vector]:
         ends = [max(0.0, min(bottom, 30 - half)), min(30.0, max(top, half))]
         near = 1e-5
         wanted = [ends[0] - near, ends[1] - 1e-9], [ends[0] + 1e-9, ends[1] + near]
-        yield between(*wanted, counts.interval, found, asked, 30, CHANCE, 0.05)
+        yield between(*wanted, counts.count_interval, found, asked, 30, CHANCE, 0.05)
 
 
-PAIR = PairCounts(np.array([12.0]), np.array([9.0]), np.array([[5.0]]), 30, (CHANCE, Chances(0.2, 0.4)))
+PAIR = PairSupport(np.array([12.0]), np.array([9.0]), np.array([[5.0]]), 30, (CHANCE, SupportProbabilities(0.2, 0.4)))
 
 
-@formula("surveys.counts.PairCounts._max_holders")
+@formula("surveys.counts.PairSupport._max_holders")
 def _pair_most() -> Iterator[Vector]:
     for found, miss in ((12, 0.0125), (3, 0.01), (30, 0.05)):
         bottom, top = (30 * (each - 0.25) / 0.5 for each in _binomial_limits(found, 30, miss))
@@ -549,11 +574,11 @@ def _pair_most() -> Iterator[Vector]:
         yield between([top - 1e-9], [top + 1e-5], PAIR._max_holders, np.array([float(found)]), CHANCE, miss)
 
 
-@formula("surveys.counts.PairCounts.half_widths")
+@formula("surveys.counts.PairSupport.half_widths")
 def _pair_half_widths() -> Iterator[Vector]:
     """Bernstein: the w with 2·exp(−w²/2(v + M·w/3)) = miss/2, found by halving; v where the most hold each cell."""
     for miss in (0.05, 0.01, 0.2):
-        one, two = PAIR.chances
+        one, two = PAIR.probabilities
         held = PAIR._max_holders(PAIR.first, one, miss / 4), PAIR._max_holders(PAIR.second, two, miss / 4)
         spread = PAIR.variances(*held).item()
         most = max(one.q, 1 - one.q) / one.gap * max(two.q, 1 - two.q) / two.gap + 1
@@ -602,7 +627,7 @@ def _form_pair_error() -> Iterator[Vector]:
     form = _form((4, 2))
     for respondents, miss in ((1000, 0.05), (200, 0.01), (30, 0.05)):
         own = [np.array([float(round(respondents * (0.25 + 0.5 / size)))]) for size in (4, 2)]
-        pair = PairCounts(*own, np.zeros((1, 1)), respondents, (CHANCE, CHANCE))
+        pair = PairSupport(*own, np.zeros((1, 1)), respondents, (CHANCE, CHANCE))
         spread = pair.variances(*(pair._max_holders(each, CHANCE, miss / 4) for each in own)).item()
         most = (0.75 / 0.5) ** 2 + 1
         wide = routes.root(lambda w: mpf(miss) / 2 - 2 * mp.exp(-(w**2) / (2 * (spread + most * w / 3))), 0, 1e5)  # noqa: B023
@@ -611,7 +636,7 @@ def _form_pair_error() -> Iterator[Vector]:
 
 def test_estimators_that_round_nothing_are_written_as_before() -> None:
     """What was stored before there was a rounding reads back, and says the same."""
-    for own in (Ratio(0, 10), CombinedEstimate(2, 1, True)):
+    for own in (MeanEstimate(0, 10), CombinedEstimate(2, 1, True)):
         assert "rounding" not in codec.dumps(own)
         assert codec.loads(codec.dumps(own)) == own
     rounded = CombinedEstimate(2, 1, True, Fraction(1, 8))

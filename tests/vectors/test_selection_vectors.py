@@ -73,7 +73,7 @@ def _alone(law: Law, threshold: int, split: tuple[int, ...]) -> Real:
     return 1 - hidden
 
 
-@REGISTRY.formula("mechanisms.key_thresholds.leak")
+@REGISTRY.formula("mechanisms.key_thresholds.leak_probability")
 def _leak() -> Iterator[Vector]:
     for scale, threshold, groups, weighted in (
         ("3", 20, 3, False),
@@ -87,7 +87,7 @@ def _leak() -> Iterator[Vector]:
         yield between(
             as_fraction(truth),
             as_fraction(truth) + F(2, 10**40),
-            key_thresholds.leak,
+            key_thresholds.leak_probability,
             threshold,
             F(scale),
             groups,
@@ -252,7 +252,7 @@ def _sparse_curve() -> Iterator[Vector]:
         yield exact((whole, renyi(response(whole), 7)), lambda m=made: ((c := m.curve()).max_divergence, c.renyi(7)))
 
 
-@REGISTRY.formula("mechanisms.selection.Scored.rate")
+@REGISTRY.formula("mechanisms.selection.ScoreSelection.rate")
 def _rate() -> Iterator[Vector]:
     """Δ counts as whole steps: 1/3 is two steps of 1/4, and three halves."""
     for named, wanted in (
@@ -272,8 +272,8 @@ def _derived_grid() -> Iterator[Vector]:
         yield exact(wanted, selection.derived_grid, F(sensitivity), F(epsilon))
 
 
-@REGISTRY.formula("mechanisms.selection.Scored.error")
-@REGISTRY.formula("mechanisms.selection.Scored._lost")
+@REGISTRY.formula("mechanisms.selection.ScoreSelection.error")
+@REGISTRY.formula("mechanisms.selection.ScoreSelection._lost")
 def _selection_error() -> Iterator[Vector]:
     for epsilon, candidates, confidence in (("1", 10, "0.95"), ("0.1", 1000, "0.999999999999"), ("3", 2, "0.5")):
         truth = lost_within(candidates, F(epsilon) / 2, 1 - real(confidence))
@@ -485,12 +485,12 @@ def _several_quantiles() -> Iterator[Vector]:
     yield exact((top / 2 + low, top, top / 8 + high), Quantiles(("0.1", "0.2", "0.9"), 1, (0, 10)).errors, "0.9")
 
 
-@REGISTRY.formula("mechanisms.quantiles.Quantiles.rows_to_lean")
+@REGISTRY.formula("mechanisms.quantiles.Quantiles.safety_offset_rows")
 def _rows_to_lean() -> Iterator[Vector]:
     for chances, k in ((("0.5",), 1), (("0.5",), 6), (_QUARTILES, 2)):
         levels = 1 if len(chances) == 1 else 2
         most = lost_within(101, F(1, 2 * levels) / F(1, 2), (1 - real("0.95")) / (2 * len(chances) * k))
-        yield exact(1 + int(MP.ceil(most)), Quantiles(chances, 1, (0, 100)).rows_to_lean, "0.95", k)
+        yield exact(1 + int(MP.ceil(most)), Quantiles(chances, 1, (0, 100)).safety_offset_rows, "0.95", k)
     edge = lost_within(101, F(1, 2), (1 - real("0.95")) / 2)
     yield exact(1 + int(MP.floor(edge)), lambda: Quantiles.minimum(1, (0, 100)).offset)
     yield exact(-1 - int(MP.floor(edge)), lambda: Quantiles.maximum(1, (0, 100)).offset)

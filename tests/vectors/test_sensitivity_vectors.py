@@ -14,11 +14,11 @@ from plan.readings.test_cells_by_enumeration import _CELLS, _bounded as cell_pla
 from plan.test_readings import ROWS, USERS, bounded
 from sfumato.plan import bounding
 from sfumato.plan.aggregates.measures import Mean, Sum, _value_steps
-from sfumato.plan.bounding import ScaledMeasure, longest
+from sfumato.plan.bounding import ScaledMeasure, max_squared_norm
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.readings.cell_rows import CellCounts, CellRows, SetMisfits
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, ColumnSetDistances
 from sfumato.plan.readings.combining import FactoredTotals
-from sfumato.plan.readings.dense_readings import Counted, Marginals, Misfits
+from sfumato.plan.readings.dense_readings import CountDistances, Marginals, MarginalView
 from sfumato.plan.readings.total_readings import GroupSizes, LinearScores, LinearTotals, Matrix, Totals
 from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.values.expressions import Column, Field
@@ -30,14 +30,14 @@ REGISTRY = Registry(
     (
         Scope(
             ("plan/bounding.py", "plan/readings"),
-            frozenset({"sensitivity", "moved", "spread", "longest", "squares", "neighbours", "most"}),
+            frozenset({"sensitivity", "moved", "spread", "norm", "squares", "neighbours", "most", "max"}),
         ),
-        Scope(("plan/aggregates/measures.py",), frozenset({"estimator", "middle", "size", "held"})),
+        Scope(("plan/aggregates/measures.py",), frozenset({"estimator", "contributions", "size", "range"})),
     ),
     {
+        "plan.readings.value_readings._max_values": "it counts the values that a column is declared to have",
         "plan.aggregates.measures.Count.estimator": "how a mean counts its rows has vectors among estimators of sums",
         "plan.bounding._for_neighbours": "every pair of units is enumerated in tests of bounding, and it is on record",
-        "plan.readings.value_readings._most_values": "it counts the values that a column is declared to have",
     },
 )
 formula = REGISTRY.formula
@@ -91,11 +91,13 @@ def _weighted(size: int, limits: Limits) -> tuple[Any, ...]:
     return _norms(bounding._sensitivity(Strategy.REWEIGHT, size, limits, GROUPS))
 
 
-@formula("plan.bounding.longest")
+@formula("plan.bounding.max_squared_norm")
 def _longest() -> Iterator[Vector]:
     for per_group, total in ((1, 3), (2, 3), (2, 5), (3, 4), (5, 5), (7, 3)):
         units = itertools.product(range(per_group + 1), repeat=total)
-        yield exact(max(sum(v * v for v in unit) for unit in units if sum(unit) <= total), longest, per_group, total)
+        yield exact(
+            max(sum(v * v for v in unit) for unit in units if sum(unit) <= total), max_squared_norm, per_group, total
+        )
 
 
 _MATRICES = (((1, 0, 0), (0, 1, 0)), ((2, -1, 0), (0, 3, -4)), ((4, 4, 4),), ((1, 1, 1), (0, 1, 1), (0, 0, 1)))
@@ -176,7 +178,9 @@ def _factored_squares() -> Iterator[Vector]:
         for table, most in ((ROWS, 1), (USERS, 3)):
             plan = bounded(table, Neighbours.ADD_REMOVE, strategy=Strategy.REWEIGHT)
             read, steps = FactoredTotals(Totals(plan), matrix), 2 ** plan.measures[0].bits
-            yield exact(squares * (most * steps) ** 2, lambda r=read: r._squares(r.totals.scaled.added))
+            yield exact(
+                squares * (most * steps) ** 2, lambda r=read: r._squares(r.totals.scaled.add_remove_sensitivity)
+            )
 
 
 def _factored_vectors(told: Callable[[FactoredTotals], Any]) -> Iterator[Vector]:
@@ -188,43 +192,43 @@ def _factored_vectors(told: Callable[[FactoredTotals], Any]) -> Iterator[Vector]
             yield exact((total, squares, largest), lambda own=plan, m=matrix: told(FactoredTotals(Totals(own), m)))
 
 
-@formula("plan.readings.value_readings.SteppedTotal.most")
+@formula("plan.readings.value_readings.SteppedTotal.max_change")
 def _stepped() -> Iterator[Vector]:
     """⌊(t + d)/γ⌋ − ⌊t/γ⌋, over all totals t and what a unit of at most 3 rows adds."""
     for grid in (Fraction(1), Fraction(2), Fraction(5, 3), Fraction(1, 7)):
         moves = [math.floor((t + d) / grid) - math.floor(t / grid) for t in range(40) for d in range(4)]
         plan = bounded(USERS, Neighbours.ADD_REMOVE, "SELECT COUNT(*) FROM visits", Strategy.REWEIGHT)
-        yield exact(max(moves), lambda own=plan, g=grid: SteppedTotal(own, g).most)
+        yield exact(max(moves), lambda own=plan, g=grid: SteppedTotal(own, g).max_change)
 
 
-@formula("plan.readings.dense_readings.Misfits.spread")
+@formula("plan.readings.dense_readings.CountDistances.spread")
 def _misfits() -> Iterator[Vector]:
     """A unit of T rows raises one gap by T and lowers another by T; replaced, it does so in two cells."""
     for rows, neighbours in itertools.product((1, 3), Neighbours):
         reading = Marginals(cell_plan(rows, neighbours), _CELLS, ((0,),))
-        views = (Counted(reading, (0,)),)
+        views = (MarginalView(reading, (0,)),)
         wanted = 2 * rows * (2 if neighbours is Neighbours.REPLACE else 1)
-        yield exact(wanted, lambda v=views: Misfits(v, (np.zeros(3, np.int64),)).spread)
+        yield exact(wanted, lambda v=views: CountDistances(v, (np.zeros(3, np.int64),)).spread)
 
 
-@formula("plan.readings.cell_rows.SetMisfits.moved")
+@formula("plan.readings.cell_rows.ColumnSetDistances.sensitivity")
 def _moved_sets() -> Iterator[Vector]:
     """One cell is moved by T, whoever is replaced; several by 2T then, each times its weight."""
     for weights, neighbours in itertools.product(((1, 1), (5, 1), (1, 3)), Neighbours):
         several = 2 if neighbours is Neighbours.REPLACE else 1
-        yield exact(2 * max(weights[0], several * weights[1]), lambda w=weights, n=neighbours: _sets(w, n).moved)
+        yield exact(2 * max(weights[0], several * weights[1]), lambda w=weights, n=neighbours: _sets(w, n).sensitivity)
 
 
-@formula("plan.readings.cell_rows.SetMisfits.spread")
+@formula("plan.readings.cell_rows.ColumnSetDistances.spread")
 def _spread_sets() -> Iterator[Vector]:
     for weights, wanted in (((1, 1), 8), ((5, 1), 20), ((1, 3), 24)):
         yield exact(wanted, lambda w=weights: _sets(w, Neighbours.REPLACE).spread)
 
 
-def _sets(weights: tuple[int, ...], neighbours: Neighbours) -> SetMisfits:
+def _sets(weights: tuple[int, ...], neighbours: Neighbours) -> ColumnSetDistances:
     reading = CellRows(cell_plan(2, neighbours), _CELLS)
     views = (CellCounts(reading, ()), CellCounts(reading, (0,)))
-    return SetMisfits(views, (np.zeros(1, np.int64), np.zeros(3, np.int64)), weights, (0, 0))
+    return ColumnSetDistances(views, (np.zeros(1, np.int64), np.zeros(3, np.int64)), weights, (0, 0))
 
 
 def _column(low: int, high: int) -> Column:
@@ -252,12 +256,12 @@ def _ends(scaled: ScaledMeasure) -> tuple[Any, ...]:
     return made.low, made.high
 
 
-@formula("plan.aggregates.measures.Mean.middle")
+@formula("plan.aggregates.measures.Mean.typical_contributions")
 def _mean_middle() -> Iterator[Vector]:
     """Whatever its value is, a row adds high − low to both sums together: half of it to each in the middle."""
     for low, high, step in _RANGES:
         half = (high - low) * step / 2
-        yield exact((half, half), Mean(_column(low, high)).middle, step, low, high)
+        yield exact((half, half), Mean(_column(low, high)).typical_contributions, step, low, high)
 
 
 @formula("plan.aggregates.measures.Mean.size")
@@ -267,10 +271,12 @@ def _mean_size() -> Iterator[Vector]:
         yield exact(ends, Mean(_column(low, high)).size, low, high)
 
 
-@formula("plan.aggregates.measures.Sum.middle")
+@formula("plan.aggregates.measures.Sum.typical_contributions")
 def _sum_middle() -> Iterator[Vector]:
     for low, high, step in _RANGES:
-        yield exact((low + high) // 2 * step, lambda a=low, b=high, s=step: Sum(_column(a, b)).middle(s, a, b)[0])
+        yield exact(
+            (low + high) // 2 * step, lambda a=low, b=high, s=step: Sum(_column(a, b)).typical_contributions(s, a, b)[0]
+        )
 
 
 @formula("plan.aggregates.measures.Sum.estimator")

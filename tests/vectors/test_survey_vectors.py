@@ -11,8 +11,8 @@ import numpy as np
 
 from sfumato.mechanisms.response import PRIME, OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
 from sfumato.surveys import collect, counts
-from sfumato.surveys.counts import PairCounts
-from sfumato.surveys.encodings import Chances, Encoding, _collision_probability, chances
+from sfumato.surveys.counts import PairSupport
+from sfumato.surveys.encodings import Encoding, SupportProbabilities, _collision_probability, support_probabilities
 from sfumato.surveys.forms import _format_rounded_up
 from vectors.laws import (
     MP,
@@ -64,23 +64,25 @@ REGISTRY = Registry(
 )
 
 
-@REGISTRY.formula("surveys.encodings.chances")
+@REGISTRY.formula("surveys.encodings.support_probabilities")
 def _chances() -> Iterator[Vector]:
     for epsilon, cells in (("1", 2), ("0.001", 5), ("4", 30)):
         both = response(epsilon, cells)
         yield exact(
             (both[1][0], both[0][0] - both[1][0]),
-            lambda e=epsilon, k=cells: ((c := chances(RandomizedResponse(e, k))).q, c.gap),
+            lambda e=epsilon, k=cells: ((c := support_probabilities(RandomizedResponse(e, k))).q, c.gap),
         )
         q = response(epsilon)[1][0]
         yield exact(
-            (q, MP.mpf("0.5") - q), lambda e=epsilon, k=cells: ((c := chances(OptimizedUnaryEncoding(e, k))).q, c.gap)
+            (q, MP.mpf("0.5") - q),
+            lambda e=epsilon, k=cells: ((c := support_probabilities(OptimizedUnaryEncoding(e, k))).q, c.gap),
         )
         hashed = max(2, round(math.exp(float(epsilon))) + 1)
         told, meet = response(epsilon, hashed), _meets(hashed)
         other = meet * told[0][0] + (1 - meet) * told[1][0]
         yield exact(
-            (other, told[0][0] - other), lambda e=epsilon, k=cells: ((c := chances(OptimalLocalHashing(e, k))).q, c.gap)
+            (other, told[0][0] - other),
+            lambda e=epsilon, k=cells: ((c := support_probabilities(OptimalLocalHashing(e, k))).q, c.gap),
         )
 
 
@@ -96,12 +98,12 @@ def _meeting_vectors() -> Iterator[Vector]:
         yield exact(_meets(cells), _collision_probability, cells)
 
 
-_CHANCE = Chances(0.25, 0.5)
+_CHANCE = SupportProbabilities(0.25, 0.5)
 
 
-@REGISTRY.formula("surveys.encodings.Chances.held")
-@REGISTRY.formula("surveys.encodings.Chances.other")
-@REGISTRY.formula("surveys.encodings.Chances.mean_variance")
+@REGISTRY.formula("surveys.encodings.SupportProbabilities.true_cell_variance")
+@REGISTRY.formula("surveys.encodings.SupportProbabilities.other_cell_variance")
+@REGISTRY.formula("surveys.encodings.SupportProbabilities.mean_variance")
 def _report_variances() -> Iterator[Vector]:
     """E[X²] − E[X]² of X = (S − q)/(p − q) for one report, S a coin."""
     for q, gap, cells in ((F(1, 4), F(1, 2), 3), (F(1, 8), F(3, 4), 2), (F(1, 2), F(1, 4), 10)):
@@ -113,14 +115,19 @@ def _report_variances() -> Iterator[Vector]:
 
         held, other = variance(q + gap), variance(q)
         mean = sum([held, *[other] * (cells - 1)]) / cells
-        made = Chances(float(q), float(gap))
+        made = SupportProbabilities(float(q), float(gap))
         yield exact(
-            tuple(map(float, (held, other, mean))), lambda c=made, k=cells: (c.held, c.other, c.mean_variance(k))
+            tuple(map(float, (held, other, mean))),
+            lambda c=made, k=cells: (
+                c.true_cell_variance,
+                c.other_cell_variance,
+                c.mean_variance(k),
+            ),
         )
 
 
-@REGISTRY.formula("surveys.counts.share")
-@REGISTRY.formula("surveys.counts.variance")
+@REGISTRY.formula("surveys.counts.epsilon_per_question")
+@REGISTRY.formula("surveys.counts.mean_count_variance")
 def _ways() -> Iterator[Vector]:
     """One of m questions: the variance of m times a count among those asked, and of who is asked."""
     for epsilon, cells, questions, sampled in (("1", 3, 2, True), ("2", 4, 1, True), ("1", 2, 3, False)):
@@ -133,8 +140,8 @@ def _ways() -> Iterator[Vector]:
         yield exact(
             (each, m * alone + drawn),
             lambda e=epsilon, k=cells, n=questions, s=sampled, m=m: (
-                (share := counts.share(F(e), n, sampled=s)),
-                counts.variance(Encoding.RESPONSE, k, share, m),
+                (share := counts.epsilon_per_question(F(e), n, sampled=s)),
+                counts.mean_count_variance(Encoding.RESPONSE, k, share, m),
             ),
         )
 
@@ -161,7 +168,7 @@ def _frequency_limits() -> Iterator[Vector]:
     yield exact((0.0, 1.0), counts.frequency_limits, 0, 0, 0.1)
 
 
-@REGISTRY.formula("surveys.counts.interval")
+@REGISTRY.formula("surveys.counts.count_interval")
 def _interval() -> Iterator[Vector]:
     for found, asked, respondents in ((9, 20, 20), (9, 20, 60), (1, 15, 15)):
         low, high = (
@@ -173,7 +180,7 @@ def _interval() -> Iterator[Vector]:
         yield between(
             (down(low) - slack if low else 0.0, up(high)),
             (down(low), min(float(respondents), up(high) + slack)),
-            counts.interval,
+            counts.count_interval,
             found,
             asked,
             respondents,
@@ -182,7 +189,7 @@ def _interval() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("surveys.counts.estimated")
+@REGISTRY.formula("surveys.counts.unbiased_counts")
 def _estimated() -> Iterator[Vector]:
     """The expected supports of known holders give their number back."""
     for holders, asked, respondents in (((10, 30), 40, 40), ((0, 12), 12, 48), ((5, 15, 20), 40, 40)):
@@ -191,19 +198,19 @@ def _estimated() -> Iterator[Vector]:
         yield between(
             [w - 1e-9 for w in wanted],
             [w + 1e-9 for w in wanted],
-            counts.estimated,
+            counts.unbiased_counts,
             supports,
             asked,
             respondents,
             _CHANCE,
         )
-    yield exact([3.0, 3.0, 3.0], counts.estimated, np.zeros(3), 0, 9, _CHANCE)
+    yield exact([3.0, 3.0, 3.0], counts.unbiased_counts, np.zeros(3), 0, 9, _CHANCE)
 
 
-_TWO = Chances(0.125, 0.75)
+_TWO = SupportProbabilities(0.125, 0.75)
 
 
-@REGISTRY.formula("surveys.counts.PairCounts.estimates")
+@REGISTRY.formula("surveys.counts.PairSupport.estimates")
 def _pair_estimates() -> Iterator[Vector]:
     """Expected supports, alone and together, of people who hold both, one or none."""
     for both, first, second, none in ((5, 10, 20, 15), (0, 8, 8, 0), (30, 0, 0, 2)):
@@ -212,10 +219,10 @@ def _pair_estimates() -> Iterator[Vector]:
         one = np.array([p1 * (both + first) + q1 * (second + none)])
         two = np.array([p2 * (both + second) + q2 * (first + none)])
         joint = np.array([[both * p1 * p2 + first * p1 * q2 + second * q1 * p2 + none * q1 * q2]])
-        yield between(both - 1e-9, both + 1e-9, PairCounts(one, two, joint, people, (_CHANCE, _TWO)).estimates)
+        yield between(both - 1e-9, both + 1e-9, PairSupport(one, two, joint, people, (_CHANCE, _TWO)).estimates)
 
 
-@REGISTRY.formula("surveys.counts.PairCounts.variances")
+@REGISTRY.formula("surveys.counts.PairSupport.variances")
 def _pair_variances() -> Iterator[Vector]:
     """Everybody's variance is enumerated; the bound takes as many as can hold both, and is reached by them."""
 
@@ -237,7 +244,7 @@ def _pair_variances() -> Iterator[Vector]:
             for both in range(min(first, second) + 1)
             if people - first - second + both >= 0
         ]
-        found = PairCounts(np.zeros(1), np.zeros(1), np.zeros((1, 1)), people, (_CHANCE, _TWO))
+        found = PairSupport(np.zeros(1), np.zeros(1), np.zeros((1, 1)), people, (_CHANCE, _TWO))
         yield between(
             float(max(every)) * (1 - 1e-12),
             float(max(every)) * (1 + 1e-12),
@@ -247,8 +254,8 @@ def _pair_variances() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("surveys.counts.PairCounts.half_widths")
-@REGISTRY.formula("surveys.counts.PairCounts._max_holders")
+@REGISTRY.formula("surveys.counts.PairSupport.half_widths")
+@REGISTRY.formula("surveys.counts.PairSupport._max_holders")
 @REGISTRY.formula("surveys.counts._max_deviation")
 def _pair_widths() -> Iterator[Vector]:
     """Bernstein's bound is half of the miss: a root; the variance where the most that limits allow hold each cell."""
@@ -273,7 +280,7 @@ def _pair_widths() -> Iterator[Vector]:
         width = root(
             lambda t, v=spread, m=largest, p=miss: real(p) / 2 - 2 * MP.exp(-t * t / (2 * v + 2 * m * t / 3)), 0, 10**4
         )
-        found = PairCounts(
+        found = PairSupport(
             np.array([float(first)]), np.array([float(second)]), np.zeros((1, 1)), people, (_CHANCE, _TWO)
         )
         yield upper(width * (1 - MP.mpf("1e-12")), 1e-5, lambda f=found, m=miss: float(f.half_widths(float(m))[0, 0]))
@@ -293,7 +300,7 @@ def _form_error() -> Iterator[Vector]:
         miss = real("0.05") / (7 if together else 1)  # 3 + 4 cells: one more each for no answer
         wanted = []
         for cells, encoding in zip((3, 4), form.encodings, strict=True):
-            chance = chances(encoding.mechanism(F(epsilon) / (2 if split else 1), cells))
+            chance = support_probabilities(encoding.mechanism(F(epsilon) / (2 if split else 1), cells))
             expected = round(asked * (chance.q + chance.gap / cells))
             low, high = _limits(expected, asked, miss / 2)
             wanted.append(min(MP.mpf(respondents), respondents * (high - low) / (2 * MP.mpf(chance.gap))))
@@ -311,12 +318,13 @@ def _form_pairs() -> Iterator[Vector]:
         form = collect({"a": ["x"], "b": ["u", "v"]}, 6, split=True)
         miss = 0.05 / (2 + 3 + 6 if together else 1)
         ways = [
-            chances(encoding.mechanism(F(3), cells)) for cells, encoding in zip((2, 3), form.encodings, strict=True)
+            support_probabilities(encoding.mechanism(F(3), cells))
+            for cells, encoding in zip((2, 3), form.encodings, strict=True)
         ]
         expected = [
             np.array([float(round(respondents * (c.q + c.gap / k)))]) for c, k in zip(ways, (2, 3), strict=True)
         ]
-        alone = PairCounts(*expected, np.zeros((1, 1)), respondents, (ways[0], ways[1])).half_widths(miss)[0, 0]
+        alone = PairSupport(*expected, np.zeros((1, 1)), respondents, (ways[0], ways[1])).half_widths(miss)[0, 0]
         wanted = min(float(respondents), float(alone))
         yield exact(
             wanted, lambda f=form, n=respondents, t=together: f.error(n, pairs=[("a", "b")], together=t)["a", "b"]

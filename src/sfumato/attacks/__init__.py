@@ -9,7 +9,7 @@ reconstruction     database reconstruction of everyone's bit from sums over rand
 census             reconstruction of everyone's ancestry from small tables of their block
 linkage            re-identification by columns that two tables share
 membership         membership inference from counts and a person's own values
-tracing_rows       membership and attribute inference from published rows
+row_attacks        membership and attribute inference from published rows
 attribute          attribute inference from counts, with the person in the table and without
 policy_attacks     attacks that spend a policy's whole budget on one simulated target
 policy_pages       the report page of attacks on a policy
@@ -22,9 +22,9 @@ findings           success of an attack beside blind guessing and the ceiling; p
 
 from sfumato.attacks.answerers import (
     Answerer,
-    ComparedAnswers,
     ExactAnswers,
     NoisyAnswers,
+    OverlapControlledAnswers,
     PrivateAnswers,
     RoundedAnswers,
     SuppressedAnswers,
@@ -34,15 +34,21 @@ from sfumato.attacks.answerers import (
 )
 from sfumato.attacks.attribute import attribute
 from sfumato.attacks.averaging import average, averaging, averaging_by_times
-from sfumato.attacks.ceilings import for_replacing, guess_ceiling, least_proven, most_right, power_ceiling
+from sfumato.attacks.ceilings import (
+    epsilon_lower_bound,
+    guess_ceiling,
+    max_correct,
+    power_ceiling,
+    replacement_guarantee,
+)
 from sfumato.attacks.census import census
 from sfumato.attacks.differencing import (
     CrossTable,
+    combine_totals,
     difference,
     differencing,
     differencing_by_questions,
     isolate,
-    put_together,
     spread_groups,
     table_groups,
 )
@@ -51,19 +57,19 @@ from sfumato.attacks.linkage import Person, homogeneous, linkage, linkage_people
 from sfumato.attacks.membership import membership
 from sfumato.attacks.policy_attacks import PolicyAttack, policy
 from sfumato.attacks.reconstruction import Method, reconstruct, reconstruction, reconstruction_by_noise
-from sfumato.attacks.scores import Scores, Traced
+from sfumato.attacks.row_attacks import attribute_of_rows, membership_of_rows
+from sfumato.attacks.scores import Scores, TracingResult
 from sfumato.attacks.suppression import cell_bounds, linked_tables, suppressed_table, suppression
-from sfumato.attacks.tracing_rows import attribute_of_rows, membership_of_rows
 
 __all__ = [
     "Answerer",
-    "ComparedAnswers",
     "CrossTable",
     "ExactAnswers",
     "Finding",
     "Findings",
     "Method",
     "NoisyAnswers",
+    "OverlapControlledAnswers",
     "Person",
     "PolicyAttack",
     "PrivateAnswers",
@@ -71,7 +77,7 @@ __all__ = [
     "Scores",
     "SuppressedAnswers",
     "Sweep",
-    "Traced",
+    "TracingResult",
     "UncountedAnswers",
     "attribute",
     "attribute_of_rows",
@@ -80,28 +86,28 @@ __all__ = [
     "averaging_by_times",
     "cell_bounds",
     "census",
+    "combine_totals",
     "difference",
     "differencing",
     "differencing_by_questions",
-    "for_replacing",
+    "epsilon_lower_bound",
     "guess_ceiling",
     "homogeneous",
     "invented_bits",
     "isolate",
-    "least_proven",
     "linkage",
     "linkage_people",
     "linked_tables",
+    "max_correct",
     "membership",
     "membership_of_rows",
-    "most_right",
     "policy",
     "power_ceiling",
     "private_answers",
-    "put_together",
     "reconstruct",
     "reconstruction",
     "reconstruction_by_noise",
+    "replacement_guarantee",
     "spread_groups",
     "suppressed_table",
     "suppression",

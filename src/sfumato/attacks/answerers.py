@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.ceilings import for_replacing
+from sfumato.attacks.ceilings import replacement_guarantee
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Laplace, bits
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit
-from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, from_units, text, whole
+from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, exact_integer, format_exact, from_units
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -34,7 +34,7 @@ Values = NDArray[np.int64]
 Groups = NDArray[np.bool_]
 Sums = NDArray[np.float64]
 
-MOST_PEOPLE = 10**6
+MAX_PEOPLE = 10**6
 _BLOCK_SIZE = 1024
 
 
@@ -64,7 +64,7 @@ class ExactAnswers:
     promise: Guarantee | None = None
 
     def __init__(self, values: Any) -> None:
-        self._values = checked_values(values)
+        self._values = check_values(values)
 
     @property
     def people(self) -> int:
@@ -73,7 +73,7 @@ class ExactAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return the true sum of each group."""
-        return totals(checked_groups(groups, self.people), self._values)
+        return group_sums(check_groups(groups, self.people), self._values)
 
 
 class RoundedAnswers(ExactAnswers):
@@ -81,7 +81,7 @@ class RoundedAnswers(ExactAnswers):
 
     def __init__(self, values: Any, base: int = 5) -> None:
         super().__init__(values)
-        self.base = whole(base, "base", at_least=2)
+        self.base = exact_integer(base, "base", at_least=2)
         self.kind = f"rounded to {self.base}s"
 
     def sums(self, groups: Groups) -> Sums:
@@ -94,7 +94,7 @@ class SuppressedAnswers(ExactAnswers):
 
     def __init__(self, values: Any, least: int = 5) -> None:
         super().__init__(values)
-        self.least = whole(least, "least", at_least=2)
+        self.least = exact_integer(least, "least", at_least=2)
         self.kind = f"below {self.least} withheld"
 
     def sums(self, groups: Groups) -> Sums:
@@ -103,14 +103,14 @@ class SuppressedAnswers(ExactAnswers):
         return np.where(answers < self.least, np.nan, answers)
 
 
-class ComparedAnswers(ExactAnswers):
+class OverlapControlledAnswers(ExactAnswers):
     """The true sums, with query-set-overlap control: a question is withheld if its group differs too little from an
     earlier group, or from the empty group.
     """
 
     def __init__(self, values: Any, apart: int = 5) -> None:
         super().__init__(values)
-        self.apart = whole(apart, "apart", at_least=2)
+        self.apart = exact_integer(apart, "apart", at_least=2)
         self._answered_groups: Groups = np.zeros((1, self.people), bool)
         self.kind = "near pairs withheld"
 
@@ -134,14 +134,16 @@ class NoisyAnswers:
     & Smith 2006, Theorem 1). Further questions are refused.
     """
 
-    def __init__(self, values: Any, epsilon: Number, questions: int, *, most: int = 1, towns: bool = False) -> None:
-        self._values = checked_values(values, most)
+    def __init__(
+        self, values: Any, epsilon: Number, questions: int, *, max_value: int = 1, towns: bool = False
+    ) -> None:
+        self._values = check_values(values, max_value)
         price = exact(epsilon, "epsilon", POSITIVE)
-        self._questions_left = whole(questions, "questions", at_least=1)
+        self._questions_left = exact_integer(questions, "questions", at_least=1)
         columns = 1 if towns else self._values[0].size
-        self.noise = Laplace(self._questions_left * columns * whole(most, "most", at_least=1) / price)
+        self.noise = Laplace(self._questions_left * columns * exact_integer(max_value, "most", at_least=1) / price)
         self.promise: Guarantee | None = Guarantee(price)
-        self.kind = f"private, ε = {text(price)}"
+        self.kind = f"private, ε = {format_exact(price)}"
 
     @property
     def people(self) -> int:
@@ -150,13 +152,13 @@ class NoisyAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return each sum with independent noise."""
-        checked = checked_groups(groups, self.people)
+        checked = check_groups(groups, self.people)
         if len(checked) > self._questions_left:
             raise InvalidParameter(
                 "groups", len(checked), f"at most the {self._questions_left} questions that are left"
             )
         self._questions_left -= len(checked)
-        true_sums = totals(checked, self._values).astype(np.int64)
+        true_sums = group_sums(checked, self._values).astype(np.int64)
         return np.asarray(self.noise.apply(true_sums.ravel()), np.float64).reshape(true_sums.shape)
 
 
@@ -168,10 +170,10 @@ class UncountedAnswers:
     promise: Guarantee | None = None
 
     def __init__(self, values: Any, epsilon: Number) -> None:
-        self._values = checked_values(values, 1)
+        self._values = check_values(values, 1)
         price = exact(epsilon, "epsilon", POSITIVE)
         self.noise = Laplace(1 / price)
-        self.kind = f"ε = {text(price)} each, uncounted"
+        self.kind = f"ε = {format_exact(price)} each, uncounted"
 
     @property
     def people(self) -> int:
@@ -180,7 +182,7 @@ class UncountedAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return each sum with independent noise, for any number of questions."""
-        true_sums = totals(checked_groups(groups, self.people), self._values).astype(np.int64)
+        true_sums = group_sums(check_groups(groups, self.people), self._values).astype(np.int64)
         return np.asarray(self.noise.apply(true_sums.ravel()), np.float64).reshape(true_sums.shape)
 
 
@@ -198,13 +200,15 @@ class PrivateAnswers:
     person: str
     columns: tuple[str, ...]
     people: int
-    each: Fraction
+    epsilon_per_question: Fraction
     town: str | None = None
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "people", whole(self.people, "people", at_least=1))
-        object.__setattr__(self, "each", exact(self.each, "each", POSITIVE))
+        object.__setattr__(self, "people", exact_integer(self.people, "people", at_least=1))
+        object.__setattr__(
+            self, "epsilon_per_question", exact(self.epsilon_per_question, "epsilon_per_question", POSITIVE)
+        )
         if not isinstance(self.columns, tuple) or not self.columns or (self.town is not None and len(self.columns) > 1):
             raise InvalidParameter("columns", self.columns, "a tuple of value columns; exactly one if there are towns")
 
@@ -212,17 +216,19 @@ class PrivateAnswers:
     def kind(self) -> str:
         """Return a description with the whole budget."""
         budget = self.curator.policy.budget
-        return f"private, ε = {text(budget.epsilon)}" + (f", δ = {float(budget.delta):.2g}" if budget.delta else "")
+        return f"private, ε = {format_exact(budget.epsilon)}" + (
+            f", δ = {float(budget.delta):.2g}" if budget.delta else ""
+        )
 
     @property
     def promise(self) -> Guarantee | None:
         """Return the guarantee of the whole account under replacement of one person's values."""
         budget = self.curator.policy.budget
-        return for_replacing(Guarantee(budget.epsilon, budget.delta), budget.neighbours)
+        return replacement_guarantee(Guarantee(budget.epsilon, budget.delta), budget.neighbours)
 
     def sums(self, groups: Groups) -> Sums:
         """Release one answer per group; the curator refuses when its budget is exhausted."""
-        rows = [self._ask(group) for group in checked_groups(groups, self.people)]
+        rows = [self._ask(group) for group in check_groups(groups, self.people)]
         answers = np.array(rows, np.float64)
         return answers if self.town is not None or len(self.columns) > 1 else answers[:, 0]
 
@@ -237,7 +243,7 @@ class PrivateAnswers:
 
     def _ask(self, group: NDArray[np.bool_]) -> list[float]:
         question: Any = self.curator.sql(self.question(group))
-        rows = question.release(epsilon=self.each, fresh=self.fresh).rows
+        rows = question.release(epsilon=self.epsilon_per_question, fresh=self.fresh).rows
         return [float(row[-1]) for row in rows] if self.town is not None else [float(number) for number in rows[0]]
 
 
@@ -247,7 +253,7 @@ def private_answers(
     epsilon: Number,
     questions: int,
     *,
-    most: int = 1,
+    max_value: int = 1,
     towns: bool = False,
     neighbours: Neighbours | str = Neighbours.REPLACE,
     fresh: bool = False,
@@ -256,23 +262,23 @@ def private_answers(
 
     Under replace neighbours ε bounds what is learnt about a value; under add-remove neighbours 2ε does.
     """
-    secret = checked_values(values, most)
+    secret = check_values(values, max_value)
     rows = secret.reshape(len(secret), -1)
     people, width = rows.shape
-    price, question_count = exact(epsilon, "epsilon", POSITIVE), whole(questions, "questions", at_least=1)
+    price, question_count = exact(epsilon, "epsilon", POSITIVE), exact_integer(questions, "questions", at_least=1)
     columns = _table_columns(rows, towns=towns)
     names = tuple(name for name in columns if name not in ("person", "town"))
     upper_bounds = {"person": max(1, people - 1), "town": max(1, width - 1)}
-    declared = {name: {"type": "integer", "bounds": (0, upper_bounds.get(name, most))} for name in columns}
+    declared = {name: {"type": "integer", "bounds": (0, upper_bounds.get(name, max_value))} for name in columns}
     if towns:
         declared["town"] = {"type": "integer", "values": list(range(width))}
-    with thrown_away(columns, declared, Budget(price, neighbours=neighbours)) as curator:
+    with temporary_curator(columns, declared, Budget(price, neighbours=neighbours)) as curator:
         town = "town" if towns else None
         yield PrivateAnswers(curator, "people", "person", names, people, even_share(price, question_count), town, fresh)
 
 
 @contextmanager
-def thrown_away(columns: Mapping[str, Any], declared: Mapping[str, Any], budget: Budget) -> Iterator[Curator]:
+def temporary_curator(columns: Mapping[str, Any], declared: Mapping[str, Any], budget: Budget) -> Iterator[Curator]:
     """Open a real curator over a table of simulated people, one row each, with a temporary account."""
     from pyarrow import table as arrow_table
 
@@ -311,22 +317,27 @@ def _table_columns(rows: Values, *, towns: bool) -> dict[str, Values]:
 
 def invented_bits(people: int, towns: int | None = None) -> Values:
     """Draw one uniform bit per person, or per person of every town."""
-    people_count = whole(people, "people", at_least=1)
+    people_count = exact_integer(people, "people", at_least=1)
     if towns is None:
-        return bits.all_below(2, people_count)
-    return bits.all_below(2, people_count * whole(towns, "towns", at_least=1)).reshape(people_count, towns)
+        return bits.random_array_below(2, people_count)
+    return bits.random_array_below(2, people_count * exact_integer(towns, "towns", at_least=1)).reshape(
+        people_count, towns
+    )
 
 
 def random_groups(questions: int, people: int) -> Groups:
     """Draw groups that include each person independently with probability ½."""
-    question_count, people_count = whole(questions, "questions", at_least=1), whole(people, "people", at_least=1)
-    random_bytes = bits.words(-(-question_count * people_count // 64)).view(np.uint8)
+    question_count, people_count = (
+        exact_integer(questions, "questions", at_least=1),
+        exact_integer(people, "people", at_least=1),
+    )
+    random_bytes = bits.random_uint64(-(-question_count * people_count // 64)).view(np.uint8)
     return (
         np.unpackbits(random_bytes)[: question_count * people_count].reshape(question_count, people_count).astype(bool)
     )
 
 
-def totals(groups: Groups, values: Values) -> Sums:
+def group_sums(groups: Groups, values: Values) -> Sums:
     """Return the true sum of every group, exact in floats below 2⁵³; by blocks, to avoid a copy of all groups."""
     numbers = values.astype(np.float64)
     blocks = [
@@ -335,7 +346,7 @@ def totals(groups: Groups, values: Values) -> Sums:
     return np.concatenate(blocks)
 
 
-def checked_values(values: Any, most: int | None = None) -> Values:
+def check_values(values: Any, max_value: int | None = None) -> Values:
     """Validate one integer per person, or a row of them, each between 0 and ``most``."""
     try:
         numbers = np.asarray(values)
@@ -344,7 +355,7 @@ def checked_values(values: Any, most: int | None = None) -> Values:
     if (
         numbers.dtype.kind not in "biu"
         or numbers.ndim not in (1, 2)
-        or not 0 < len(numbers) <= MOST_PEOPLE
+        or not 0 < len(numbers) <= MAX_PEOPLE
         or not numbers.size
     ):
         fix = "convert them, such as values.astype(int)" if numbers.dtype.kind == "f" else ""
@@ -352,13 +363,13 @@ def checked_values(values: Any, most: int | None = None) -> Values:
             "values", _describe_array(numbers), "one integer for each person, or a row of integers", fix=fix
         )
     integers = numbers.astype(np.int64)
-    upper_bound = 1 << 31 if most is None else whole(most, "most", at_least=1)
+    upper_bound = 1 << 31 if max_value is None else exact_integer(max_value, "most", at_least=1)
     if int(integers.min()) < 0 or int(integers.max()) > upper_bound:
         raise InvalidParameter("values", f"{integers.min()} to {integers.max()}", f"between 0 and {upper_bound}")
     return integers
 
 
-def checked_groups(groups: Any, people: int) -> Groups:
+def check_groups(groups: Any, people: int) -> Groups:
     """Validate one row of booleans per question, with one boolean per person."""
     mask = np.asarray(groups)
     if mask.dtype.kind != "b" or mask.ndim != 2 or mask.shape[1] != people or not len(mask):

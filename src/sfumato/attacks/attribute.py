@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import power_ceiling
-from sfumato.attacks.findings import HALF_ALARM, TABLE, Finding, Findings, invented, thrown_away
+from sfumato.attacks.findings import HALF_ALARM, TABLE, Finding, Findings, simulated_policy, temporary_curator
 from sfumato.mechanisms import bits
-from sfumato.mechanisms.confidence_limits import at_least, at_most
+from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
 from sfumato.policy import Domain, Type
 from sfumato.privacy import Guarantee, Neighbours
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -55,11 +55,13 @@ def attribute(
     """
     price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
     tables = draw_tables(Study(people, looks), runs, relation)
-    private = f"private, ε = {text(price)}"
+    private = f"private, ε = {format_exact(price)}"
     learnt = {
-        "exact": learn(tables, lambda counts: counts.astype(np.float64)),
-        private: learn(tables, lambda counts: privately(counts, price, relation)),
-        "exact, from smoking alone": learn(tables, lambda counts: counts.mean(axis=2, keepdims=True) + 0 * counts),
+        "exact": guess_attributes(tables, lambda counts: counts.astype(np.float64)),
+        private: guess_attributes(tables, lambda counts: release_privately(counts, price, relation)),
+        "exact, from smoking alone": guess_attributes(
+            tables, lambda counts: counts.mean(axis=2, keepdims=True) + 0 * counts
+        ),
     }
     promise = Guarantee(price)
     all_findings = [
@@ -74,7 +76,7 @@ def attribute(
     return Findings(_NAME, tuple(all_findings), words)
 
 
-def _findings_of(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Finding, Finding]:
+def _findings_of(kind: str, learnt: AttributeGuesses, promise: Guarantee | None) -> tuple[Finding, Finding]:
     """Return the findings without and with the person.
 
     Neither proves an ε by itself, since smokers are likelier to have cancer. The ceiling with the person follows from
@@ -83,14 +85,14 @@ def _findings_of(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[
     """
     ceiling = None
     if promise is not None:
-        ceiling = power_ceiling(promise, at_most(learnt.right_outside, learnt.runs, float(HALF_ALARM)))
+        ceiling = power_ceiling(promise, upper_limit(learnt.correct_outside, learnt.runs, float(HALF_ALARM)))
     return (
-        Finding(_NAME, f"{kind}, without them", learnt.right_outside, learnt.runs, 0.5, None, 1, coins=False),
-        Finding(_NAME, f"{kind}, with them", learnt.right_inside, learnt.runs, 0.5, ceiling, 1, coins=False),
+        Finding(_NAME, f"{kind}, without them", learnt.correct_outside, learnt.runs, 0.5, None, 1, coins=False),
+        Finding(_NAME, f"{kind}, with them", learnt.correct_inside, learnt.runs, 0.5, ceiling, 1, coins=False),
     )
 
 
-def privately(counts: Counts, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Floats:
+def release_privately(counts: Counts, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Floats:
     """Release the counts by a curator at this price: a row per person, one question grouped by run and attributes."""
     coordinates = np.repeat(np.indices(counts.shape).reshape(4, -1), counts.ravel(), axis=1)
     names = ("run", "smokes", "look", "cancer")
@@ -98,7 +100,7 @@ def privately(counts: Counts, epsilon: Number, neighbours: Neighbours = Neighbou
         name: (coordinate, Domain(Type.INTEGER, values=tuple(range(size))))
         for name, coordinate, size in zip(names, coordinates, counts.shape, strict=True)
     }
-    with thrown_away(invented(columns, epsilon, neighbours=neighbours)) as curator:
+    with temporary_curator(simulated_policy(columns, epsilon, neighbours=neighbours)) as curator:
         keys = ", ".join(names)
         query = f"SELECT {keys}, COUNT(*) AS people FROM {TABLE} GROUP BY {keys} ORDER BY {keys}"
         answer = curator.sql(query).release(epsilon=epsilon)
@@ -113,8 +115,8 @@ class Study:
     looks: int
 
     def __post_init__(self) -> None:
-        whole(self.people, "people", at_least=2)
-        whole(self.looks, "looks", at_least=1)
+        exact_integer(self.people, "people", at_least=2)
+        exact_integer(self.looks, "looks", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class AttributeTables:
 
 def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> AttributeTables:
     """Draw all tables with a target each; under replace neighbours somebody else takes the target's place."""
-    run_count = whole(runs, "runs", at_least=1)
+    run_count = exact_integer(runs, "runs", at_least=1)
     people = _draw_people(study, run_count * study.people)
     run = np.repeat(np.arange(run_count), study.people)
     inside = np.zeros((run_count, 2, study.looks, 2), np.int64)
@@ -144,12 +146,12 @@ def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD
 
 def _draw_people(study: Study, size: int) -> tuple[Counts, Counts, Counts]:
     """Draw people: whether they smoke, how they look, and whether they have cancer."""
-    smokes, looks = bits.all_below(2, size), bits.all_below(study.looks, size)
-    cancer = (bits.all_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)
+    smokes, looks = bits.random_array_below(2, size), bits.random_array_below(study.looks, size)
+    cancer = (bits.random_array_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)
     return smokes, looks, cancer
 
 
-def guesses(published: Floats, targets: Counts) -> Counts:
+def guess_secrets(published: Floats, targets: Counts) -> Counts:
     """Guess each target's secret by the majority of those who look alike; ties by all with the same smoking status."""
     runs = np.arange(len(targets))
     lookalikes = published[runs, targets[:, 0], targets[:, 1]]
@@ -163,45 +165,45 @@ def guesses(published: Floats, targets: Counts) -> Counts:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class AttributeGuesses:
     """Correct guesses with the person in the table and without."""
 
     runs: int
-    right_inside: int
-    right_outside: int
+    correct_inside: int
+    correct_outside: int
 
     @property
-    def inside(self) -> float:
+    def share_inside(self) -> float:
         """Return the share of correct guesses with the person in the table."""
-        return self.right_inside / self.runs
+        return self.correct_inside / self.runs
 
     @property
-    def outside(self) -> float:
+    def share_outside(self) -> float:
         """Return the share of correct guesses without them: knowledge about the population."""
-        return self.right_outside / self.runs
+        return self.correct_outside / self.runs
 
     @property
-    def person(self) -> float:
+    def gain(self) -> float:
         """Return the gain from the person's presence."""
-        return self.inside - self.outside
+        return self.share_inside - self.share_outside
 
-    def most(self, theory: Guarantee) -> float:
+    def ceiling(self, theory: Guarantee) -> float:
         """Return the ceiling on correct guesses with the person, given those without."""
-        return power_ceiling(theory, self.outside)
+        return power_ceiling(theory, self.share_outside)
 
     def excess(self, theory: Guarantee, miss: float) -> float:
         """Return by how much correct guesses provably exceed the ceiling; at most zero if they do not.
 
         Each of the two confidence limits fails with probability at most half of ``miss`` (Clopper & Pearson).
         """
-        inside_limit = at_least(self.right_inside, self.runs, miss / 2)
-        return inside_limit - power_ceiling(theory, at_most(self.right_outside, self.runs, miss / 2))
+        inside_limit = lower_limit(self.correct_inside, self.runs, miss / 2)
+        return inside_limit - power_ceiling(theory, upper_limit(self.correct_outside, self.runs, miss / 2))
 
 
-def learn(tables: AttributeTables, publish: Publish) -> Learnt:
+def guess_attributes(tables: AttributeTables, publish: Publish) -> AttributeGuesses:
     """Publish both tables of each run, and guess the target's secret from each."""
     correct = [
-        int((guesses(publish(counts), tables.targets) == tables.targets[:, 2]).sum())
+        int((guess_secrets(publish(counts), tables.targets) == tables.targets[:, 2]).sum())
         for counts in (tables.inside, tables.outside)
     ]
-    return Learnt(len(tables.targets), *correct)
+    return AttributeGuesses(len(tables.targets), *correct)

@@ -20,10 +20,10 @@ from sfumato.attacks.answerers import (
     private_answers,
 )
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.differencing import checked_target, guessed_bits
+from sfumato.attacks.differencing import check_target, round_to_bits
 from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, Sweep
 from sfumato.privacy import Guarantee
-from sfumato.privacy.numbers import Number, whole
+from sfumato.privacy.numbers import Number, exact_integer
 
 NAME = "averaging"
 _WORDS = ("The same question about one person of each town is asked again and again, and the answers are averaged.",)
@@ -31,9 +31,9 @@ _WORDS = ("The same question about one person of each town is asked again and ag
 
 def average(answerer: Answerer, target: int, times: int) -> Sums:
     """Estimate one person's value by the mean of repeated answers to a question about them alone."""
-    row_index = checked_target(target, answerer.people)
+    row_index = check_target(target, answerer.people)
     alone: Groups = np.arange(answerer.people)[None, :] == row_index
-    answers = [answerer.sums(alone)[0] for _ in range(whole(times, "times", at_least=1))]
+    answers = [answerer.sums(alone)[0] for _ in range(exact_integer(times, "times", at_least=1))]
     return np.mean(answers, axis=0)
 
 
@@ -44,8 +44,8 @@ def averaging(times: int = 100, towns: int = 400, epsilon: Number = 1) -> Findin
     the same question at its whole budget, and then again from the store; another one sells a fresh draw each time at a
     share of the budget.
     """
-    repetitions = whole(times, "times", at_least=2)
-    secret = invented_bits(2, whole(towns, "towns", at_least=1))
+    repetitions = exact_integer(times, "times", at_least=2)
+    secret = invented_bits(2, exact_integer(towns, "towns", at_least=1))
     results = [
         _average_finding(ExactAnswers(secret), secret, 1, "asked once"),
         _average_finding(UncountedAnswers(secret, epsilon), secret, 1, "asked once"),
@@ -60,8 +60,8 @@ def averaging(times: int = 100, towns: int = 400, epsilon: Number = 1) -> Findin
 
 def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) -> Sweep:
     """Return the share of correct guesses after 1, 2, 4, … answers: without accounting, and from one budget."""
-    whole(most, "most", at_least=1)
-    secret = invented_bits(2, whole(towns, "towns", at_least=1))
+    exact_integer(most, "most", at_least=1)
+    secret = invented_bits(2, exact_integer(towns, "towns", at_least=1))
     repetitions = [1 << step for step in range(most.bit_length())]
     uncounted, budgeted = [], []
     for times in repetitions:
@@ -77,11 +77,11 @@ def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) 
 
 
 def _average_finding(answerer: Answerer, secret: Values, times: int, how: str) -> Finding:
-    is_correct = guessed_bits(average(answerer, 0, times)) == secret[0]
+    is_correct = round_to_bits(average(answerer, 0, times)) == secret[0]
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
     return Finding(NAME, f"{answerer.kind}, {how}", int(is_correct.sum()), is_correct.size, 0.5, ceiling, times)
 
 
 def _success_share(answerer: Answerer, secret: Values, times: int) -> float:
-    return float((guessed_bits(average(answerer, 0, times)) == secret[0]).mean())
+    return float((round_to_bits(average(answerer, 0, times)) == secret[0]).mean())

@@ -12,13 +12,13 @@ from fractions import Fraction
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import upper_tail
 from sfumato.privacy import Curve, Guarantee, Neighbours, theorems
-from sfumato.privacy.numbers import INSIDE_UNIT, PROBABILITY, Number, exact, whole
+from sfumato.privacy.numbers import INSIDE_UNIT, PROBABILITY, Number, exact, exact_integer
 
 _MAX_EPSILON = 700.0
 """For a larger ε the ceiling is 1 in floating point."""
 
 
-def for_replacing(guarantee: Guarantee, neighbours: Neighbours | str) -> Guarantee:
+def replacement_guarantee(guarantee: Guarantee, neighbours: Neighbours | str) -> Guarantee:
     """Return the guarantee for replacing one person's values: unchanged under replace neighbours, that of a group of
     two under add-remove (Dwork & Roth 2014, Theorem 2.2, with δ).
     """
@@ -40,7 +40,7 @@ def guess_ceiling(guarantee: Guarantee, prior: Number = "1/2", choices: int = 2)
     0.7311
     """
     promise = Guarantee.of(guarantee)
-    p, k = float(exact(prior, "prior", INSIDE_UNIT)), whole(choices, "choices", at_least=2)
+    p, k = float(exact(prior, "prior", INSIDE_UNIT)), exact_integer(choices, "choices", at_least=2)
     if p * k < 1 - 1e-9:
         raise InvalidParameter("prior", prior, f"at least 1/{k}, the least that the likeliest of {k} values can have")
     exp_minus_epsilon = math.exp(-min(float(promise.epsilon), _MAX_EPSILON))
@@ -53,7 +53,7 @@ def account_ceiling(promise: Guarantee, neighbours: Neighbours | str) -> float:
     It is 1 if ε is so large that the δ of two units exceeds 1.
     """
     try:
-        return guess_ceiling(for_replacing(promise, neighbours))
+        return guess_ceiling(replacement_guarantee(promise, neighbours))
     except InvalidParameter:
         return 1.0
 
@@ -86,7 +86,7 @@ def power_ceiling(guarantee: Guarantee, false_alarms: Number) -> float:
     return max(rate, min(1.0, exp_epsilon * rate + delta, 1 - (1 - delta - rate) / exp_epsilon))
 
 
-def most_right(trials: int, ceiling: float, alarm: Number = "1e-6") -> int:
+def max_correct(trials: int, ceiling: float, alarm: Number = "1e-6") -> int:
     """Return the count of correct guesses that is exceeded with probability at most ``alarm``, if each of ``trials``
     guesses is correct with probability at most ``ceiling`` given all others.
 
@@ -94,7 +94,10 @@ def most_right(trials: int, ceiling: float, alarm: Number = "1e-6") -> int:
     probability at most e^ε/(1 + e^ε), so the guesses are dominated by independent coins (Steinke, Nasr & Jagielski
     2023, Theorem 5.2, for δ = 0).
     """
-    trial_count, error_probability = whole(trials, "trials", at_least=1), float(exact(alarm, "alarm", INSIDE_UNIT))
+    trial_count, error_probability = (
+        exact_integer(trials, "trials", at_least=1),
+        float(exact(alarm, "alarm", INSIDE_UNIT)),
+    )
     if not 0 <= ceiling <= 1:
         raise InvalidParameter("ceiling", ceiling, "a probability")
     low, high = 0, trial_count  # counts above ``high`` are impossible
@@ -107,12 +110,12 @@ def most_right(trials: int, ceiling: float, alarm: Number = "1e-6") -> int:
     return high
 
 
-def least_proven(right: int, trials: int, alarm: Number = "1e-6") -> float:
+def epsilon_lower_bound(right: int, trials: int, alarm: Number = "1e-6") -> float:
     """Return a lower bound on ε from correct guesses of uniform bits, valid except with probability ``alarm``.
 
     It is 0 if blind guessing would plausibly do as well.
     """
-    trial_count, correct = whole(trials, "trials", at_least=1), whole(right, "right")
+    trial_count, correct = exact_integer(trials, "trials", at_least=1), exact_integer(right, "right")
     if correct > trial_count:
         raise InvalidParameter("right", right, f"at most {trial_count}, the number of trials")
     error_probability = float(exact(alarm, "alarm", INSIDE_UNIT))
@@ -128,10 +131,10 @@ def least_proven(right: int, trials: int, alarm: Number = "1e-6") -> float:
     return low
 
 
-def percent_up(share: float) -> str:
+def format_percent_up(share: float) -> str:
     """Format a ceiling in percent, rounded up, so that it is never below the bound.
 
-    >>> percent_up(0.7310585)
+    >>> format_percent_up(0.7310585)
     '73.2 %'
     """
     return f"{min(1000, math.ceil(1000 * Fraction(share))) / 10:.1f} %"

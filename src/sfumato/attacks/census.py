@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.answerers import even_share, thrown_away
-from sfumato.attacks.ceilings import for_replacing, guess_ceiling
+from sfumato.attacks.answerers import even_share, temporary_curator
+from sfumato.attacks.ceilings import guess_ceiling, replacement_guarantee
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.fitting import least_deviations
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Guarantee, Neighbours
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
 
 NAME = "census"
 SHAPE = (2, 10, 4)
@@ -52,17 +52,17 @@ class Census:
 
     def published(self) -> Reals:
         """Return all published counts, exactly; a row per block."""
-        return self.counts().reshape(self.blocks, -1) @ equations().T
+        return self.counts().reshape(self.blocks, -1) @ count_matrix().T
 
 
-def invented_census(blocks: int, people: int) -> Census:
+def random_census(blocks: int, people: int) -> Census:
     """Draw blocks of simulated people with independent uniform attributes."""
-    block_count, block_size = whole(blocks, "blocks", at_least=1), whole(people, "people", at_least=1)
-    cells = np.column_stack([bits.all_below(values, block_count * block_size) for values in SHAPE])
+    block_count, block_size = exact_integer(blocks, "blocks", at_least=1), exact_integer(people, "people", at_least=1)
+    cells = np.column_stack([bits.random_array_below(values, block_count * block_size) for values in SHAPE])
     return Census(block_count, np.repeat(np.arange(block_count), block_size), cells)
 
 
-def equations() -> Reals:
+def count_matrix() -> Reals:
     """Return which cells each published count sums: a row per count, a column per cell."""
     coordinates = np.indices(SHAPE).reshape(len(SHAPE), -1)
     rows = []
@@ -72,12 +72,12 @@ def equations() -> Reals:
     return np.concatenate(rows).astype(np.float64)
 
 
-def fitted_blocks(published: Reals) -> Reals:
+def fit_blocks(published: Reals) -> Reals:
     """Fit the full table of every block to the published counts; withheld ones are NaN and ignored.
 
     Of equally good fits, the one with the fewest people is chosen.
     """
-    matrix = equations()
+    matrix = count_matrix()
     full = np.empty((len(published), matrix.shape[1]))
     for block, counts in enumerate(published):
         is_published = ~np.isnan(counts)
@@ -86,11 +86,13 @@ def fitted_blocks(published: Reals) -> Reals:
     return full.reshape(len(published), *SHAPE)
 
 
-def guessed_ancestries(published: Reals, census: Census) -> Places:
+def guess_ancestries(published: Reals, census: Census) -> Places:
     """Guess every person's ancestry from the published counts and their block, sex and age."""
-    full = fitted_blocks(published)
+    full = fit_blocks(published)
     sex, age, _ = census.cells.T
-    coins = bits.all_below(1 << 20, full.shape[-1] * len(census.block)).reshape(len(census.block), -1) / (1 << 40)
+    coins = bits.random_array_below(1 << 20, full.shape[-1] * len(census.block)).reshape(len(census.block), -1) / (
+        1 << 40
+    )
     return np.argmax(full[census.block, sex, age] + coins, axis=1)
 
 
@@ -105,10 +107,10 @@ def census(
 
     The private tables are released by a real curator for ε in all, a third for each.
     """
-    people_drawn = invented_census(blocks, people)
+    people_drawn = random_census(blocks, people)
     exact_counts = people_drawn.published()
     price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
-    promise = for_replacing(Guarantee(price), relation)
+    promise = replacement_guarantee(Guarantee(price), relation)
     ceiling = guess_ceiling(promise, f"1/{SHAPE[-1]}", SHAPE[-1])
     kinds: tuple[tuple[str, Callable[[Reals], Reals]], ...] = (
         ("exact", lambda counts: counts),
@@ -116,8 +118,8 @@ def census(
         ("below 3 withheld", lambda counts: np.where(counts < 3, np.nan, counts)),
     )
     findings = [_census_finding(name, coarsen(exact_counts), people_drawn) for name, coarsen in kinds]
-    private_counts = private_tables(people_drawn, Budget(price, neighbours=relation))
-    findings.append(_census_finding(f"private, ε = {text(price)}", private_counts, people_drawn, ceiling))
+    private_counts = release_tables(people_drawn, Budget(price, neighbours=relation))
+    findings.append(_census_finding(f"private, ε = {format_exact(price)}", private_counts, people_drawn, ceiling))
     words = (
         f"Three small tables of each of {blocks} blocks with {people} people are published; who knows a person's "
         "block, sex and age looks up the ancestry in the table that fits.",
@@ -125,7 +127,7 @@ def census(
     return Findings(NAME, tuple(findings), words)
 
 
-def private_tables(people: Census, budget: Budget) -> Reals:
+def release_tables(people: Census, budget: Budget) -> Reals:
     """Release all published counts by a real curator with a temporary account, for its whole budget."""
     columns = dict(zip(_COLUMNS, people.cells.T, strict=True))
     declared = {
@@ -133,7 +135,7 @@ def private_tables(people: Census, budget: Budget) -> Reals:
     }
     declared["block"] = {"type": "integer", "values": list(range(people.blocks))}
     tables, price_per_table = [], even_share(budget.epsilon, len(TABLES))
-    with thrown_away({"block": people.block, **columns}, declared, budget) as curator:
+    with temporary_curator({"block": people.block, **columns}, declared, budget) as curator:
         for first_axis, second_axis in TABLES:
             keys = f"block, {_COLUMNS[first_axis]}, {_COLUMNS[second_axis]}"
             query: Any = curator.sql(f"SELECT {keys}, COUNT(*) AS n FROM people GROUP BY {keys} ORDER BY {keys}")
@@ -143,6 +145,6 @@ def private_tables(people: Census, budget: Budget) -> Reals:
 
 
 def _census_finding(answers: str, published: Reals, people: Census, ceiling: float | None = None) -> Finding:
-    is_correct = guessed_ancestries(published, people) == people.cells[:, -1]
+    is_correct = guess_ancestries(published, people) == people.cells[:, -1]
     answer_count = int((~np.isnan(published)).sum())
     return Finding(NAME, answers, int(is_correct.sum()), is_correct.size, 1 / SHAPE[-1], ceiling, answer_count)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.answerers import (
     Answerer,
-    ComparedAnswers,
     ExactAnswers,
     Groups,
     NoisyAnswers,
+    OverlapControlledAnswers,
     RoundedAnswers,
     Sums,
     SuppressedAnswers,
@@ -37,26 +37,29 @@ from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, S
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
-from sfumato.privacy.numbers import Number, exact, text, whole
+from sfumato.privacy.numbers import Number, exact, exact_integer, format_exact
 
-APART = 5
+MIN_DIFFERENCE = 5
 """The least number of people that any two groups differ by."""
 
 
 def spread_groups(questions: int, people: int) -> Groups:
     """Draw random groups of which any two differ by at least five people; each also has at least five members."""
-    question_count, people_count = whole(questions, "questions", at_least=1), whole(people, "people", at_least=1)
+    question_count, people_count = (
+        exact_integer(questions, "questions", at_least=1),
+        exact_integer(people, "people", at_least=1),
+    )
     chosen = np.zeros((1, people_count), bool)  # starts with the empty group, which is not asked
     while len(chosen) <= question_count:
         chosen_before = len(chosen)
         for group in random_groups(question_count + 1 - chosen_before, people_count):
-            if (chosen ^ group).sum(axis=1).min() >= APART:
+            if (chosen ^ group).sum(axis=1).min() >= MIN_DIFFERENCE:
                 chosen = np.concatenate([chosen, group[None, :]])
         if len(chosen) == chosen_before:
             raise InvalidParameter(
                 "questions",
                 questions,
-                f"fewer: {people_count} people do not have so many groups that differ by {APART}",
+                f"fewer: {people_count} people do not have so many groups that differ by {MIN_DIFFERENCE}",
             )
     return chosen[1:]
 
@@ -87,18 +90,18 @@ class CrossTable:
         return np.concatenate(parts)
 
 
-def laid_out(streets: int, bands: int, size: int) -> CrossTable:
+def lay_out_table(streets: int, bands: int, size: int) -> CrossTable:
     """Return a table of streets by age bands: the first person is alone in the first cell, every other cell has
     ``size`` people.
     """
-    height, width = whole(streets, "streets", at_least=2), whole(bands, "bands", at_least=2)
-    cell = np.concatenate([[0], np.repeat(np.arange(1, height * width), whole(size, "size", at_least=1))])
+    height, width = exact_integer(streets, "streets", at_least=2), exact_integer(bands, "bands", at_least=2)
+    cell = np.concatenate([[0], np.repeat(np.arange(1, height * width), exact_integer(size, "size", at_least=1))])
     return CrossTable(*np.divmod(cell, width))
 
 
 def table_groups(streets: int, bands: int, size: int) -> Groups:
     """Return the groups of such a table: every cell, street and age band, and everybody."""
-    return laid_out(streets, bands, size).groups()
+    return lay_out_table(streets, bands, size).groups()
 
 
 def isolate(answerer: Answerer, groups: Groups, target: int) -> Sums:
@@ -107,10 +110,10 @@ def isolate(answerer: Answerer, groups: Groups, target: int) -> Sums:
     If no exact weights exist, as when too many totals are withheld, it is the best linear estimate for uniform bits;
     NaN if nothing was answered.
     """
-    return put_together(answerer.sums(groups), groups, target)
+    return combine_totals(answerer.sums(groups), groups, target)
 
 
-def put_together(told: Sums, groups: Groups, target: int) -> Sums:
+def combine_totals(told: Sums, groups: Groups, target: int) -> Sums:
     """Estimate one person's bit from totals already received; withheld ones are NaN."""
     columns = told.reshape(len(told), -1)
     estimates = np.full(columns.shape[1], np.nan)
@@ -150,13 +153,13 @@ def difference(answerer: Answerer, target: int, pairs: int = 1) -> Sums:
     Pairs with a withheld total are left out; the estimate is NaN if all are.
     """
     people = answerer.people
-    row_index, pair_count = checked_target(target, people), whole(pairs, "pairs", at_least=1)
+    row_index, pair_count = check_target(target, people), exact_integer(pairs, "pairs", at_least=1)
     without_target = np.ones((1, people), bool) if pair_count == 1 else random_groups(pair_count, people)
     without_target[:, row_index] = False
     with_target = without_target.copy()
     with_target[:, row_index] = True
     answers = answerer.sums(np.concatenate([with_target, without_target]))
-    return mean_of_told(answers[:pair_count] - answers[pair_count:])
+    return mean_of_answers(answers[:pair_count] - answers[pair_count:])
 
 
 def differencing(
@@ -167,8 +170,8 @@ def differencing(
     A real curator with a temporary account answers for all towns at once, with ε for all its answers together: for one
     pair, for ``bought_pairs``, for spread groups, and for a table.
     """
-    people_count = whole(people, "people", at_least=20)
-    secret = invented_bits(people_count, whole(towns, "towns", at_least=1))
+    people_count = exact_integer(people, "people", at_least=20)
+    secret = invented_bits(people_count, exact_integer(towns, "towns", at_least=1))
     spread_questions, table = (
         spread_groups(people_count + _EXTRA_QUESTIONS, people_count),
         table_groups(_STREETS, _BANDS, _CELL),
@@ -179,13 +182,13 @@ def differencing(
         _pair_finding(ExactAnswers(secret), secret, 1),
         _pair_finding(rounded, secret, 1),
         _pair_finding(rounded, secret, pairs),
-        _pair_finding(ComparedAnswers(secret), secret, 1),
-        _combination_finding(ComparedAnswers(secret), secret, spread_questions, "spread"),
+        _pair_finding(OverlapControlledAnswers(secret), secret, 1),
+        _combination_finding(OverlapControlledAnswers(secret), secret, spread_questions, "spread"),
         _direct_finding(withheld, secret),
         _pair_finding(withheld, secret, 1),
         _combination_finding(SuppressedAnswers(table_secret), table_secret, table, "from a table"),
     ]
-    for pair_count in (1, whole(bought_pairs, "bought_pairs", at_least=2)):
+    for pair_count in (1, exact_integer(bought_pairs, "bought_pairs", at_least=2)):
         with private_answers(secret, epsilon, 2 * pair_count, towns=True) as private:
             results.append(_pair_finding(private, secret, pair_count))
     for values, groups, method in ((secret, spread_questions, "spread"), (table_secret, table, "from a table")):
@@ -199,18 +202,18 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
 
     It is small until there are as many questions as people and then complete, unless all are paid from one budget.
     """
-    people_count, price = whole(people, "people", at_least=20), exact(epsilon, "epsilon")
-    secret = invented_bits(people_count, whole(towns, "towns", at_least=1))
+    people_count, price = exact_integer(people, "people", at_least=20), exact(epsilon, "epsilon")
+    secret = invented_bits(people_count, exact_integer(towns, "towns", at_least=1))
     question_counts = [
         max(1, round(people_count * share)) for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1, 1.2, 1.6, 2.4, 4, 8)
     ]
     shares, all_groups = [], spread_groups(question_counts[-1], people_count)
     for question_count in question_counts:
         groups = all_groups[:question_count]
-        answerers: list[Answerer] = [ComparedAnswers(secret), RoundedAnswers(secret)]
+        answerers: list[Answerer] = [OverlapControlledAnswers(secret), RoundedAnswers(secret)]
         answerers.append(NoisyAnswers(secret, price, question_count, towns=True))
         shares.append([_combination_finding(answerer, secret, groups, "").success for answerer in answerers])
-    names = "near pairs withheld", "rounded to 5s", f"private, ε = {text(price)}"
+    names = "near pairs withheld", "rounded to 5s", f"private, ε = {format_exact(price)}"
     courses = [
         SuccessCurve(name, success_shares)
         for name, success_shares in zip(names, zip(*shares, strict=True), strict=True)
@@ -228,15 +231,15 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
     )
 
 
-def checked_target(target: int, people: int) -> int:
+def check_target(target: int, people: int) -> int:
     """Validate the row index of one person."""
-    row_index = whole(target, "target")
+    row_index = exact_integer(target, "target")
     if row_index >= people:
         raise InvalidParameter("target", target, f"below {people}, the number of people")
     return row_index
 
 
-def mean_of_told(told: Sums) -> Sums:
+def mean_of_answers(told: Sums) -> Sums:
     """Return the mean of the answers that were not withheld, for every town; NaN if all were."""
     is_answered = ~np.isnan(told)
     count = is_answered.sum(axis=0)
@@ -244,14 +247,14 @@ def mean_of_told(told: Sums) -> Sums:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def guessed_bits(estimates: Sums) -> Values:
+def round_to_bits(estimates: Sums) -> Values:
     """Round estimates to bits; a fair coin decides where there is no estimate."""
-    coins = bits.all_below(2, estimates.size).reshape(estimates.shape)
+    coins = bits.random_array_below(2, estimates.size).reshape(estimates.shape)
     return np.where(np.isnan(estimates), coins, (estimates > 0.5).astype(np.int64))
 
 
 def _pair_finding(answerer: Answerer, secret: Values, pairs: int) -> Finding:
-    is_correct = guessed_bits(difference(answerer, 0, pairs)) == secret[0]
+    is_correct = round_to_bits(difference(answerer, 0, pairs)) == secret[0]
     method = "one pair" if pairs == 1 else f"{pairs} pairs"
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
@@ -261,7 +264,7 @@ def _pair_finding(answerer: Answerer, secret: Values, pairs: int) -> Finding:
 
 def _combination_finding(answerer: Answerer, secret: Values, groups: Groups, method: str) -> Finding:
     """Combine totals so that all but the first person cancel; guess that person's bit in every town."""
-    is_correct = guessed_bits(isolate(answerer, groups, 0)) == secret[0]
+    is_correct = round_to_bits(isolate(answerer, groups, 0)) == secret[0]
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
     return Finding(
@@ -272,5 +275,5 @@ def _combination_finding(answerer: Answerer, secret: Values, groups: Groups, met
 def _direct_finding(answerer: SuppressedAnswers, secret: Values) -> Finding:
     """Ask about the person alone, which small-cell suppression refuses."""
     alone: Groups = np.arange(answerer.people)[None, :] == 0
-    is_correct = guessed_bits(answerer.sums(alone)[0]) == secret[0]
+    is_correct = round_to_bits(answerer.sums(alone)[0]) == secret[0]
     return Finding(NAME, f"{answerer.kind}, asked directly", int(is_correct.sum()), is_correct.size, 0.5, None, 1)

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato import notebook_html
-from sfumato.attacks.ceilings import least_proven, most_right, percent_up
+from sfumato.attacks.ceilings import epsilon_lower_bound, format_percent_up, max_correct
 from sfumato.errors import InvalidParameter, WeakPrivacy
-from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, bottom, framed
-from sfumato.plots.lines import Panel, PlottedLine, panel
-from sfumato.plots.marks import BAR, QUIET, SAMPLE, box, label, path, upright, width
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, X_AXIS_HEIGHT, Drawing, framed_picture, x_axis
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
+from sfumato.plots.marks import BAR, QUIET, SAMPLE, box, label, path, text_width, vertical_step
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import LinearScale, LogScale
 from sfumato.policy import Domain, InMemory, Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
@@ -43,13 +43,13 @@ Bar = tuple[str, float, float, float | None]
 """The kind of answers, the share of correct guesses, the share for blind guessing, and the ceiling."""
 
 
-def draw_findings(title: str, bars: Sequence[Bar], foot: Sequence[str] = ()) -> Picture:
+def plot_findings(title: str, bars: Sequence[Bar], footnotes: Sequence[str] = ()) -> Picture:
     """Plot one bar per kind of answers, from 0 to 100 % correct guesses."""
     heading = f"{title[:1].upper()}{title[1:]}: share of guesses that are right"
-    return framed(_draw_bars(bars), heading, notes=(_LEGEND, *lines_of(foot)))
+    return framed_picture(_draw_bars(bars), heading, notes=(_LEGEND, *wrap_lines(footnotes)))
 
 
-def lines_of(texts: Sequence[str]) -> list[str]:
+def wrap_lines(texts: Sequence[str]) -> list[str]:
     """Wrap every text to the width of the plot."""
     return [line for text in texts for line in textwrap.wrap(text, _LINE_LENGTH)]
 
@@ -59,20 +59,22 @@ _LINE_LENGTH = 115
 
 
 def _draw_bars(bars: Sequence[Bar]) -> Drawing:
-    left = min(max(width(name) for name, *_ in bars), 0.36 * INSIDE) + 10
-    scale = LinearScale(0.0, 1.0, left, INSIDE - 60)
+    left = min(max(text_width(name) for name, *_ in bars), 0.36 * INNER_WIDTH) + 10
+    scale = LinearScale(0.0, 1.0, left, INNER_WIDTH - 60)
     bottom_y = len(bars) * _ROW_HEIGHT + 4
-    elements = list(bottom(scale, 0.0, bottom_y))
+    elements = list(x_axis(scale, 0.0, bottom_y))
     for index, (name, success, chance, ceiling) in enumerate(bars):
         y = index * _ROW_HEIGHT + (_ROW_HEIGHT - _BAR_HEIGHT) / 2
         tooltip = f"{name}: {100 * success:.1f} % right"
-        elements.append(label(left - 10, y + 13, name, anchor="end", room=left - 10))
-        elements.append(box(left, y, scale(success) - left, _BAR_HEIGHT, BAR, say=tooltip))
-        elements.append(path([upright(scale(chance), y - 4, y + _BAR_HEIGHT + 4)], QUIET, 2, ' stroke-dasharray="3 2"'))
+        elements.append(label(left - 10, y + 13, name, anchor="end", max_width=left - 10))
+        elements.append(box(left, y, scale(success) - left, _BAR_HEIGHT, BAR, tooltip_text=tooltip))
+        elements.append(
+            path([vertical_step(scale(chance), y - 4, y + _BAR_HEIGHT + 4)], QUIET, 2, ' stroke-dasharray="3 2"')
+        )
         if ceiling is not None:
-            elements.append(path([upright(scale(ceiling), y - 6, y + _BAR_HEIGHT + 6)], SAMPLE, 3))
-        elements.append(label(INSIDE, y + 13, f"{100 * success:.1f} %", anchor="end", size=SMALL, fill=QUIET))
-    return Drawing(tuple(elements), INSIDE, bottom_y + BELOW)
+            elements.append(path([vertical_step(scale(ceiling), y - 6, y + _BAR_HEIGHT + 6)], SAMPLE, 3))
+        elements.append(label(INNER_WIDTH, y + 13, f"{100 * success:.1f} %", anchor="end", size=SMALL_FONT, fill=QUIET))
+    return Drawing(tuple(elements), INNER_WIDTH, bottom_y + X_AXIS_HEIGHT)
 
 
 ALARM = "1e-6"
@@ -80,7 +82,7 @@ HALF_ALARM = "5e-7"
 """The probability that a finding on sound answers exceeds the ceiling by chance."""
 
 
-@codec.value("attack-finding")
+@codec.serialisable("attack-finding")
 @dataclass(frozen=True)
 class Finding:
     """The success of an attack on one kind of answers."""
@@ -128,17 +130,17 @@ class Finding:
         itself estimated from other guesses; the estimate and this test then share that probability.
         """
         alarm = ALARM if self.coins else HALF_ALARM
-        return self.ceiling is None or self.right <= most_right(self.trials, self.ceiling, alarm)
+        return self.ceiling is None or self.right <= max_correct(self.trials, self.ceiling, alarm)
 
     @property
-    def least_epsilon(self) -> float:
+    def epsilon_lower_bound(self) -> float:
         """Return the lower bound on ε that the correct guesses prove, except with probability 10⁻⁶; 0 if the guesses
         are not about uniform bits.
         """
-        return least_proven(self.right, self.trials, ALARM) if self.coins and self.chance == 0.5 else 0.0
+        return epsilon_lower_bound(self.right, self.trials, ALARM) if self.coins and self.chance == 0.5 else 0.0
 
     def __str__(self) -> str:
-        bound = "no ceiling" if self.ceiling is None else f"at most {percent_up(self.ceiling)} by theory"
+        bound = "no ceiling" if self.ceiling is None else f"at most {format_percent_up(self.ceiling)} by theory"
         verdict = "" if self.holds else ": THE CEILING DID NOT HOLD"
         return (
             f"{self.attack} on {self.answers} answers: {_percent(self.success)} right of {self.trials} "
@@ -158,7 +160,7 @@ class Finding:
         return Findings(self.attack, (self,))._repr_html_()
 
 
-@codec.value("attack-findings")
+@codec.serialisable("attack-findings")
 @dataclass(frozen=True)
 class Findings:
     """One attack on several kinds of answers."""
@@ -198,7 +200,7 @@ class Findings:
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Plot the share of correct guesses on each kind of answers, with blind guessing and ceilings marked."""
         bars = [(finding.answers, finding.success, finding.chance, finding.ceiling) for finding in self.listed]
-        return saved(draw_findings(self.attack, bars, self.words), path)
+        return save_if_path(plot_findings(self.attack, bars, self.words), path)
 
     def __str__(self) -> str:
         rows = [_HEADER, *(_finding_cells(finding) for finding in self.listed)]
@@ -231,7 +233,9 @@ _HEADER = ("answers", "questions", "right", "of", "share", "blind", "ceiling")
 
 
 def _finding_cells(finding: Finding) -> tuple[str, ...]:
-    ceiling = "none" if finding.ceiling is None else percent_up(finding.ceiling) + ("" if finding.holds else " BROKEN")
+    ceiling = (
+        "none" if finding.ceiling is None else format_percent_up(finding.ceiling) + ("" if finding.holds else " BROKEN")
+    )
     share, blind = _percent(finding.success), _percent(finding.chance)
     return finding.answers, f"{finding.questions:,}", f"{finding.right:,}", f"{finding.trials:,}", share, blind, ceiling
 
@@ -241,7 +245,7 @@ def _percent(share: float) -> str:
 
 
 def _checked_share(number_or_text: Any, name: str) -> float:
-    number = codec.real(number_or_text, name)
+    number = codec.parse_float(number_or_text, name)
     if not 0 <= number <= 1:
         raise InvalidParameter(name, number_or_text, "a share between 0 and 1")
     return number
@@ -251,7 +255,7 @@ CEILING = "ceiling"
 """The name of the theoretical ceiling's curve."""
 
 
-@codec.value("attack-course")
+@codec.serialisable("attack-course")
 @dataclass(frozen=True)
 class SuccessCurve:
     """The share of correct guesses at each parameter value, under one name."""
@@ -265,12 +269,12 @@ class SuccessCurve:
         if not all(0 <= share <= 1 for share in self.shares):
             raise InvalidParameter("shares", self.shares, "shares between 0 and 1")
 
-    def shown(self, share: float) -> str:
+    def format_share(self, share: float) -> str:
         """Format a share in percent; a ceiling is rounded up."""
-        return percent_up(share) if self.name == CEILING else f"{100 * share:.1f} %"
+        return format_percent_up(share) if self.name == CEILING else f"{100 * share:.1f} %"
 
 
-@codec.value("attack-sweep")
+@codec.serialisable("attack-sweep")
 @dataclass(frozen=True)
 class Sweep:
     """Several success curves over the same parameter values."""
@@ -292,7 +296,7 @@ class Sweep:
         if not self.at or self.at[0] <= 0 or any(a >= b for a, b in zip(self.at, self.at[1:], strict=False)):
             raise InvalidParameter("at", self.at, "increasing numbers above 0")
         if self.mark is not None:
-            object.__setattr__(self, "mark", codec.real(self.mark, "mark"))
+            object.__setattr__(self, "mark", codec.parse_float(self.mark, "mark"))
         courses_valid = (
             isinstance(self.courses, tuple)
             and self.courses
@@ -311,22 +315,23 @@ class Sweep:
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Plot every curve as a line over a logarithmic axis."""
         lines = [
-            PlottedLine(curve.name, self.at, curve.shares, said=self._point_labels(curve)) for curve in self.courses
+            PlottedLine(curve.name, self.at, curve.shares, tooltips=self._point_labels(curve)) for curve in self.courses
         ]
         marked = ((self.mark, self.marked),) if self.mark is not None else ()
         lowest = min(0.4, *(share for curve in self.courses for share in curve.shares))
-        axes = Panel("", self.across, x=LogScale, ends=(lowest, 1.0), marked=marked)
+        axes = LineAxes("", self.across, x=LogScale, y_range=(lowest, 1.0), marks=marked)
         title = f"{self.attack[:1].upper()}{self.attack[1:]}: share of guesses that are right"
-        return saved(framed(panel(lines, axes, 320), title, notes=lines_of(self.words)), path)
+        return save_if_path(framed_picture(line_chart(lines, axes, 320), title, notes=wrap_lines(self.words)), path)
 
     def _point_labels(self, curve: SuccessCurve) -> tuple[str, ...]:
         return tuple(
-            f"{curve.name} at {size:g}: {curve.shown(share)}" for size, share in zip(self.at, curve.shares, strict=True)
+            f"{curve.name} at {size:g}: {curve.format_share(share)}"
+            for size, share in zip(self.at, curve.shares, strict=True)
         )
 
     def _table_rows(self) -> list[list[str]]:
         columns = [[f"{size:g}" for size in self.at]]
-        columns += [[curve.shown(share) for share in curve.shares] for curve in self.courses]
+        columns += [[curve.format_share(share) for share in curve.shares] for curve in self.courses]
         return [list(row) for row in zip(*columns, strict=True)]
 
     def __str__(self) -> str:
@@ -357,7 +362,7 @@ class Sweep:
 def _checked_numbers(numbers: Any, name: str) -> tuple[float, ...]:
     if not isinstance(numbers, tuple):
         raise InvalidParameter(name, numbers, "a tuple of numbers")
-    return tuple(codec.real(number, name) for number in numbers)
+    return tuple(codec.parse_float(number, name) for number in numbers)
 
 
 TABLE = "people"
@@ -366,7 +371,7 @@ _MEMORY_FOLDER = "/dev/shm"
 
 
 @contextmanager
-def thrown_away(policy: Policy) -> Iterator[Curator]:
+def temporary_curator(policy: Policy) -> Iterator[Curator]:
     """Open a curator with a temporary ledger, which is removed on exit.
 
     Warnings about a large ε are suppressed: attacks run at any price on purpose.
@@ -383,7 +388,7 @@ def _memory_folder() -> str | None:
     return _MEMORY_FOLDER if os.path.isdir(_MEMORY_FOLDER) and os.access(_MEMORY_FOLDER, os.W_OK) else None
 
 
-def invented(
+def simulated_policy(
     columns: Mapping[str, tuple[Any, Domain]],
     epsilon: Number,
     delta: Number = 0,

@@ -57,13 +57,13 @@ def _solve(matrix: Reals, target: Reals) -> Reals:
     return np.asarray(np.linalg.solve(matrix, target), np.float64)
 
 
-def least_deviations(matrix: Reals, answers: Reals, most: float = 1.0, cost: float = 0.0) -> Reals:
+def least_deviations(matrix: Reals, answers: Reals, upper_bound: float = 1.0, cost: float = 0.0) -> Reals:
     """Find values between 0 and ``most`` that minimise Σ|matrix·x − answers| + cost·Σx.
 
     With residuals p − q and slack s below the upper bounds u: min Σp + Σq + cost·Σx subject to Ax + p − q = a,
     x + s = u, all nonnegative. Each iteration solves (AᵀHA + D)dx = g with positive diagonal H and D.
     """
-    bounds = np.full(matrix.shape[1], float(most))
+    bounds = np.full(matrix.shape[1], float(upper_bound))
     point = _starting_point(matrix, answers, bounds, cost)
     for _ in range(_MAX_ITERATIONS):
         if point.gap() <= _RELATIVE_GAP * (1 + float(point.p.sum() + point.q.sum())):

@@ -28,11 +28,11 @@ from sfumato.attacks.answerers import (
     invented_bits,
     private_answers,
 )
-from sfumato.attacks.ceilings import guess_ceiling, least_proven, percent_up
+from sfumato.attacks.ceilings import epsilon_lower_bound, format_percent_up, guess_ceiling
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
-from sfumato.privacy.numbers import Number, text, whole
+from sfumato.privacy.numbers import Number, exact_integer, format_exact
 
 NAMES = ("Ann", "Bob", "Cem", "Dee", "Eve", "Fay", "Gus", "Hal", "Ida", "Jon", "Kim", "Lea", "Max", "Nia", "Oli", "Pia")
 WARDS = ("north", "south")
@@ -40,7 +40,7 @@ EVERYBODY, BUT = "all", "but"
 QUESTIONS = 4
 """The questions per round that a private curator's budget pays for."""
 EPSILON = 1
-MOST_ROUNDS = 1000
+MAX_ROUNDS = 1000
 _ERROR_PROBABILITY = "0.05"
 """The error probability of a score."""
 
@@ -66,15 +66,15 @@ WORDS: Mapping[str, str] = {
 """A description of each opponent's answers."""
 
 
-def ward(place: int) -> str:
+def ward_of(place: int) -> str:
     """Return the ward of a person; people alternate between wards."""
     return WARDS[place % len(WARDS)]
 
 
-def group(words: Sequence[str]) -> NDArray[np.bool_]:
+def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
     """Parse who is asked about: names, wards or "all", and after "but" those who are left out.
 
-    >>> group(["north", "but", "Ann"]).sum()
+    >>> parse_group(["north", "but", "Ann"]).sum()
     np.int64(7)
     """
     tokens = [word.strip(",") for word in words if word.strip(",")]
@@ -88,7 +88,7 @@ def _members(tokens: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]
         raise InvalidParameter("who", "nobody", f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
     members = np.zeros(len(NAMES), bool)
     for token in tokens:
-        matches = [token.lower() in (EVERYBODY, name.lower(), ward(index)) for index, name in enumerate(NAMES)]
+        matches = [token.lower() in (EVERYBODY, name.lower(), ward_of(index)) for index, name in enumerate(NAMES)]
         if not any(matches):
             raise InvalidParameter("who", token, f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
         members |= np.array(matches)
@@ -105,47 +105,47 @@ class GameRound:
 
     def ask(self, words: Sequence[str]) -> float | None:
         """Return how many of these people have the secret; None if the answer is withheld."""
-        answer = float(self.answerer.sums(group(words)[None, :])[0])
+        answer = float(self.answerer.sums(parse_group(words)[None, :])[0])
         return None if np.isnan(answer) else answer
 
-    def right(self, guess: bool) -> bool:
+    def is_correct(self, guess: bool) -> bool:
         """Return whether a guess is correct."""
         return bool(self.secret[self.target]) == guess
 
 
 @contextmanager
-def begun(against: str) -> Iterator[GameRound]:
+def start_round(opponent: str) -> Iterator[GameRound]:
     """Start a round against one of the curators."""
-    if against not in CURATORS:
-        raise InvalidParameter("against", against, "one of " + ", ".join(CURATORS))
+    if opponent not in CURATORS:
+        raise InvalidParameter("against", opponent, "one of " + ", ".join(CURATORS))
     secret = invented_bits(len(NAMES))
-    with CURATORS[against](secret) as answerer:
-        yield GameRound(secret, bits.below(len(NAMES)), answerer)
+    with CURATORS[opponent](secret) as answerer:
+        yield GameRound(secret, bits.random_below(len(NAMES)), answerer)
 
 
 @dataclass(frozen=True)
 class GuessingMatch:
     """A match of a fixed number of rounds against one curator, of which some were played."""
 
-    against: str
+    opponent: str
     rounds: int
     played: int = 0
     right: int = 0
 
     def __post_init__(self) -> None:
-        if self.against not in CURATORS:
-            raise InvalidParameter("against", self.against, "one of " + ", ".join(CURATORS))
-        if whole(self.rounds, "rounds", at_least=1) > MOST_ROUNDS:
-            raise InvalidParameter("rounds", self.rounds, f"at most {MOST_ROUNDS}")
+        if self.opponent not in CURATORS:
+            raise InvalidParameter("opponent", self.opponent, "one of " + ", ".join(CURATORS))
+        if exact_integer(self.rounds, "rounds", at_least=1) > MAX_ROUNDS:
+            raise InvalidParameter("rounds", self.rounds, f"at most {MAX_ROUNDS}")
 
-    def after(self, right: bool) -> GuessingMatch:
+    def after_round(self, right: bool) -> GuessingMatch:
         """Return the match after one more round."""
         return replace(self, played=self.played + 1, right=self.right + right)
 
     @property
     def epsilon(self) -> float:
         """Return the lower bound on the curator's ε from the guesses of all rounds, at 95 % confidence."""
-        return least_proven(self.right, self.rounds, _ERROR_PROBABILITY)
+        return epsilon_lower_bound(self.right, self.rounds, _ERROR_PROBABILITY)
 
     def score(self, epsilon: Number = EPSILON) -> str:
         """Return the outcome of the match in words."""
@@ -159,11 +159,11 @@ class GuessingMatch:
 
     def _limit_words(self, epsilon: Number) -> str:
         """Return what could have been reached at most."""
-        if self.against == "private":
+        if self.opponent == "private":
             ceiling = guess_ceiling(Guarantee(epsilon))
-            bound = f"at most {percent_up(ceiling)} of guesses are right in the long run"
-            return f"The curator promised ε ≤ {text(Guarantee(epsilon).epsilon)}: {bound}, whoever plays."
-        perfect_epsilon = least_proven(self.rounds, self.rounds, _ERROR_PROBABILITY)
+            bound = f"at most {format_percent_up(ceiling)} of guesses are right in the long run"
+            return f"The curator promised ε ≤ {format_exact(Guarantee(epsilon).epsilon)}: {bound}, whoever plays."
+        perfect_epsilon = epsilon_lower_bound(self.rounds, self.rounds, _ERROR_PROBABILITY)
         if not perfect_epsilon:
             return "So few rounds prove nothing, even if all guesses are right: play more rounds."
         proof = f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_down(perfect_epsilon)}"

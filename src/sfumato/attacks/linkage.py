@@ -17,13 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sfumato.attacks.answerers import thrown_away
-from sfumato.attacks.ceilings import for_replacing, guess_ceiling
+from sfumato.attacks.answerers import temporary_curator
+from sfumato.attacks.ceilings import guess_ceiling, replacement_guarantee
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Guarantee, Neighbours
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text
+from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
 
 NAME = "linkage"
 
@@ -58,7 +58,7 @@ def linkage_people() -> tuple[Person, ...]:
         return tuple(Person(**{**row, "age": int(row["age"])}) for row in csv.DictReader(file))  # type: ignore[arg-type]
 
 
-def anonymity(people: Sequence[Person]) -> int:
+def anonymity_level(people: Sequence[Person]) -> int:
     """Return the k of the generalised table's k-anonymity: the size of its smallest group."""
     return min(Counter(person.coarse for person in _check_people(people)).values())
 
@@ -69,7 +69,7 @@ def homogeneous(people: Sequence[Person]) -> tuple[Person, ...]:
     return tuple(person for person in people if len({other.diagnosis for other in groups[person.coarse]}) == 1)
 
 
-def linked(people: Sequence[Person], known: Callable[[Person], Hashable]) -> list[str]:
+def link_diagnoses(people: Sequence[Person], known: Callable[[Person], Hashable]) -> list[str]:
     """Guess everyone's diagnosis: the most common among the medical rows that match in ``known``; ties at random."""
     groups = _group_people(_check_people(people), known)
     diagnosis_counts = {key: Counter(person.diagnosis for person in rows) for key, rows in groups.items()}
@@ -89,15 +89,15 @@ def linkage(
     """
     all_people = _check_people(linkage_people() if people is None else people)
     price = exact(epsilon, "epsilon", POSITIVE)
-    k = anonymity(all_people)
+    k = anonymity_level(all_people)
     homogeneous_people = homogeneous(all_people)
     findings = [
-        _linkage_finding("names removed", all_people, linked(all_people, lambda person: person.public)),
-        _linkage_finding(f"{k}-anonymous", all_people, linked(all_people, lambda person: person.coarse)),
+        _linkage_finding("names removed", all_people, link_diagnoses(all_people, lambda person: person.public)),
+        _linkage_finding(f"{k}-anonymous", all_people, link_diagnoses(all_people, lambda person: person.coarse)),
         _linkage_finding(
             f"{k}-anonymous, treatment known",
             all_people,
-            linked(all_people, lambda person: (person.coarse, person.treatment)),
+            link_diagnoses(all_people, lambda person: (person.coarse, person.treatment)),
         ),
     ]
     if homogeneous_people:
@@ -114,10 +114,10 @@ def linkage(
     return Findings(NAME, tuple(findings), words)
 
 
-def redrawn(people: Sequence[Person]) -> tuple[Person, ...]:
+def resample_diagnoses(people: Sequence[Person]) -> tuple[Person, ...]:
     """Resample all diagnoses with replacement, so that they depend on no other column."""
     checked = _check_people(people)
-    sources = bits.all_below(len(checked), len(checked))
+    sources = bits.random_array_below(len(checked), len(checked))
     return tuple(
         replace(person, diagnosis=checked[int(source)].diagnosis)
         for person, source in zip(checked, sources, strict=True)
@@ -135,17 +135,17 @@ def _private_finding(people: Sequence[Person], price: Fraction, neighbours: Neig
     }
     declared = {"area": {"type": "integer", "values": list(range(len(groups)))}, "diagnosis": {"values": diagnoses}}
     question = "SELECT area, diagnosis, COUNT(*) AS n FROM people GROUP BY area, diagnosis"
-    with thrown_away(columns, declared, Budget(price, neighbours=neighbours)) as curator:
+    with temporary_curator(columns, declared, Budget(price, neighbours=neighbours)) as curator:
         query: Any = curator.sql(question)
         rows = query.release(epsilon=price).rows
     diagnosis_counts: dict[int, Counter[str]] = {area: Counter() for area in area_of.values()}
     for area_number, diagnosis, count in rows:
         diagnosis_counts[area_number][diagnosis] = count
     guesses = [_most_common(diagnosis_counts[area_of[person.coarse]]) for person in people]
-    promise = for_replacing(Guarantee(price), neighbours)
+    promise = replacement_guarantee(Guarantee(price), neighbours)
     chance = _blind_success(people)
     ceiling = guess_ceiling(promise, chance, max(2, len(diagnoses)))
-    return _linkage_finding(f"private, ε = {text(price)}", people, guesses, chance, ceiling)
+    return _linkage_finding(f"private, ε = {format_exact(price)}", people, guesses, chance, ceiling)
 
 
 def _linkage_finding(
@@ -168,7 +168,7 @@ def _blind_success(people: Sequence[Person]) -> Fraction:
 def _most_common(diagnosis_counts: Counter[str]) -> str:
     largest = max(diagnosis_counts.values())
     tied = sorted(name for name, count in diagnosis_counts.items() if count == largest)
-    return tied[bits.below(len(tied))]
+    return tied[bits.random_below(len(tied))]
 
 
 def _group_people(people: Sequence[Person], key: Callable[[Person], Hashable]) -> dict[Hashable, list[Person]]:

@@ -21,20 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.findings import ALARM, TABLE, Finding, Findings, invented, thrown_away
-from sfumato.attacks.scores import Scores, Traced, power_words
+from sfumato.attacks.findings import ALARM, TABLE, Finding, Findings, simulated_policy, temporary_curator
+from sfumato.attacks.scores import Scores, TracingResult, power_words
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Type
 from sfumato.privacy import Guarantee, Neighbours
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Both = tuple[Floats, Floats]
+CountPair = tuple[Floats, Floats]
 """Counts with the person and without, by run and attribute; NaN where withheld."""
 
 _HALF_RANGE = 1 << 15
@@ -54,7 +54,7 @@ def membership(
     attributes: int = 96,
     runs: int = 300,
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
-) -> Traced:
+) -> TracingResult:
     """Trace one person in counts of many attributes: exact, rounded, suppressed, and released by a curator at this ε
     under these neighbours.
 
@@ -65,13 +65,13 @@ def membership(
     relation = Neighbours.of(neighbours)
     drawn_runs = draw_runs(AttributePopulation(attributes), people, runs, relation)
     true_counts = drawn_runs.counts()
-    published: dict[str, Both] = {
+    published: dict[str, CountPair] = {
         "exact": true_counts,
         f"rounded to {_BASE}s": (_round_counts(true_counts[0]), _round_counts(true_counts[1])),
         f"below {_BASE} withheld": (_suppress_counts(true_counts[0]), _suppress_counts(true_counts[1])),
-        f"private, ε = {text(promise.epsilon)}": privately(drawn_runs, promise.epsilon, relation),
+        f"private, ε = {format_exact(promise.epsilon)}": release_privately(drawn_runs, promise.epsilon, relation),
     }
-    tests = tuple((kind, trace(drawn_runs, counts)) for kind, counts in published.items())
+    tests = tuple((kind, trace_targets(drawn_runs, counts)) for kind, counts in published.items())
     results = tuple(
         _finding(kind, scores, drawn_runs, promise if kind.startswith("private") else None) for kind, scores in tests
     )
@@ -80,7 +80,7 @@ def membership(
         "Rounding them or withholding small ones changes little.",
         *power_words(runs, promise, float(ALARM)),
     )
-    return Traced(Findings(_NAME, results, words), tests, promise)
+    return TracingResult(Findings(_NAME, results, words), tests, promise)
 
 
 def _round_counts(counts: Floats) -> Floats:
@@ -99,7 +99,7 @@ def _finding(kind: str, scores: Scores, runs: MembershipRuns, promise: Guarantee
     """
     frequencies = runs.population.frequencies
     rates = scores.above(float((frequencies * (1 - frequencies)).sum()) / 2)
-    correct = round(rates.hits * scores.true.size) + round((1 - rates.alarms) * scores.false.size)
+    correct = round(rates.hit_rate * scores.true.size) + round((1 - rates.false_alarm_rate) * scores.false.size)
     ceiling = None if promise is None else guess_ceiling(promise)
     return Finding(_NAME, kind, correct, scores.true.size + scores.false.size, 0.5, ceiling, runs.population.attributes)
 
@@ -111,7 +111,7 @@ class AttributePopulation:
     attributes: int
 
     def __post_init__(self) -> None:
-        whole(self.attributes, "attributes", at_least=1)
+        exact_integer(self.attributes, "attributes", at_least=1)
 
     @property
     def _frequencies_in_parts(self) -> Counts:
@@ -125,7 +125,7 @@ class AttributePopulation:
 
     def people(self, count: int) -> NDArray[np.bool_]:
         """Draw people: a row of values each."""
-        uniform = bits.shorts(count * self.attributes).reshape(count, self.attributes)
+        uniform = bits.random_uint16(count * self.attributes).reshape(count, self.attributes)
         return uniform < self._frequencies_in_parts.astype(np.uint16)
 
 
@@ -138,7 +138,7 @@ class MembershipRuns:
     """Values by run, person and attribute."""
     targets: NDArray[np.bool_]
     """Values by run and attribute."""
-    instead: NDArray[np.bool_] | None = None
+    replacements: NDArray[np.bool_] | None = None
     """The target's replacement in the other table of each run; None under add-remove."""
 
     @property
@@ -146,17 +146,17 @@ class MembershipRuns:
         """Return the number of others in each table."""
         return self.others.shape[1]
 
-    def counts(self) -> Both:
+    def counts(self) -> CountPair:
         """Return exact counts with the target and without."""
         others = self.others.sum(axis=1, dtype=np.float64)
-        return others + self.targets, others if self.instead is None else others + self.instead
+        return others + self.targets, others if self.replacements is None else others + self.replacements
 
 
 def draw_runs(
     population: AttributePopulation, people: int, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE
 ) -> MembershipRuns:
     """Draw a target and a table of others for each run and, under replace neighbours, the target's replacement."""
-    run_count, table_size = whole(runs, "runs", at_least=1), whole(people, "people", at_least=1)
+    run_count, table_size = exact_integer(runs, "runs", at_least=1), exact_integer(people, "people", at_least=1)
     if run_count * table_size * population.attributes > _MAX_DRAWS:
         raise InvalidParameter("runs", runs, f"fewer runs: at most {_MAX_DRAWS:,} values are drawn in all")
     others = population.people(run_count * table_size).reshape(run_count, table_size, population.attributes)
@@ -164,7 +164,7 @@ def draw_runs(
     return MembershipRuns(population, others, population.people(run_count), instead)
 
 
-def trace(runs: MembershipRuns, published: Both) -> Scores:
+def trace_targets(runs: MembershipRuns, published: CountPair) -> Scores:
     """Return each target's score against the counts published with and without them."""
     frequencies = runs.population.frequencies
     centred_target, expected = runs.targets - frequencies, runs.people * frequencies
@@ -172,11 +172,15 @@ def trace(runs: MembershipRuns, published: Both) -> Scores:
     return Scores(inside, outside)
 
 
-def privately(runs: MembershipRuns, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Both:
+def release_privately(
+    runs: MembershipRuns, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE
+) -> CountPair:
     """Release the sums of all attributes by a curator, in one question or several that share the price."""
     run_count, table_size, attributes = runs.others.shape
     inside = np.concatenate([runs.others, runs.targets[:, None]], axis=1)
-    outside = runs.others if runs.instead is None else np.concatenate([runs.others, runs.instead[:, None]], axis=1)
+    outside = (
+        runs.others if runs.replacements is None else np.concatenate([runs.others, runs.replacements[:, None]], axis=1)
+    )
     sizes = table_size + 1, outside.shape[1]
     values = np.concatenate([people.reshape(-1, attributes) for people in (inside, outside)]).astype(np.int8)
     run = np.concatenate(
@@ -184,7 +188,7 @@ def privately(runs: MembershipRuns, epsilon: Number, neighbours: Neighbours = Ne
     )
     columns = {f"a{index}": (values[:, index], Domain(Type.INTEGER, bounds=(0, 1))) for index in range(attributes)}
     columns["run"] = (run, Domain(Type.INTEGER, values=tuple(range(2 * run_count))))
-    with thrown_away(invented(columns, epsilon, neighbours=neighbours)) as curator:
+    with temporary_curator(simulated_policy(columns, epsilon, neighbours=neighbours)) as curator:
         starts = range(0, attributes, _SUMS_PER_QUESTION)
         blocks = [
             _release_sums(curator, range(start, min(start + _SUMS_PER_QUESTION, attributes)), attributes, epsilon)

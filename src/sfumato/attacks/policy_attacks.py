@@ -38,16 +38,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import account_ceiling, curve_ceiling, guess_ceiling
-from sfumato.attacks.findings import Finding, Findings, thrown_away
+from sfumato.attacks.findings import Finding, Findings, temporary_curator
 from sfumato.attacks.policy_pages import Attempt, power_words, undeclared_words
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.mechanisms import bits
-from sfumato.plan import written_names
-from sfumato.plan.words import literal_words
+from sfumato.plan import quoting
+from sfumato.plan.descriptions import literal_sql
 from sfumato.plots.picture import Picture
 from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via, read
 from sfumato.privacy import Budget, Curve, Guarantee, Neighbours
-from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, from_units, text, whole
+from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, exact_integer, format_exact, from_units
 
 if TYPE_CHECKING:
     import pyarrow
@@ -82,7 +82,7 @@ class AttackedTable:
         return tuple(tables)
 
     @property
-    def moves(self) -> bool:
+    def changes_account(self) -> bool:
         """Return whether the secret value is the period, which selects the account that pays.
 
         A replaced target then moves from one period's account to another's, and both reveal it
@@ -100,7 +100,7 @@ class AttackedTable:
         return self.table.columns[self.column]
 
     @property
-    def listed(self) -> bool:
+    def has_listed_values(self) -> bool:
         """Return whether the secret column lists its values; otherwise it has bounds."""
         return bool(_listed_values(self.domain))
 
@@ -113,18 +113,18 @@ class AttackedTable:
     @property
     def key(self) -> str:
         """Return the SQL key that separates the two values."""
-        name, bounds = quoted(str(self.column)), self.domain.bounds
-        return name if bounds is None else f"{name} >= {literal_words(bounds[1], self.domain.type)}"
+        name, bounds = quote_identifier(str(self.column)), self.domain.bounds
+        return name if bounds is None else f"{name} >= {literal_sql(bounds[1], self.domain.type)}"
 
     @property
     def keys(self) -> tuple[Any, Any]:
         """Return the groups of the two values."""
-        return self.values if self.listed else (False, True)
+        return self.values if self.has_listed_values else (False, True)
 
-    def keyed(self, rows: pyarrow.Table) -> list[Any]:
+    def group_of_rows(self, rows: pyarrow.Table) -> list[Any]:
         """Return the group of each row, as the SQL key does."""
         cells, upper_value = rows[str(self.column)].to_pylist(), self.values[1]
-        return cells if self.listed else [None if cell is None else cell >= upper_value for cell in cells]
+        return cells if self.has_listed_values else [None if cell is None else cell >= upper_value for cell in cells]
 
     @property
     def rows(self) -> int:
@@ -136,16 +136,16 @@ class AttackedTable:
         """Generate the other people, a row each; the same ones every time."""
         max_others = min([self.table.row_ceiling - self.rows, *(table.row_ceiling - 1 for table in self.path)])
         rows = self._single_table_policy().dummy(min(count, max_others))[self.table.name]
-        return self.identified(rows, np.arange(rows.num_rows))
+        return self.with_ids(rows, np.arange(rows.num_rows))
 
     def target(self, others: pyarrow.Table, value: Any = None) -> pyarrow.Table:
         """Generate the target: rows like another person's, with a new id and this value of the secret column."""
         rows = others.take([0] * self.rows)
         if self.column is not None and value is not None:
             rows = with_column(rows, self.column, [value] * self.rows)
-        return self.identified(rows, np.full(self.rows, others.num_rows))
+        return self.with_ids(rows, np.full(self.rows, others.num_rows))
 
-    def identified(self, rows: pyarrow.Table, numbers: NDArray[np.int64]) -> pyarrow.Table:
+    def with_ids(self, rows: pyarrow.Table, numbers: NDArray[np.int64]) -> pyarrow.Table:
         """Set the column that identifies the unit of each row."""
         return rows if self.table.every_row else with_column(rows, _id_column(self.table), (numbers + 1).tolist())
 
@@ -171,7 +171,7 @@ class AttackedTable:
             size=units if self.policy.size is not None else None,
             account="invented people",
         )
-        with thrown_away(attacked_policy) as curator:
+        with temporary_curator(attacked_policy) as curator:
             yield curator
 
     def _owner_tables(self, units: int) -> dict[str, pyarrow.Table]:
@@ -185,7 +185,7 @@ class AttackedTable:
             tables[table.name], child = rows, table
         return tables
 
-    def known(self) -> dict[str, tuple[Any, ...]]:
+    def known_columns(self) -> dict[str, tuple[Any, ...]]:
         """Return columns that the attacker knows of everybody, with their values, as many as fit the limit of cells."""
         known_columns: dict[str, tuple[Any, ...]] = {}
         cells = 1
@@ -197,7 +197,7 @@ class AttackedTable:
         return known_columns
 
 
-def stages(policy: Policy, columns: Sequence[str] = ()) -> tuple[AttackedTable, ...]:
+def attacked_tables(policy: Policy, columns: Sequence[str] = ()) -> tuple[AttackedTable, ...]:
     """Return the tables and columns to attack: by default every private table with each column of two values or more,
     listed values first; or the ``columns`` given as ``table.column`` or by a name that several tables may share.
     """
@@ -217,7 +217,7 @@ def stages(policy: Policy, columns: Sequence[str] = ()) -> tuple[AttackedTable, 
     return tuple(chosen.values())
 
 
-def undeclared(policy: Policy) -> tuple[str, ...]:
+def unattackable_columns(policy: Policy) -> tuple[str, ...]:
     """Return the private columns that are not attacked: lists, and those without two values or a range.
 
     Columns that identify the unit, directly or by a join, are no secrets.
@@ -234,7 +234,7 @@ def undeclared(policy: Policy) -> tuple[str, ...]:
 
 def _column_name(table: Table, column: str | None) -> str:
     """Return a column with its table as quoted SQL, unique within a policy."""
-    return ".".join(written_names.quoted(name) for name in (table.name, column) if name is not None)
+    return ".".join(quoting.quoted(name) for name in (table.name, column) if name is not None)
 
 
 def _column_names(table: Table, column: str) -> tuple[str, ...]:
@@ -291,7 +291,7 @@ def with_column(rows: pyarrow.Table, name: str, values: list[Any]) -> pyarrow.Ta
     return rows.set_column(index, name, column)
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -313,7 +313,7 @@ class WholeSpending:
         return {"rho": self.rho, "mechanism": "gaussian"}
 
     def __str__(self) -> str:
-        paid = f"ε = {text(self.budget.epsilon)}" if self.rho is None else f"ρ = {float(self.rho):.3g}"
+        paid = f"ε = {format_exact(self.budget.epsilon)}" if self.rho is None else f"ρ = {float(self.rho):.3g}"
         return paid if self.accounts == 1 else f"{paid} of each of {self.accounts} accounts"
 
     def account(self, times: int) -> Budget:
@@ -341,26 +341,26 @@ class WholeSpending:
         curve = Curve.concentrated(self.rho * self.accounts, budget.neighbours)
         return min(account_bound, curve_ceiling(curve.for_neighbours(Neighbours.REPLACE) if replaced else curve))
 
-    def lean(self, told: float, low: float, high: float) -> float:
+    def log_likelihood_ratio(self, noisy_count: float, low: float, high: float) -> float:
         """Return the log-likelihood ratio of the higher to the lower count given a noisy one, up to the noise scale."""
         if self.rho is None:
-            return abs(told - low) - abs(told - high)
-        return (told - (low + high) / 2) * (high - low)
+            return abs(noisy_count - low) - abs(noisy_count - high)
+        return (noisy_count - (low + high) / 2) * (high - low)
 
 
-def spendings(budget: Budget) -> Iterator[WholeSpending]:
+def whole_spendings(budget: Budget) -> Iterator[WholeSpending]:
     """Yield the ways to spend a whole account at once."""
     yield WholeSpending(budget)
     if budget.order is not None and budget.allowances.renyi:
         yield WholeSpending(budget, from_units(allowance_units(from_units(budget.allowances.renyi) / budget.order)))
 
 
-Told = Mapping[tuple[Any, ...], float]
+GroupCounts = Mapping[tuple[Any, ...], float]
 """An answer: the count of each group, by its keys."""
-Ask = Callable[[Any, int], Iterator[Told]]
+Ask = Callable[[Any, int], Iterator[GroupCounts]]
 """Answers one question ``times`` times about the same rows."""
 
-LEAST_RUNS, MOST_RUNS = 20, 10_000
+LEAST_RUNS, MAX_RUNS = 20, 10_000
 _MAX_PEOPLE_AT_ONCE = 50
 """The most people whose values are guessed at once."""
 _MAX_ROWS = 100_000
@@ -396,7 +396,7 @@ class PolicyAttack:
         return Findings("the whole budget on one target", tuple(results), self._summary_words())
 
     def _summary_words(self) -> tuple[str, ...]:
-        prices = " or all of ".join(dict.fromkeys(attempt.paid for attempt in self.attempts))
+        prices = " or all of ".join(dict.fromkeys(attempt.price for attempt in self.attempts))
         untried_note = f"There was no time for: {', '.join(self.untried)}." if self.untried else ""
         words = (
             f"An analyst who spends all of {prices} at once, and knows everything about everybody else.",
@@ -449,14 +449,14 @@ def policy(
     such as ``"visits.ward"``, or several; by default every column of every private table that declares two values or a
     range is attacked. After ``minutes`` no attempt starts, and what was left out is reported.
     """
-    run_count = whole(runs, "runs", at_least=1)
-    if not LEAST_RUNS <= run_count <= MOST_RUNS:
-        rule = f"between {LEAST_RUNS} and {MOST_RUNS:,}; fewer would show nothing"
+    run_count = exact_integer(runs, "runs", at_least=1)
+    if not LEAST_RUNS <= run_count <= MAX_RUNS:
+        rule = f"between {LEAST_RUNS} and {MAX_RUNS:,}; fewer would show nothing"
         raise InvalidParameter("runs", runs, rule)
     deadline = time.monotonic() + 60 * float(exact(minutes, "minutes", POSITIVE))
     target_policy = policy if isinstance(policy, Policy) else read(Path(policy))
     requested = (column,) if isinstance(column, str) else tuple(column or ())
-    attacked = stages(target_policy, requested)
+    attacked = attacked_tables(target_policy, requested)
     if not target_policy.account_budget.epsilon:
         raise InvalidPolicy(
             "an account with ε = 0 answers nothing, so there is nothing to attack",
@@ -471,7 +471,7 @@ def policy(
         else:
             attempts.append(attempt(table, spending, run_count))
     promise = Guarantee(target_policy.budget.epsilon, target_policy.budget.delta)
-    unattacked = () if requested else undeclared(target_policy)
+    unattacked = () if requested else unattackable_columns(target_policy)
     return PolicyAttack(
         promise, target_policy.neighbours, str(target_policy.unit), tuple(attempts), tuple(untried), unattacked
     )
@@ -499,34 +499,40 @@ def _plan_attempts(chosen: Sequence[AttackedTable]) -> list[Planned]:
         [stage for stage in columns if stage not in first_per_table],
     )
     plan: list[Planned] = []
-    for spending in spendings(attacked_policy.account_budget):
-        plan += [(f"presence in {replace(stage, column=None)}", stage, spending, presence) for stage in presence_tables]
-        plan += [(str(stage), stage, _charge_accounts(stage, spending), value) for stage in (*early, *late)]
-    distinguishable = [stage for stage in early if stage.listed and prod(map(len, stage.known().values())) > 1]
+    for spending in whole_spendings(attacked_policy.account_budget):
+        plan += [
+            (f"presence in {replace(stage, column=None)}", stage, spending, attack_presence)
+            for stage in presence_tables
+        ]
+        plan += [(str(stage), stage, _charge_accounts(stage, spending), attack_value) for stage in (*early, *late)]
+    distinguishable = [
+        stage for stage in early if stage.has_listed_values and prod(map(len, stage.known_columns().values())) > 1
+    ]
     whole_epsilon = WholeSpending(attacked_policy.account_budget)
     return plan + [
-        (f"everybody's {stage}", stage, _charge_accounts(stage, whole_epsilon), everybody) for stage in distinguishable
+        (f"everybody's {stage}", stage, _charge_accounts(stage, whole_epsilon), attack_everybody)
+        for stage in distinguishable
     ]
 
 
 def _charge_accounts(stage: AttackedTable, spending: WholeSpending) -> WholeSpending:
     """Charge two accounts if the secret decides which of them the target is in."""
-    return replace(spending, accounts=2) if stage.moves else spending
+    return replace(spending, accounts=2) if stage.changes_account else spending
 
 
-def presence(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
+def attack_presence(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     """Guess whether the target is in the table from its number of rows."""
     import pyarrow
 
     others = chosen.others()
     tables = (others, pyarrow.concat_tables([others, chosen.target(others)]))
     rows_without, rows_with = (rows.num_rows for rows in tables)
-    question = f"SELECT COUNT(*) AS rows FROM {quoted(chosen.table.name)}"
+    question = f"SELECT COUNT(*) AS rows FROM {quote_identifier(chosen.table.name)}"
 
-    def guess(answer: Told) -> bool:
-        return spent.lean(answer[()], rows_without, rows_with) > 0
+    def guess(answer: GroupCounts) -> bool:
+        return spent.log_likelihood_ratio(answer[()], rows_without, rows_with) > 0
 
-    def count_rows(rows: pyarrow.Table) -> Told:
+    def count_rows(rows: pyarrow.Table) -> GroupCounts:
         return {(): rows.num_rows}
 
     query = _AttackQuery(chosen, spent, question, count_rows)
@@ -534,41 +540,45 @@ def presence(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     return _attempt_of(query, naming, query.count_correct(tables, guess, runs), runs, replaced=False)
 
 
-def value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
+def attack_value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     """Guess which of two values the target has from the number of rows with each."""
     import pyarrow
 
     others = chosen.others()
     pair, keys = chosen.values, chosen.keys
     tables = tuple(pyarrow.concat_tables([others, chosen.target(others, secret)]) for secret in pair)
-    other_counts = Counter(chosen.keyed(others))
+    other_counts = Counter(chosen.group_of_rows(others))
 
-    def guess(answer: Told) -> bool:
-        first, second = (spent.lean(answer[key,], other_counts[key], other_counts[key] + chosen.rows) for key in keys)
+    def guess(answer: GroupCounts) -> bool:
+        first, second = (
+            spent.log_likelihood_ratio(answer[key,], other_counts[key], other_counts[key] + chosen.rows) for key in keys
+        )
         return second > first
 
-    def count_rows(rows: pyarrow.Table) -> Told:
-        return Counter((key,) for key in chosen.keyed(rows))
+    def count_rows(rows: pyarrow.Table) -> GroupCounts:
+        return Counter((key,) for key in chosen.group_of_rows(rows))
 
     query = _AttackQuery(chosen, spent, _grouped_count_sql(chosen, ()), count_rows)
     naming = "value", str(chosen), f"has {chosen.column} = {pair[1]}, not {pair[0]}"
     return _attempt_of(query, naming, query.count_correct(tables, guess, runs), runs, replaced=True)
 
 
-def everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
+def attack_everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     """Guess a value of many people at once, whose other values are known and distinct."""
-    known_columns = chosen.known()
+    known_columns = chosen.known_columns()
     cells = list(islice(product(*known_columns.values()), max(2, min(_MAX_PEOPLE_AT_ONCE, _MAX_ROWS // chosen.rows))))
     rounds = -(-runs // len(cells))
     first, second = chosen.keys
 
-    def count_rows(rows: pyarrow.Table) -> Told:
-        return Counter(zip(*(rows[name].to_pylist() for name in known_columns), chosen.keyed(rows), strict=True))
+    def count_rows(rows: pyarrow.Table) -> GroupCounts:
+        return Counter(
+            zip(*(rows[name].to_pylist() for name in known_columns), chosen.group_of_rows(rows), strict=True)
+        )
 
     query = _AttackQuery(chosen, spent, _grouped_count_sql(chosen, tuple(known_columns)), count_rows)
     correct = [0, 0]
     for _ in range(rounds):
-        secrets = bits.all_below(2, len(cells))
+        secrets = bits.random_array_below(2, len(cells))
         rows = _make_people(chosen, known_columns, cells, secrets)
         for side, ask in enumerate((query.answer_exactly, query.answer_privately)):
             answer = next(ask(rows, 1))
@@ -588,13 +598,13 @@ def _make_people(
     for index, name in enumerate(known_columns):
         rows = with_column(rows, name, [cells[person][index] for person in owner])
     rows = with_column(rows, str(chosen.column), [chosen.values[secrets[person]] for person in owner])
-    return chosen.identified(rows, owner)
+    return chosen.with_ids(rows, owner)
 
 
 def _grouped_count_sql(chosen: AttackedTable, columns: tuple[str, ...]) -> str:
     """Return the query that counts the rows of each group of these columns and the secret's two values."""
-    names = ", ".join([*map(quoted, columns), chosen.key])
-    return f"SELECT {names}, COUNT(*) AS rows FROM {quoted(chosen.table.name)} GROUP BY {names}"
+    names = ", ".join([*map(quote_identifier, columns), chosen.key])
+    return f"SELECT {names}, COUNT(*) AS rows FROM {quote_identifier(chosen.table.name)} GROUP BY {names}"
 
 
 @dataclass(frozen=True)
@@ -604,14 +614,14 @@ class _AttackQuery:
     attacked: AttackedTable
     spending: WholeSpending
     question: str
-    count_groups: Callable[[Any], Told]
+    count_groups: Callable[[Any], GroupCounts]
 
-    def answer_exactly(self, rows: Any, times: int) -> Iterator[Told]:
+    def answer_exactly(self, rows: Any, times: int) -> Iterator[GroupCounts]:
         """Yield exact counts of a simulated table."""
         counts = self.count_groups(rows)
         return (counts for _ in range(times))
 
-    def answer_privately(self, rows: Any, times: int) -> Iterator[Told]:
+    def answer_privately(self, rows: Any, times: int) -> Iterator[GroupCounts]:
         """Yield private answers, each for a whole account."""
         with self.attacked.curator(rows, self.spending.account(times)) as curator:
             question: Any = curator.sql(self.question)
@@ -619,14 +629,14 @@ class _AttackQuery:
                 answer = question.release(**self.spending.price, fresh=True)
                 yield {row[:-1]: row[-1] for row in answer.rows}
 
-    def count_correct(self, tables: Any, guess: Callable[[Told], bool], runs: int) -> list[int]:
+    def count_correct(self, tables: Any, guess: Callable[[GroupCounts], bool], runs: int) -> list[int]:
         """Return the correct guesses from exact answers and from private ones."""
         return [_count_correct(ask, tables, guess, runs) for ask in (self.answer_exactly, self.answer_privately)]
 
 
-def _count_correct(ask: Ask, tables: Any, guess: Callable[[Told], bool], runs: int) -> int:
+def _count_correct(ask: Ask, tables: Any, guess: Callable[[GroupCounts], bool], runs: int) -> int:
     """Toss a coin per run, query the table that it selects, and count correct guesses."""
-    heads = int(bits.all_below(2, runs).sum())
+    heads = int(bits.random_array_below(2, runs).sum())
     return sum(
         guess(answer) == bool(side)
         for side, times in enumerate((runs - heads, heads))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sfumato.attacks.ceilings import account_ceiling, most_right, percent_up
+from sfumato.attacks.ceilings import account_ceiling, format_percent_up, max_correct
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
-from sfumato.privacy.numbers import chance, text
-from sfumato.release.answers.answer_pages import attacker, limits_of_it, protected
-from sfumato.release.answers.web_pages import HtmlPage, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.privacy.numbers import format_exact, format_probability
+from sfumato.release.answers.answer_pages import render_attacker, render_limitations, render_protection
+from sfumato.release.answers.web_pages import HtmlPage, block, bullet_list, escape, facts, figure, paragraph, table
 from sfumato.version import __version__
 
 
@@ -19,11 +19,11 @@ from sfumato.version import __version__
 class Attempt:
     """One guess about a simulated target, from exact answers and from the policy's."""
 
-    where: str
+    target: str
     """The queried table, with the guessed column if there was one."""
-    guessed: str
+    fact: str
     """The guessed fact, in words."""
-    paid: str
+    price: str
     """The price: a whole account, as ε or ρ."""
     question: str
     """The SQL of the question."""
@@ -31,19 +31,19 @@ class Attempt:
     private: Finding
 
     @property
-    def most(self) -> float:
+    def ceiling(self) -> float:
         """Return the largest share of correct guesses that theory allows."""
         return 1.0 if self.private.ceiling is None else self.private.ceiling
 
     @property
-    def powerless(self) -> bool:
+    def lacks_power(self) -> bool:
         """Return whether this many guesses could not have exceeded the ceiling even if all were correct."""
-        return most_right(self.private.trials, self.most) == self.private.trials
+        return max_correct(self.private.trials, self.ceiling) == self.private.trials
 
 
 def power_words(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     """Name the attempts whose guesses could not have refuted the promise; empty if all could."""
-    powerless = [attempt.private.answers for attempt in attempts if attempt.powerless]
+    powerless = [attempt.private.answers for attempt in attempts if attempt.lacks_power]
     if not powerless:
         return ()
     return (
@@ -75,10 +75,10 @@ def policy_page(
     notes = (*_untried_words(untried, account_ceiling(promise, neighbours)), *undeclared_words(undeclared))
     sections = [
         f"<h1>{_TITLE}</h1>{_summary(promise, neighbours, attempts)}{_overview(promise, neighbours)}",
-        f"<h2>Who is protected</h2>{protected(unit, neighbours.value)}",
+        f"<h2>Who is protected</h2>{render_protection(unit, neighbours.value)}",
         f"<h2>What was tried</h2>{''.join(_attempts_section(attempts, findings, notes))}",
         f"<h2>What anybody could gain at most</h2>{_ceiling_section(promise, neighbours)}",
-        f"<h2>What this does not promise</h2>{limits_of_it()}",
+        f"<h2>What this does not promise</h2>{render_limitations()}",
         f"<h2>How it was tried</h2>{_method_section(unit, neighbours, attempts)}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
     ]
@@ -88,10 +88,10 @@ def policy_page(
 def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
     sides = zip(*map(_exact_and_private, attempts), strict=True)
     exact, private = (max(findings, key=lambda finding: finding.success) for findings in sides)
-    delta = f", δ = {chance(promise.delta)}" if promise.delta else ""
+    delta = f", δ = {format_probability(promise.delta)}" if promise.delta else ""
     return facts(
         [
-            (f"ε = {text(promise.epsilon)}{delta}", "is the most that is ever spent"),
+            (f"ε = {format_exact(promise.epsilon)}{delta}", "is the most that is ever spent"),
             (f"{_share_of_hundred(exact)} of 100", "guesses were right from exact answers"),
             (f"{_share_of_hundred(private)} of 100", "were right from the answers of this policy"),
             (f"{_format_up(account_ceiling(promise, neighbours))} of 100", "is what no method surpasses, by proof"),
@@ -148,18 +148,18 @@ def _untried_words(untried: Sequence[str], worst: float) -> Iterator[str]:
 def _attempts_section(attempts: Sequence[Attempt], findings: Findings, notes: Sequence[str]) -> Iterator[str]:
     rows = [
         (
-            attempt.where,
+            attempt.target,
             _guess_words(attempt),
-            attempt.paid,
+            attempt.price,
             *map(_share_of_hundred, _exact_and_private(attempt)),
-            _format_up(attempt.most),
+            _format_up(attempt.ceiling),
         )
         for attempt in attempts
     ]
     header = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
     yield table(header, rows, [False, False, False, True, True, True])
-    if any(attempt.paid.startswith("ρ") for attempt in attempts):
+    if any(attempt.price.startswith("ρ") for attempt in attempts):
         yield paragraph(
             "The budget is kept in two measures and can be spent in either: ε buys one precise answer, ρ many rougher "
             "ones."
@@ -172,20 +172,20 @@ def _attempts_section(attempts: Sequence[Attempt], findings: Findings, notes: Se
             "open this policy, and report it."
         )
     for attempt in attempts:
-        heading = f"<h3>{escaped(f'{attempt.where}: {_guess_words(attempt)}')}</h3>{block(attempt.question)}"
+        heading = f"<h3>{escape(f'{attempt.target}: {_guess_words(attempt)}')}</h3>{block(attempt.question)}"
         yield f'<section class="card">{heading}{paragraph(_count_words(attempt), "quiet")}</section>'
 
 
 def _guess_words(attempt: Attempt) -> str:
     about_everybody = attempt.private.attack == "everybody"
-    return attempt.guessed if about_everybody else f"whether the victim {attempt.guessed}"
+    return attempt.fact if about_everybody else f"whether the victim {attempt.fact}"
 
 
 def _count_words(attempt: Attempt) -> str:
     finding = attempt.private
     words = (
         f"{finding.right:,} of {finding.trials:,} guesses were right from answers of this policy, and "
-        f"{attempt.exact.right:,} of {attempt.exact.trials:,} from exact ones. Each answer cost all of {attempt.paid}."
+        f"{attempt.exact.right:,} of {attempt.exact.trials:,} from exact ones. Each answer cost all of {attempt.price}."
     )
     return f"{words} {finding.note}" if finding.note else words
 
@@ -193,7 +193,7 @@ def _count_words(attempt: Attempt) -> str:
 def _ceiling_section(promise: Guarantee, neighbours: Neighbours) -> str:
     what = "everything that an account of this policy will ever answer"
     try:
-        return attacker(promise, neighbours.value, what)
+        return render_attacker(promise, neighbours.value, what)
     except InvalidParameter:
         return paragraph("At this ε and δ there is no bound on what an attacker may learn.")
 
@@ -201,7 +201,7 @@ def _ceiling_section(promise: Guarantee, neighbours: Neighbours) -> str:
 def _method_section(unit: str, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
     replaced = neighbours is Neighbours.REPLACE
     relation = "replaced by others" if replaced else "added or removed"
-    return listed(
+    return bullet_list(
         [
             "All people are simulated from what the policy declares. No table of the policy was opened, and its ledger "
             "was neither read nor written.",
@@ -224,4 +224,4 @@ def _share_of_hundred(finding: Finding) -> str:
 
 def _format_up(share: float) -> str:
     """Format a share out of 100, rounded up."""
-    return percent_up(share).removesuffix(" %")
+    return format_percent_up(share).removesuffix(" %")

@@ -32,10 +32,10 @@ from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, S
 from sfumato.attacks.fitting import least_deviations, least_squares
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee
-from sfumato.privacy.numbers import POSITIVE, Number, exact, whole
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
 
 NAME = "reconstruction"
-MOST_ASKED = 400
+MAX_CURATOR_QUESTIONS = 400
 """The most questions to a real curator; beyond that the same noise is drawn without one, which is faster."""
 _MAX_CELLS = 1 << 27
 _MAX_PROGRAMME_CELLS = 1 << 20
@@ -59,7 +59,7 @@ class Method(Enum):
 
 def reconstruct(answerer: Answerer, questions: int, method: Method | str = Method.LEAST_SQUARES) -> Values:
     """Guess everyone's bit from answers about random groups, ignoring withheld ones."""
-    solver, question_count = Method.of(method), whole(questions, "questions", at_least=1)
+    solver, question_count = Method.of(method), exact_integer(questions, "questions", at_least=1)
     cells = question_count * answerer.people
     max_cells = _MAX_CELLS if solver is Method.LEAST_SQUARES else _MAX_PROGRAMME_CELLS
     if cells > max_cells:
@@ -85,12 +85,15 @@ def reconstruction(
 
     Private answers come from a real curator up to 400 questions; beyond that the same noise is drawn without one.
     """
-    people_count, question_count = whole(people, "people", at_least=10), whole(questions, "questions", at_least=1)
-    has_towns = whole(towns, "towns", at_least=1) > 1
+    people_count, question_count = (
+        exact_integer(people, "people", at_least=10),
+        exact_integer(questions, "questions", at_least=1),
+    )
+    has_towns = exact_integer(towns, "towns", at_least=1) > 1
     secret = invented_bits(people_count, towns) if has_towns else invented_bits(people_count)
     open_kinds: list[Answerer] = [ExactAnswers(secret), RoundedAnswers(secret), SuppressedAnswers(secret)]
     results = [_reconstruction_finding(answerer, secret, question_count, method) for answerer in open_kinds]
-    if question_count <= MOST_ASKED:
+    if question_count <= MAX_CURATOR_QUESTIONS:
         with private_answers(secret, epsilon, question_count, towns=has_towns) as private:
             results.append(_reconstruction_finding(private, secret, question_count, method))
     else:
@@ -114,7 +117,10 @@ def reconstruction_by_noise(
     Noise of scale b on m questions about one bit is m/b-DP in all. Attacks start to fail around an error of √n, and
     must fail where m/b is small.
     """
-    people_count, question_count = whole(people, "people", at_least=10), whole(questions, "questions", at_least=1)
+    people_count, question_count = (
+        exact_integer(people, "people", at_least=10),
+        exact_integer(questions, "questions", at_least=1),
+    )
     requested_scales: Sequence[Number] = [2.0**power for power in range(-1, 13)] if scales is None else scales
     exact_scales = [exact(scale, "scales", POSITIVE) for scale in requested_scales]
     shares: dict[Method, list[float]] = {method: [] for method in Method}
@@ -122,7 +128,7 @@ def reconstruction_by_noise(
         for method in Method:
             runs = [
                 _success_share(people_count, question_count, scale, method)
-                for _ in range(whole(tables, "tables", at_least=1))
+                for _ in range(exact_integer(tables, "tables", at_least=1))
             ]
             shares[method].append(float(np.mean(runs)))
     ceilings = tuple(guess_ceiling(Guarantee(question_count / scale)) for scale in exact_scales)

@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.attacks.ceilings import power_ceiling
 from sfumato.attacks.findings import Findings
 from sfumato.errors import InvalidParameter
-from sfumato.plots.frame import framed
-from sfumato.plots.lines import Panel, PlottedLine, panel
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.frame import framed_picture
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import Guarantee
 
 _MAX_RUNS = 10**12
@@ -35,12 +35,12 @@ _MAX_POINTS = 200
 
 
 @dataclass(frozen=True)
-class Point:
+class RocPoint:
     """A point of the ROC curve: false-alarm and hit rate at one threshold."""
 
-    alarms: float
+    false_alarm_rate: float
     """The share of scores above the threshold where the hypothesis is false."""
-    hits: float
+    hit_rate: float
     """The share of scores above the threshold where the hypothesis is true."""
 
 
@@ -60,20 +60,24 @@ class Scores:
         for name, raw_scores in (("true", true), ("false", false)):
             scores = np.sort(np.asarray(raw_scores, np.float64).ravel())
             if not scores.size or np.isnan(scores).any():
-                raise InvalidParameter(name, raw_scores, "one score or more, each a number")
+                raise InvalidParameter(name, raw_scores, "one or more scores, each a number")
             scores.flags.writeable = False
             object.__setattr__(self, name, scores)
 
-    def above(self, threshold: float) -> Point:
+    def above(self, threshold: float) -> RocPoint:
         """Return the shares of scores at or above a threshold."""
-        return Point(_share_above(self.false, threshold), _share_above(self.true, threshold))
+        return RocPoint(_share_above(self.false, threshold), _share_above(self.true, threshold))
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[RocPoint, ...]:
         """Return the ROC points from the highest threshold to the lowest, thinned if there are many."""
         thresholds = np.unique(np.concatenate([self.true, self.false]))[::-1]
         step = max(1, math.ceil(len(thresholds) / _MAX_POINTS))
-        return (Point(0.0, 0.0), *(self.above(float(threshold)) for threshold in thresholds[::step]), Point(1.0, 1.0))
+        return (
+            RocPoint(0.0, 0.0),
+            *(self.above(float(threshold)) for threshold in thresholds[::step]),
+            RocPoint(1.0, 1.0),
+        )
 
     @property
     def area(self) -> float:
@@ -84,7 +88,7 @@ class Scores:
     @property
     def best(self) -> float:
         """Return the share of correct guesses at the best threshold, for a prior of one half."""
-        return max((1 + point.hits - point.alarms) / 2 for point in self.points)
+        return max((1 + point.hit_rate - point.false_alarm_rate) / 2 for point in self.points)
 
     def excess(self, theory: Guarantee, miss: float) -> float:
         """Return by how much the hit rate provably exceeds the ceiling; at most zero if the test stays below it.
@@ -93,7 +97,7 @@ class Scores:
         """
         hit_margin, alarm_margin = (_dkw_margin(side.size, miss / 2) for side in (self.true, self.false))
         return max(
-            point.hits - hit_margin - power_ceiling(theory, min(1.0, point.alarms + alarm_margin))
+            point.hit_rate - hit_margin - power_ceiling(theory, min(1.0, point.false_alarm_rate + alarm_margin))
             for point in self.points
         )
 
@@ -102,10 +106,12 @@ class Scores:
         hit_margin, alarm_margin = (_dkw_margin(side.size, miss / 2) for side in (self.true, self.false))
         bounds = [0.0]
         for point in self.points:
-            if point.hits - hit_margin > delta:
-                bounds.append(math.log((point.hits - hit_margin - delta) / (point.alarms + alarm_margin)))
-            if 1 - point.alarms - alarm_margin > delta:
-                bounds.append(math.log((1 - point.alarms - alarm_margin - delta) / (1 - point.hits + hit_margin)))
+            if point.hit_rate - hit_margin > delta:
+                bounds.append(math.log((point.hit_rate - hit_margin - delta) / (point.false_alarm_rate + alarm_margin)))
+            if 1 - point.false_alarm_rate - alarm_margin > delta:
+                bounds.append(
+                    math.log((1 - point.false_alarm_rate - alarm_margin - delta) / (1 - point.hit_rate + hit_margin))
+                )
         return max(bounds)
 
 
@@ -120,7 +126,7 @@ def _dkw_margin(count: int, miss: float) -> float:
     return math.sqrt(math.log(1 / miss) / (2 * count))
 
 
-def least_runs(theory: Guarantee, miss: float) -> int | None:
+def min_runs(theory: Guarantee, miss: float) -> int | None:
     """Return the runs per side that would refute ``theory`` if every guess were correct; fewer have no power. None if
     more than 10¹² would be needed.
 
@@ -137,7 +143,7 @@ def least_runs(theory: Guarantee, miss: float) -> int | None:
 
 def power_words(runs: int, theory: Guarantee, miss: float) -> tuple[str, ...]:
     """Return a note if this many runs could not have refuted the promise, whatever they showed."""
-    required = least_runs(theory, miss)
+    required = min_runs(theory, miss)
     if required is not None and runs >= required:
         return ()
     needed = "no number of runs would suffice" if required is None else f"{required:,} would be needed"
@@ -145,11 +151,11 @@ def power_words(runs: int, theory: Guarantee, miss: float) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracingResult:
     """The findings of a tracing attack, with the ROC curve of each test."""
 
     findings: Findings
-    tests: tuple[tuple[str, Scores], ...]
+    scores_by_answers: tuple[tuple[str, Scores], ...]
     """The scores on each kind of answers, by its name."""
     promise: Guarantee
     """The guarantee of the private answers when one unit is added or removed."""
@@ -162,7 +168,7 @@ class Traced:
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Plot each test's ROC curve, hits against false alarms, under the ceiling."""
         title = f"{self.findings.attack[:1].upper()}{self.findings.attack[1:]}"
-        return saved(draw_tests(self.tests, self.promise, title, self.findings.words), path)
+        return save_if_path(plot_roc(self.scores_by_answers, self.promise, title, self.findings.words), path)
 
     def to_json(self) -> str:
         """Serialise the findings as JSON."""
@@ -175,12 +181,16 @@ class Traced:
         return self.findings._repr_html_()
 
 
-def draw_tests(
-    tests: Iterable[tuple[str, Scores]], theory: Guarantee | None, title: str, foot: Iterable[str] = ()
+def plot_roc(
+    tests: Iterable[tuple[str, Scores]], theory: Guarantee | None, title: str, footnotes: Iterable[str] = ()
 ) -> Picture:
     """Plot the ROC curve of each test, under the ceiling of ``theory`` if given."""
     lines = [
-        PlottedLine(name, tuple(point.alarms for point in scores.points), tuple(point.hits for point in scores.points))
+        PlottedLine(
+            name,
+            tuple(point.false_alarm_rate for point in scores.points),
+            tuple(point.hit_rate for point in scores.points),
+        )
         for name, scores in tests
     ]
     if theory is not None:
@@ -190,5 +200,5 @@ def draw_tests(
             PlottedLine("most by theory", alarm_rates, tuple(power_ceiling(theory, rate) for rate in alarm_rates))
         )
     lines.append(PlottedLine("guessing", (0.0, 1.0), (0.0, 1.0)))
-    axes = Panel("found where it is true", "false alarms", ends=(0.0, 1.0))
-    return framed(panel(lines, axes, 360.0), title, list(foot))
+    axes = LineAxes("found where it is true", "false alarms", y_range=(0.0, 1.0))
+    return framed_picture(line_chart(lines, axes, 360.0), title, list(footnotes))

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.answerers import Groups, Sums, Values, even_share, invented_bits, thrown_away, totals
-from sfumato.attacks.ceilings import for_replacing, guess_ceiling
-from sfumato.attacks.differencing import CrossTable, checked_target, guessed_bits, laid_out, put_together
+from sfumato.attacks.answerers import Groups, Sums, Values, even_share, group_sums, invented_bits, temporary_curator
+from sfumato.attacks.ceilings import guess_ceiling, replacement_guarantee
+from sfumato.attacks.differencing import CrossTable, check_target, combine_totals, lay_out_table, round_to_bits
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Budget, Guarantee, Neighbours
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
 
 NAME = "suppression"
 _STREETS, _AGES, _CELL = 4, 4, 20
@@ -44,18 +44,18 @@ def suppression(
     """
     price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
     tables = linked_tables(_STREETS, _AGES, _CELL)
-    secret = invented_bits(len(tables[0].rows), whole(towns, "towns", at_least=1))
+    secret = invented_bits(len(tables[0].rows), exact_integer(towns, "towns", at_least=1))
     results = [_suppressed_finding(f"below {_MIN_COUNT} withheld, 1 table", tables[:1], secret, second=False)]
     for table_count in range(1, len(tables) + 1):
         table_words = f"{table_count} table{'s' if table_count > 1 else ''}"
         results.append(
             _suppressed_finding(f"second cells too, {table_words}", tables[:table_count], secret, second=True)
         )
-    ceiling = guess_ceiling(for_replacing(Guarantee(price), relation))
-    private_counts = private_tables(tables, secret, Budget(price, neighbours=relation))
+    ceiling = guess_ceiling(replacement_guarantee(Guarantee(price), relation))
+    private_counts = release_tables(tables, secret, Budget(price, neighbours=relation))
     groups = np.concatenate([_cell_groups(table) for table in tables])
-    name = f"private, ε = {text(price)}, {len(tables)} tables"
-    results.append(_finding(name, put_together(private_counts, groups, 0), secret, len(groups), ceiling))
+    name = f"private, ε = {format_exact(price)}, {len(tables)} tables"
+    results.append(_finding(name, combine_totals(private_counts, groups, 0), secret, len(groups), ceiling))
     words = (
         "Bob is alone in a cell of a table by street and age; whether he smokes is secret. Cells below 5 are withheld, "
         "and with each of them three others that are the corners of a rectangle.",
@@ -69,7 +69,7 @@ def linked_tables(streets: int, ages: int, size: int) -> tuple[CrossTable, ...]:
 
     The first person is alone in the first cell.
     """
-    full_table = laid_out(streets, ages, size)
+    full_table = lay_out_table(streets, ages, size)
     return (
         full_table,
         CrossTable(full_table.rows, full_table.columns // 2),
@@ -85,17 +85,17 @@ def suppressed_table(table: CrossTable, values: Any, least: int = _MIN_COUNT, *,
     secret = np.asarray(values, np.int64)
     if len(secret) != len(table.rows):
         raise InvalidParameter("values", secret.shape, f"one for each of the table's {len(table.rows)} people")
-    published = totals(table.groups(), secret.reshape(len(secret), -1))
+    published = group_sums(table.groups(), secret.reshape(len(secret), -1))
     height, width = table.shape
     cells = published[: height * width].reshape(height, width, -1)
-    hidden = cells < whole(least, "least", at_least=2)
+    hidden = cells < exact_integer(least, "least", at_least=2)
     if second:
-        hidden = np.stack([with_second_cells(*town) for town in zip(cells.T, hidden.T, strict=True)]).T
+        hidden = np.stack([suppress_complementary_cells(*town) for town in zip(cells.T, hidden.T, strict=True)]).T
     published[: height * width] = np.where(hidden, np.nan, cells).reshape(height * width, -1)
     return published.reshape(-1, *secret.shape[1:])
 
 
-def with_second_cells(cells: Sums, small: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def suppress_complementary_cells(cells: Sums, small: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the suppressed cells: every small cell and three that complete a rectangle with it, of least total count
     not yet suppressed. A table with one row or column has no rectangle and is suppressed entirely.
     """
@@ -116,7 +116,7 @@ def cell_bounds(told: Sums, groups: Groups, target: int) -> tuple[int, int]:
 
     The interval is the fixed point of bounding the parts of every total by the bounds of the other parts.
     """
-    row_index = checked_target(target, groups.shape[1])
+    row_index = check_target(target, groups.shape[1])
     cell_membership, cell_of_person, sizes = np.unique(groups, axis=1, return_inverse=True, return_counts=True)
     is_published = ~np.isnan(told)
     low, high = np.zeros(len(sizes)), sizes.astype(np.float64)
@@ -130,7 +130,7 @@ def cell_bounds(told: Sums, groups: Groups, target: int) -> tuple[int, int]:
     return int(low[target_cell]), int(high[target_cell])
 
 
-def private_tables(tables: Sequence[CrossTable], secret: Values, budget: Budget) -> Sums:
+def release_tables(tables: Sequence[CrossTable], secret: Values, budget: Budget) -> Sums:
     """Release the cells of all three tables of all towns by a real curator with a temporary account, for its whole
     budget: one question per table.
     """
@@ -145,7 +145,7 @@ def private_tables(tables: Sequence[CrossTable], secret: Values, budget: Budget)
     columns |= {"smokes": secret.ravel()}
     declared["smokes"] = {"type": "integer", "bounds": (0, 1)}
     table_counts, price_per_table = [], even_share(budget.epsilon, len(_COLUMNS))
-    with thrown_away(columns, declared, budget) as curator:
+    with temporary_curator(columns, declared, budget) as curator:
         for row, column in _COLUMNS:
             keys = f"town, {row}, {column}"
             query: Any = curator.sql(f"SELECT {keys}, SUM(smokes) AS n FROM people GROUP BY {keys} ORDER BY {keys}")
@@ -162,9 +162,9 @@ def _cell_groups(table: CrossTable) -> Groups:
 def _suppressed_finding(name: str, tables: Sequence[CrossTable], secret: Values, *, second: bool) -> Finding:
     published = np.concatenate([suppressed_table(table, secret, second=second) for table in tables])
     groups = np.concatenate([table.groups() for table in tables])
-    return _finding(name, put_together(published, groups, 0), secret, len(groups), None)
+    return _finding(name, combine_totals(published, groups, 0), secret, len(groups), None)
 
 
 def _finding(name: str, estimates: Sums, secret: Values, questions: int, ceiling: float | None) -> Finding:
-    is_correct = guessed_bits(estimates) == secret[0]
+    is_correct = round_to_bits(estimates) == secret[0]
     return Finding(NAME, name, int(is_correct.sum()), is_correct.size, 0.5, ceiling, questions)

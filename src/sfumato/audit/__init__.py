@@ -4,7 +4,7 @@ sampling otherwise.
 exact_laws        exact output distributions of small mechanisms, and their divergences against the claim
 lower_bounds      lower bounds on ε from samples, at a stated confidence
 canaries          one-run audits with canaries, and the lower bound that correct guesses prove
-invented_tables   neighbouring generated tables for a policy, with one unit that tests its limits
+generated_tables  neighbouring generated tables for a policy, with one unit that tests its limits
 asked_questions   one query, run end to end under a policy on two neighbouring tables
 whole_policies    a whole policy: visible output, exact sensitivities, noise, releases and injected faults
 museum            broken mechanisms from papers and bug reports, each beside a correct twin that passes
@@ -23,7 +23,7 @@ from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.museum import Catch, Exhibit, Tour, catch
 
 if TYPE_CHECKING:
-    from sfumato.audit.invented_tables import (
+    from sfumato.audit.generated_tables import (
         NeighbouringTables as NeighbouringTables,
         neighbours_of as neighbours_of,
     )
@@ -53,9 +53,9 @@ __all__ = [
 
 _LAZY_MODULES = {
     "CuratorAudit": "whole_policies.curator_findings",
-    "NeighbouringTables": "invented_tables",
+    "NeighbouringTables": "generated_tables",
     "curator": "whole_policies.curator_audits",
-    "neighbours_of": "invented_tables",
+    "neighbours_of": "generated_tables",
     "page": "whole_policies.curator_findings",
 }
 """The submodule of each attribute that needs an engine; imported on first access."""

@@ -42,15 +42,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato import notebook_html
-from sfumato.audit.lower_bounds.events import ToldLaws
-from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, draw_laws, sure
+from sfumato.audit.lower_bounds.events import OutputShares
+from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, format_confidence, plot_shares
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import InMemory, Policy, Type
-from sfumato.policy.dummies import dummies
+from sfumato.policy.dummies import invent_tables
 from sfumato.privacy import Guarantee, Neighbours, codec
-from sfumato.privacy.numbers import Number, exact, whole
+from sfumato.privacy.numbers import Number, exact, exact_integer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -69,7 +69,7 @@ _ROUNDING_MARGIN = 1 + 1e-6
 _PLOT_CELLS = 24
 
 
-@codec.value("one-run")
+@codec.serialisable("one-run")
 @dataclass(frozen=True)
 class OneRun:
     """The outcome of a one-run audit: the correct guesses about canaries and the lower bound they prove."""
@@ -84,16 +84,16 @@ class OneRun:
     right: int
     tried: int = 1
     """How many numbers of guesses were tried; they share the error probability."""
-    laws: ToldLaws | None = None
+    laws: OutputShares | None = None
     """The score distributions of absent and present canaries, for the plot."""
 
     def __post_init__(self) -> None:
         for name in ("lower_bound", "confidence"):
-            object.__setattr__(self, name, codec.real(getattr(self, name), name))
+            object.__setattr__(self, name, codec.parse_float(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
         codec.check_fields(self)
         counts_valid = 0 <= self.right <= self.guesses <= self.canaries and self.tried > 0
-        laws_valid = self.laws is None or isinstance(self.laws, ToldLaws)
+        laws_valid = self.laws is None or isinstance(self.laws, OutputShares)
         if not (counts_valid and laws_valid and self.lower_bound >= 0 and 0 < self.confidence < 1):
             rule = "a bound ≥ 0, a confidence inside (0, 1), and no more right guesses than guesses, nor than canaries"
             raise InvalidParameter("audit", (self.right, self.guesses, self.canaries), rule)
@@ -107,14 +107,14 @@ class OneRun:
     def detectable(self) -> float:
         """Return the lower bound on ε if every guess had been correct."""
         error_share = (1 - self.confidence) / self.tried
-        return proven_epsilon(self.canaries, self.guesses, self.guesses, float(self.claim.delta), error_share)
+        return epsilon_lower_bound(self.canaries, self.guesses, self.guesses, float(self.claim.delta), error_share)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Plot the scores of absent and present canaries; also write it to ``path`` if given."""
         if self.laws is None:
             raise InvalidParameter("audit", self.guesses, "an audit with scores to plot")
         names = ("absent", "present")
-        return saved(draw_laws(self.laws, f"{self.claim} {self._outcome}", [str(self)], names), path)
+        return save_if_path(plot_shares(self.laws, f"{self.claim} {self._outcome}", [str(self)], names), path)
 
     def to_json(self) -> str:
         """Serialise to JSON; ``from_json`` reads it back."""
@@ -132,13 +132,13 @@ class OneRun:
     def __str__(self) -> str:
         return (
             f"{self.claim} {self._outcome} by one run: ε ≥ {self.lower_bound:.4f} with confidence "
-            f"{sure(self.confidence)}, from {self.right:,} correct guesses of {self.guesses:,} about "
+            f"{format_confidence(self.confidence)}, from {self.right:,} correct guesses of {self.guesses:,} about "
             f"{self.canaries:,} canaries"
         )
 
     def _repr_html_(self) -> str:
         rows = [
-            ("proven bound", f"ε ≥ {self.lower_bound:.4f}, with confidence {sure(self.confidence)}"),
+            ("proven bound", f"ε ≥ {self.lower_bound:.4f}, with confidence {format_confidence(self.confidence)}"),
             ("guesses", f"{self.right:,} of {self.guesses:,} were correct, about {self.canaries:,} canaries"),
             ("power", f"if all were correct, ε ≥ {self.detectable:.4g} would have been proven"),
         ]
@@ -162,16 +162,20 @@ def one_run(
     """
     promise = Guarantee.of(claim, "claim")
     level = exact(confidence, "confidence", CONFIDENCES)
-    canary_count = whole(canaries, "canaries", at_least=1)
+    canary_count = exact_integer(canaries, "canaries", at_least=1)
     if canary_count > _MAX_CANARIES:
         raise InvalidParameter("canaries", canaries, f"at most {_MAX_CANARIES:,}")
     guess_counts = _guess_counts(guesses, canary_count)
     error_share = float(1 - level) / len(guess_counts)
     _check_power(canary_count, max(guess_counts), promise, error_share)
-    present = bits.all_below(2, canary_count).astype(bool)
+    present = bits.random_array_below(2, canary_count).astype(bool)
     scores = _check_scores(release(present.copy()), canary_count)
     outcomes = [
-        (proven_epsilon(canary_count, guess_count, correct, float(promise.delta), error_share), guess_count, correct)
+        (
+            epsilon_lower_bound(canary_count, guess_count, correct, float(promise.delta), error_share),
+            guess_count,
+            correct,
+        )
         for guess_count, correct in _count_correct(scores, present, guess_counts)
     ]
     bound, made_guesses, correct = max(outcomes)
@@ -192,7 +196,7 @@ def _guess_counts(guesses: int | Sequence[int] | None, canaries: int) -> list[in
     if guesses is None:
         return sorted({canaries, max(1, canaries // 4), max(1, canaries // 16)})
     requested = list(guesses) if isinstance(guesses, Sequence) else [guesses]
-    counts = sorted({whole(count, "guesses", at_least=1) for count in requested})
+    counts = sorted({exact_integer(count, "guesses", at_least=1) for count in requested})
     if not counts or counts[-1] > canaries:
         raise InvalidParameter("guesses", guesses, f"numbers from 1 to {canaries}, how many canaries there are")
     return counts
@@ -201,10 +205,10 @@ def _guess_counts(guesses: int | Sequence[int] | None, canaries: int) -> list[in
 def _check_power(canaries: int, guesses: int, promise: Guarantee, error_share: float) -> None:
     """Refuse an audit that could refute nothing even with every guess correct, and state how many canaries could."""
     epsilon, delta = float(promise.epsilon), float(promise.delta)
-    if chance_of_guessing(canaries, guesses, guesses, epsilon, delta) <= error_share:
+    if guessing_tail_bound(canaries, guesses, guesses, epsilon, delta) <= error_share:
         return
     enough = next(
-        (n for n in _growing_sizes(canaries) if chance_of_guessing(n, n, n, epsilon, delta) <= error_share), None
+        (n for n in _growing_sizes(canaries) if guessing_tail_bound(n, n, n, epsilon, delta) <= error_share), None
     )
     if enough is None:
         rule = f"an ε and a δ that {_MAX_CANARIES:,} canaries could refute"
@@ -256,7 +260,7 @@ def _cluster_midpoint(scores: NDArray[np.float64]) -> float:
     return midpoint
 
 
-def chance_of_guessing(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+def guessing_tail_bound(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
     """Bound the probability of ``right`` correct guesses about an (ε, δ)-DP release, by the theorem above."""
     if right == 0:
         return 1.0
@@ -283,19 +287,19 @@ def _log_factorials(largest: int) -> NDArray[np.float64]:
     return np.array([math.lgamma(k + 1) for k in range(largest + 1)])
 
 
-def proven_epsilon(canaries: int, guesses: int, right: int, delta: float, miss: float) -> float:
+def epsilon_lower_bound(canaries: int, guesses: int, right: int, delta: float, error_probability: float) -> float:
     """Return the largest ε, rounded down, at which ``right`` correct guesses have probability at most ``miss``."""
-    if chance_of_guessing(canaries, guesses, right, 0.0, delta) > miss:
+    if guessing_tail_bound(canaries, guesses, right, 0.0, delta) > error_probability:
         return 0.0
     low, high = 0.0, _MAX_EPSILON
     for _ in range(40):
         midpoint = (low + high) / 2
-        refuted = chance_of_guessing(canaries, guesses, right, midpoint, delta) <= miss
+        refuted = guessing_tail_bound(canaries, guesses, right, midpoint, delta) <= error_probability
         low, high = (midpoint, high) if refuted else (low, midpoint)
     return low
 
 
-def _score_laws(scores: NDArray[np.float64], present: Present) -> ToldLaws | None:
+def _score_laws(scores: NDArray[np.float64], present: Present) -> OutputShares | None:
     """Bin the scores of absent and present canaries; cells above the midpoint are guessed present."""
     finite = np.clip(scores, -1e15, 1e15)
     low, high = float(finite.min()), float(finite.max())
@@ -306,7 +310,7 @@ def _score_laws(scores: NDArray[np.float64], present: Present) -> ToldLaws | Non
     shares = [np.bincount(cells[side], minlength=_PLOT_CELLS) / np.count_nonzero(side) for side in (~present, present)]
     inside = edges[:-1] >= _cluster_midpoint(finite)
     absent_shares, present_shares = (tuple(map(float, each)) for each in shares)
-    return ToldLaws(
+    return OutputShares(
         "the score of a canary", absent_shares, present_shares, tuple(map(bool, inside)), tuple(map(float, edges))
     )
 
@@ -327,7 +331,7 @@ class Planted:
     """The columns that canaries are scored by."""
     rows: pyarrow.Table
     canaries: pyarrow.Table
-    others: pyarrow.Table | None
+    replacements: pyarrow.Table | None
     """Under replace, the unit that takes the place of each absent canary."""
 
     @property
@@ -340,8 +344,8 @@ class Planted:
         import pyarrow
 
         parts = [self.rows, self.canaries.filter(pyarrow.array(present))]
-        if self.others is not None:
-            parts.append(self.others.filter(pyarrow.array(~present)))
+        if self.replacements is not None:
+            parts.append(self.replacements.filter(pyarrow.array(~present)))
         table = replace(self.policy.tables[self.table], source=InMemory(pyarrow.concat_tables(parts)), relation=None)
         return replace(self.policy, tables={**self.policy.tables, self.table: table})
 
@@ -386,7 +390,9 @@ class Planted:
         canary_cells, base_cells = (
             _row_cells(rows.select(columns), released_counts) for rows in (self.canaries, self.rows)
         )
-        replacement_cells = [] if self.others is None else _row_cells(self.others.select(columns), released_counts)
+        replacement_cells = (
+            [] if self.replacements is None else _row_cells(self.replacements.select(columns), released_counts)
+        )
         cell_index = {
             cell: index
             for index, cell in enumerate(
@@ -413,7 +419,7 @@ def plant(
         raise InvalidParameter(
             "table", table, "a table with a column for the unit's id, or one whose rows are the units"
         )
-    canary_count, base_rows = whole(canaries, "canaries", at_least=1), whole(rows, "rows", at_least=1)
+    canary_count, base_rows = exact_integer(canaries, "canaries", at_least=1), exact_integer(rows, "rows", at_least=1)
     if canary_count > _MAX_ROWS or base_rows > _MAX_ROWS:
         raise InvalidParameter("canaries", canaries, f"at most {_MAX_ROWS:,} canaries and rows")
     scored_columns = tuple(columns if columns is not None else (name for name in schema.columns if name != schema.id))
@@ -421,7 +427,7 @@ def plant(
         raise InvalidParameter("columns", columns, "names of declared columns of the table")
     id_type = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
     private = {name: entry for name, entry in policy.tables.items() if not entry.public}
-    generated = dummies(private, base_rows + 2 * canary_count, id_type)
+    generated = invent_tables(private, base_rows + 2 * canary_count, id_type)
     tables = {
         name: replace(entry, source=InMemory(generated[name]), relation=None) if name in generated else entry
         for name, entry in policy.tables.items()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato import __version__
-from sfumato.cli.common.exit_codes import EXIT_CODES, refusals, streams
-from sfumato.cli.common.options import DETAILS
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, exit_on_refusal, guard_streams
+from sfumato.cli.common.options import DETAILS_KEY
 
 if TYPE_CHECKING:
     from sfumato.curator.release_kinds import ReleaseKind
@@ -77,16 +77,16 @@ class Commands(click.Group):
         loaded_command = super().get_command(ctx, cmd_name)
         if loaded_command is not None or cmd_name not in _generated_kinds():
             return loaded_command
-        from sfumato.cli.common.kind_commands import command_for
+        from sfumato.cli.common.kind_commands import build_command
 
-        return command_for(_generated_kinds()[cmd_name])
+        return build_command(_generated_kinds()[cmd_name])
 
     def main(self, *args: Any, **options: Any) -> Any:
-        with streams():
+        with guard_streams():
             return super().main(*args, **options)
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
-        with refusals():  # --help and --version print from here
+        with exit_on_refusal():  # --help and --version print from here
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -95,7 +95,7 @@ class Commands(click.Group):
                 stream.reconfigure(errors="replace")  # a terminal that cannot encode ε still prints the answer
         if os.environ.get("NO_COLOR"):  # https://no-color.org
             ctx.color = False
-        with refusals(lambda: self._flag_names(ctx), lambda: bool(ctx.meta.get(DETAILS))):
+        with exit_on_refusal(lambda: self._flag_names(ctx), lambda: bool(ctx.meta.get(DETAILS_KEY))):
             return super().invoke(ctx)
 
     def _flag_names(self, ctx: click.Context) -> set[str]:
@@ -115,7 +115,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES_HELP)
 @click.version_option(__version__, prog_name="sfumato")
 def main() -> None:
     """Answer SQL questions about people with differential privacy: every number with its error, every answer charged.
@@ -124,7 +124,7 @@ def main() -> None:
     """
 
 
-@main.command(short_help="Validate a policy and its data (for the owner).", epilog=EXIT_CODES)
+@main.command(short_help="Validate a policy and its data (for the owner).", epilog=EXIT_CODES_HELP)
 @click.argument("policy", type=click.Path(path_type=Path))
 @click.option("--public", is_flag=True, help="Only validate; print nothing private.")
 @click.option(
@@ -147,8 +147,8 @@ def check(policy: Path, public: bool, lossy: tuple[str, ...]) -> None:
       sfumato check clinic.toml --lossy visits.ward
       sfumato check clinic.toml --public
     """
-    from sfumato.cli.commands.check import report
+    from sfumato.cli.commands.check import print_check
 
     if public and lossy:
         raise click.UsageError("leave out --lossy with --public: no data are read")
-    report(policy, private=not public, lossy=lossy)
+    print_check(policy, private=not public, lossy=lossy)

@@ -35,11 +35,11 @@ class Address:
     """Whether requests stay on this machine."""
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         return self.base if self.socket is None else f"{_UNIX_PREFIX}{self.socket}"
 
     @classmethod
-    def of(cls, url: str) -> Address:
+    def parse(cls, url: str) -> Address:
         """Parse an address; refuse one over which others could read the token."""
         if not isinstance(url, str) or not url.isprintable():
             raise InvalidParameter("url", url, "the address of a server", fix=_FIX)
@@ -95,25 +95,25 @@ class ServerCredentials:
     certificate: str | None = None
 
 
-def kept_token(address: Address) -> str | None:
+def saved_token(address: Address) -> str | None:
     """Return the token for a server: from the environment, or else from the file."""
     return os.environ.get(VARIABLE) or (
-        credentials.token if (credentials := _read_credentials(tokens_path()).get(address.words)) else None
+        credentials.token if (credentials := _read_credentials(tokens_path()).get(address.label)) else None
     )
 
 
-def kept_certificate(address: Address) -> str | None:
+def saved_certificate(address: Address) -> str | None:
     """Return the certificate file saved with the token for a server."""
-    credentials = _read_credentials(tokens_path()).get(address.words)
+    credentials = _read_credentials(tokens_path()).get(address.label)
     return None if credentials is None else credentials.certificate
 
 
-def keep_token(address: Address, token: str | None, certificate: str | None = None) -> Path:
+def save_token(address: Address, token: str | None, certificate: str | None = None) -> Path:
     """Save the token for a server, or delete it if None; return the path of the file."""
     path = tokens_path()
-    entries = {name: each for name, each in _read_credentials(path).items() if name != address.words}
+    entries = {name: each for name, each in _read_credentials(path).items() if name != address.label}
     if token is not None:
-        entries[address.words] = ServerCredentials(token, None if certificate is None else os.path.abspath(certificate))
+        entries[address.label] = ServerCredentials(token, None if certificate is None else os.path.abspath(certificate))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):

@@ -10,21 +10,21 @@ from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sfumato.client.addresses import Address, kept_certificate, kept_token
-from sfumato.client.remote_proposals import PolicyAddress, RemoteProposal, RemoteQuestion, sent_spec, written_question
-from sfumato.client.wire import Wire, seconds
-from sfumato.client.wire_values import parameters_sent, read
+from sfumato.client.addresses import Address, saved_certificate, saved_token
+from sfumato.client.remote_proposals import PolicyAddress, RemoteProposal, RemoteQuestion, encode_spec, question_sql
+from sfumato.client.wire import Wire, require_seconds
+from sfumato.client.wire_values import decode, encode_parameters
 from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.release_kinds import Spec, kind_of, spec_fields
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Budget, codec
-from sfumato.privacy.numbers import whole
-from sfumato.privacy.pictures import History, Moment
+from sfumato.privacy.numbers import exact_integer
+from sfumato.privacy.pictures import History, SpendingPoint
 
 if TYPE_CHECKING:
     from sfumato.client.remote_proposals import RemoteTable
-    from sfumato.curator import Listing, PeriodStandings, Standing, Tables, Workload
+    from sfumato.curator import Listing, PeriodStandings, Standing, Tables, WorkloadProposal
     from sfumato.ledger import Line
     from sfumato.ledger.entries import AccountLines
     from sfumato.policy import PublicFace
@@ -43,8 +43,8 @@ class RemoteCurator(Proposing):
     Interactive sessions, and calls that need the owner's files, are not available.
     """
 
-    def __init__(self, place: PolicyAddress) -> None:
-        self._policy_address = place
+    def __init__(self, policy_address: PolicyAddress) -> None:
+        self._policy_address = policy_address
 
     @property
     def name(self) -> str:
@@ -54,13 +54,13 @@ class RemoteCurator(Proposing):
     @property
     def policy(self) -> PublicFace:
         """The public part of the policy: tables, columns, protected unit and budget."""
-        face: PublicFace = read(self._get())
+        face: PublicFace = decode(self._get())
         return face
 
     @property
     def tables(self) -> Tables:
         """The tables, each with suggested questions and their errors."""
-        tables: Tables = read(self._get("tables"))
+        tables: Tables = decode(self._get("tables"))
         return tables
 
     @property
@@ -69,26 +69,26 @@ class RemoteCurator(Proposing):
         reply = self._get("account")
         budget, share = codec.loads_as(Budget, json.dumps(reply["budget"])), reply["share"]
         counted_budget = budget if share is None else budget.share(share)
-        return counted_budget.told_by(History(lambda: self._charges(from_share=share is not None)))
+        return counted_budget.with_history(History(lambda: self._charges(from_share=share is not None)))
 
-    def _charges(self, *, from_share: bool) -> list[Moment]:
-        lines = [each for each in self.history() if not each.cost.nothing]
+    def _charges(self, *, from_share: bool) -> list[SpendingPoint]:
+        lines = [each for each in self.history() if not each.cost.is_zero]
         if not from_share:
-            return [Moment(each.time, each.spent.amounts) for each in lines]
+            return [SpendingPoint(each.time, each.spent.amounts) for each in lines]
         totals = accumulate((each.cost for each in lines), add)
-        return [Moment(each.time, total.amounts) for each, total in zip(lines, totals, strict=True)]
+        return [SpendingPoint(each.time, total.amounts) for each, total in zip(lines, totals, strict=True)]
 
     def standing(self) -> Standing | PeriodStandings:
         """Return the standing of the account, or of the share of the user who asks."""
-        standing: Standing | PeriodStandings = read(self._get("budget"))
+        standing: Standing | PeriodStandings = decode(self._get("budget"))
         return standing
 
     def history(self, *, after: int = 0, limit: int | None = None) -> AccountLines:
         """List the account's ledger lines that the user may see, oldest first."""
         from sfumato.ledger.entries import AccountLines
 
-        max_lines = None if limit is None else whole(limit, "limit", at_least=1)
-        start = whole(after, "after", at_least=0)
+        max_lines = None if limit is None else exact_integer(limit, "limit", at_least=1)
+        start = exact_integer(after, "after", at_least=0)
         return AccountLines(lambda: self._pages(start, max_lines))
 
     def _pages(self, after: int, remaining: int | None) -> Iterator[Line]:
@@ -96,7 +96,7 @@ class RemoteCurator(Proposing):
         while start is not None and remaining != 0:
             page_size = _PAGE_LINES if remaining is None else min(remaining, _PAGE_LINES)
             page = self._get("history", after=start, limit=page_size, form="lines")
-            yield from read(page["lines"])
+            yield from decode(page["lines"])
             remaining = None if remaining is None else remaining - len(page["lines"])
             start = page["next"]
 
@@ -108,25 +108,25 @@ class RemoteCurator(Proposing):
         """
         if not isinstance(question, str):
             raise InvalidParameter("question", question, "a text in SQL")
-        sent_parameters = parameters_sent(parameters)
+        sent_parameters = encode_parameters(parameters)
         spec = {"sql": question, **({} if sent_parameters is None else {"parameters": sent_parameters})}
-        question_or_listing: RemoteQuestion | Listing = RemoteQuestion.at(self._policy_address, "questions", spec)
+        question_or_listing: RemoteQuestion | Listing = RemoteQuestion.propose(self._policy_address, "questions", spec)
         return question_or_listing
 
     def table(self, name: str, alias: str | None = None) -> RemoteTable:
         """Start a question about a table, built step by step in Python; equivalent to SQL. Free."""
         from sfumato.client.remote_proposals import RemoteTable
 
-        return RemoteTable(self._policy_address, {**sent_spec(table=name, alias=alias), "steps": []})
+        return RemoteTable(self._policy_address, {**encode_spec(table=name, alias=alias), "steps": []})
 
-    def workload(self, questions: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str]) -> Workload:
+    def workload(self, questions: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str]) -> WorkloadProposal:
         """Propose several questions at one price: a list, a mapping from names, or a .sql file. Free."""
         if isinstance(questions, (str, os.PathLike)):
             questions = _read_question_file(questions)
         if isinstance(questions, Mapping):
-            texts: Any = {name: written_question(each, str(name)) for name, each in questions.items()}
+            texts: Any = {name: question_sql(each, str(name)) for name, each in questions.items()}
         else:
-            texts = [written_question(each, f"q{number}") for number, each in enumerate(questions, 1)]
+            texts = [question_sql(each, f"q{number}") for number, each in enumerate(questions, 1)]
         return self.propose(WorkloadSpec(texts))
 
     def propose(self, spec: Spec[P]) -> P:
@@ -138,7 +138,7 @@ class RemoteCurator(Proposing):
         kind.require("rest")
         values = {field.name: getattr(spec, field.name) for field in spec_fields(kind.spec)}
         _require_sendable(spec, values)
-        proposal: P = RemoteProposal.at(self._policy_address, kind.name, sent_spec(**values))
+        proposal: P = RemoteProposal.propose(self._policy_address, kind.name, encode_spec(**values))
         return proposal
 
     def close(self) -> None:
@@ -177,9 +177,9 @@ def connect(
     ``certificate`` is a PEM file that replaces the system's certificates; if both it and ``token`` are omitted, the one
     given to ``sfumato login`` is used.
     """
-    address = Address.of(url)
-    used_token = kept_token(address) if token is None else token
-    used_certificate = kept_certificate(address) if token is None and certificate is None else certificate
+    address = Address.parse(url)
+    used_token = saved_token(address) if token is None else token
+    used_certificate = saved_certificate(address) if token is None and certificate is None else certificate
     wire = _open_wire(address, used_token, timeout, used_certificate)
     try:
         return RemoteCurator(PolicyAddress(wire, _choose_policy(policy, _policies(wire)), progress))
@@ -201,7 +201,7 @@ def policies_at(
 
 def _open_wire(address: Address, token: str | None, timeout: float, certificate: str | os.PathLike[str] | None) -> Wire:
     certificate_path = None if certificate is None else os.fspath(certificate)
-    return Wire(address, token, timeout=seconds(timeout, "timeout"), certificate=certificate_path)
+    return Wire(address, token, timeout=require_seconds(timeout, "timeout"), certificate=certificate_path)
 
 
 def _policies(wire: Wire) -> tuple[str, ...]:
@@ -214,17 +214,17 @@ def _choose_policy(policy: str | None, available: Sequence[str]) -> str:
         return available[0]
     policy_list = ", ".join(available) if available else "none: ask the owner to list you in a policy"
     if policy is None or policy not in available:
-        raise InvalidParameter("policy", policy, f"one of the policies at the server: {policy_list}")
+        raise InvalidParameter("policy", policy, f"one of the policies on the server: {policy_list}")
     return policy
 
 
 def _read_question_file(path: str | os.PathLike[str]) -> dict[str, str]:
     """Parse the questions of a .sql file, which imports the SQL parser."""
-    from sfumato.plan.sql.question_files import questions
+    from sfumato.plan.sql.question_files import split_questions
 
     try:
         with open(path, encoding="utf-8") as file:
-            parsed = questions(file.read())
+            parsed = split_questions(file.read())
     except (OSError, UnicodeDecodeError):
         raise InvalidParameter("questions", str(path), "the path of a readable .sql file in UTF-8") from None
     return {f"q{number}": each.text for number, each in enumerate(parsed, 1)}

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from sfumato.client.wire import Wire
-from sfumato.client.wire_values import named, read, sent
+from sfumato.client.wire_values import decode, encode, encode_named
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, WeakPrivacy, shorten
 from sfumato.plan.sql.aggregations import Aggregation
 from sfumato.plan.sql.histograms import Histogram
+from sfumato.renamed import PreviewedByOldName
 
 _KEY_PATTERN = re.compile(r"[!-~]{1,200}")
 
@@ -34,7 +35,7 @@ class PolicyAddress:
 
 
 @dataclass(frozen=True, repr=False)
-class RemoteProposal:
+class RemoteProposal(PreviewedByOldName):
     """A release that a server has parsed and not yet made."""
 
     _policy_address: PolicyAddress = field(repr=False)
@@ -43,10 +44,10 @@ class RemoteProposal:
     _details: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
-    def at(cls, place: PolicyAddress, kind: str, spec: Mapping[str, Any]) -> Any:
+    def propose(cls, policy_address: PolicyAddress, kind: str, spec: Mapping[str, Any]) -> Any:
         """Propose a release; the server refuses what cannot be asked. A listing is returned at once."""
-        reply = read(place.wire.tell(place.policy, kind, "propose", spec, {}))
-        return cls(place, kind, spec, reply) if isinstance(reply, Mapping) else reply
+        reply = decode(policy_address.wire.call_free(policy_address.policy, kind, "propose", spec, {}))
+        return cls(policy_address, kind, spec, reply) if isinstance(reply, Mapping) else reply
 
     @property
     def text(self) -> str:
@@ -68,25 +69,25 @@ class RemoteProposal:
         """Whether it is answered without a price."""
         return bool(self._details["free"])
 
-    def explain(self, *given: Any, **price: Any) -> Any:
+    def explain(self, *arguments: Any, **price: Any) -> Any:
         """Explain the processing, the noise and the price. Free."""
-        return self._call("explain", given, price)
+        return self._call("explain", arguments, price)
 
-    def error(self, *given: Any, **price: Any) -> Any:
+    def error(self, *arguments: Any, **price: Any) -> Any:
         """Forecast the error of the answer. Free."""
-        return self._call("error", given, price)
+        return self._call("error", arguments, price)
 
-    def price(self, *given: Any, **more: Any) -> float:
+    def price(self, *arguments: Any, **terms: Any) -> float:
         """Return the least ε at which the error stays within this bound. Free."""
-        return float(self._call("price", given, more))
+        return float(self._call("price", arguments, terms))
 
-    def rehearse(self, *given: Any, **price: Any) -> Any:
+    def preview(self, *arguments: Any, **price: Any) -> Any:
         """Return an answer of the right shape with invented numbers, from the policy alone. Free."""
-        return self._call("rehearse", given, price)
+        return self._call("preview", arguments, price)
 
     def release(
         self,
-        *given: Any,
+        *arguments: Any,
         request_id: str | None = None,
         progress: Callable[[str], None] | None = None,
         **price: Any,
@@ -97,16 +98,16 @@ class RemoteProposal:
         A ``request_id`` is charged once, however often it is used; without one a new id is created. ``progress`` is
         called with the phases: queued, charged, done.
         """
-        body = {"kind": self.kind, "spec": self.spec, "price": self._named_terms("release", given, price)}
+        body = {"kind": self.kind, "spec": self.spec, "price": self._named_terms("release", arguments, price)}
         key = _new_id() if request_id is None else _require_key(request_id)
         callback = self._policy_address.progress if progress is None else progress
-        answer = read(self._policy_address.wire.release(self._policy_address.policy, body, key, callback))
+        answer = decode(self._policy_address.wire.release(self._policy_address.policy, body, key, callback))
         _warn_if_weak(answer)
         return answer
 
     def _call(self, act: str, positional: tuple[Any, ...], price: Mapping[str, Any]) -> Any:
         address, terms = self._policy_address, self._named_terms(act, positional, price)
-        return read(address.wire.tell(address.policy, self.kind, act, self.spec, terms))
+        return decode(address.wire.call_free(address.policy, self.kind, act, self.spec, terms))
 
     def _named_terms(self, act: str, arguments: tuple[Any, ...], price: Mapping[str, Any]) -> dict[str, Any]:
         """Map positional arguments to their names, as the same proposal in a local curator has them."""
@@ -120,10 +121,10 @@ class RemoteProposal:
         if "seconds" in price:
             rule = "left out: the server limits how long a query may take"
             raise InvalidParameter("seconds", price["seconds"], rule)
-        return {name.removesuffix("_"): each for name, each in named(**positional, **price).items()}
+        return {name.removesuffix("_"): each for name, each in encode_named(**positional, **price).items()}
 
     def __repr__(self) -> str:
-        server = self._policy_address.wire.address.words
+        server = self._policy_address.wire.address.label
         return f"<Proposal of {self.kind} at {server}: .explain() is free, .release() asks>"
 
 
@@ -135,9 +136,9 @@ class RemoteQuestion(RemoteProposal):
         """Name the limit or bound that causes most of the error, and what a tighter one would gain. Free."""
         return self._call("advise", (), price)
 
-    def plot(self, **how: Any) -> Any:
+    def plot(self, **options: Any) -> Any:
         """Plot the error of the answer against ε. Free."""
-        return self._call("plot", (), how)
+        return self._call("plot", (), options)
 
     def limit(
         self,
@@ -149,13 +150,13 @@ class RemoteQuestion(RemoteProposal):
     ) -> Self:
         """Return the same question with tighter limits per unit: less noise, more bias."""
         strategy_name = getattr(strategy, "value", strategy)
-        new_limits = named(rows=rows, groups=groups, rows_per_group=rows_per_group, strategy=strategy_name)
+        new_limits = encode_named(rows=rows, groups=groups, rows_per_group=rows_per_group, strategy=strategy_name)
         return self._propose_again({**self.spec, "limit": [*self.spec.get("limit", ()), new_limits]})
 
     def _propose_again(self, spec: Mapping[str, Any]) -> Self:
         address = self._policy_address
         return replace(
-            self, spec=spec, _details=read(address.wire.tell(address.policy, self.kind, "propose", spec, {}))
+            self, spec=spec, _details=decode(address.wire.call_free(address.policy, self.kind, "propose", spec, {}))
         )
 
     def __repr__(self) -> str:
@@ -163,24 +164,24 @@ class RemoteQuestion(RemoteProposal):
         return f"<Question {short_text}: .explain() .error() .price() .advise() .limit() are free, .release() asks>"
 
 
-def written_question(given: Any, name: str) -> str:
+def question_sql(question: Any, name: str) -> str:
     """Return the SQL of a question in a workload; parameters and limits cannot be sent with it."""
-    if isinstance(given, str):
-        return given
-    spec = given.spec if isinstance(given, RemoteQuestion) else {}
+    if isinstance(question, str):
+        return question
+    spec = question.spec if isinstance(question, RemoteQuestion) else {}
     if set(spec) != {"sql"}:
         rule = "a question in SQL without parameters or limits, which a server accepts only for single questions"
-        raise InvalidParameter(f"questions {name}", given, rule)
+        raise InvalidParameter(f"questions {name}", question, rule)
     return str(spec["sql"])
 
 
-def sent_spec(**given: Any) -> dict[str, Any]:
+def encode_spec(**fields: Any) -> dict[str, Any]:
     """Encode the given fields of a spec; questions are encoded as their SQL."""
     fields_with_sql = {
-        name: written_question(value, name) if isinstance(value, RemoteQuestion) else value
-        for name, value in given.items()
+        name: question_sql(value, name) if isinstance(value, RemoteQuestion) else value
+        for name, value in fields.items()
     }
-    return {name: sent(value, name) for name, value in fields_with_sql.items() if value is not None}
+    return {name: encode(value, name) for name, value in fields_with_sql.items() if value is not None}
 
 
 def _require_key(request_id: str) -> str:
@@ -192,7 +193,7 @@ def _require_key(request_id: str) -> str:
 def _new_id() -> str:
     from sfumato.mechanisms import bits
 
-    return f"{bits.integer(128):032x}"
+    return f"{bits.random_bits(128):032x}"
 
 
 def _warn_if_weak(answer: Any) -> None:
@@ -207,8 +208,8 @@ def _warn_if_weak(answer: Any) -> None:
         warnings.warn(warning, WeakPrivacy, stacklevel=level if frame is not None else 1)
 
 
-Asked = Aggregation | str
-Wanted = Histogram | str
+AggregateArgument = Aggregation | str
+KeyArgument = Histogram | str
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,21 +239,23 @@ class RemoteTable:
         """Append the rows of another view of the same units, with the columns that both have."""
         return self._add_step("union_all", other=other)
 
-    def per_unit(self, *keys: str, **asked: Asked) -> RemoteTable:
+    def per_unit(self, *keys: str, **aggregates: AggregateArgument) -> RemoteTable:
         """Aggregate to one row per unit, or per unit and key: ``per_unit(visits=sf.count())``."""
-        return self._add_step("per_unit", positional=keys, keywords=asked)
+        return self._add_step("per_unit", positional=keys, keywords=aggregates)
 
-    def group_by(self, *keys: Wanted, **expressions: Wanted) -> RemoteGroups:
+    def group_by(self, *keys: KeyArgument, **expressions: KeyArgument) -> RemoteGroups:
         """Group by columns, and by expressions under a name: ``group_by("region", band="age // 10")``."""
         return RemoteGroups(self._add_step("group_by", positional=keys, keywords=expressions))
 
-    def agg(self, **asked: Asked) -> RemoteTableQuestion:
+    def agg(self, **aggregates: AggregateArgument) -> RemoteTableQuestion:
         """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
-        return self._add_step("agg", keywords=asked).asked()
+        return self._add_step("agg", keywords=aggregates).propose_question()
 
-    def asked(self) -> RemoteTableQuestion:
+    def propose_question(self) -> RemoteTableQuestion:
         """Propose the question that the steps describe."""
-        question: RemoteTableQuestion = RemoteTableQuestion.at(self._policy_address, "questions", {"view": self.view})
+        question: RemoteTableQuestion = RemoteTableQuestion.propose(
+            self._policy_address, "questions", {"view": self.view}
+        )
         return question
 
     def _add_step(self, step: str, **parts: Any) -> RemoteTable:
@@ -269,9 +272,9 @@ class RemoteGroups:
 
     _view: RemoteTable
 
-    def agg(self, **asked: Asked) -> RemoteTableQuestion:
+    def agg(self, **aggregates: AggregateArgument) -> RemoteTableQuestion:
         """Aggregate every group, with aggregations or SQL over aggregates."""
-        return self._view.agg(**asked)
+        return self._view.agg(**aggregates)
 
     def __repr__(self) -> str:
         return repr(self._view)
@@ -312,7 +315,7 @@ def _encode_step(
         "given": [_encode_part(each, step) for each in positional],
         "named": {name: _encode_part(each, f"{step} {name}") for name, each in (keywords or {}).items()},
         "other": other.view if isinstance(other, RemoteTable) else other,
-        "on": None if on is None else sent(on, "on"),
+        "on": None if on is None else encode(on, "on"),
     }
     return {"step": step, **{name: each for name, each in parts.items() if each}}
 

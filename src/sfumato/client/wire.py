@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 from sfumato import errors
 from sfumato.client.addresses import Address
-from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError, TooManyRequests, installing
-from sfumato.untrusted import UNFORESEEN
+from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError, TooManyRequests, install_command
+from sfumato.untrusted import MALFORMED_INPUT
 from sfumato.version import __version__
 
 _PROBLEM = "application/problem+json"
@@ -41,7 +41,9 @@ def _import_httpx() -> Any:
         import httpx
     except ImportError:
         raise SfumatoError(
-            "sf.connect needs the package httpx, which is not installed", place="sf.connect", fix=installing("client")
+            "sf.connect needs the package httpx, which is not installed",
+            place="sf.connect",
+            fix=install_command("client"),
         ) from None
     finally:
         if not_imported:
@@ -71,13 +73,13 @@ class Wire:
         """Call a GET operation."""
         return self._call("GET", _path(parts), params=query)
 
-    def tell(self, policy: str, kind: str, act: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Any:
+    def call_free(self, policy: str, kind: str, act: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Any:
         """Make a free call about a proposal."""
         body = {"act": act, "spec": spec, "price": price}
         return self._call("POST", _path(("policies", policy, "proposals", kind)), content=_encode_body(body))["result"]
 
     def release(
-        self, policy: str, sent: Mapping[str, Any], request_id: str, progress: Callable[[str], None] | None
+        self, policy: str, body: Mapping[str, Any], request_id: str, progress: Callable[[str], None] | None
     ) -> Any:
         """Make a release under an id by which it is charged once, reporting its phases meanwhile.
 
@@ -88,7 +90,7 @@ class Wire:
             reply = self._call(
                 "POST",
                 path,
-                content=_encode_body(sent),
+                content=_encode_body(body),
                 headers={"Idempotency-Key": request_id},
                 timeout=_release_timeout(self._timeout),
                 request_id=request_id,
@@ -102,7 +104,7 @@ class Wire:
             return str(response.json()["phase"]) if response.status_code == 200 else None
         except self._transport_errors:
             return None
-        except UNFORESEEN:
+        except MALFORMED_INPUT:
             return None
 
     def close(self) -> None:
@@ -122,7 +124,7 @@ class Wire:
             except self._transport_errors as error:
                 if attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
                     rule = f"the server does not answer ({_describe_error(error)})"
-                    raise ServerUnavailable(rule, place=self.address.words, request_id=request_id) from None
+                    raise ServerUnavailable(rule, place=self.address.label, request_id=request_id) from None
             time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
@@ -132,11 +134,11 @@ class Wire:
             raise errors.from_json(response.text)
         try:
             body = json.loads(response.text) if response.status_code == 200 and media == "application/json" else None
-        except UNFORESEEN:
+        except MALFORMED_INPUT:
             body = None
         if not isinstance(body, dict):
             rule = f"there is no Sfumato server at this address (HTTP status {response.status_code})"
-            raise ServerUnavailable(rule, place=self.address.words, request_id=request_id)
+            raise ServerUnavailable(rule, place=self.address.label, request_id=request_id)
         return body
 
 
@@ -218,7 +220,7 @@ def _describe_error(error: BaseException) -> str:
     return type(error).__name__
 
 
-def seconds(value: object, name: str) -> float:
+def require_seconds(value: object, name: str) -> float:
     """Validate a number of seconds."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise InvalidParameter(name, value, "a number of seconds above 0")

@@ -16,14 +16,14 @@ from typing import Any
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, ServerUnavailable
 from sfumato.privacy import codec
-from sfumato.untrusted import refusing
+from sfumato.untrusted import refuse_malformed
 
 _CLASSES: Mapping[str, tuple[str, str]] = {
     "advice": ("curator.previews.advising", "Advice"),
     "answer": ("release.answers.answer", "Answer"),
     "answer-column": ("release.answers.answer_columns", "AnswerColumn"),
     "answers": ("curator.proposals.workload_answers", "Answers"),
-    "bounds": ("curator.proposals.found_bounds", "Bounds"),
+    "bounds": ("curator.proposals.released_bounds", "Bounds"),
     "degrees": ("curator.proposals.degrees", "Degrees"),
     "explanation": ("curator.previews.explaining", "Explanation"),
     "fitted-model": ("publish.published_files", "FittedModel"),
@@ -37,7 +37,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "running-answer": ("release.running_totals", "RunningAnswer"),
     "running-forecast": ("curator.proposals.running_counts", "RunningForecast"),
     "session-answers": ("curator.proposals.session_answers", "SessionAnswers"),
-    "sold": ("curator.proposals.sold_goods", "Sold"),
+    "sold": ("curator.proposals.auction_outcomes", "AuctionOutcome"),
     "standing": ("curator.standings", "Standing"),
     "synopsis": ("publish.synopsis", "Synopsis"),
     "synthetic": ("publish.synthetic", "Synthetic"),
@@ -47,10 +47,10 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
 """The module and class of every kind of value that a server sends."""
 
 
-def read(told: Any) -> Any:
+def decode(reply: Any) -> Any:
     """Decode a server's reply: a codec value, a collection of them, or a plain value."""
-    with refusing(lambda: ServerUnavailable("the server's reply cannot be decoded", place="the server")):
-        return _decode(told)
+    with refuse_malformed(lambda: ServerUnavailable("the server's reply cannot be decoded", place="the server")):
+        return _decode(reply)
 
 
 def _decode(reply: Any) -> Any:
@@ -80,7 +80,7 @@ _MAX_JSON_INTEGER = 1 << 53
 """Integers below this are exact in every JSON parser."""
 
 
-def sent(value: Any, name: str) -> Any:
+def encode(value: Any, name: str) -> Any:
     """Encode a number, a string, or a list or mapping of these; exact numbers become strings."""
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item() if getattr(value, "ndim", 1) == 0 else value.tolist()
@@ -93,26 +93,26 @@ def sent(value: Any, name: str) -> Any:
     if isinstance(value, (Fraction, Decimal)):
         return f"{value.numerator}/{value.denominator}" if isinstance(value, Fraction) else str(value)
     if isinstance(value, Mapping):
-        return {str(key): sent(item, f"{name} {key}") for key, item in value.items()}
+        return {str(key): encode(item, f"{name} {key}") for key, item in value.items()}
     if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (bytes, bytearray)):
-        return [sent(item, name) for item in value]
+        return [encode(item, name) for item in value]
     raise InvalidParameter(name, value, "a number, a string, or a list or mapping of these")
 
 
-def named(**given: Any) -> dict[str, Any]:
+def encode_named(**values: Any) -> dict[str, Any]:
     """Encode keyword arguments, without those that are None."""
-    return {name: sent(each, name) for name, each in given.items() if each is not None}
+    return {name: encode(each, name) for name, each in values.items() if each is not None}
 
 
-def parameters_sent(given: Any) -> Any:
+def encode_parameters(parameters: Any) -> Any:
     """Encode the parameters of a question; values without a JSON type carry theirs along."""
-    if given is None:
+    if parameters is None:
         return None
-    if isinstance(given, Mapping):
-        return {str(name): _encode_cell(each, str(name)) for name, each in given.items()}
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise InvalidParameter("parameters", given, "values in a list, or by name in a dict")
-    return [_encode_cell(each, str(position)) for position, each in enumerate(given, 1)]
+    if isinstance(parameters, Mapping):
+        return {str(name): _encode_cell(each, str(name)) for name, each in parameters.items()}
+    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Sequence):
+        raise InvalidParameter("parameters", parameters, "values in a list, or by name in a dict")
+    return [_encode_cell(each, str(position)) for position, each in enumerate(parameters, 1)]
 
 
 def _encode_cell(value: Any, name: str) -> Any:
@@ -121,4 +121,4 @@ def _encode_cell(value: Any, name: str) -> Any:
             return {"type": kind, "value": value.isoformat()}
     if isinstance(value, Decimal):
         return {"type": "decimal", "value": str(value)}
-    return sent(value, f"parameters {name}")
+    return encode(value, f"parameters {name}")

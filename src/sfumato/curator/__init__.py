@@ -26,57 +26,57 @@ if TYPE_CHECKING:
     from sfumato.curator.previews.advising import Advice as Advice
     from sfumato.curator.previews.explaining import Explanation as Explanation
     from sfumato.curator.previews.forecasts import Forecast as Forecast
-    from sfumato.curator.proposals.degrees import DegreeHistogram as DegreeHistogram, Degrees as Degrees
-    from sfumato.curator.proposals.found_bounds import Bounds as Bounds
-    from sfumato.curator.proposals.online import OnlineSession as OnlineSession, ProposedOnline as ProposedOnline
-    from sfumato.curator.proposals.private_bounds import BoundsSearch as BoundsSearch
-    from sfumato.curator.proposals.private_limits import LimitsSearch as LimitsSearch, UnitLimits as UnitLimits
+    from sfumato.curator.proposals.auction_outcomes import AuctionOutcome as AuctionOutcome
+    from sfumato.curator.proposals.degrees import Degrees as Degrees, DegreesProposal as DegreesProposal
+    from sfumato.curator.proposals.online import OnlineProposal as OnlineProposal, OnlineSession as OnlineSession
+    from sfumato.curator.proposals.private_bounds import BoundsProposal as BoundsProposal
+    from sfumato.curator.proposals.private_limits import LimitsProposal as LimitsProposal, UnitLimits as UnitLimits
     from sfumato.curator.proposals.questions import Question as Question
+    from sfumato.curator.proposals.released_bounds import Bounds as Bounds
     from sfumato.curator.proposals.running_counts import (
         RunningForecast as RunningForecast,
-        RunningTotals as RunningTotals,
+        RunningTotalsProposal as RunningTotalsProposal,
     )
     from sfumato.curator.proposals.sessions import (
-        ProposedSession as ProposedSession,
+        SessionProposal as SessionProposal,
         ThresholdSession as ThresholdSession,
     )
-    from sfumato.curator.proposals.sold_goods import Sold as Sold
-    from sfumato.curator.proposals.table_auctions import TableAuction as TableAuction
+    from sfumato.curator.proposals.table_auctions import AuctionProposal as AuctionProposal
     from sfumato.curator.proposals.workload_answers import Answers as Answers, WorkloadForecast as WorkloadForecast
-    from sfumato.curator.proposals.workloads import Workload as Workload
+    from sfumato.curator.proposals.workloads import WorkloadProposal as WorkloadProposal
     from sfumato.curator.standings import PeriodStandings as PeriodStandings, Standing as Standing
     from sfumato.curator.tables import TableView as TableView
 
 __all__ = [
     "Advice",
     "Answers",
+    "AuctionOutcome",
+    "AuctionProposal",
     "Bounds",
-    "BoundsSearch",
+    "BoundsProposal",
     "CheckReport",
     "Curator",
-    "DegreeHistogram",
     "Degrees",
+    "DegreesProposal",
     "Explanation",
     "Forecast",
-    "LimitsSearch",
+    "LimitsProposal",
     "Listing",
+    "OnlineProposal",
     "OnlineSession",
     "PeriodStandings",
-    "ProposedOnline",
-    "ProposedSession",
     "Question",
     "RunningForecast",
-    "RunningTotals",
-    "Sold",
+    "RunningTotalsProposal",
+    "SessionProposal",
     "Standing",
-    "TableAuction",
     "TableDescription",
     "TableView",
     "Tables",
     "ThresholdSession",
     "UnitLimits",
-    "Workload",
     "WorkloadForecast",
+    "WorkloadProposal",
     "amend",
     "check",
     "describe_policy",
@@ -91,26 +91,26 @@ _EXPORTS = {
     "previews.advising": ("Advice",),
     "checking": ("CheckReport", "check",),
     "curators": ("Curator", "open",),
-    "proposals.degrees": ("DegreeHistogram", "Degrees",),
+    "proposals.degrees": ("DegreesProposal", "Degrees",),
     "described_tables": ("TableDescription", "Tables",),
     "describing": ("describe_policy",),
     "previews.explaining": ("Explanation",),
     "previews.forecasts": ("Forecast",),
-    "proposals.found_bounds": ("Bounds",),
+    "proposals.released_bounds": ("Bounds",),
     "listings": ("Listing",),
-    "proposals.online": ("OnlineSession", "ProposedOnline",),
+    "proposals.online": ("OnlineSession", "OnlineProposal",),
     "standings": ("PeriodStandings", "Standing",),
     "policy_account": ("amend", "history", "precedents_of", "standing",),
-    "proposals.private_bounds": ("BoundsSearch",),
-    "proposals.private_limits": ("LimitsSearch", "UnitLimits",),
+    "proposals.private_bounds": ("BoundsProposal",),
+    "proposals.private_limits": ("LimitsProposal", "UnitLimits",),
     "proposals.questions": ("Question",),
-    "proposals.running_counts": ("RunningForecast", "RunningTotals",),
-    "proposals.sessions": ("ProposedSession", "ThresholdSession",),
-    "proposals.sold_goods": ("Sold",),
-    "proposals.table_auctions": ("TableAuction",),
+    "proposals.running_counts": ("RunningForecast", "RunningTotalsProposal",),
+    "proposals.sessions": ("SessionProposal", "ThresholdSession",),
+    "proposals.auction_outcomes": ("AuctionOutcome",),
+    "proposals.table_auctions": ("AuctionProposal",),
     "tables": ("TableView",),
     "proposals.workload_answers": ("Answers", "WorkloadForecast",),
-    "proposals.workloads": ("Workload",),
+    "proposals.workloads": ("WorkloadProposal",),
 }
 # fmt: on
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}

@@ -19,21 +19,21 @@ from fractions import Fraction
 from pathlib import Path
 
 from sfumato.curator.context import Context
-from sfumato.curator.described_tables import Suggestion
+from sfumato.curator.described_tables import ExampleQuestion
 from sfumato.curator.describing import PolicyAlone, domain_words, policy_alone, suggestions
 from sfumato.curator.policy_account import PathOrText, read_policy
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.opening import misquoted_lines, open_engine, open_inspector
-from sfumato.engine.seam import Engine, Inspection, Inspector
+from sfumato.engine.protocols import Engine, Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain, Policy, Table
-from sfumato.policy.codings import cell_words
+from sfumato.policy.codings import describe_cells
 from sfumato.privacy import Guarantee
-from sfumato.release.answers.receipts import for_life
+from sfumato.release.answers.receipts import describe_guarantee
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ def reading_times(policy: Policy) -> tuple[ReadingTime, ...]:
         engine.close()
 
 
-def _time_question(policy: Policy, engine: Engine, catalog: Catalog, suggestion: Suggestion) -> ReadingTime | None:
+def _time_question(policy: Policy, engine: Engine, catalog: Catalog, suggestion: ExampleQuestion) -> ReadingTime | None:
     """Release one question and discard its answer; None where this policy refuses it."""
     watch = _Stopwatch()
     with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "scratch") as ledger:
         budget = policy.account_budget
         account = ledger.account(policy.account_name, unit=policy.unit, budget=budget, per=policy.per or "")
-        context = Context(policy, engine, account, watch, "measured", rehearsed=True)
+        context = Context(policy, engine, account, watch, "measured", is_preview=True)
         try:
             query = parse(suggestion.sql, catalog)
             epsilon = min(Fraction(1), budget.epsilon / 2)
@@ -103,7 +103,7 @@ class _Stopwatch:
             self.seconds = time.perf_counter() - self._begun
 
 
-MOST_LOST = 0.5
+MAX_LOST_SHARE = 0.5
 """The share of a column's values that may become NULL before the owner has to confirm it with ``--lossy``."""
 
 
@@ -133,14 +133,18 @@ class CheckedTable:
     @property
     def declared(self) -> dict[str, str]:
         """Describe each column that questions may name, as the policy declares it."""
-        cells = {name: cell_words(self.table.codings.get(name)) for name in self.columns}
+        cells = {name: describe_cells(self.table.codings.get(name)) for name in self.columns}
         return {name: "; ".join([domain_words(domain), *cells[name]]) for name, domain in self.columns.items()}
 
     @property
-    def emptied(self) -> dict[str, float]:
+    def lost_shares(self) -> dict[str, float]:
         """Return the columns with more than half of their values made NULL, with that share. PRIVATE."""
         costs = {} if self.costs is None else self.costs.columns
-        return {f"{self.table.name}.{name}": cost.lost for name, cost in costs.items() if cost.lost > MOST_LOST}
+        return {
+            f"{self.table.name}.{name}": cost.nulled_share
+            for name, cost in costs.items()
+            if cost.nulled_share > MAX_LOST_SHARE
+        }
 
 
 @dataclass(frozen=True)
@@ -182,14 +186,14 @@ class CheckReport:
     @property
     def promise(self) -> str:
         """The policy's guarantee in words: for life, or for each unit in its period."""
-        return for_life(self.policy)
+        return describe_guarantee(self.policy)
 
-    def require_kept(self, acknowledged: Collection[str] = ()) -> None:
+    def require_values_kept(self, acknowledged: Collection[str] = ()) -> None:
         """Refuse a policy that makes most values of a column NULL, unless the owner acknowledged it ("visits.ward").
 
         Whether it is refused depends on the data: it is for the owner alone.
         """
-        emptied = {name: share for table in self.tables for name, share in table.emptied.items()}
+        emptied = {name: share for table in self.tables for name, share in table.lost_shares.items()}
         column_names = [f"{checked.table.name}.{name}" for checked in self.tables for name in checked.columns]
         for name in acknowledged:
             if name not in column_names:

@@ -11,25 +11,25 @@ from dataclasses import dataclass, field
 
 from sfumato.caching import cached_property
 from sfumato.engine.opening import open_engine, with_invented_rows
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.ledger import Account
 from sfumato.plan.canonical import digest
 from sfumato.policy import Policy, Table, Via
 from sfumato.privacy import Budget, Curve
-from sfumato.privacy.budget_words import closing
+from sfumato.privacy.budget_words import gaussian_warning
 from sfumato.release.proposal import RunningWork
 from sfumato.release.releasing import Progress
 
 
-class InventedEngine:
+class PreviewEngine:
     """An engine over invented rows, opened once for all views of a curator. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._engine: Engine | None = None
 
-    def of(self, policy: Policy) -> Engine:
+    def engine_for(self, policy: Policy) -> Engine:
         """Return the engine over the invented rows of the curator's policy."""
         with self._lock:
             if self._engine is None:
@@ -60,19 +60,19 @@ class Context:
     seconds: float | None = None
     """The time limit of reading, in seconds."""
     analyst: str | None = None
-    rehearsed: bool = False
-    """Whether rows and account are invented (``rehearsing``); answers are marked so."""
-    work: RunningWork = field(default_factory=RunningWork, repr=False, compare=False)
+    is_preview: bool = False
+    """Whether rows and account are invented (``previewing``); answers are marked so."""
+    running_work: RunningWork = field(default_factory=RunningWork, repr=False, compare=False)
     """The running releases, counted over all views of one curator."""
-    invented: InventedEngine = field(default_factory=InventedEngine, repr=False, compare=False)
+    preview_engine: PreviewEngine = field(default_factory=PreviewEngine, repr=False, compare=False)
     """The engine that previews read, shared by all views of one curator."""
-    told: Policy | None = None
+    reported_policy: Policy | None = None
     """The policy whose version is reported, where the opened one has empty tables instead of its own."""
 
     @cached_property
-    def declared(self) -> str:
+    def policy_version(self) -> str:
         """The policy's version: a hash of all its declarations."""
-        policy = self.told or self.policy
+        policy = self.reported_policy or self.policy
         ids = [] if policy.id_type is None else [policy.id_type.value]
         ids += [] if policy.per is None else [["per", policy.per]]
         return digest(policy.unit, [_table_declarations(table) for table in policy.tables.values()] + ids)
@@ -82,7 +82,7 @@ class Context:
         """The budgets that must afford a release: the account's, and the analyst's share."""
         return self.account.budgets(self.analyst)
 
-    def closing(self, *curves: Curve | None) -> tuple[str, ...]:
+    def closing_warnings(self, *curves: Curve | None) -> tuple[str, ...]:
         """Return the warning that a release with these curves makes the plain ε total unavailable, if it does.
 
         None stands for a curve of Gaussian noise.
@@ -91,7 +91,7 @@ class Context:
             return ()
         budgets = self.budgets
         accepted = all(budget.affords(curve) for curve in curves if curve is not None for budget in budgets)
-        warning = closing(budgets[-1].remaining) if accepted else ""
+        warning = gaussian_warning(budgets[-1].remaining) if accepted else ""
         return (warning,) if warning else ()
 
     def require_one_account(self, what: str) -> None:
@@ -112,7 +112,7 @@ def _table_declarations(table: Table) -> list[object]:
         table.max_rows_per_group,
         table.public,
     ]
-    lists = [[name, column_list.items, column_list.most_items] for name, column_list in table.lists.items()]
+    lists = [[name, column_list.items, column_list.max_items] for name, column_list in table.lists.items()]
     return [
         table.name,
         limits,

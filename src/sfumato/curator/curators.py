@@ -17,31 +17,31 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from sfumato.curator.checking import CheckReport, check
-from sfumato.curator.context import Context, InventedEngine
+from sfumato.curator.context import Context, PreviewEngine
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.describing import describe
 from sfumato.curator.kinds.workloads import WorkloadSpec
-from sfumato.curator.listings import Listing, listed
+from sfumato.curator.listings import Listing, list_declarations
 from sfumato.curator.policy_account import (
+    account_lines,
     amend_account,
-    charges,
+    compute_standings,
     ledger_address,
-    lines_of,
+    list_charges,
     read_policy,
     require_analyst,
-    standings_of,
 )
-from sfumato.curator.previews.rehearsing import proposed_again
+from sfumato.curator.previews.previewing import rebind_proposal
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.selected_columns import DeclaredValues
-from sfumato.curator.proposals.workloads import Workload
+from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.curator.proposing import Proposing
-from sfumato.curator.recent_questions import RecentQuestions
+from sfumato.curator.question_cache import QuestionCache
 from sfumato.curator.release_kinds import Spec, Workspace, kind_of
 from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine, types_in_memory
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
 from sfumato.ledger import Ledger, Line, SpendingLimit
 from sfumato.ledger.entries import AccountLines
@@ -50,17 +50,17 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.sql.building import selection
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.sql.text import listing, written
+from sfumato.plan.sql.text import parse_listing, query_text
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Value
 from sfumato.policy.domains import check_keys
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, whole
-from sfumato.privacy.pictures import History, Moment
-from sfumato.release.releasing import Progress, quietly
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, exact_integer
+from sfumato.privacy.pictures import History, SpendingPoint
+from sfumato.release.releasing import Progress, ignore_progress
 
 P = TypeVar("P")
 
-SECONDS = 600
+DEFAULT_SECONDS = 600
 """The default time limit of one question, in seconds, so that no question blocks the others for ever."""
 
 
@@ -85,10 +85,10 @@ class Curator(Proposing):
         policy: Policy | str | os.PathLike[str],
         ledger: Ledger | str | os.PathLike[str] | None = None,
         *,
-        seconds: Number | None = SECONDS,
+        seconds: Number | None = DEFAULT_SECONDS,
         memory: str | None = None,
         threads: int | None = None,
-        progress: Progress = quietly,
+        progress: Progress = ignore_progress,
     ) -> None:
         self.policy = read_policy(policy)
         self._memory = memory
@@ -115,7 +115,7 @@ class Curator(Proposing):
             self._context = Context(self.policy, engine, account, progress, f"version {account.version}", time_limit)
             self._catalog = engine.catalog()
             self._standings: dict[str | None, _CachedStanding] = {}
-            self._recent = RecentQuestions()
+            self._recent = QuestionCache()
             cleanup.pop_all()
 
     @property
@@ -129,11 +129,11 @@ class Curator(Proposing):
 
         Where every period has an account of its own, it is the budget of a period that was not yet queried.
         """
-        return self._context.budgets[-1].told_by(History(self._charges))
+        return self._context.budgets[-1].with_history(History(self._charges))
 
-    def _charges(self) -> list[Moment]:
+    def _charges(self) -> list[SpendingPoint]:
         """List the charges to the account, or to the analyst's share, with their times."""
-        return charges(self.history(), self._context.analyst)
+        return list_charges(self.history(), self._context.analyst)
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
         """Parse a question in SQL without asking it. This is free.
@@ -141,15 +141,15 @@ class Curator(Proposing):
         ``parameters`` are the values of ``?``, ``$1``, … in a list, or those of ``$name`` and ``:name`` in a dict. SHOW
         TABLES and DESCRIBE are answered at once.
         """
-        table = listing(question)
+        table = parse_listing(question)
         if table is not None:
-            return listed(question, table, self.policy, self._catalog)
+            return list_declarations(question, table, self.policy, self._catalog)
         return self._question(question, parameters)
 
     def _propose_question(self, text: str, query: Query) -> Question:
         """Return a question; without measures it is answered from the policy, unless its groups are discovered."""
         question = Question(self._context, text, query, query.plan.limits)
-        if query.plan.measures or question.found:
+        if query.plan.measures or question.discovered_keys:
             return question
         return DeclaredValues(self._context, text, query, query.plan.limits)
 
@@ -164,14 +164,14 @@ class Curator(Proposing):
 
     def workload(
         self, questions: Sequence[str | Question] | Mapping[str, str | Question] | os.PathLike[str]
-    ) -> Workload:
+    ) -> WorkloadProposal:
         """Propose to ask several questions at one price: a list, a mapping from names, or a .sql file. This is free."""
         return self.propose(WorkloadSpec(questions))
 
     def _question(self, text: str, parameters: Parameters | None = None) -> Question:
         if parameters is not None or not isinstance(text, str):
-            return self._propose_question(written(text, parameters), parse(text, self._catalog, parameters))
-        return self._recent.of(
+            return self._propose_question(query_text(text, parameters), parse(text, self._catalog, parameters))
+        return self._recent.get(
             text, self._context, lambda: parse(text, self._catalog), lambda query: self._propose_question(text, query)
         )
 
@@ -184,12 +184,12 @@ class Curator(Proposing):
         view._context = replace(self._context, analyst=name)
         return view
 
-    def again(self, proposal: P) -> P:
+    def rebind(self, proposal: P) -> P:
         """Rebind a proposal of another curator to this one's tables and account. This is free.
 
         Both policies must declare the same of every table.
         """
-        return proposed_again(proposal, self._context)
+        return rebind_proposal(proposal, self._context)
 
     def limited(self, limit: SpendingLimit, until: int | None = None) -> Curator:
         """Return a view whose charges are first reserved within an external spending limit.
@@ -211,7 +211,7 @@ class Curator(Proposing):
         head = self.ledger.head  # read before the standing, which is then at least as new
         cached = self._standings.get(payer)
         if cached is None or cached.head != head or cached.policy is not self.policy:
-            standing = standings_of(self.policy, self._context.account, payer)
+            standing = compute_standings(self.policy, self._context.account, payer)
             cached = self._standings[payer] = _CachedStanding(head, self.policy, standing)
         return cached.standing
 
@@ -220,10 +220,10 @@ class Curator(Proposing):
 
         ``after`` is the number of the last line already seen; ``limit`` is the maximal number of further lines.
         """
-        max_lines = None if limit is None else whole(limit, "limit", at_least=1)
-        whole(after, "after", at_least=0)
+        max_lines = None if limit is None else exact_integer(limit, "limit", at_least=1)
+        exact_integer(after, "after", at_least=0)
         payer = self._resolve_analyst(analyst)
-        return AccountLines(lambda: islice(lines_of(self.ledger, self.policy, payer, after), max_lines))
+        return AccountLines(lambda: islice(account_lines(self.ledger, self.policy, payer, after), max_lines))
 
     def amend(self, policy: Policy | str | os.PathLike[str] | None = None, *, reason: str) -> Line:
         """Replace the account's budget by the policy's, with a reason that the ledger keeps. For the owner.
@@ -261,7 +261,7 @@ class Curator(Proposing):
                 fix="ask the owner, or call it on the curator that was opened, not on its as_analyst view",
             )
 
-    def reopened(self) -> Curator:
+    def reopen(self) -> Curator:
         """Open the same policy again on the current data; changed data are a new version.
 
         The account, its terms and what was spent stay the same; data that belong to another account are refused. This
@@ -293,12 +293,12 @@ class Curator(Proposing):
         time_limit = (
             None if seconds is None else min(float(exact(seconds, "seconds", NONNEGATIVE)), threading.TIMEOUT_MAX)
         )
-        return self._context.work.drain(time_limit)
+        return self._context.running_work.drain(time_limit)
 
     def close(self) -> None:
         """Close the sources, and the ledger if this curator opened it."""
         self._context.engine.close()
-        self._context.invented.close()
+        self._context.preview_engine.close()
         if self._owns_ledger:
             self.ledger.close()
 
@@ -308,7 +308,7 @@ class Curator(Proposing):
         Return the finalizer: calling it closes the sources at once; its ``alive`` says whether they are still open.
         """
         context = self._context
-        return weakref.finalize(context.work, _close, context.engine, context.invented)
+        return weakref.finalize(context.running_work, _close, context.engine, context.preview_engine)
 
     def __enter__(self) -> Self:
         return self
@@ -332,7 +332,7 @@ class Curator(Proposing):
             return tables_html + paragraph(f"The remaining budget is not available: {refusal.rule}.")
 
 
-def _close(engine: Engine, invented: InventedEngine) -> None:
+def _close(engine: Engine, invented: PreviewEngine) -> None:
     engine.close()
     invented.close()
 

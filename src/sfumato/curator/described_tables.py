@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.notebook_html import folded, paragraph, preformatted, table
+from sfumato.notebook_html import collapsed, paragraph, preformatted, table
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 _QUESTIONS = 3
 """Example questions per table in a curator's printed form."""
 
 
-@codec.value("suggestion")
+@codec.serialisable("suggestion")
 @dataclass(frozen=True)
-class Suggestion:
+class ExampleQuestion:
     """An example question: what it tells, its SQL, and its cost."""
 
     tells: str
@@ -34,7 +34,7 @@ class Suggestion:
         object.__setattr__(self, "delta", exact(self.delta, "delta", NONNEGATIVE))
 
 
-@codec.value("table-description")
+@codec.serialisable("table-description")
 @dataclass(frozen=True, repr=False)
 class TableDescription:
     """A table's privacy unit, its columns' domains, and example questions."""
@@ -42,23 +42,23 @@ class TableDescription:
     name: str
     about: str
     columns: Mapping[str, str] = field(metadata=codec.MAPPING)
-    questions: tuple[Suggestion, ...] = ()
+    questions: tuple[ExampleQuestion, ...] = ()
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if not isinstance(self.columns, Mapping) or not {*map(type, self.columns.values())} <= {str}:
             raise InvalidParameter("columns", self.columns, "descriptions by column name")
-        if type(self.questions) is not tuple or not {*map(type, self.questions)} <= {Suggestion}:
+        if type(self.questions) is not tuple or not {*map(type, self.questions)} <= {ExampleQuestion}:
             raise InvalidParameter("questions", self.questions, "a list of example questions")
 
     @property
     def lines(self) -> list[str]:
         """The table and its columns, as lines of text."""
         width = max(map(len, self.columns), default=0)
-        column_lines = [f"  {printable(name):<{width}}  {words}" for name, words in self.columns.items()]
-        return [f"{printable(self.name)}: {self.about}", *column_lines]
+        column_lines = [f"  {escape_unprintable(name):<{width}}  {words}" for name, words in self.columns.items()]
+        return [f"{escape_unprintable(self.name)}: {self.about}", *column_lines]
 
-    def copied(self, most: int | None = None) -> list[str]:
+    def example_lines(self, most: int | None = None) -> list[str]:
         """Return the example questions as lines of text."""
         lines = []
         for suggestion in self.questions[:most]:
@@ -67,13 +67,13 @@ class TableDescription:
         return lines
 
     def __str__(self) -> str:
-        question_lines = self.copied()
+        question_lines = self.example_lines()
         return "\n".join([*self.lines, *(["", "Questions to copy:", *question_lines] if question_lines else [])])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self.listed_html() + _questions_html(self.copied())
+        return self.listed_html() + _questions_html(self.example_lines())
 
     def listed_html(self) -> str:
         """Render the table and its columns as HTML."""
@@ -101,15 +101,15 @@ class Tables(Mapping[str, TableDescription]):
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.tables)
 
-    def named(self, name: str) -> TableDescription:
+    def find(self, name: str) -> TableDescription:
         """Return one table by its case-insensitive name."""
         for description in self.tables.values():
             if description.name.lower() == name.lower():
                 return description
-        from sfumato.plan.sql.text_positions import nearest  # reading descriptions needs no parser
+        from sfumato.plan.sql.text_positions import suggest_name  # reading descriptions needs no parser
 
-        rule = f"no declared table is called {printable(name[:60])}"
-        raise Unsupported("unknown-table", rule, fix=nearest(name, self.tables))
+        rule = f"no declared table is called {escape_unprintable(name[:60])}"
+        raise Unsupported("unknown-table", rule, fix=suggest_name(name, self.tables))
 
     def to_json(self) -> str:
         """Serialize the descriptions as JSON text, with a kind and a version."""
@@ -127,7 +127,9 @@ class Tables(Mapping[str, TableDescription]):
 
     def _format_all(self, max_questions: int | None) -> str:
         tables = ["\n".join(description.lines) for description in self.tables.values()]
-        question_lines = [line for description in self.tables.values() for line in description.copied(max_questions)]
+        question_lines = [
+            line for description in self.tables.values() for line in description.example_lines(max_questions)
+        ]
         questions = "\n".join(["Questions to copy:", *question_lines])
         return "\n\n".join([self.heading, *tables, *([questions] if question_lines else [])])
 
@@ -137,12 +139,12 @@ class Tables(Mapping[str, TableDescription]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        question_lines = [line for description in self.tables.values() for line in description.copied()]
+        question_lines = [line for description in self.tables.values() for line in description.example_lines()]
         tables_html = "".join(description.listed_html() for description in self.tables.values())
         return paragraph(self.heading) + tables_html + _questions_html(question_lines)
 
 
-@codec.value("tables")
+@codec.serialisable("tables")
 @dataclass(frozen=True)
 class _WrittenTables:
     """The serialized form of ``Tables``: the names beside the descriptions, in their order."""
@@ -159,4 +161,4 @@ class _WrittenTables:
 
 
 def _questions_html(question_lines: list[str]) -> str:
-    return folded("Questions to copy", preformatted("\n".join(question_lines))) if question_lines else ""
+    return collapsed("Questions to copy", preformatted("\n".join(question_lines))) if question_lines else ""

@@ -17,24 +17,24 @@ from fractions import Fraction
 from pathlib import Path
 
 from sfumato.curator.context import Context
-from sfumato.curator.described_tables import Suggestion, TableDescription, Tables
+from sfumato.curator.described_tables import ExampleQuestion, TableDescription, Tables
 from sfumato.curator.policy_account import PathOrText, read_policy
 from sfumato.curator.previews.forecasts import Width
-from sfumato.curator.proposals.questions import SMALL_DELTA, Question
-from sfumato.engine.carried_tables import without_data
+from sfumato.curator.proposals.questions import DEFAULT_DELTA, Question
 from sfumato.engine.opening import open_engine
+from sfumato.engine.public_tables import without_data
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.descriptions import count_with_noun, literal_sql
+from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.words import literal_words, many
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Policy, Type
-from sfumato.policy.codings import cell_words
-from sfumato.privacy.numbers import text
-from sfumato.release.answers.receipts import for_life
-from sfumato.release.releasing import quietly
-from sfumato.untrusted import printable
+from sfumato.policy.codings import describe_cells
+from sfumato.privacy.numbers import format_exact
+from sfumato.release.answers.receipts import describe_guarantee
+from sfumato.release.releasing import ignore_progress
+from sfumato.untrusted import escape_unprintable
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def policy_alone(policy: Policy) -> Iterator[PolicyAlone]:
         with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "empty") as ledger:
             name, budget, per = policy.account_name, empty.account_budget, empty.per or ""
             account = ledger.account(name, unit=empty.unit, budget=budget, per=per)
-            yield PolicyAlone(Context(empty, engine, account, quietly, "no version"), engine.catalog())
+            yield PolicyAlone(Context(empty, engine, account, ignore_progress, "no version"), engine.catalog())
     finally:
         engine.close()
 
@@ -90,7 +90,10 @@ def describe_policy(policy: Policy | PathOrText) -> Tables:
 
 
 def _heading(policy: Policy) -> str:
-    return f"{policy.account_name} protects {policy.unit}, {policy.neighbours.value} neighbours: {for_life(policy)}"
+    return (
+        f"{policy.account_name} protects {policy.unit}, {policy.neighbours.value} neighbours: "
+        f"{describe_guarantee(policy)}"
+    )
 
 
 def _describe_unread(name: str) -> TableDescription:
@@ -117,9 +120,10 @@ def _describe_rows(policy: Policy, table: Described) -> str:
     limits = table.limits
     per_period = "" if table.period is None else f" in one {table.period.every}"
     limit_text = (
-        f"private; at most {many(limits.rows, 'row')} of one {unit}{per_period} count{'s' if limits.rows == 1 else ''}"
+        f"private; at most {count_with_noun(limits.rows, 'row')} of one {unit}{per_period} "
+        f"count{'s' if limits.rows == 1 else ''}"
     )
-    limit_text += f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else ""
+    limit_text += f", in at most {count_with_noun(limits.groups, 'group')}" if limits.groups < limits.rows else ""
     return f"{limit_text}; rows beyond that are not counted, and ± does not cover them"
 
 
@@ -131,13 +135,14 @@ def _describe_columns(policy: Policy, table: Described) -> dict[str, str]:
             unit_count if table.period is None else ""
         )
     for name, domain in table.columns.items():
-        cells = cell_words(table.codings.get(name))
+        cells = describe_cells(table.codings.get(name))
         descriptions[name] = "; ".join(
             [domain_words(domain), *cells, *_describe_uses(domain, grouped=bool(policy.budget.delta))]
         )
     for name, list_column in table.lists.items():
         descriptions[name] = (
-            f"list of at most {many(list_column.most_items, 'item')}, for UNNEST: {domain_words(list_column.items)}"
+            f"list of at most {count_with_noun(list_column.max_items, 'item')}, for UNNEST: "
+            f"{domain_words(list_column.items)}"
         )
     return descriptions
 
@@ -154,7 +159,7 @@ def _describe_uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
         yield "it has no bounds: to sum it, write LEAST(GREATEST(…, low), high)"
 
 
-def _forecast(suggestion: Suggestion, ask: Ask) -> Suggestion | None:
+def _forecast(suggestion: ExampleQuestion, ask: Ask) -> ExampleQuestion | None:
     """Return an example question with its error; None where the policy refuses it."""
     try:
         forecast = ask(suggestion.sql).error(epsilon=1, delta=suggestion.delta)
@@ -175,7 +180,7 @@ def _middle_size(columns: Mapping[str, Width]) -> dict[str, Width]:
     }
 
 
-def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
+def suggestions(policy: Policy, table: Described) -> tuple[ExampleQuestion, ...]:
     """Return example questions that this policy answers, chosen by the declared domains of the columns."""
     table_name = quoted(table.name)
     if policy.per is not None and not _has_bounded_periods(policy, table):
@@ -188,7 +193,7 @@ def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
     dates = [name for name, domain in table.columns.items() if _has_listable_months(domain)]
     texts = [name for name, domain in table.columns.items() if domain.type is Type.TEXT and domain.values is None]
     return (
-        Suggestion("how many rows there are", f"SELECT COUNT(*) AS n FROM {table_name}"),
+        ExampleQuestion("how many rows there are", f"SELECT COUNT(*) AS n FROM {table_name}"),
         *(_unit_count(policy, table, table_name) if table.id is not None and table.period is None else ()),
         *(_grouped_count(name, table_name) for name in keys[:1]),
         *(_average(name, keys, table_name) for name in numbers[:1]),
@@ -197,7 +202,7 @@ def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
         *(_decades(name, table_name) for name in years[:1]),
         *(_monthly(name, table_name) for name in dates[:1]),
         *(_filtered_count(name, table.columns[name], table_name) for name in keys[:1]),
-        *(_discovered_groups(name, table_name) for name in texts[:1] if policy.budget.delta >= SMALL_DELTA),
+        *(_discovered_groups(name, table_name) for name in texts[:1] if policy.budget.delta >= DEFAULT_DELTA),
     )
 
 
@@ -207,68 +212,72 @@ def _has_bounded_periods(policy: Policy, table: Described) -> bool:
     return column is None or table.columns[column].bounds is not None
 
 
-def _one_month(table: Described, table_name: str) -> Suggestion:
+def _one_month(table: Described, table_name: str) -> ExampleQuestion:
     """Return an example question for a table with unbounded periods: it names those that it reads."""
     assert table.period is not None
     day = quoted(table.period.column)
     month = f"{day} >= DATE '2024-01-01' AND {day} < DATE '2024-02-01'"
-    return Suggestion("how many rows there are in one month", f"SELECT COUNT(*) AS n FROM {table_name} WHERE {month}")
+    return ExampleQuestion(
+        "how many rows there are in one month", f"SELECT COUNT(*) AS n FROM {table_name} WHERE {month}"
+    )
 
 
-def _unit_count(policy: Policy, table: Described, table_name: str) -> Iterator[Suggestion]:
+def _unit_count(policy: Policy, table: Described, table_name: str) -> Iterator[ExampleQuestion]:
     sql = f"SELECT COUNT(DISTINCT {quoted(str(table.id))}) AS n FROM {table_name}"
-    yield Suggestion(f"how many units ({policy.unit.name}) have rows", sql)
+    yield ExampleQuestion(f"how many units ({policy.unit.name}) have rows", sql)
 
 
-def _grouped_count(name: str, table_name: str) -> Suggestion:
+def _grouped_count(name: str, table_name: str) -> ExampleQuestion:
     key = quoted(name)
-    return Suggestion(f"how many rows for each {name}", f"SELECT {key}, COUNT(*) AS n FROM {table_name} GROUP BY {key}")
+    return ExampleQuestion(
+        f"how many rows for each {name}", f"SELECT {key}, COUNT(*) AS n FROM {table_name} GROUP BY {key}"
+    )
 
 
-def _average(name: str, keys: list[str], table_name: str) -> Suggestion:
+def _average(name: str, keys: list[str], table_name: str) -> ExampleQuestion:
     key = quoted(keys[0]) if keys else ""
     sql = f"SELECT {key}, AVG({quoted(name)}) AS average FROM {table_name} GROUP BY {key}" if keys else ""
     description = f"the average {name}" + (f" for each {keys[0]}" if keys else "")
-    return Suggestion(description, sql or f"SELECT AVG({quoted(name)}) AS average FROM {table_name}")
+    return ExampleQuestion(description, sql or f"SELECT AVG({quoted(name)}) AS average FROM {table_name}")
 
 
-def _total(name: str, table_name: str) -> Suggestion:
-    return Suggestion(f"the sum of {name}", f"SELECT SUM({quoted(name)}) AS total FROM {table_name}")
+def _total(name: str, table_name: str) -> ExampleQuestion:
+    return ExampleQuestion(f"the sum of {name}", f"SELECT SUM({quoted(name)}) AS total FROM {table_name}")
 
 
-def _median(name: str, table_name: str) -> Suggestion:
-    return Suggestion(f"the median of {name}", f"SELECT MEDIAN({quoted(name)}) AS middle FROM {table_name}")
+def _median(name: str, table_name: str) -> ExampleQuestion:
+    return ExampleQuestion(f"the median of {name}", f"SELECT MEDIAN({quoted(name)}) AS middle FROM {table_name}")
 
 
-def _decades(name: str, table_name: str) -> Suggestion:
+def _decades(name: str, table_name: str) -> ExampleQuestion:
     decade = f"{quoted(name)} - {quoted(name)} % 10"
     sql = f"SELECT {decade} AS decade, COUNT(*) AS n FROM {table_name} GROUP BY {decade}"
-    return Suggestion(f"how many rows in each decade of {name}", sql)
+    return ExampleQuestion(f"how many rows in each decade of {name}", sql)
 
 
-def _monthly(name: str, table_name: str) -> Suggestion:
+def _monthly(name: str, table_name: str) -> ExampleQuestion:
     month = f"DATE_TRUNC('month', {quoted(name)})"
     sql = f"SELECT {month} AS month, COUNT(*) AS n FROM {table_name} GROUP BY {month}"
-    return Suggestion(f"how many rows in each month of {name}", sql)
+    return ExampleQuestion(f"how many rows in each month of {name}", sql)
 
 
-def _filtered_count(name: str, domain: Domain, table_name: str) -> Suggestion:
+def _filtered_count(name: str, domain: Domain, table_name: str) -> ExampleQuestion:
     value = _first_literal(domain)
     sql = f"SELECT COUNT(*) AS n FROM {table_name} WHERE {quoted(name)} = {value}"
-    return Suggestion(f"how many rows have this {name}", sql)
+    return ExampleQuestion(f"how many rows have this {name}", sql)
 
 
-def _discovered_groups(name: str, table_name: str) -> Suggestion:
+def _discovered_groups(name: str, table_name: str) -> ExampleQuestion:
     key = quoted(name)
     sql = f"SELECT {key}, COUNT(*) AS n FROM {table_name} GROUP BY {key}"
-    return Suggestion(f"how many rows for each {name} that is frequent enough to show", sql, SMALL_DELTA)
+    return ExampleQuestion(f"how many rows for each {name} that is frequent enough to show", sql, DEFAULT_DELTA)
 
 
 def _first_literal(domain: Domain) -> str:
     if domain.type is Type.BOOLEAN:
         return "TRUE"
     value = domain.values[0] if domain.values is not None else domain.bounds[0]  # type: ignore[index]
-    return f"{domain.type.value.upper()} " * domain.type.temporal + literal_words(value, domain.type)
+    return f"{domain.type.value.upper()} " * domain.type.temporal + literal_sql(value, domain.type)
 
 
 def _group_count(domain: Domain) -> int:
@@ -315,8 +324,8 @@ def domain_words(domain: Domain) -> str:
     elif domain.bounds is not None:
         type_text += " from {} to {}".format(*map(_format_value, domain.bounds))
     details = [
-        "" if domain.grid is None else f"in steps of {text(domain.grid)}",
-        "" if domain.max_length is None else f"cut at {many(domain.max_length, 'letter')}",
+        "" if domain.grid is None else f"in steps of {format_exact(domain.grid)}",
+        "" if domain.max_length is None else f"cut at {count_with_noun(domain.max_length, 'letter')}",
         "" if domain.other is None else f"any other value counts as {_format_value(domain.other)}",
         "NULL is a group of its own" if domain.nullable else "",
     ]
@@ -333,5 +342,5 @@ def _format_values(values: tuple[object, ...]) -> str:
 
 
 def _format_value(value: object) -> str:
-    words = text(value) if isinstance(value, Fraction) else printable(str(value))
+    words = format_exact(value) if isinstance(value, Fraction) else escape_unprintable(str(value))
     return words if len(words) <= _MAX_VALUES_WIDTH // 2 else words[: _MAX_VALUES_WIDTH // 2 - 1] + "…"

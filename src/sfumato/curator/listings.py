@@ -17,19 +17,19 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import table as html_table
 from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.descriptions import describe_limits
 from sfumato.plan.limits import Limits
-from sfumato.plan.words import limits
 from sfumato.policy import Domain, Policy, Type
-from sfumato.policy.codings import cell_words
+from sfumato.policy.codings import describe_cells
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import text as digits
-from sfumato.untrusted import defused, printable
+from sfumato.privacy.numbers import format_exact as digits
+from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
 
 _MAX_VALUES, _MAX_LINE = 20, 80
 _FREE = "free: from the policy alone, no data are read"
 
 
-@codec.value("listing")
+@codec.serialisable("listing")
 @dataclass(frozen=True)
 class Listing:
     """Rows of public text, which need no release: ``release`` returns them and spends nothing."""
@@ -73,7 +73,7 @@ class Listing:
         """Return the listing itself, whatever the price: nothing is charged."""
         return self
 
-    def rehearse(self, **_: Any) -> Listing:
+    def preview(self, **_: Any) -> Listing:
         """Return the listing itself: it contains nothing private."""
         return self
 
@@ -82,7 +82,7 @@ class Listing:
         return [row[index] for row in self.rows]
 
     def cells(self) -> list[list[str]]:
-        return [list(map(printable, row)) for row in self.rows]
+        return [list(map(escape_unprintable, row)) for row in self.rows]
 
     def to_json(self) -> str:
         return codec.dumps(self)
@@ -94,7 +94,9 @@ class Listing:
 
     def to_csv(self) -> str:
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([map(defused, row) for row in (self.columns, *self.rows)])
+        csv.writer(out, lineterminator="\n").writerows(
+            [map(escape_for_spreadsheet, row) for row in (self.columns, *self.rows)]
+        )
         return out.getvalue()
 
     def __str__(self) -> str:
@@ -111,10 +113,10 @@ class Listing:
         return html_table(self.columns, self.cells())
 
 
-def listed(question: str, table: str, policy: Policy, catalog: Catalog) -> Listing:
+def list_declarations(question: str, table: str, policy: Policy, catalog: Catalog) -> Listing:
     """List the tables of a policy, or the columns of one of them."""
     from sfumato.plan.sql.text import TABLES  # reading a listing back needs no parser
-    from sfumato.plan.sql.text_positions import nearest
+    from sfumato.plan.sql.text_positions import suggest_name
 
     if table == TABLES:
         rows = tuple(
@@ -125,25 +127,25 @@ def listed(question: str, table: str, policy: Policy, catalog: Catalog) -> Listi
         if description.name.lower() == table.lower():
             return Listing(question, ("column", "type", "declared"), tuple(_column_rows(description)))
     rule = f"no declared table is called {table[:60]}"
-    raise Unsupported("unknown-table", rule, fix=nearest(table, catalog.tables))
+    raise Unsupported("unknown-table", rule, fix=suggest_name(table, catalog.tables))
 
 
 def _describe_table(policy: Policy, table: Described) -> tuple[str, str]:
     if table.public:
         return "public", "protects nobody"
-    return "private", f"protects {policy.unit}; {limits(Limits.of(policy.tables[table.name]))}"
+    return "private", f"protects {policy.unit}; {describe_limits(Limits.of(policy.tables[table.name]))}"
 
 
 def _column_rows(table: Described) -> list[tuple[str, str, str]]:
     column_rows = [
-        (name, domain.type.value, ", ".join([_describe_domain(domain), *cell_words(table.codings.get(name))]))
+        (name, domain.type.value, ", ".join([_describe_domain(domain), *describe_cells(table.codings.get(name))]))
         for name, domain in table.columns.items()
     ]
     column_rows += [
         (
             name,
             f"{list_column.items.type.value} list",
-            f"at most {list_column.most_items:,} items, for UNNEST: {_describe_domain(list_column.items)}",
+            f"at most {list_column.max_items:,} items, for UNNEST: {_describe_domain(list_column.items)}",
         )
         for name, list_column in table.lists.items()
     ]
@@ -161,7 +163,7 @@ def _describe_domain(domain: Domain) -> str:
     if domain.grid is not None:
         parts.append(f"in steps of {_format_value(domain.grid)}")
     if domain.type is Type.TEXT and domain.values is None:
-        parts.append(f"at most {domain.letters:,} letters")
+        parts.append(f"at most {domain.max_letters:,} letters")
     if domain.nullable:
         parts.append("NULL is a group")
     return ", ".join(parts) or "any value"

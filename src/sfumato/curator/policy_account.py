@@ -23,16 +23,16 @@ from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLe
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
 from sfumato.ledger.stores.server_addresses import is_same_ledger, is_server_address
 from sfumato.plan import account_periods
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.sql.declared_cells import impossible
-from sfumato.plan.words import many
 from sfumato.policy import Policy
-from sfumato.policy.toml_files import read
+from sfumato.policy.toml_parsing import read
 from sfumato.privacy import Budget, Guarantee
-from sfumato.privacy.numbers import Number, shown
-from sfumato.privacy.pictures import History, Moment
+from sfumato.privacy.numbers import Number, format_number
+from sfumato.privacy.pictures import History, SpendingPoint
 from sfumato.privacy.precedents import Precedents, precedents
-from sfumato.release.answers.receipts import promise
+from sfumato.release.answers.receipts import describe_period_guarantee
 
 PathOrText = str | os.PathLike[str]
 
@@ -76,7 +76,7 @@ def _address(policy: Policy, ledger: PathOrText | None) -> Path | str:
     return policy.path.parent / LEDGER_NAME
 
 
-def people_place(policy: Policy, ledger: PathOrText | None = None) -> Path:
+def users_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
     """Return the path beside which a server stores its user accounts, always on this machine."""
     address = _address(policy, ledger)
     if isinstance(address, Path):
@@ -84,7 +84,7 @@ def people_place(policy: Policy, ledger: PathOrText | None = None) -> Path:
     return Path(LEDGER_NAME) if policy.path is None else policy.path.parent / LEDGER_NAME
 
 
-def is_there(address: Path | str) -> bool:
+def may_exist(address: Path | str) -> bool:
     """Return whether a ledger may exist: a missing file does not; for a database only its server knows."""
     return isinstance(address, str) or address.exists()
 
@@ -98,7 +98,7 @@ def standing(
     """
     parsed = read_policy(policy)
     with _account(parsed, ledger) as account:
-        return standings_of(parsed, account, analyst)
+        return compute_standings(parsed, account, analyst)
 
 
 def precedents_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, prior: Number = "0.01") -> Precedents:
@@ -111,22 +111,27 @@ def precedents_of(policy: Policy | PathOrText, ledger: PathOrText | None = None,
         Guarantee(budget.epsilon, budget.delta),
         prior,
         neighbours=parsed.neighbours,
-        marks={f"spent so far: ε = {shown(float(spent))}": float(spent)} if spent else {},
+        marks={f"spent so far: ε = {format_number(float(spent))}": float(spent)} if spent else {},
         protects=str(parsed.unit),
     )
 
 
-def standings_of(policy: Policy, account: Account | None, analyst: str | None) -> Standing | PeriodStandings:
+def compute_standings(policy: Policy, account: Account | None, analyst: str | None) -> Standing | PeriodStandings:
     """Compute the standing of the account, or of the account of each period."""
     if policy.per is None:
-        return standing_of(policy, account, analyst)
+        return compute_standing(policy, account, analyst)
     period_accounts = account if isinstance(account, PeriodAccounts) else None
     periods = () if period_accounts is None else period_accounts.opened
     standings = tuple(
-        standing_of(policy, period_accounts and period_accounts.over((period,)), analyst) for period in periods
+        compute_standing(policy, period_accounts and period_accounts.for_periods((period,)), analyst)
+        for period in periods
     )
     return PeriodStandings(
-        policy.per, promise(policy), standing_of(policy, period_accounts, analyst), periods, standings
+        policy.per,
+        describe_period_guarantee(policy),
+        compute_standing(policy, period_accounts, analyst),
+        periods,
+        standings,
     )
 
 
@@ -138,16 +143,16 @@ def budget_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, 
     parsed = read_policy(policy)
     with _account(parsed, ledger) as account:
         budget = _budgets(parsed, account, analyst)[-1]
-    return budget.told_by(History(lambda: charges(history(parsed, ledger, analyst=analyst), analyst)))
+    return budget.with_history(History(lambda: list_charges(history(parsed, ledger, analyst=analyst), analyst)))
 
 
-def charges(lines: Iterable[Line], analyst: str | None) -> list[Moment]:
+def list_charges(lines: Iterable[Line], analyst: str | None) -> list[SpendingPoint]:
     """List the charges to an account, or to an analyst's share, with their times and running totals."""
-    charged_lines = [line for line in lines if not line.cost.nothing]
+    charged_lines = [line for line in lines if not line.cost.is_zero]
     if analyst is None:
-        return [Moment(line.time, line.spent.amounts) for line in charged_lines]
+        return [SpendingPoint(line.time, line.spent.amounts) for line in charged_lines]
     totals = accumulate((line.cost for line in charged_lines), add)
-    return [Moment(line.time, total.amounts) for line, total in zip(charged_lines, totals, strict=True)]
+    return [SpendingPoint(line.time, total.amounts) for line, total in zip(charged_lines, totals, strict=True)]
 
 
 def require_analyst(policy: Policy, name: str) -> None:
@@ -158,7 +163,7 @@ def require_analyst(policy: Policy, name: str) -> None:
         raise InvalidParameter("analyst", name, "an analyst of the policy", fix=fix)
 
 
-def standing_of(policy: Policy, account: Account | None, analyst: str | None) -> Standing:
+def compute_standing(policy: Policy, account: Account | None, analyst: str | None) -> Standing:
     """Compute the standing of an account, which is None before the policy's first question."""
     return Standing.of(*_budgets(policy, account, analyst))
 
@@ -183,12 +188,12 @@ def history(
     """List the lines of a policy's account, oldest first. No data are opened."""
     parsed = read_policy(policy)
     address = ledger_address(parsed, ledger)
-    if is_there(address):
+    if may_exist(address):
         with Ledger.open(address) as open_ledger:
-            yield from lines_of(open_ledger, parsed, analyst)
+            yield from account_lines(open_ledger, parsed, analyst)
 
 
-def lines_of(ledger: Ledger, policy: Policy, analyst: str | None, after: int = 0) -> Iterator[Line]:
+def account_lines(ledger: Ledger, policy: Policy, analyst: str | None, after: int = 0) -> Iterator[Line]:
     """List the lines of a policy's account, and of its periods, after this number."""
     account_names = _account_names(ledger, policy)
     if account_names is None:
@@ -196,7 +201,7 @@ def lines_of(ledger: Ledger, policy: Policy, analyst: str | None, after: int = 0
     return (line for line in ledger.lines(analyst=analyst, after=after) if line.account in account_names)
 
 
-def latest_lines_of(ledger: Ledger, policy: Policy, analyst: str | None, before: int = 0) -> Iterator[Line]:
+def latest_account_lines(ledger: Ledger, policy: Policy, analyst: str | None, before: int = 0) -> Iterator[Line]:
     """List the same lines backwards, from the last one or from before this number if it is not 0."""
     account_names = _account_names(ledger, policy)
     if account_names is None:
@@ -267,7 +272,7 @@ def refuse_if_curated(data: PathOrText) -> None:
 def _account(policy: Policy, ledger: PathOrText | None) -> Iterator[Account | None]:
     """Yield the account, or None before its first question."""
     address = ledger_address(policy, ledger)
-    if not is_there(address):
+    if not may_exist(address):
         yield None
         return
     with Ledger.open(address) as open_ledger:
@@ -275,7 +280,7 @@ def _account(policy: Policy, ledger: PathOrText | None) -> Iterator[Account | No
         yield open_ledger.account(policy.account_name) if is_open else None
 
 
-def by_period(plan: Aggregate, context: Context) -> tuple[Aggregate, Context]:
+def restrict_to_periods(plan: Aggregate, context: Context) -> tuple[Aggregate, Context]:
     """Restrict a plan to the periods that it can read, and return the context whose accounts pay for them.
 
     Both depend on the question and the policy only. With one account for all periods, both are returned unchanged.
@@ -283,29 +288,33 @@ def by_period(plan: Aggregate, context: Context) -> tuple[Aggregate, Context]:
     policy = context.policy
     if policy.per is None:
         return plan, context
-    periods = account_periods.spent(plan, policy)
-    account = cast("PeriodAccounts", context.account).over(account_periods.names(periods, policy.per))
-    return account_periods.restricted(plan, policy, periods), replace(context, account=account)
+    periods = account_periods.charged_periods(plan, policy)
+    account = cast("PeriodAccounts", context.account).for_periods(account_periods.period_names(periods, policy.per))
+    return account_periods.restrict_to_periods(plan, policy, periods), replace(context, account=account)
 
 
-def charged(context: Context) -> tuple[Operator, ...]:
+def charge_operators(context: Context) -> tuple[Operator, ...]:
     """Explain which accounts a release charges, and their guarantee, if there are several."""
     policy, account = context.policy, context.account
     if policy.per is None or not account.periods:
         return ()
-    accounts_text = f"the whole price in {many(len(account.periods), 'account')}: "
-    periods_text = account_periods.words(account.periods, policy.per)
+    accounts_text = f"the whole price in {count_with_noun(len(account.periods), 'account')}: "
+    periods_text = account_periods.describe_periods(account.periods, policy.per)
     return (
-        Operator("charge", accounts_text + periods_text, f"one for each {policy.per}; guarantee: {promise(policy)}"),
+        Operator(
+            "charge",
+            accounts_text + periods_text,
+            f"one for each {policy.per}; guarantee: {describe_period_guarantee(policy)}",
+        ),
     )
 
 
-def priced(price: object, context: Context) -> str:
+def price_words(price: object, context: Context) -> str:
     """Format a price, with the paying accounts if there are several; these may include future periods."""
     per, periods = context.policy.per, context.account.periods
     if per is None or not periods:
         return str(price)
-    periods_text = account_periods.words(periods, per)
+    periods_text = account_periods.describe_periods(periods, per)
     if len(periods) == 1:
         return f"{price} in the account of {periods_text}"
-    return f"{price} in each of {many(len(periods), 'account')}: {periods_text}"
+    return f"{price} in each of {count_with_noun(len(periods), 'account')}: {periods_text}"

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator.proposals.found_bounds import Bounds
+from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
 from sfumato.engine.file_copies import TextFormat
-from sfumato.engine.opening import schema, tables, unnamed_columns, written_types
+from sfumato.engine.opening import inferred_types, schema, tables, unusable_columns
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
-from sfumato.policy.drafting import drafted
+from sfumato.policy.toml_writing import to_toml
 
 Columns = Mapping[str, Type | None]
 
@@ -115,7 +115,7 @@ def is_key(name: str) -> bool:
     )
 
 
-def names_people(column: str) -> bool:
+def is_identifying(column: str) -> bool:
     """Return whether a column is named like an identifying one, or like a key: no question needs it."""
     return is_key(column) or _alphanumeric(column) in _IDENTIFYING_NAMES | _PERSON_KEYS
 
@@ -131,10 +131,12 @@ def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via |
     return None
 
 
-def suggested_bounds(name: str, kind: Type) -> str:
+def suggested_bounds(name: str, column_type: Type) -> str:
     """Return the bounds implied by the name of a numeric column; empty if there are none."""
     words = {*_words(name), _alphanumeric(name)}
-    return next((bounds for word, bounds in _BOUNDS_BY_WORD.items() if word in words), "") if kind.numeric else ""
+    return (
+        next((bounds for word, bounds in _BOUNDS_BY_WORD.items() if word in words), "") if column_type.numeric else ""
+    )
 
 
 def _alphanumeric(name: str) -> str:
@@ -157,7 +159,7 @@ def _normalize(name: str) -> str:
 _PERSON_KEYS = {key for word in _PERSON_WORDS for key in _key_names(word)} - {*_PERSON_WORDS}
 
 
-def own_names(proposed: Sequence[str]) -> list[str]:
+def unique_names(proposed: Sequence[str]) -> list[str]:
     """Assign unique table names by appending numbers to repeated ones."""
     unique_names: list[str] = []
     for name in proposed:
@@ -181,7 +183,7 @@ def refuse_if_written(output: Path) -> None:
 
 def write_draft(policy: Policy, output: Path) -> None:
     """Write a policy to a new file, with its sources relative to it."""
-    text = drafted(policy, output.parent)
+    text = to_toml(policy, output.parent)
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -195,7 +197,7 @@ _FILE_TYPES = "a CSV, TSV, .csv.gz, Parquet, DuckDB or SQLite file"
 
 
 @dataclass(frozen=True)
-class HowWritten:
+class TextOptions:
     """The owner's description of text files; None is detected."""
 
     separator: str | None = None
@@ -205,17 +207,17 @@ class HowWritten:
 
 
 @dataclass(frozen=True)
-class FoundTable:
+class DetectedTable:
     """A table in a file, with its column names and the types that the file stores."""
 
     file: Path
     relation: str | None
     columns: dict[str, Type | None]
-    left_out: tuple[str, ...] = ()
+    unusable_columns: tuple[str, ...] = ()
     """Columns whose names cannot be used in questions."""
-    reasons: tuple[str, ...] = ()
+    copy_reasons: tuple[str, ...] = ()
     """Why the engine cannot read it without a copy, in words."""
-    spelling: TextFormat | None = None
+    text_format: TextFormat | None = None
     rows_read: bool = False
     """Whether types were inferred from cells."""
 
@@ -231,15 +233,15 @@ class FoundTable:
         return "".join(letter if letter.isalnum() else "_" for letter in stem)[:60] or "data"
 
 
-def data_files(given: Sequence[Path]) -> list[Path]:
+def data_files(paths: Sequence[Path]) -> list[Path]:
     """List the files that hold tables: those given, and all readable ones of a given folder.
 
     A copy that was made of another file in the folder is not listed.
     """
     files: list[Path] = []
-    for path in given:
+    for path in paths:
         if not path.is_dir():
-            if file_copies.kind(path) is None:
+            if file_copies.detect_file_kind(path) is None:
                 raise InvalidPolicy(
                     "the type of a file is recognised by its extension", place=str(path), fix=f"name {_FILE_TYPES}"
                 )
@@ -256,51 +258,51 @@ def data_files(given: Sequence[Path]) -> list[Path]:
 
 
 def _is_data(path: Path) -> bool:
-    if path.suffix == ".txt" or (path.suffix in (".parquet", ".pq") and file_copies.copy_of(path) is not None):
+    if path.suffix == ".txt" or (path.suffix in (".parquet", ".pq") and file_copies.recorded_origin(path) is not None):
         return False
-    return file_copies.kind(path) is not None
+    return file_copies.detect_file_kind(path) is not None
 
 
 def rows_to_read(files: Sequence[Path]) -> list[Path]:
     """List the files whose rows must be read to infer column types, or their format."""
-    return [file for file in files if file_copies.kind(file) in ("text", "sqlite")]
+    return [file for file in files if file_copies.detect_file_kind(file) in ("text", "sqlite")]
 
 
-def found_tables(path: Path, how: HowWritten, *, rows: bool) -> list[FoundTable]:
+def detect_tables(path: Path, options: TextOptions, *, rows: bool) -> list[DetectedTable]:
     """List the tables of a file. With ``rows`` every byte of a text file is read to detect its format; then PRIVATE."""
-    file_type = file_copies.kind(path)
+    file_type = file_copies.detect_file_kind(path)
     if file_type == "text":
-        return [_text_table(path, how, rows)]
+        return [_text_table(path, options, rows)]
     if file_type == "sqlite":
         copy_reasons = ("the engine does not open SQLite databases",)
         return [
-            FoundTable(path, name, *_split_usable(columns), reasons=copy_reasons)
+            DetectedTable(path, name, *_split_usable(columns), copy_reasons=copy_reasons)
             for name, columns in file_copies.sqlite_tables(path).items()
         ]
     relations: list[str | None] = [*tables(path)] if file_type == "duckdb" else [None]
     if not relations:
         raise InvalidPolicy("this database has no tables", place=str(path), fix="create a table in it first")
     return [
-        FoundTable(path, relation, _columns(path, relation), tuple(unnamed_columns(path, relation)))
+        DetectedTable(path, relation, _columns(path, relation), tuple(unusable_columns(path, relation)))
         for relation in relations
     ]
 
 
-def _text_table(path: Path, description: HowWritten, rows: bool) -> FoundTable:
-    text_format = file_copies.spelling(
-        path, rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
+def _text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTable:
+    text_format = file_copies.detect_text_format(
+        path, read_rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
     )
     if description.decimal != ".":
         text_format = replace(text_format, reasons=(*text_format.reasons, "its numbers have decimal commas"))
-    names = file_copies.renamed(text_format.names) if text_format.reasons else text_format.names
-    return FoundTable(
-        path, None, *_split_usable(dict.fromkeys(names)), reasons=text_format.reasons, spelling=text_format
+    names = file_copies.unique_names(text_format.names) if text_format.reasons else text_format.names
+    return DetectedTable(
+        path, None, *_split_usable(dict.fromkeys(names)), copy_reasons=text_format.reasons, text_format=text_format
     )
 
 
 def _split_usable(columns: dict[str, Type | None]) -> tuple[dict[str, Type | None], tuple[str, ...]]:
     """Return the columns that a question can name, and the names of the others."""
-    usable = set(file_copies.usable(list(columns)))
+    usable = set(file_copies.usable_names(list(columns)))
     usable_columns = {name: column_type for name, column_type in columns.items() if name in usable}
     return usable_columns, tuple(name for name in columns if name not in usable)
 
@@ -316,25 +318,27 @@ def _columns(path: Path, relation: str | None) -> dict[str, Type | None]:
     return columns
 
 
-def copied(table: FoundTable, how: HowWritten) -> tuple[FoundTable, int]:
+def copy_table(table: DetectedTable, options: TextOptions) -> tuple[DetectedTable, int]:
     """Copy a table that the engine cannot read directly; return it with the number of records lost. PRIVATE."""
-    if table.spelling is not None:
-        copy = file_copies.copy_text(table.file, table.spelling, decimal=how.decimal)
+    if table.text_format is not None:
+        copy = file_copies.copy_text(table.file, table.text_format, decimal=options.decimal)
     else:
         copy = file_copies.copy_sqlite(table.file, table.relation or "")
     stored_types = table.columns
     columns = {name: stored_types.get(name) for name in schema(copy.path)}
-    return replace(table, file=copy.path, relation=None, columns=columns, reasons=(), spelling=None), copy.lost
+    return replace(
+        table, file=copy.path, relation=None, columns=columns, copy_reasons=(), text_format=None
+    ), copy.skipped_records
 
 
-def with_types(table: FoundTable) -> FoundTable:
+def infer_types(table: DetectedTable) -> DetectedTable:
     """Infer the types of text columns from their cells. PRIVATE.
 
     SQLite has no date type, so a column that it stores as text is one of dates if every cell is.
     """
     if all(column_type not in (None, Type.TEXT) for column_type in table.columns.values()):
         return table
-    inferred = written_types(table.file, table.relation)
+    inferred = inferred_types(table.file, table.relation)
     columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
     return replace(table, columns=columns, rows_read=True)
 
@@ -359,12 +363,12 @@ def columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:
 
 def write_bounds(policy: Policy, output: Path, found: Mapping[tuple[str, str], Bounds]) -> None:
     """Rewrite a drafted policy atomically with the bounds that were found."""
-    usable_bounds = {column: bounds for column, bounds in found.items() if bounds.ends is not None}
+    usable_bounds = {column: bounds for column, bounds in found.items() if bounds.bounds is not None}
     if not usable_bounds:
         return
     tables = {name: _with_bounds(table, usable_bounds) for name, table in policy.tables.items()}
     notes = {column: _bounds_comment(bounds) for column, bounds in usable_bounds.items()}
-    text = drafted(replace(policy, tables=tables), output.parent, notes)
+    text = to_toml(replace(policy, tables=tables), output.parent, notes)
     temporary = output.with_name(f"{output.name}.new")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -380,7 +384,7 @@ def _with_bounds(table: Table, usable_bounds: Mapping[tuple[str, str], Bounds]) 
     columns: dict[str, Any] = {**table.columns, **table.lists}
     for (name, column), bounds in usable_bounds.items():
         if name == table.name:
-            columns[column] = replace(table.columns[column], bounds=bounds.ends)
+            columns[column] = replace(table.columns[column], bounds=bounds.bounds)
     return replace(table, columns=columns)
 
 

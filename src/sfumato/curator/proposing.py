@@ -27,19 +27,19 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.asked_sessions import AskedSession
-    from sfumato.curator.proposals.degrees import DegreeHistogram
+    from sfumato.curator.proposals.degrees import DegreesProposal
+    from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
     from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights
     from sfumato.curator.proposals.mwem import ColumnWeights, MwemProposal
-    from sfumato.curator.proposals.online import ProposedOnline
-    from sfumato.curator.proposals.private_bounds import BoundsSearch
-    from sfumato.curator.proposals.private_limits import LimitsSearch
+    from sfumato.curator.proposals.online import OnlineProposal
+    from sfumato.curator.proposals.private_bounds import BoundsProposal
+    from sfumato.curator.proposals.private_limits import LimitsProposal
     from sfumato.curator.proposals.questions import Question
-    from sfumato.curator.proposals.running_counts import RunningTotals
+    from sfumato.curator.proposals.running_counts import RunningTotalsProposal
     from sfumato.curator.proposals.scores import ScoreProposal
-    from sfumato.curator.proposals.sessions import ProposedSession
+    from sfumato.curator.proposals.sessions import SessionProposal
     from sfumato.curator.proposals.synthesis import SynthesisProposal
-    from sfumato.curator.proposals.table_auctions import TableAuction
+    from sfumato.curator.proposals.table_auctions import AuctionProposal
     from sfumato.plan.sql.parameters import Parameters
 
 P = TypeVar("P")
@@ -56,14 +56,16 @@ class Proposing(ABC):
     def sql(self, question: str, parameters: Parameters | None = None) -> Any:
         """Parse a question in SQL. This is free."""
 
-    def auction(self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]) -> TableAuction:
+    def auction(
+        self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]
+    ) -> AuctionProposal:
         """Propose to sell a digital good to the bidders in a column, at one of these public prices. This is free.
 
         Table and column may be omitted if the policy declares only one private column of numbers.
         """
         return self.propose(AuctionSpec(prices, table, column))
 
-    def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreeHistogram:
+    def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreesProposal:
         """Propose a degree histogram of a table whose rows are edges. This is free.
 
         ``ends`` names the columns of both endpoints, or of one to count incoming or outgoing edges. The nodes are their
@@ -81,7 +83,7 @@ class Proposing(ABC):
         tables: Sequence[str] | None = None,
         monotone: bool | None = None,
         questions: None = None,
-    ) -> ProposedSession: ...
+    ) -> SessionProposal: ...
 
     @overload
     def above(
@@ -93,7 +95,7 @@ class Proposing(ABC):
         tables: Sequence[str] | None = None,
         monotone: bool | None = None,
         questions: Sequence[str],
-    ) -> AskedSession: ...
+    ) -> ListedSessionProposal: ...
 
     def above(
         self,
@@ -104,7 +106,7 @@ class Proposing(ABC):
         tables: Sequence[str] | None = None,
         monotone: bool | None = None,
         questions: Sequence[str] | None = None,
-    ) -> ProposedSession | AskedSession:
+    ) -> SessionProposal | ListedSessionProposal:
         """Propose a session that compares many questions with a threshold for one price. This is free.
 
         It ends after this many ``positives``. ``sensitivity`` is the most that one unit can change any of the
@@ -115,7 +117,7 @@ class Proposing(ABC):
             return self.propose(OpenSessionSpec(threshold, positives, sensitivity, tables, monotone))
         return self.propose(SessionSpec(threshold, questions, positives, sensitivity, tables, monotone))
 
-    def running(self, question: str | Question, parameters: Parameters | None = None) -> RunningTotals:
+    def running(self, question: str | Question, parameters: Parameters | None = None) -> RunningTotalsProposal:
         """Propose running totals of a count or sum by day, week, month or integer: one total up to each of them, at one
         price for all. This is free.
         """
@@ -226,7 +228,7 @@ class Proposing(ABC):
         where: str | None = None,
         rows: int | None = None,
         textbook: bool = False,
-    ) -> ProposedOnline:
+    ) -> OnlineProposal:
         """Propose an online session: a synopsis of all marginals of this many columns, and for questions outside it a
         hypothesis, which is checked and up to ``rounds`` times updated. Its questions are free. So is this.
 
@@ -234,13 +236,13 @@ class Proposing(ABC):
         """
         return self.propose(OnlineSpec(table, columns, ways, rounds, where, rows, textbook))
 
-    def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
+    def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsProposal:
         """Propose to find bounds for a column of numbers or dates that cover this share of its values, among steps that
         depend only on its type. This is free.
         """
         return self.propose(BoundsSpec(table, column, cover))
 
-    def limits(self, table: str, *, by: str | Sequence[str] = (), share: Number = "0.95") -> LimitsSearch:
+    def limits(self, table: str, *, by: str | Sequence[str] = (), share: Number = "0.95") -> LimitsProposal:
         """Propose to find limits on rows per unit, and on groups ``by`` these columns, that leave this share of the
         units whole. This is free.
         """

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidParameter, at_most
+from sfumato.errors import InvalidParameter, format_rounded_down
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.notebook_html import folded, paragraph, paragraphs, preformatted, table
+from sfumato.notebook_html import collapsed, paragraph, paragraphs, preformatted, table
 from sfumato.plan import account_periods
 from sfumato.privacy import Budget, Sensitivity, codec
-from sfumato.privacy.budget_words import closing, promised
-from sfumato.privacy.numbers import NONNEGATIVE, chance, exact, shown
+from sfumato.privacy.budget_words import format_guarantee, gaussian_warning
+from sfumato.privacy.numbers import NONNEGATIVE, exact, format_number, format_probability
 
 _NOISE_KINDS = ("Laplace", "Gaussian")
 CURRENCIES = ("currency", "allowed", "spent", "left")
 """The column headings of ``rows``."""
 
 
-@codec.value("standing")
+@codec.serialisable("standing")
 @dataclass(frozen=True)
 class Standing:
     """For each currency, what a budget allows and has spent, and the largest release it would accept."""
@@ -51,7 +51,7 @@ class Standing:
             raise InvalidParameter("spent", self.spent, "an amount for each currency")
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter("largest", self.largest, "numbers by kind of noise: " + ", ".join(_NOISE_KINDS))
-        largest = {name: codec.real(amount, name) for name, amount in self.largest.items()}
+        largest = {name: codec.parse_float(amount, name) for name, amount in self.largest.items()}
         object.__setattr__(self, "largest", largest)
 
     @classmethod
@@ -72,7 +72,7 @@ class Standing:
                 name: min(payer.largest(mechanism, sensitivity=unit_sensitivity) for payer in budgets)
                 for name, mechanism in mechanisms.items()
             },
-            budget.left_beside(*budgets[:-1]),
+            budget.remaining_words_with(*budgets[:-1]),
         )
 
     def to_json(self) -> str:
@@ -100,7 +100,7 @@ class Standing:
     @property
     def lines(self) -> list[str]:
         """Describe what is left for ordinary answers, for Gaussian answers, and the lifetime guarantee."""
-        life = f"for life: {promised(self.epsilon, self.delta)}"
+        life = f"for life: {format_guarantee(self.epsilon, self.delta)}"
         return [
             f"budget left for ordinary answers: {self.ordinary}",
             *self._gaussian_lines(),
@@ -113,25 +113,31 @@ class Standing:
         allowed, left = self.allowed.get("failure"), self.left.get("failure")
         if not allowed or left is None:
             return []
-        return [f"δ left for finding undeclared groups: {at_most(left)} of {at_most(allowed)}"]
+        return [f"δ left for finding undeclared groups: {format_rounded_down(left)} of {format_rounded_down(allowed)}"]
 
     def _gaussian_lines(self) -> list[str]:
         """Describe the largest Gaussian answer accepted now, and which currency it closes or has closed."""
         if not self.delta:
             return []
         largest = exact(self.largest.get("Gaussian", 0.0), "largest")
-        offer = f"up to ε = {at_most(largest)} at δ = {chance(self.delta)} in one answer" if largest else "nothing"
+        offer = (
+            f"up to ε = {format_rounded_down(largest)} at δ = {format_probability(self.delta)} in one answer"
+            if largest
+            else "nothing"
+        )
         is_pure_closed = "pure" not in self.left
         consequence = (
-            "All answers are now charged to the budget for Gaussian noise." if is_pure_closed else closing(self.left)
+            "All answers are now charged to the budget for Gaussian noise."
+            if is_pure_closed
+            else gaussian_warning(self.left)
         )
         return [f"budget left for answers with Gaussian noise: {offer}", *([consequence] if largest else [])]
 
     def details(self) -> list[str]:
         """Describe the largest release accepted per noise kind, and any closed currency."""
-        delta_text = {"Laplace": "", "Gaussian": f" at δ = {chance(self.delta)}"}
+        delta_text = {"Laplace": "", "Gaussian": f" at δ = {format_probability(self.delta)}"}
         offers = " or ".join(
-            f"{name} ε = {at_most(exact(epsilon, 'largest'))}{delta_text[name]}"
+            f"{name} ε = {format_rounded_down(exact(epsilon, 'largest'))}{delta_text[name]}"
             for name, epsilon in self.largest.items()
             if epsilon
         )
@@ -146,7 +152,7 @@ class Standing:
         """Show the words first, and the currencies folded away."""
         first, *others = self.lines
         currency_table = table(CURRENCIES, self.rows(), CURRENCIES[1:])
-        return paragraph(first, strong=True) + paragraphs(others) + folded("details", currency_table)
+        return paragraph(first, strong=True) + paragraphs(others) + collapsed("details", currency_table)
 
     def _closed_currency_lines(self) -> list[str]:
         """Explain what it means that a currency is closed, where one is."""
@@ -175,10 +181,10 @@ def _parse_amounts(amounts: object, name: str) -> dict[str, Fraction | None]:
 
 
 def _format_amount(amount: Fraction | None) -> str:
-    return "unbounded" if amount is None else shown(float(amount), 6)
+    return "unbounded" if amount is None else format_number(float(amount), 6)
 
 
-@codec.value("period-standings")
+@codec.serialisable("period-standings")
 @dataclass(frozen=True)
 class PeriodStandings:
     """The standings of all queried periods, and of a fresh one."""
@@ -202,7 +208,7 @@ class PeriodStandings:
 
     def __getitem__(self, period: str) -> Standing:
         """Return the standing of one period, such as "2024-03"."""
-        account_periods.counted(period, self.per)
+        account_periods.parse_period(period, self.per)
         return dict(zip(self.periods, self.standings, strict=True)).get(period, self.fresh)
 
     def to_json(self) -> str:
@@ -238,4 +244,4 @@ class PeriodStandings:
     def _repr_html_(self) -> str:
         """Show the words first, and the currencies of each period folded away."""
         currency_table = table(("period", *CURRENCIES), self.rows(), CURRENCIES[1:])
-        return preformatted(str(self)) + folded("details", currency_table)
+        return preformatted(str(self)) + collapsed("details", currency_table)

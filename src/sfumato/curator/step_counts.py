@@ -56,7 +56,7 @@ from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_percent
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import rounded_up
 
@@ -86,7 +86,7 @@ class Ladder:
     def __len__(self) -> int:
         return len(self.cuts) + 1
 
-    def place(self, value: Column) -> Expression:
+    def step_expression(self, value: Column) -> Expression:
         """Return the expression for a value's step, from 0: a binary search over the cuts."""
         return self._search_expression(value, 0, len(self.cuts))
 
@@ -103,7 +103,7 @@ class Ladder:
             self._search_expression(value, first, middle - 1),
         )
 
-    def ends(self, span: Span) -> tuple[Value, Value]:
+    def bounds_of(self, span: Span) -> tuple[Value, Value]:
         """Return the least and the greatest value of a span of steps."""
         first, last = span
         low = self.low if first == 0 else self.cuts[first - 1][0]
@@ -156,7 +156,7 @@ def _year_cuts(value_type: Type) -> list[tuple[Value, bool]]:
     return [(dt.datetime(year, 1, 1), False) for year in years]
 
 
-def filled_above(noise: Laplace, steps: int) -> int:
+def filled_threshold(noise: Laplace, steps: int) -> int:
     """Return τ: with high probability no count of so many empty steps exceeds it."""
     return math.ceil(noise.error(1 - _FALSE_POSITIVE_RATE, k=steps))
 
@@ -166,15 +166,15 @@ def heavy_above(noise: Laplace, steps: int) -> float:
     return float(max(noise.sizes)) * math.log(steps / float(_FALSE_POSITIVE_RATE)) / _RATE
 
 
-def surely_inside(noise: Laplace, steps: int, confidence: Number) -> int:
+def selection_threshold(noise: Laplace, steps: int, confidence: Number) -> int:
     """Return the count from which a step is inside the range with this confidence, at either end.
 
     Both outermost steps with so many are filled unless the noise on one of them is further below 0 than its error.
     """
-    return filled_above(noise, steps) + math.ceil(noise.error(confidence)) + 1
+    return filled_threshold(noise, steps) + math.ceil(noise.error(confidence)) + 1
 
 
-def seen(counts: Any, noise: Laplace) -> Span | None:
+def span_with_values(counts: Any, noise: Laplace) -> Span | None:
     """Return the span of steps that hold values, from noisy counts; None where nothing exceeds the noise."""
     noisy_counts = np.asarray(counts, np.float64)
     toll, heavy_threshold = _TOLL * float(max(noise.sizes)), heavy_above(noise, noisy_counts.size)
@@ -191,7 +191,7 @@ def seen(counts: Any, noise: Laplace) -> Span | None:
     )
 
 
-def trimmed(counts: Any, span: Span, low: Fraction, high: Fraction) -> Span:
+def trim_span(counts: Any, span: Span, low: Fraction, high: Fraction) -> Span:
     """Drop end steps that hold no more than these shares of the span's noisy total."""
     noisy_counts = np.asarray(counts, np.float64)
     first, last = span
@@ -203,7 +203,7 @@ def trimmed(counts: Any, span: Span, low: Fraction, high: Fraction) -> Span:
 
 
 def _filled_span(noisy_counts: NDArray[np.float64], noise: Laplace) -> Span | None:
-    filled_steps = np.flatnonzero(noisy_counts > filled_above(noise, noisy_counts.size))
+    filled_steps = np.flatnonzero(noisy_counts > filled_threshold(noise, noisy_counts.size))
     return (int(filled_steps[0]), int(filled_steps[-1])) if filled_steps.size else None
 
 
@@ -233,7 +233,7 @@ _COUNTING_SHARE = Fraction(1, 5)
 """The share of the price that pays for the counts inside and outside."""
 
 
-@codec.value("step-counts")
+@codec.serialisable("step-counts")
 @dataclass(frozen=True)
 class StepCounts:
     """Noisy counts of units per step of a ladder, the selected steps, and noisy counts inside and outside them."""
@@ -280,7 +280,7 @@ class StepSearch:
 
     steps: Measurement
     split: Measurement
-    place: tuple[int, ...]
+    step_of_group: tuple[int, ...]
     """The step of each group of the plan."""
     uncovered: tuple[Fraction, Fraction]
     """The shares that may be excluded, at the low and the high end."""
@@ -291,7 +291,7 @@ class StepSearch:
     def of(
         cls,
         bounded: BoundedPlan,
-        place: tuple[int, ...],
+        step_of_group: tuple[int, ...],
         epsilon: Fraction,
         uncovered: tuple[Fraction, Fraction],
         *,
@@ -299,10 +299,10 @@ class StepSearch:
     ) -> StepSearch:
         """Calibrate both measurements so that together they cost ε."""
         totals = Totals(bounded)
-        counts, selected = _step_totals(totals, place), ChosenGroups(totals)
+        counts, selected = _step_totals(totals, step_of_group), ChosenGroups(totals)
         noise = Laplace(counts.sensitivity.l1 / (epsilon * (1 - _COUNTING_SHARE)))
         counter = Laplace(selected.sensitivity.l1 / (epsilon * _COUNTING_SHARE))
-        return cls(Measurement(counts, noise), Measurement(selected, counter), place, uncovered, from_first)
+        return cls(Measurement(counts, noise), Measurement(selected, counter), step_of_group, uncovered, from_first)
 
     @property
     def measurements(self) -> tuple[Measurement, Measurement]:
@@ -310,41 +310,41 @@ class StepSearch:
 
     def error(self, confidence: Number) -> int:
         """Return the count from which a step is surely selected, unless its share may be excluded."""
-        return surely_inside(self.steps.mechanism, max(self.place) + 1, confidence)
+        return selection_threshold(self.steps.mechanism, max(self.step_of_group) + 1, confidence)
 
     def rank_error(self, confidence: Number) -> int:
         """Return the half-width of the counts inside and outside."""
         return int(self.split.mechanism.error(confidence))
 
-    def operators(self, what: str, chosen: str, confidence: Number) -> tuple[Operator, ...]:
+    def operators(self, what: str, selection: str, confidence: Number) -> tuple[Operator, ...]:
         """Describe the steps of the search: what is counted, and which steps are selected."""
-        coverage = f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
+        coverage = f"with {format_percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         counts, split = (measurement.mechanism.words() for measurement in self.measurements)
         claim = f"no step with {self.error(confidence):,} or more {what} is outside, except in the share left out"
         return (
             Operator("count", f"{what} on each step", f"{counts}: one unit is on one step"),
-            Operator("choose", f"the {chosen}, from noisy counts alone", f"{coverage} {claim}"),
+            Operator("choose", f"the {selection}, from noisy counts alone", f"{coverage} {claim}"),
             Operator("count", f"{what} inside and outside, {split}", f"±{self.rank_error(confidence):,} {coverage}"),
         )
 
     def draw(self, totals: Integers) -> StepCounts:
         """Draw the step counts, select from them, and draw the counts inside and outside."""
-        noisy_counts = self.steps.draw(self.steps.reading.of(totals)).reshape(-1)
+        noisy_counts = self.steps.draw(self.steps.reading.extract(totals)).reshape(-1)
         first, last = self._select_span(noisy_counts) or (None, None)
         reading = self.split.reading
         assert isinstance(reading, ChosenGroups)
-        inside, outside = self.split.draw(reading.split(reading.of(totals), self._is_inside(first, last)))
+        inside, outside = self.split.draw(reading.split(reading.extract(totals), self._is_inside(first, last)))
         noise, counter = self.steps.mechanism, self.split.mechanism
         return StepCounts(tuple(map(int, noisy_counts)), first, last, int(inside), int(outside), noise, counter)
 
     def _select_span(self, noisy_counts: Integers) -> Span | None:
-        span = seen(noisy_counts, self.steps.mechanism)
+        span = span_with_values(noisy_counts, self.steps.mechanism)
         if span is None:
             return None
-        return trimmed(noisy_counts, (0, span[1]) if self.from_first else span, *self.uncovered)
+        return trim_span(noisy_counts, (0, span[1]) if self.from_first else span, *self.uncovered)
 
     def _is_inside(self, first: int | None, last: int | None) -> NDArray[np.bool_]:
-        step_of_group = np.array(self.place)
+        step_of_group = np.array(self.step_of_group)
         return (
             np.full(step_of_group.size, False) if first is None else (step_of_group >= first) & (step_of_group <= last)
         )

@@ -9,9 +9,9 @@ from sfumato.curator.context import Context
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.selected_columns import DeclaredValues
 from sfumato.plan.sql import building
-from sfumato.plan.sql.aggregations import Asked
-from sfumato.plan.sql.building import Keys, On, QuestionBuilder, RowSelection, Wanted
-from sfumato.plan.sql.fragments import written
+from sfumato.plan.sql.aggregations import AggregateText
+from sfumato.plan.sql.building import Keys, On, OutputColumn, QuestionBuilder, RowSelection
+from sfumato.plan.sql.fragments import identifier_sql
 from sfumato.policy import Domain
 
 
@@ -30,7 +30,7 @@ class Columns:
         """Return the name as SQL writes it, quoted where necessary."""
         if name not in self._domains:
             raise KeyError(name)
-        return written(name)
+        return identifier_sql(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._domains)
@@ -94,21 +94,21 @@ class TableView:
         """Append the rows of another view of the same units, with the columns that both have."""
         return replace(self, _rows=building.union_all(self._rows, other._rows))
 
-    def per_unit(self, *keys: str, **asked: Asked) -> TableView:
+    def per_unit(self, *keys: str, **asked: AggregateText) -> TableView:
         """Aggregate to one row per unit, or per unit and key: ``per_unit(visits=sf.count())``.
 
         The result has the keys and the aggregations as its only columns.
         """
         return replace(self, _rows=building.per_unit(self._rows, keys, asked))
 
-    def group_by(self, *keys: Wanted, **expressions: Wanted) -> GroupedView:
+    def group_by(self, *keys: OutputColumn, **expressions: OutputColumn) -> GroupedView:
         """Group by columns, and by expressions under a name: ``group_by("region", band="age // 10")``.
 
         A histogram of a column is a key too: ``group_by(sf.histogram("cost", bins=20))``.
         """
-        return GroupedView(self, building.keyed(self._rows, keys, expressions))
+        return GroupedView(self, building.lower_keys(self._rows, keys, expressions))
 
-    def agg(self, **asked: Asked) -> TableQuestion:
+    def agg(self, **asked: AggregateText) -> TableQuestion:
         """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
         return _build_question(self._context, building.statement(self._rows, (), asked))
 
@@ -135,7 +135,7 @@ class GroupedView:
     _view: TableView
     _keys: Keys
 
-    def agg(self, **asked: Asked) -> TableQuestion:
+    def agg(self, **asked: AggregateText) -> TableQuestion:
         """Aggregate every group, with aggregations or SQL over aggregates."""
         view = self._view
         return _build_question(view._context, building.statement(view._rows, self._keys, asked))  # noqa: SLF001
@@ -185,7 +185,7 @@ class TableValues(TableQuestion, DeclaredValues):
 def _build_question(context: Context, statement: QuestionBuilder) -> TableQuestion:
     query = statement.query
     question = TableQuestion(context, statement.text, query, query.plan.limits, _statement=statement)
-    if query.plan.measures or question.found:
+    if query.plan.measures or question.discovered_keys:
         return question
     return TableValues(context, statement.text, query, query.plan.limits, _statement=statement)
 

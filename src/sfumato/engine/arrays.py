@@ -21,9 +21,16 @@ from numpy.typing import NDArray
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts, Values
-from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, Integers, Places, PlanReading
-from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
-from sfumato.plan.values.intervals import nearest
+from sfumato.plan.readings.total_readings import (
+    DiscoveredGroups,
+    DiscoveredTotals,
+    GroupTotals,
+    Indices,
+    Integers,
+    PlanReading,
+)
+from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
+from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 
@@ -31,34 +38,34 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def in_arrays(table: pyarrow.Table, reading: FoundTotals) -> Found:
+def discovered_groups_from_arrow(table: pyarrow.Table, reading: DiscoveredTotals) -> DiscoveredGroups:
     """Convert the rows (key…, total…, holders) of a statement to arrays, with the index of each row's key."""
     plan = reading.bounded.plan
-    columns = [in_one_piece(table.column(index)) for index in range(table.num_columns)]
+    columns = [combine_chunks(table.column(index)) for index in range(table.num_columns)]
     keys, totals = columns[: len(plan.keys)], [column.to_numpy() for column in columns[len(plan.keys) :]]
-    discovered = [keys[index] for index in reading.found]
+    discovered = [keys[index] for index in reading.discovered_keys]
     key_index, first_row = (
-        _combination_index(discovered, table.num_rows) if reading.others else _distinct_rows(table.num_rows)
+        _combination_index(discovered, table.num_rows) if reading.declared_keys else _distinct_rows(table.num_rows)
     )
     holders = np.zeros(len(first_row), np.int64)
     np.add.at(holders, key_index, totals[-1])
-    kinds = [plan.keys[index].domain.type for index in reading.found]
-    return Found(
+    kinds = [plan.keys[index].domain.type for index in reading.discovered_keys]
+    return DiscoveredGroups(
         holders,
-        lambda chosen_keys: named([column.take(first_row[chosen_keys]) for column in discovered], kinds),
+        lambda chosen_keys: keys_from_columns([column.take(first_row[chosen_keys]) for column in discovered], kinds),
         key_index,
-        places_among(*_declared_columns(keys, reading), reading.declared, table.num_rows),
+        key_indices(*_declared_columns(keys, reading), reading.declared_groups, table.num_rows),
         np.column_stack([np.zeros((table.num_rows, 0), np.int64), *totals[:-1]]),
     )
 
 
-def _declared_columns(keys: Sequence[Any], reading: FoundTotals) -> tuple[list[Any], list[Type]]:
+def _declared_columns(keys: Sequence[Any], reading: DiscoveredTotals) -> tuple[list[Any], list[Type]]:
     """Return the columns of the declared keys, and their types."""
     types = [key.domain.type for key in reading.bounded.plan.keys]
-    return [keys[index] for index in reading.others], [types[index] for index in reading.others]
+    return [keys[index] for index in reading.declared_keys], [types[index] for index in reading.declared_keys]
 
 
-def in_one_piece(column: Any) -> Any:
+def combine_chunks(column: Any) -> Any:
     """Combine the chunks of a column."""
     import pyarrow
 
@@ -66,12 +73,12 @@ def in_one_piece(column: Any) -> Any:
     return pyarrow.concat_arrays(combined.chunks) if isinstance(combined, pyarrow.ChunkedArray) else combined
 
 
-def _distinct_rows(rows: int) -> tuple[Places, Places]:
+def _distinct_rows(rows: int) -> tuple[Indices, Indices]:
     """Index rows that each have a key of their own."""
     return np.arange(rows), np.arange(rows)
 
 
-def _combination_index(columns: Sequence[Any], rows: int) -> tuple[Places, Places]:
+def _combination_index(columns: Sequence[Any], rows: int) -> tuple[Indices, Indices]:
     """Return for each row the index of its combination of values, and for each combination a row that has it."""
     code = np.zeros(rows, np.int64)
     for column in columns:
@@ -82,22 +89,22 @@ def _combination_index(columns: Sequence[Any], rows: int) -> tuple[Places, Place
     return row_index, first
 
 
-def places_among(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[GroupKey], rows: int) -> Places:
+def key_indices(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[GroupKey], rows: int) -> Indices:
     """Return for each row the index of its values among these keys; -1 if they are not one of them."""
     if not columns:
         return np.zeros(rows, np.intp)
     row_index, first_row = _combination_index(columns, rows)
-    declared_index = {told(key): index for index, key in enumerate(keys)}
-    row_keys = named([column.take(first_row) for column in columns], kinds)
-    return np.array([declared_index.get(told(key), -1) for key in row_keys], np.intp)[row_index]
+    declared_index = {lookup_key(key): index for index, key in enumerate(keys)}
+    row_keys = keys_from_columns([column.take(first_row) for column in columns], kinds)
+    return np.array([declared_index.get(lookup_key(key), -1) for key in row_keys], np.intp)[row_index]
 
 
-def told(key: GroupKey) -> tuple[object, ...]:
+def lookup_key(key: GroupKey) -> tuple[object, ...]:
     """Return a key for lookup: a real, declared or computed, becomes the double nearest to it."""
     return tuple(float(value) if isinstance(value, Fraction) else value for value in key)
 
 
-def named(columns: Sequence[Any], kinds: Sequence[Type]) -> list[GroupKey]:
+def keys_from_columns(columns: Sequence[Any], kinds: Sequence[Type]) -> list[GroupKey]:
     """Convert rows to keys: a real is the number whose shortest decimal its double shows."""
     values_by_column = [column.to_pylist() for column in columns]
     exact = (
@@ -121,7 +128,7 @@ Coded = tuple[list[NDArray[np.int32]], Integers]
 
 def marginals(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
     """Count every marginal into an array, from rows (key…, total) as they arrive."""
-    return reading.counted(_code_batches(batches, reading))
+    return reading.count_batches(_code_batches(batches, reading))
 
 
 def marginals_by_set(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
@@ -138,7 +145,7 @@ def marginals_by_set(batches: Iterable[pyarrow.RecordBatch], reading: Marginals)
 
 def cell_rows(batches: Iterable[pyarrow.RecordBatch], reading: CellRows) -> CodedRows:
     """Collect the cells of all rows, from rows (key…, total) as they arrive."""
-    return reading.kept(_code_batches(batches, reading))
+    return reading.store_batches(_code_batches(batches, reading))
 
 
 def _code_batches(batches: Iterable[pyarrow.RecordBatch], reading: Marginals | CellRows) -> Iterator[Coded]:
@@ -156,7 +163,7 @@ class _Cells:
 
     def __init__(self, cells: Sequence[Value | None], kind: Type) -> None:
         self._kind = kind
-        self._known = {told((cell,)): index for index, cell in enumerate(cells)}
+        self._known = {lookup_key((cell,)): index for index, cell in enumerate(cells)}
         self._low, self._table = _lookup_table(cells) if kind is Type.INTEGER else (0, None)
 
     def of(self, column: Any) -> NDArray[np.int32]:
@@ -165,7 +172,10 @@ class _Cells:
 
         if self._table is None or column.type != pyarrow.int64():
             value_index, distinct = _encode_column(column)
-            cell_of_value = [self._known.get(told(key), len(self._known)) for key in named([distinct], [self._kind])]
+            cell_of_value = [
+                self._known.get(lookup_key(key), len(self._known))
+                for key in keys_from_columns([distinct], [self._kind])
+            ]
             return np.take(np.array(cell_of_value, np.int32), value_index)
         numbers = column.fill_null(self._low - 1).to_numpy()
         clipped = np.clip(numbers, self._low - 1, self._low + len(self._table) - 2)
@@ -192,7 +202,7 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
     """
     low, high = _span(reading)
     width = high - low + 1
-    counts, groups = _Counts(len(reading.groups) * width), _Groups(reading)
+    counts, groups = _Counts(len(reading.groups) * width), _GroupLookup(reading)
     for batch in batches:
         steps = batch.column(batch.num_columns - 1).to_numpy() - low
         group_index = groups.of(batch)
@@ -209,7 +219,7 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
 def counted_values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
     """Sort values, from distinct rows (key…, value, number of rows)."""
     low, high = _span(reading)
-    width, groups = high - low + 1, _Groups(reading)
+    width, groups = high - low + 1, _GroupLookup(reading)
     encoded: list[tuple[Integers, Integers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in batches:
         steps, counts_of_rows = (batch.column(batch.num_columns - offset).to_numpy() for offset in (2, 1))
@@ -228,7 +238,7 @@ def _span(reading: ValueCounts) -> tuple[int, int]:
     return contribution.low, contribution.high
 
 
-class _Groups:
+class _GroupLookup:
     """An index of the known groups, looked up for each row key by key.
 
     After each key a row is at the index of its prefix among the prefixes of the groups: numbers stay below the square
@@ -236,7 +246,7 @@ class _Groups:
     """
 
     def __init__(self, reading: ValueCounts) -> None:
-        keys = [told(key) for key in reading.groups]
+        keys = [lookup_key(key) for key in reading.groups]
         self._kinds = [declared_key.domain.type for declared_key in reading.bounded.plan.keys]
         self._levels: list[tuple[dict[object, int], Integers]] = []
         prefix_index = np.zeros(len(keys), np.int64)
@@ -248,7 +258,7 @@ class _Groups:
         self._group = np.full(prefix_index.max(initial=-1) + 2, -1, np.intp)  # the last is for rows that are in none
         self._group[prefix_index] = np.arange(len(keys))
 
-    def of(self, batch: pyarrow.RecordBatch) -> Places | None:
+    def of(self, batch: pyarrow.RecordBatch) -> Indices | None:
         """Return the index of each row's group, or -1; None if there is only one group and all rows are in it."""
         if not self._levels:
             return None
@@ -256,7 +266,7 @@ class _Groups:
         for position, (values, prefixes) in enumerate(self._levels):
             row_codes, distinct = _encode_column(batch.column(position))
             value_codes = np.array(
-                [values.get(told(key)[0], -1) for key in named([distinct], [self._kinds[position]])]
+                [values.get(lookup_key(key)[0], -1) for key in keys_from_columns([distinct], [self._kinds[position]])]
             )[row_codes]
             encoded = np.where((prefix_index >= 0) & (value_codes >= 0), prefix_index * len(values) + value_codes, -1)
             candidate = np.searchsorted(prefixes, encoded) if position else np.maximum(encoded, 0)
@@ -265,7 +275,7 @@ class _Groups:
         return self._group[prefix_index]
 
 
-def _encode_column(column: Any) -> tuple[Places, Any]:
+def _encode_column(column: Any) -> tuple[Indices, Any]:
     """Return for each row the index of its value among the distinct ones, and those; NULL is one of them."""
     import pyarrow
 
@@ -325,32 +335,32 @@ def _merge_counts(one: tuple[Integers, Integers], other: tuple[Integers, Integer
 
 
 Rows = Sequence[tuple[Any, ...]]
-FEW = (GroupTotals, DifferentValues, ValueTable)
+ROW_READINGS = (GroupTotals, DistinctValueReading, ValueTable)
 """The readings whose rows are as few as their groups."""
 
 
-def few_in_arrays(found: Rows, reading: PlanReading[Any]) -> NDArray[np.int64]:
+def totals_from_rows(rows: Rows, reading: PlanReading[Any]) -> NDArray[np.int64]:
     """Convert the rows of a reading with few rows to its array."""
     if isinstance(reading, GroupTotals):
-        return aligned(found, reading)
-    if isinstance(reading, DifferentValues):
-        return aligned(found, GroupTotals(reading.bounded, reading.groups))
+        return align_totals(rows, reading)
+    if isinstance(reading, DistinctValueReading):
+        return align_totals(rows, GroupTotals(reading.bounded, reading.groups))
     assert isinstance(reading, ValueTable)
-    return aligned(found, reading.cells).reshape(len(reading.groups), len(reading.values))
+    return align_totals(rows, reading.cells).reshape(len(reading.groups), len(reading.values))
 
 
-def aligned(found: Rows, reading: GroupTotals) -> NDArray[np.int64]:
+def align_totals(rows: Rows, reading: GroupTotals) -> NDArray[np.int64]:
     """Return the totals of rows (key…, total…) in the order of the groups, zero where a group has no row."""
     (_, coordinates), groups = reading.shape, reading.groups
     totals = np.zeros((len(groups), coordinates), dtype=np.int64)
     kinds = [key.domain.type for key in reading.bounded.plan.keys]
-    if not found or not groups:
+    if not rows or not groups:
         return totals
-    row_totals = _clamp_totals([_column(found, len(kinds) + number) for number in range(coordinates)]).T
+    row_totals = _clamp_totals([_column(rows, len(kinds) + number) for number in range(coordinates)]).T
     if not kinds:  # all rows are one group
         totals[:] = row_totals
         return totals
-    row_index = dict(zip(_lookup_keys(found, kinds), range(len(found)), strict=True))
+    row_index = dict(zip(_lookup_keys(rows, kinds), range(len(rows)), strict=True))
     row_of_group = np.fromiter(
         map(row_index.get, _lookup_keys(groups, kinds), repeat(-1)), dtype=np.intp, count=len(groups)
     )
@@ -358,16 +368,16 @@ def aligned(found: Rows, reading: GroupTotals) -> NDArray[np.int64]:
     return totals
 
 
-def exact_keys(found: Rows, kinds: Sequence[Type]) -> Sequence[GroupKey]:
+def exact_keys(rows: Rows, kinds: Sequence[Type]) -> Sequence[GroupKey]:
     """Return keys as they are declared: a double becomes the number it shows."""
     if Type.REAL not in kinds:
-        return found
-    return [tuple(_as_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
+        return rows
+    return [tuple(_as_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in rows]
 
 
 def parameter(value: Value) -> Any:
     """Convert a public value to a parameter of a statement: a real becomes the double nearest to it."""
-    return nearest(value) if isinstance(value, Fraction) else value
+    return nearest_double(value) if isinstance(value, Fraction) else value
 
 
 def _column(rows: Rows, number: int) -> list[Any]:

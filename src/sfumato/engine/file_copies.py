@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as quoted
 
-from sfumato.engine.duckdb.files import misquoted
-from sfumato.engine.sources.clean_cells import folded
+from sfumato.engine.duckdb.files import first_misquoted_line
+from sfumato.engine.sources.clean_cells import fold_name
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
-from sfumato.policy.domains import LONGEST_NAME, is_name
+from sfumato.policy.domains import MAX_NAME_LENGTH, is_name
 
 if TYPE_CHECKING:
     import pyarrow
@@ -61,7 +61,7 @@ class TextFormat:
     """Why the engine does not read the file as it is, in words; none where it does."""
 
 
-def kind(path: Path) -> str | None:
+def detect_file_kind(path: Path) -> str | None:
     """Detect the kind of a file by its first bytes and its ending: text, parquet, duckdb or sqlite; None for
     another.
     """
@@ -100,8 +100,8 @@ def _suggest_path(path: Path) -> str:
 # ── text ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def spelling(
-    path: Path, *, rows: bool, separator: str | None = None, encoding: str | None = None, quote: str | None = None
+def detect_text_format(
+    path: Path, *, read_rows: bool, separator: str | None = None, encoding: str | None = None, quote: str | None = None
 ) -> TextFormat:
     """Detect the format of a text file. Without ``rows`` only its first record is read; with them every byte, for
     letters and quotes that the engine would not read. PRIVATE then: reasons may tell of rows.
@@ -114,9 +114,9 @@ def spelling(
     if len(separator) != 1 or len(quote) != 1:
         raise InvalidParameter("delimiter", separator, "one character")
     text_format = TextFormat(separator, encoding, quote, _column_names(text, separator, quote, path))
-    if rows and encoding == "utf-8" and not _is_utf8(path):
+    if read_rows and encoding == "utf-8" and not _is_utf8(path):
         text_format = replace(text_format, encoding=_OTHER_ENCODING)
-    return replace(text_format, reasons=tuple(_reasons(path, text_format, rows)))
+    return replace(text_format, reasons=tuple(_reasons(path, text_format, read_rows)))
 
 
 def _read_head(path: Path) -> bytes:
@@ -206,7 +206,7 @@ def _reasons(path: Path, text_format: TextFormat, rows: bool) -> Iterator[str]:
         yield f"its cells are quoted by {text_format.quote}"
     if text_format.encoding not in ("utf-8", "utf-8-sig", "ascii"):
         yield f"its letters are {text_format.encoding}, not UTF-8"
-    if len(usable(text_format.names)) < len(text_format.names):
+    if len(usable_names(text_format.names)) < len(text_format.names):
         yield "two of its columns have one name, or one has a name that cannot stand in a question"
     # Between other separators, or in letters of two bytes, quotes mean something else: none is looked for there.
     is_plain_csv = (
@@ -214,27 +214,27 @@ def _reasons(path: Path, text_format: TextFormat, rows: bool) -> Iterator[str]:
         and (text_format.separator, text_format.quote) == (",", '"')
         and "16" not in text_format.encoding
     )
-    if rows and is_plain_csv and misquoted(str(path)) is not None:
+    if rows and is_plain_csv and first_misquoted_line(str(path)) is not None:
         yield "a quoted cell does not end on the line that it began on"
 
 
-def usable(names: Sequence[str]) -> list[str]:
+def usable_names(names: Sequence[str]) -> list[str]:
     """List the names that can stand in a question and belong to one column alone."""
-    name_counts = Counter(map(folded, names))
-    return [name for name in names if is_name(unicodedata.normalize("NFC", name)) and name_counts[folded(name)] == 1]
+    name_counts = Counter(map(fold_name, names))
+    return [name for name in names if is_name(unicodedata.normalize("NFC", name)) and name_counts[fold_name(name)] == 1]
 
 
-def renamed(names: Sequence[str]) -> list[str]:
+def unique_names(names: Sequence[str]) -> list[str]:
     """Return a unique name for every column that can stand in a question: its own wherever possible."""
     unique_names: list[str] = []
     taken: set[str] = set()
     for position, name in enumerate(names, 1):
         plain = "".join(letter for letter in unicodedata.normalize("NFC", name).strip() if letter.isprintable())
-        plain = plain[:LONGEST_NAME].strip() if is_name(plain[:LONGEST_NAME].strip()) else f"column {position}"
+        plain = plain[:MAX_NAME_LENGTH].strip() if is_name(plain[:MAX_NAME_LENGTH].strip()) else f"column {position}"
         candidate, number = plain, 1
         while candidate.lower() in taken:
             number += 1
-            candidate = f"{plain[: LONGEST_NAME - 6]} {number}"
+            candidate = f"{plain[: MAX_NAME_LENGTH - 6]} {number}"
         taken.add(candidate.lower())
         unique_names.append(candidate)
     return unique_names
@@ -292,28 +292,28 @@ def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @dataclass(frozen=True)
-class Copied:
+class ParquetCopy:
     """A Parquet copy, just written or found from before."""
 
     path: Path
-    lost: int
+    skipped_records: int
     """Records that had more or fewer cells than there are columns, and are not in it. PRIVATE."""
 
 
-def copy_text(path: Path, found: TextFormat, *, decimal: str = ".") -> Copied:
+def copy_text(path: Path, text_format: TextFormat, *, decimal: str = ".") -> ParquetCopy:
     """Copy a text file as Parquet beside it: every cell as text, an empty one without quotes as NULL. A decimal comma
     becomes a point where ``decimal`` says so.
     """
     target = path.with_name(f"{_stem(path)}.parquet")
-    options = [found.separator, found.encoding, found.quote, decimal]
-    return _copy_once(path, target, options, lambda write: _write_text(path, found, decimal, write))
+    options = [text_format.separator, text_format.encoding, text_format.quote, decimal]
+    return _copy_once(path, target, options, lambda write: _write_text(path, text_format, decimal, write))
 
 
 def _stem(path: Path) -> str:
     return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
-def copy_sqlite(path: Path, table: str) -> Copied:
+def copy_sqlite(path: Path, table: str) -> ParquetCopy:
     """Copy a table of a SQLite database as Parquet beside it: every cell as text, bytes as NULL."""
     safe = "".join(letter if letter.isalnum() or letter in " _-" else "_" for letter in table)
     target = path.with_name(f"{path.stem}.{safe}.parquet")
@@ -323,15 +323,15 @@ def copy_sqlite(path: Path, table: str) -> Copied:
 Write = Callable[["pyarrow.Table"], None]
 
 
-def _copy_once(path: Path, target: Path, options: list[str], fill: Callable[[Write], int]) -> Copied:
+def _copy_once(path: Path, target: Path, options: list[str], fill: Callable[[Write], int]) -> ParquetCopy:
     """Write a copy, or reuse the one made before of the same file with the same options; nothing else is
     overwritten.
     """
     status = path.stat()
     origin = json.dumps([path.name, status.st_size, status.st_mtime_ns, *options])
-    existing = copy_of(target)
+    existing = recorded_origin(target)
     if existing is not None and existing[0] == origin:
-        return Copied(target, existing[1])
+        return ParquetCopy(target, existing[1])
     if existing is None and target.exists():
         raise InvalidPolicy(
             "an existing file is never overwritten, and the copy would replace this one",
@@ -345,10 +345,10 @@ def _copy_once(path: Path, target: Path, options: list[str], fill: Callable[[Wri
     finally:
         with suppress(OSError):
             temporary.unlink()
-    return Copied(target, lost)
+    return ParquetCopy(target, lost)
 
 
-def copy_of(target: Path) -> tuple[str, int] | None:
+def recorded_origin(target: Path) -> tuple[str, int] | None:
     """Return the origin that a Parquet copy records, and how many records were lost; None if it is no copy."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -393,7 +393,7 @@ def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write)
     from pyarrow import csv as arrow_csv
 
     lost_records: list[int] = []
-    names = renamed(text_format.names)
+    names = unique_names(text_format.names)
     cells = [f"f{index}" for index in range(len(names))]
     write(pa.table({name: pa.array([], pa.string()) for name in names}))
     if not _has_rows(path, text_format.encoding):
@@ -460,7 +460,7 @@ def _write_sqlite(path: Path, table: str, write: Write) -> int:
         column_names = [name for name, _ in _table_columns(database, table)]
         selected = ", ".join(map(_identifier, column_names))
         rows = database.execute(f"SELECT {selected} FROM {_identifier(table)}")
-        names = renamed(column_names)
+        names = unique_names(column_names)
         write(pa.table({name: pa.array([], pa.string()) for name in names}))
         while batch := rows.fetchmany(_BATCH):
             columns = zip(*batch, strict=True)

@@ -14,9 +14,9 @@ from typing import Any
 from sfumato.engine.duckdb import connection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
-from sfumato.engine.seam import Engine, Fetched, Inspector
+from sfumato.engine.protocols import Engine, FetchedTable, Inspector
 from sfumato.policy import InMemory, Policy, Table, Type
-from sfumato.policy.dummies import dummies
+from sfumato.policy.dummies import invent_tables
 from sfumato.policy.table_sources import engine_of
 
 
@@ -69,7 +69,7 @@ def _is_on_server(table: Table) -> bool:
     return engine_of(table.source)[0] != "DuckDB"
 
 
-def _fetch(table: Table) -> Fetched:
+def _fetch(table: Table) -> FetchedTable:
     if engine_of(table.source)[0] == "PostgreSQL":
         from sfumato.engine.postgres import driver as of_postgres
 
@@ -96,16 +96,16 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
     return connection.schema(source, relation)
 
 
-def unnamed_columns(source: Path, relation: str | None = None) -> list[str]:
+def unusable_columns(source: Path, relation: str | None = None) -> list[str]:
     """List the columns of a file whose names queries cannot use, as the file names them. No row is read."""
-    return connection.unnamed_columns(source, relation)
+    return connection.unusable_columns(source, relation)
 
 
-def written_types(source: Path, relation: str | None = None) -> dict[str, Type]:
+def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]:
     """Infer the types that the cells of a table parse as, where its file stores text. PRIVATE: it reads rows, for an
     owner who allowed it.
     """
-    return connection.written_types(source, relation)
+    return connection.inferred_types(source, relation)
 
 
 def types_in_memory(table: Any) -> dict[str, Type]:
@@ -118,14 +118,14 @@ def tables(source: Path) -> list[str]:
     return connection.tables(source)
 
 
-def whole_table(source: Path, relation: str) -> Any:
+def read_table(source: Path, relation: str) -> Any:
     """Read all rows of a table in a database file into memory, as Arrow. PRIVATE."""
-    return connection.whole_table(source, relation)
+    return connection.read_table(source, relation)
 
 
-def write_table(rows: Any, place: Path, relation: str) -> None:
+def write_table(rows: Any, database: Path, relation: str) -> None:
     """Write an Arrow table as a new table of a database file, creating the file if needed."""
-    connection.write_table(rows, place, relation)
+    connection.write_table(rows, database, relation)
 
 
 _INVENTED_ROWS = 1_000
@@ -136,7 +136,7 @@ def with_invented_rows(policy: Policy) -> Policy:
     private = {name: table for name, table in policy.tables.items() if not table.public}
     ids = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
     rows = min([_INVENTED_ROWS, *(table.row_ceiling for table in private.values())])
-    dummy_tables = dummies(private, rows, ids)
+    dummy_tables = invent_tables(private, rows, ids)
     tables = {
         name: replace(table, source=InMemory(dummy_tables[name]), relation=None) if name in private else table
         for name, table in policy.tables.items()

@@ -18,9 +18,9 @@ from sfumato.games.commitment import Decision, Mixture, exactly_truthful
 from sfumato.games.crowds import Crowd, market_entry, public_good, routes
 from sfumato.games.environment import Environment, Gap, Law
 from sfumato.games.mediation import Deviation, Mediation, MediatorAdvice, equilibrium
-from sfumato.games.money import Bill, Priced, truthful_with_money
+from sfumato.games.money import Bill, PaymentMechanism, truthful_with_money
 from sfumato.games.play import MatrixGame, Nash, approximate_nash
-from sfumato.games.rules import Stated, Welfare, graph, line
+from sfumato.games.rules import StatedMechanism, WelfareSelection, graph, line
 from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness
 from sfumato.release.prices import evenly_spaced_prices
 
@@ -42,11 +42,11 @@ __all__ = [
     "Misreport",
     "Mixture",
     "Nash",
-    "Priced",
+    "PaymentMechanism",
     "Sale",
-    "Stated",
+    "StatedMechanism",
     "Truthfulness",
-    "Welfare",
+    "WelfareSelection",
     "approximate_nash",
     "bounds",
     "digital_goods",

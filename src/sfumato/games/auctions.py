@@ -21,8 +21,18 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
-from sfumato.privacy.codec import spelled
-from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
+from sfumato.privacy.codec import constructor_repr
+from sfumato.privacy.numbers import (
+    BELOW_ONE,
+    CONFIDENCE,
+    NONNEGATIVE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    least_float_above,
+)
 from sfumato.release.prices import Price, price_list, warn_if_weak
 
 _MAX_SCORE = (1 << 62) - 1
@@ -43,15 +53,15 @@ class Sale:
     """OPT: the revenue of the best price on the list."""
     auction: Auction = field(repr=False)
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
-    def promised(self, confidence: Number = "0.95") -> float:
+    def revenue_bound(self, confidence: Number = "0.95") -> float:
         """Return OPT − (top/ε)(ln|prices| + ln 1/β), which the revenue reaches with this confidence."""
         return float(self.best) - self.auction.error(confidence)
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
         """Return a confidence interval of the revenue from the noisy count: safe to publish."""
-        noise = self.auction.counter
+        noise = self.auction.count_noise
         if self.buyers is None or noise is None:
             return None
         half_width = int(noise.error(confidence))
@@ -73,21 +83,21 @@ class Auction:
     epsilon: Fraction
     per_bidder: int
     selection: Exponential | PermuteAndFlip
-    counter: Laplace | None
+    count_noise: Laplace | None
     size: int = field(repr=False)
     """How many bids there are: public under replace neighbours."""
     _counts: NDArray[np.int64] = field(repr=False)
     _unit: int = field(repr=False)
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     @property
     def curve(self) -> Curve:
         """The privacy curve of the price, and of the count if there is one, for one bidder under replace neighbours."""
-        if self.counter is None:
+        if self.count_noise is None:
             return self.price_curve
         change = Sensitivity(per_group=self.per_bidder, neighbours=Neighbours.REPLACE)
-        return compose([self.price_curve, self.counter.curve(change)])
+        return compose([self.price_curve, self.count_noise.curve(change)])
 
     @property
     def price_curve(self) -> Curve:
@@ -98,7 +108,7 @@ class Auction:
         return make(self.selection.epsilon, Neighbours.REPLACE)
 
     @property
-    def spacing(self) -> Fraction:
+    def widest_gap(self) -> Fraction:
         """The widest gap between neighbouring prices, counting 0 as the first."""
         return max(b - a for a, b in zip((Fraction(0), *self.prices), self.prices, strict=False))
 
@@ -120,10 +130,10 @@ class Auction:
         return "\n".join(
             [
                 f"one of {len(self.prices)} prices up to {top:g}, by {type(self.selection).__name__}",
-                f"privacy: ε = {text(self.epsilon)} when {bidder} replaced; how many bids there are is public",
+                f"privacy: ε = {format_exact(self.epsilon)} when {bidder} replaced; how many bids there are is public",
                 f"truthfulness: no bidder gains more than {gain:.4g} by bidding anything but their value",
                 f"revenue: with confidence {level} at most {self.error(confidence):.6g} below the best of them,",
-                f"         and {float(self.spacing) * self.size:.6g} more against every price in between",
+                f"         and {float(self.widest_gap) * self.size:.6g} more against every price in between",
             ]
         )
 
@@ -134,7 +144,7 @@ class Auction:
         scores = units * np.minimum(self._counts, _MAX_SCORE // units[-1])
         price_index = self.selection.choose(scores)
         sold = int(self._counts[price_index])
-        buyers = None if self.counter is None else int(self.counter.apply(sold))
+        buyers = None if self.count_noise is None else int(self.count_noise.apply(sold))
         revenue, best = (Fraction(int(score), self._unit) for score in (scores[price_index], scores.max()))
         return Sale(self.prices[price_index], buyers, revenue, best, self)
 
@@ -146,7 +156,7 @@ def digital_goods(
     *,
     counts: Any = None,
     per_bidder: int = 1,
-    counting: Number = 0,
+    count_share: Number = 0,
     mechanism: type[Exponential | PermuteAndFlip] = Exponential,
 ) -> Auction:
     """Propose to sell at one of the ``prices``, which are public.
@@ -168,7 +178,7 @@ def digital_goods(
     """
     total = exact(epsilon, "epsilon", POSITIVE)
     warn_if_weak(Price(total))
-    max_bids, share = whole(per_bidder, "per_bidder", at_least=1), exact(counting, "counting", BELOW_ONE)
+    max_bids, share = exact_integer(per_bidder, "per_bidder", at_least=1), exact(count_share, "counting", BELOW_ONE)
     if mechanism not in (Exponential, PermuteAndFlip):
         raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")
     sorted_prices, unit = price_list(prices)
@@ -224,7 +234,7 @@ def _count_prices_reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np
         )
     if array.dtype.kind != "f":
         array = np.minimum(array.astype(np.uint64), np.uint64(1 << 53))  # above every price, and exact as a float
-    price_floats = np.array([above(price) for price in prices])
+    price_floats = np.array([least_float_above(price) for price in prices])
     return np.searchsorted(price_floats, array.astype(np.float64), side="right").astype(np.int64)
 
 

@@ -24,13 +24,13 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment, Gap, Law, law_of
-from sfumato.games.rules import variation
+from sfumato.games.environment import Environment, Gap, Law, law_of_selection
+from sfumato.games.rules import total_variation
 from sfumato.games.truth import Truthfulness, truthfulness
 from sfumato.mechanisms import Exponential, bits
 from sfumato.privacy import Curve, Neighbours
-from sfumato.privacy.codec import spelled
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, text
+from sfumato.privacy.codec import constructor_repr
+from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, format_exact
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Mixture:
     epsilon: Fraction
     q: Fraction
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     def __init__(self, environment: Environment, epsilon: Number, q: Number) -> None:
         if not isinstance(environment, Environment):
@@ -89,38 +89,38 @@ class Mixture:
     @property
     def threshold(self) -> Fraction:
         """qγ/|O|, the textbook's lower bound on the expected cost of a misreport."""
-        return self.q * self.gap.largest / len(self.environment.outcomes)
+        return self.q * self.gap.gamma / len(self.environment.outcomes)
 
     @property
-    def plain(self) -> bool:
+    def meets_plain_condition(self) -> bool:
         """Whether 2ε ≤ qγ/|O|."""
         return 2 * self.epsilon <= self.threshold
 
     @property
-    def sharp(self) -> bool:
+    def meets_sharp_condition(self) -> bool:
         """Whether (1 − q)·tanh(ε/2) < qγ/|O|, with tanh rounded up."""
         return (1 - self.q) * Fraction(Curve.pure(self.epsilon).delta(0)) < self.threshold
 
     @property
-    def sharpest(self) -> bool:
+    def meets_sharpest_condition(self) -> bool:
         """Whether (1 − q)·δ(0) < q·p: the exponential mechanism's own total variation, and the mean penalty."""
         return (1 - self.q) * Fraction(self.curve.delta(0)) < self.q * self.gap.penalty
 
     def law(self, reports: tuple[int, ...]) -> Law:
         """Return the law of the outcome in the branch with free reactions."""
-        return law_of(self._selection_in_units, self.environment.totals(reports))
+        return law_of_selection(self._selection_in_units, self.environment.welfare_in_units(reports))
 
-    def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
+    def expected_utility(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
         game = self.environment
-        imposed = Fraction(game.committed(player)[truth][report], len(game.outcomes) * game.scale)
-        return (1 - self.q) * law.mean(game.best(player)[truth]) / game.scale + self.q * imposed
+        imposed = Fraction(game.imposed_utilities(player)[truth][report], len(game.outcomes) * game.scale)
+        return (1 - self.q) * law.mean(game.best_utilities(player)[truth]) / game.scale + self.q * imposed
 
-    def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
+    def proven_bounds(self, coalition: int, /) -> tuple[Fraction, Fraction]:
         """Bound the gain of a single misreport by (1 − q)·τ − q·p, below 0 when the sharpest condition holds. A
         coalition member may report truthfully while others do not: (1 − q)·τ of k reports. An imposed misreport may
         cost up to 1.
         """
-        gain = (1 - self.q) * variation(self.curve, coalition)
+        gain = (1 - self.q) * total_variation(self.curve, coalition)
         return gain - self.q * self.gap.penalty if coalition == 1 else gain, Fraction(1)
 
     def proof(self, **options: Any) -> Truthfulness:
@@ -146,9 +146,9 @@ class Mixture:
     def release(self, reports: Any) -> Decision:
         """Draw the branch, the outcome and, in the commitment branch, everybody's reaction."""
         game, profile = self.environment, self.environment.profile(reports)
-        if bits.below(self.q.denominator) >= self.q.numerator:
-            return Decision(self._selection_in_units.choose(game.totals(profile)), None)
-        outcome = bits.below(len(game.outcomes))
+        if bits.random_below(self.q.denominator) >= self.q.numerator:
+            return Decision(self._selection_in_units.choose(game.welfare_in_units(profile)), None)
+        outcome = bits.random_below(len(game.outcomes))
         rows = [game.table(i)[t][outcome] for i, t in enumerate(profile)]
         return Decision(outcome, tuple(row.index(max(row)) for row in rows))
 
@@ -158,11 +158,13 @@ class Mixture:
         verdict = {True: "holds", False: "does not hold"}
         return "\n".join(
             [
-                f"with probability {text(self.q)} everybody is held to their report; otherwise {self.selection!r}",
-                f"γ = {text(gap.largest)}; "
+                f"with probability {format_exact(self.q)} everybody is held to their report; otherwise "
+                f"{self.selection!r}",
+                f"γ = {format_exact(gap.gamma)}; "
                 f"being held to a misreport costs at least {float(gap.penalty):.6g} on average",
-                f"2ε ≤ qγ/|O| {verdict[self.plain]}; (1 − q)·tanh(ε/2) < qγ/|O| {verdict[self.sharp]}; "
-                f"(1 − q)·δ(0) < q·p {verdict[self.sharpest]}",
+                f"2ε ≤ qγ/|O| {verdict[self.meets_plain_condition]}; (1 − q)·tanh(ε/2) < qγ/|O| "
+                f"{verdict[self.meets_sharp_condition]}; "
+                f"(1 − q)·δ(0) < q·p {verdict[self.meets_sharpest_condition]}",
                 f"expected welfare lost per player: at most {self.loss:.4g}",
             ]
         )
@@ -176,7 +178,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
 
     >>> from sfumato.games import line
     >>> mixture = exactly_truthful(line(4, players=200))
-    >>> mixture.sharpest, mixture.proof(samples=20).strict
+    >>> mixture.meets_sharpest_condition, mixture.proof(samples=20).strict
     (True, True)
     >>> exactly_truthful(line(3, players=5)).proof().strict
     True
@@ -198,12 +200,12 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
         epsilon = _best_epsilon(environment)
         mixing = _least_q(epsilon, penalty)
     mixture = Mixture(environment, epsilon, mixing)
-    if not mixture.sharpest:
+    if not mixture.meets_sharpest_condition:
         least_q = _least_q(mixture.epsilon, penalty)
         raise InvalidParameter(
             "q",
             q,
-            f"at least {float(least_q):.6g} at ε = {text(mixture.epsilon)}: (1 − q)·δ(0) < q·p",
+            f"at least {float(least_q):.6g} at ε = {format_exact(mixture.epsilon)}: (1 − q)·δ(0) < q·p",
             fix="leave q or epsilon out and it is chosen for you",
         )
     return mixture
@@ -216,7 +218,7 @@ def _exponential_mechanism(epsilon: Number) -> Exponential:
 def _gap(environment: Environment) -> Gap:
     """Return the environment's gap; refuse γ = 0, where imposing a reaction cannot punish a misreport."""
     gap = environment.gap
-    if gap is None or not gap.largest:
+    if gap is None or not gap.gamma:
         reason = "there is one type only"
         if gap is not None:
             first, second = (environment.types[t] for t in gap.types)
@@ -249,7 +251,7 @@ def _largest_epsilon(q: Fraction, penalty: Fraction) -> Fraction:
 def _uniform_loss(environment: Environment) -> float:
     """Return c, the utility that a uniform outcome loses against the best one, for the worst type."""
     players = range(1 if environment.symmetric else environment.players)
-    rows = [row for i in players for row in environment.best(i)]
+    rows = [row for i in players for row in environment.best_utilities(i)]
     return max(max(row) - sum(row) / len(row) for row in rows) / environment.scale
 
 

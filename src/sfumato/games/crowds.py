@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import exact_integer
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -74,7 +74,7 @@ class Crowd:
         """Count the players who chose each action."""
         return np.bincount(self._checked_profile(profile), minlength=self.actions).astype(np.int64)
 
-    def alternatives(self, profile: Any) -> tuple[list[float], list[list[float]]]:
+    def deviation_payoffs(self, profile: Any) -> tuple[list[float], list[list[float]]]:
         """Return every player's payoff under ``profile``, and the payoff of each unilateral deviation."""
         actions = self._checked_profile(profile)
         loads = self.loads(actions)
@@ -89,11 +89,11 @@ class Crowd:
         actions = self._checked_profile(profile)
         return float(self.payoffs[self.types, actions, self.loads(actions)[actions] - 1].mean())
 
-    def settle(self, most_moves: int | None = None) -> Integers:
+    def settle(self, max_moves: int | None = None) -> Integers:
         """Find an exact equilibrium by best-response dynamics: players arrive one by one, then the player who gains
         most moves, until nobody gains. Refused if it has not converged after ``most_moves`` (100 per player).
         """
-        limit = 100 * self.players if most_moves is None else whole(most_moves, "most_moves", at_least=1)
+        limit = 100 * self.players if max_moves is None else exact_integer(max_moves, "most_moves", at_least=1)
         counts = self._arrive_one_by_one()
         for _ in range(limit):
             type_index, source, target = self._best_move(counts)

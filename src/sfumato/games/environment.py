@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, bits
-from sfumato.mechanisms.selection import Scored, field_of
-from sfumato.privacy.codec import spelled
-from sfumato.privacy.numbers import PROBABILITY, Number, exact, whole
+from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
+from sfumato.privacy.codec import constructor_repr
+from sfumato.privacy.numbers import PROBABILITY, Number, exact, exact_integer
 
 Table = tuple[tuple[tuple[int, ...], ...], ...]
 """Utilities of one player by type, outcome and reaction, as integers in units of 1/scale."""
@@ -42,12 +42,12 @@ class Gap:
     cost over all outcomes; ``player`` and ``types`` attain γ.
     """
 
-    largest: Fraction
+    gamma: Fraction
     penalty: Fraction
     player: int
     types: tuple[int, int]
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Environment:
         outcomes: Sequence[Hashable] | None = None,
         reactions: Sequence[Hashable] | None = None,
     ) -> None:
-        count = whole(players, "players", at_least=1)
+        count = exact_integer(players, "players", at_least=1)
         array = _utility_array(utilities, count)
         shape = array.shape
         labels = [
@@ -102,7 +102,7 @@ class Environment:
             object.__setattr__(self, name, checked_names)
 
     @classmethod
-    def of(
+    def from_function(
         cls,
         utility: Callable[..., Number],
         players: int,
@@ -134,7 +134,7 @@ class Environment:
     def _best(self) -> tuple[Matrix, ...]:
         return tuple(tuple(tuple(max(row) for row in rows) for rows in table) for table in self.tables)
 
-    def best(self, player: int) -> Matrix:
+    def best_utilities(self, player: int) -> Matrix:
         """Return the utilities [type, outcome] of a player under the best reaction, in units of 1/scale."""
         return self._best[0 if self.symmetric else player]
 
@@ -154,7 +154,7 @@ class Environment:
     def _committed(self) -> tuple[Matrix, ...]:
         return tuple(tuple(tuple(row) for row in array.sum(axis=2).tolist()) for array in self._imposed)
 
-    def committed(self, player: int) -> Matrix:
+    def imposed_utilities(self, player: int) -> Matrix:
         """Return the utilities [true type, report] summed over outcomes, with the report's best reaction imposed."""
         return self._committed[0 if self.symmetric else player]
 
@@ -176,22 +176,22 @@ class Environment:
         return Gap(Fraction(int(largest_losses[player].min()), self.scale), penalty, player, (truth, report))
 
     @cached_property
-    def spread(self) -> Fraction:
+    def welfare_sensitivity(self) -> Fraction:
         """The most that one player's misreport changes the welfare of an outcome."""
         columns = (column for best in self._best for column in zip(*best, strict=True))
         return Fraction(max(max(column) - min(column) for column in columns), self.scale)
 
     def welfare(self, reports: Sequence[int]) -> tuple[Fraction, ...]:
         """Return the sum of utilities at every outcome if the reports are true."""
-        return tuple(Fraction(total, self.scale) for total in self.totals(reports))
+        return tuple(Fraction(total, self.scale) for total in self.welfare_in_units(reports))
 
-    def totals(self, reports: Sequence[int]) -> tuple[int, ...]:
+    def welfare_in_units(self, reports: Sequence[int]) -> tuple[int, ...]:
         """Return ``welfare`` as integers in units of 1/scale, which is public: a selection compares these exactly."""
         profile = self.profile(reports)
         if self.symmetric:
-            rows_with_counts = [(self.best(0)[t], count) for t, count in Counter(profile).items()]
+            rows_with_counts = [(self.best_utilities(0)[t], count) for t, count in Counter(profile).items()]
         else:
-            rows_with_counts = [(self.best(i)[t], 1) for i, t in enumerate(profile)]
+            rows_with_counts = [(self.best_utilities(i)[t], 1) for i, t in enumerate(profile)]
         return tuple(sum(row[s] * count for row, count in rows_with_counts) for s in range(len(self.outcomes)))
 
     def profile(self, reports: Any) -> tuple[int, ...]:
@@ -248,7 +248,7 @@ def _checked_names(names: Sequence[Hashable] | None, size: int | None, name: str
 
 _DIGITS = 80
 _UNIT = 10**70
-MOST_CANDIDATES = 400
+MAX_CANDIDATES = 400
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class Law:
     payments: tuple[Fraction, ...] = ()
     """Expected payment of each player, or of each type in a symmetric environment; empty without money."""
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     @property
     def probabilities(self) -> tuple[Fraction, ...]:
@@ -272,7 +272,7 @@ class Law:
         return Fraction(sum(w * v for w, v in zip(self.weights, values, strict=True)), sum(self.weights))
 
 
-def stated(probabilities: Iterable[Number], outcomes: int) -> Law:
+def law_from_probabilities(probabilities: Iterable[Number], outcomes: int) -> Law:
     """Check a law given as probabilities in [0, 1] with sum 1, one for each outcome."""
     if not isinstance(probabilities, Iterable):
         raise InvalidParameter("probabilities", probabilities, f"{outcomes} numbers with sum exactly 1")
@@ -286,18 +286,18 @@ def stated(probabilities: Iterable[Number], outcomes: int) -> Law:
     return Law(tuple(int(probability * common_denominator) for probability in exact_probabilities))
 
 
-def law_of(selection: Scored, scores: Sequence[Fraction | int]) -> Law:
+def law_of_selection(selection: ScoreSelection, scores: Sequence[Fraction | int]) -> Law:
     """Compute the law of a selection's choice among these scores, from the gaps and the rate that its sampler uses.
 
     Exponential (and noisy max with Gumbel noise): P(h) ∝ e^{−c·gap}. Permute-and-flip (and noisy max with exponential
     noise): candidate h comes at a uniform time t and is accepted with k_h = e^{−c·gap}; those before it were not
     accepted, so P(h) = k_h·∫₀¹ Π_{j≠h}(1 − t·k_j) dt.
     """
-    gaps, rate = field_of(list(scores), selection)
-    if gaps.size > MOST_CANDIDATES:
-        raise InvalidParameter("outcomes", int(gaps.size), f"at most {MOST_CANDIDATES} for an exact law")
-    context = bits.digits(_DIGITS)
-    powers = [context.exp(bits.decimal(-rate * int(gap), context)) for gap in gaps]
+    gaps, rate = scaled_gaps(list(scores), selection)
+    if gaps.size > MAX_CANDIDATES:
+        raise InvalidParameter("outcomes", int(gaps.size), f"at most {MAX_CANDIDATES} for an exact law")
+    context = bits.decimal_context(_DIGITS)
+    powers = [context.exp(bits.to_decimal(-rate * int(gap), context)) for gap in gaps]
     acceptance = [int(context.scaleb(power, 70)) for power in powers]  # units of 10⁻⁷⁰, at most one too few
     all_tied = all(gap == 0 for gap in gaps)
     kind: Any = selection.noise if isinstance(selection, NoisyMax) else type(selection)

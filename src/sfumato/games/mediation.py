@@ -39,7 +39,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.games.crowds import Crowd, Floats, Integers
 from sfumato.mechanisms import Gaussian, Laplace, bits
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, compose
-from sfumato.privacy.numbers import POSITIVE, Number, exact, whole
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
 
 _UNITS = 1 << 16
 """B: a strategy is a vector of multiples of 1/B."""
@@ -79,7 +79,7 @@ class Mediation:
         return _ComposedRounds(self.noise, self.rounds).curve(self.sensitivity)
 
     @cached_property
-    def temptation(self) -> float:
+    def misreport_gain(self) -> float:
         """τ, the most that a misreport can gain by changing the board."""
         return min(1.0, self.curve.delta(0))
 
@@ -94,7 +94,7 @@ class Mediation:
             [
                 f"{self.rounds} rounds; in each, the load of every action is known to ±{self.error():.4g} players",
                 f"privacy: {self.guarantee} for each player's type, against all other players together",
-                f"truthfulness: a player who misreports gains at most {self.temptation:.4g} by changing the board",
+                f"truthfulness: a player who misreports gains at most {self.misreport_gain:.4g} by changing the board",
             ]
         )
 
@@ -137,7 +137,7 @@ class MediatorAdvice:
         """η + τ with the η of this board. The theorem's η is the mean over boards, which ``deviation`` measures: no
         deviation gains more than that plus τ on average.
         """
-        return self.regret + self.mediation.temptation
+        return self.regret + self.mediation.misreport_gain
 
     @property
     def welfare(self) -> float:
@@ -154,7 +154,7 @@ class MediatorAdvice:
         """Measure the best deviation by simulation: for every true type and every report (the truth included) ``runs``
         fresh boards, and the best action given the board.
         """
-        return _measure_deviations(self.mediation, whole(runs, "runs", at_least=2))
+        return _measure_deviations(self.mediation, exact_integer(runs, "runs", at_least=2))
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def equilibrium(game: Crowd, epsilon: Number, delta: Number = 0, *, rounds: int 
     exact(epsilon, "epsilon", POSITIVE)
     guarantee = Guarantee(epsilon, delta)
     if rounds is not None:
-        count = whole(rounds, "rounds", at_least=2)
+        count = exact_integer(rounds, "rounds", at_least=2)
         if count > _MAX_ROUNDS:
             raise InvalidParameter("rounds", rounds, f"at most {_MAX_ROUNDS}")
         return _mediation(game, guarantee, count)
@@ -230,14 +230,14 @@ def _run_rounds(mediation: Mediation, population: Integers) -> tuple[Floats, Flo
     for t in range(rounds):
         strategy = np.exp(learning_rate * (total_payoffs - total_payoffs.max(axis=1, keepdims=True)))
         strategy /= strategy.sum(axis=1, keepdims=True)
-        board[t] = mediation.noise.apply(population @ in_units(strategy)) / _UNITS
+        board[t] = mediation.noise.apply(population @ to_strategy_units(strategy)) / _UNITS
         total_payoffs += _payoffs_at(game.payoffs, np.clip(board[t], 1, game.players))
         if 2 * t >= rounds - 1:
             average += strategy
     return average / average.sum(axis=1, keepdims=True), board
 
 
-def in_units(strategy: Floats) -> Integers:
+def to_strategy_units(strategy: Floats) -> Integers:
     """Convert rows of probabilities to integers in units of 1/B, rounded down so that no row sums to more than B."""
     return np.floor(strategy * (_UNITS * (1 - 2.0**-40))).astype(np.int64)
 
@@ -252,7 +252,7 @@ def _payoffs_at(payoffs: Floats, loads: Floats) -> Floats:
 
 def _draw_advice(strategies: Floats, types: Integers) -> Integers:
     """Draw every player's advice: 53 random bits each against the cumulative strategy. No privacy rests on them."""
-    uniform = (bits.words(types.size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    uniform = (bits.random_uint64(types.size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     actions = np.empty(types.size, np.int64)
     for type_index, row in enumerate(strategies):
         has_type = types == type_index

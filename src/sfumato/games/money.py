@@ -23,12 +23,12 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment, Law, law_of
-from sfumato.games.rules import Welfare
+from sfumato.games.environment import Environment, Law, law_of_selection
+from sfumato.games.rules import WelfareSelection
 from sfumato.games.truth import Truthfulness, truthfulness
 from sfumato.mechanisms import Exponential, bits
 from sfumato.privacy import Curve, Neighbours, compose
-from sfumato.privacy.codec import spelled
+from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import Number
 
 _DIGITS = 70
@@ -46,11 +46,11 @@ class Bill:
     """One per player, to be shown to that player alone; a negative payment is paid out. Their expectations are those of
     the theorem."""
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
 
 @dataclass(frozen=True)
-class Priced:
+class PaymentMechanism:
     """The exponential mechanism over welfare with Huang and Kannan's payments."""
 
     environment: Environment
@@ -73,14 +73,15 @@ class Priced:
     def law(self, reports: tuple[int, ...]) -> Law:
         game = self.environment
         scores = game.welfare(reports)
-        law = law_of(self.selection.in_parts(game.scale), game.totals(reports))
+        law = law_of_selection(self.selection.in_parts(game.scale), game.welfare_in_units(reports))
         if game.symmetric:
             reported_types = set(reports)
             utility_rows = [
-                utilities if type_index in reported_types else None for type_index, utilities in enumerate(game.best(0))
+                utilities if type_index in reported_types else None
+                for type_index, utilities in enumerate(game.best_utilities(0))
             ]
         else:
-            utility_rows = [game.best(i)[type_index] for i, type_index in enumerate(reports)]
+            utility_rows = [game.best_utilities(i)[type_index] for i, type_index in enumerate(reports)]
         payments = tuple(
             Fraction(0)
             if utilities is None
@@ -98,11 +99,11 @@ class Priced:
             _log_sum(scores, self.selection.rate) - _log_sum(without_player, self.selection.rate)
         ) / self.selection.rate
 
-    def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
+    def expected_utility(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
         payment = law.payments[report if self.anonymous else player]
-        return law.mean(self.environment.best(player)[truth]) / self.environment.scale - payment
+        return law.mean(self.environment.best_utilities(player)[truth]) / self.environment.scale - payment
 
-    def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
+    def proven_bounds(self, coalition: int, /) -> tuple[Fraction, Fraction]:
         """No single player gains; for coalitions only the range of utilities and payments, [0, 1] each, is used."""
         return Fraction(0 if coalition == 1 else 2), Fraction(2)
 
@@ -117,7 +118,7 @@ class Priced:
         return truthfulness(self, self.environment, **options)
 
     @property
-    def fineness(self) -> int:
+    def scaling_bits(self) -> int:
         """Bits of x: it is the midpoint of one of 2^fineness intervals, so an expected payment is off by at most
         ε²·4^−fineness.
         """
@@ -126,15 +127,15 @@ class Priced:
     def release(self, reports: Any) -> Bill:
         """Draw the outcome and each player's payment."""
         game, profile = self.environment, self.environment.profile(reports)
-        totals = game.totals(profile)
+        totals = game.welfare_in_units(profile)
         outcome = self.selection.in_parts(game.scale).choose(totals)
         # Totals minus (1 − x)·v are multiples of this step, which depends only on the players and the scale.
-        step = Fraction(1, 2 << self.fineness)
+        step = Fraction(1, 2 << self.scaling_bits)
         scaled = self.selection.in_parts(game.scale, step)
         payments = []
         for player, type_index in enumerate(profile):
-            utilities = game.best(player)[type_index]
-            reduction = 1 - (2 * bits.integer(self.fineness) + 1) * step
+            utilities = game.best_utilities(player)[type_index]
+            reduction = 1 - (2 * bits.random_bits(self.scaling_bits) + 1) * step
             second_outcome = scaled.choose(
                 [total - reduction * value for total, value in zip(totals, utilities, strict=True)]
             )
@@ -142,7 +143,7 @@ class Priced:
         return Bill(outcome, tuple(payments))
 
 
-def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
+def truthful_with_money(environment: Environment, epsilon: Number) -> PaymentMechanism:
     """Return Huang and Kannan's mechanism: an ε-DP outcome of nearly optimal welfare, and payments that make truth
     dominant in expectation.
 
@@ -153,9 +154,9 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
     True
     """
     selection = Exponential(epsilon, sensitivity=1, neighbours=Neighbours.REPLACE)
-    rule = Welfare(environment, selection)
-    priced = Priced(rule.environment, selection)
-    if priced.fineness < _MIN_FINENESS:
+    rule = WelfareSelection(environment, selection)
+    priced = PaymentMechanism(rule.environment, selection)
+    if priced.scaling_bits < _MIN_FINENESS:
         raise InvalidParameter(
             "environment",
             environment,
@@ -167,9 +168,9 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
 
 def _log_sum(scores: Sequence[Fraction], rate: Fraction) -> Fraction:
     """Return ln Σ e^{rate·score} to 60 digits."""
-    context = bits.digits(_DIGITS)
+    context = bits.decimal_context(_DIGITS)
     top = max(scores)
-    powers = [context.exp(bits.decimal(rate * (score - top), context)) for score in scores]
+    powers = [context.exp(bits.to_decimal(rate * (score - top), context)) for score in scores]
     total = Decimal(0)
     for power in powers:
         total = context.add(total, power)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.privacy.codec import spelled
+from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import PROBABILITY, exact
 
 _MAX_ENTRIES = 1_000_000
@@ -24,7 +24,7 @@ _MAX_ENTRIES = 1_000_000
 class Game(Protocol):
     """A game that can evaluate every player's unilateral deviations."""
 
-    def alternatives(self, profile: Any) -> tuple[Sequence[Any], Sequence[Sequence[Any]]]:
+    def deviation_payoffs(self, profile: Any) -> tuple[Sequence[Any], Sequence[Sequence[Any]]]:
         """Return every player's utility under ``profile``, and the utility of each of their actions against it."""
 
 
@@ -39,7 +39,7 @@ class Nash:
     best_responses: tuple[int, ...] = field(repr=False)
     """Each player's best action against the others; the first one in a tie."""
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     @property
     def player(self) -> int:
@@ -56,9 +56,9 @@ def approximate_nash(game: Game, profile: Any) -> Nash:
     >>> approximate_nash(pennies, [0, 0]).epsilon, approximate_nash(pennies, [["1/2", "1/2"], ["1/2", "1/2"]]).epsilon
     (Fraction(1, 1), Fraction(0, 1))
     """
-    if not hasattr(game, "alternatives"):
+    if not hasattr(game, "deviation_payoffs"):
         raise InvalidParameter("game", game, "a MatrixGame or a Crowd")
-    utilities, deviations = game.alternatives(profile)
+    utilities, deviations = game.deviation_payoffs(profile)
     best = [max(range(len(row)), key=row.__getitem__) for row in deviations]
     gains = tuple(row[i] - utility for row, i, utility in zip(deviations, best, utilities, strict=True))
     return Nash(max(gains), tuple(utilities), gains, tuple(best))
@@ -92,7 +92,7 @@ class MatrixGame:
     def actions(self) -> tuple[int, ...]:
         return tuple(int(size) for size in self.payoffs.shape[1:])
 
-    def alternatives(self, profile: Any) -> tuple[list[Fraction], list[list[Fraction]]]:
+    def deviation_payoffs(self, profile: Any) -> tuple[list[Fraction], list[list[Fraction]]]:
         mixed = self._mixed_strategies(profile)
         rows = []
         for i, table in enumerate(self.payoffs):

@@ -18,11 +18,11 @@ from itertools import combinations
 from typing import Any, Protocol, cast
 
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment, Law, law_of, stated
+from sfumato.games.environment import Environment, Law, law_from_probabilities, law_of_selection
 from sfumato.mechanisms import Exponential, NoisyMax, PermuteAndFlip
-from sfumato.mechanisms.selection import Scored
+from sfumato.mechanisms.selection import ScoreSelection
 from sfumato.privacy import Curve, Neighbours
-from sfumato.privacy.numbers import Number, whole
+from sfumato.privacy.numbers import Number, exact_integer
 
 Choice = Exponential | PermuteAndFlip | NoisyMax
 
@@ -43,15 +43,15 @@ class TruthRule(Protocol):
 
     def law(self, reports: tuple[int, ...]) -> Law: ...
 
-    def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
+    def expected_utility(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
         """Return the expected utility under ``law`` of a player of type ``truth`` who reported ``report``."""
 
-    def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
+    def proven_bounds(self, coalition: int, /) -> tuple[Fraction, Fraction]:
         """Return proven bounds on what misreporting gains and costs one member of a coalition of this size."""
 
 
 @dataclass(frozen=True)
-class Welfare:
+class WelfareSelection:
     """Selection of an outcome by reported welfare; players choose their own reactions.
 
     One player's utilities lie in [0, 1], so a player changes every outcome's welfare by at most 1, by joining (all
@@ -67,14 +67,16 @@ class Welfare:
         if not isinstance(self.selection, Choice) or self.selection.grid != self.selection.derived_grid:
             raise InvalidParameter("mechanism", self.selection, "Exponential or PermuteAndFlip, without a grid")
         is_replace = self.selection.neighbours is Neighbours.REPLACE
-        welfare_sensitivity = self.environment.spread if is_replace else _largest_utility(self.environment)
+        welfare_sensitivity = self.environment.welfare_sensitivity if is_replace else _largest_utility(self.environment)
         if self.selection.sensitivity < welfare_sensitivity:
             raise InvalidParameter(
                 "sensitivity",
                 self.selection.sensitivity,
                 f"at least {float(welfare_sensitivity):.6g}, the most that one player changes an outcome's welfare",
             )
-        law_of(self.whole, [0, 1])  # refuses a selection without an exact law before reports are taken
+        law_of_selection(
+            self.selection_in_units, [0, 1]
+        )  # refuses a selection without an exact law before reports are taken
 
     @property
     def curve(self) -> Curve:
@@ -85,26 +87,26 @@ class Welfare:
         return self.environment.symmetric
 
     @property
-    def whole(self) -> Choice:
+    def selection_in_units(self) -> Choice:
         """The selection over welfare in units of 1/scale: these scores are integers and compared exactly."""
         return self.selection.in_parts(self.environment.scale)
 
     def law(self, reports: tuple[int, ...]) -> Law:
-        return law_of(self.whole, self.environment.totals(reports))
+        return law_of_selection(self.selection_in_units, self.environment.welfare_in_units(reports))
 
-    def value(self, law: Law, player: int, truth: int, _: int, /) -> Fraction:
-        return law.mean(self.environment.best(player)[truth]) / self.environment.scale
+    def expected_utility(self, law: Law, player: int, truth: int, _: int, /) -> Fraction:
+        return law.mean(self.environment.best_utilities(player)[truth]) / self.environment.scale
 
-    def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
-        return (variation(self.curve, coalition),) * 2
+    def proven_bounds(self, coalition: int, /) -> tuple[Fraction, Fraction]:
+        return (total_variation(self.curve, coalition),) * 2
 
     def release(self, reports: Any) -> int:
         """Draw an outcome; return its index in ``environment.outcomes``."""
-        return self.whole.choose(self.environment.totals(reports))
+        return self.selection_in_units.choose(self.environment.welfare_in_units(reports))
 
 
 @dataclass(frozen=True)
-class Stated:
+class StatedMechanism:
     """A finite mechanism given by a function from the tuple of reports to exact outcome probabilities."""
 
     environment: Environment
@@ -119,40 +121,40 @@ class Stated:
             object.__setattr__(self, "curve", self.curve.for_neighbours(Neighbours.REPLACE))
 
     def law(self, reports: tuple[int, ...]) -> Law:
-        return stated(self.probabilities(reports), len(self.environment.outcomes))
+        return law_from_probabilities(self.probabilities(reports), len(self.environment.outcomes))
 
-    def value(self, law: Law, player: int, truth: int, _: int, /) -> Fraction:
-        return law.mean(self.environment.best(player)[truth]) / self.environment.scale
+    def expected_utility(self, law: Law, player: int, truth: int, _: int, /) -> Fraction:
+        return law.mean(self.environment.best_utilities(player)[truth]) / self.environment.scale
 
-    def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
-        return (Fraction(1) if self.curve is None else variation(self.curve, coalition),) * 2
+    def proven_bounds(self, coalition: int, /) -> tuple[Fraction, Fraction]:
+        return (Fraction(1) if self.curve is None else total_variation(self.curve, coalition),) * 2
 
 
-def variation(curve: Curve, units: int) -> Fraction:
+def total_variation(curve: Curve, units: int) -> Fraction:
     """Return the largest total variation distance when ``units`` reports are replaced: the curve's δ(0), rounded up."""
     return min(Fraction(1), Fraction(curve.group(units).delta(0)))
 
 
-def rule_of(mechanism: Any, environment: Environment) -> TruthRule:
+def as_rule(mechanism: Any, environment: Environment) -> TruthRule:
     """Return ``mechanism`` as a rule: a selection is run on welfare, a function states its own law."""
     if not isinstance(environment, Environment):
         raise InvalidParameter("game", environment, "an Environment")
-    if isinstance(mechanism, Scored):  # any: one without an exact law is refused there
-        return Welfare(environment, cast("Choice", mechanism))
-    if hasattr(mechanism, "law") and hasattr(mechanism, "value"):
+    if isinstance(mechanism, ScoreSelection):  # any: one without an exact law is refused there
+        return WelfareSelection(environment, cast("Choice", mechanism))
+    if hasattr(mechanism, "law") and hasattr(mechanism, "expected_utility"):
         if mechanism.environment != environment:
             raise InvalidParameter("game", environment, "the environment that the mechanism was made for")
         rule: TruthRule = mechanism
         return rule
     if callable(mechanism) and not isinstance(mechanism, type):
-        return Stated(environment, mechanism)
+        return StatedMechanism(environment, mechanism)
     raise InvalidParameter("mechanism", mechanism, "a selection, a rule, or a function from reports to probabilities")
 
 
 def _largest_utility(environment: Environment) -> Fraction:
     """Return the largest utility of any player."""
     players = range(1 if environment.symmetric else environment.players)
-    return Fraction(max(max(row) for i in players for row in environment.best(i)), environment.scale)
+    return Fraction(max(max(row) for i in players for row in environment.best_utilities(i)), environment.scale)
 
 
 _MAX_PLACES = 60
@@ -162,10 +164,10 @@ _MAX_OUTCOMES = 5000
 def line(points: int, players: int, facilities: int = 2) -> Environment:
     """Return the facility-location environment of places 0 … points − 1 along a street.
 
-    >>> line(4, players=10).gap.largest
+    >>> line(4, players=10).gap.gamma
     Fraction(1, 3)
     """
-    count = whole(points, "points", at_least=2)
+    count = exact_integer(points, "points", at_least=2)
     if count > _MAX_PLACES:
         raise InvalidParameter("points", points, f"at most {_MAX_PLACES}")
     return _facility_location(
@@ -206,7 +208,7 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
 def _facility_location(
     places: tuple[Hashable, ...], distances: list[list[int]], players: int, facilities: int
 ) -> Environment:
-    facility_count = whole(facilities, "facilities", at_least=1)
+    facility_count = exact_integer(facilities, "facilities", at_least=1)
     if facility_count > len(places):
         raise InvalidParameter("facilities", facilities, f"at most the number of places, {len(places)}")
     if math.comb(len(places), facility_count) > _MAX_OUTCOMES:

@@ -19,10 +19,10 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.games.environment import Environment, Law
-from sfumato.games.rules import TruthRule, rule_of, variation
+from sfumato.games.rules import TruthRule, as_rule, total_variation
 from sfumato.mechanisms import bits
 from sfumato.privacy import Curve, Neighbours
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import exact_integer
 
 Interval = tuple[Fraction, Fraction]
 Case = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -51,7 +51,7 @@ class Truthfulness:
     best."""
     cost: Interval
     """Bounds on the largest loss by misreporting."""
-    certified: tuple[Fraction, Fraction]
+    proven_bounds: tuple[Fraction, Fraction]
     """The proven bounds for this mechanism: on the gain and on the cost."""
     witness: Misreport
     coalition: int
@@ -77,7 +77,7 @@ class Truthfulness:
     @property
     def holds(self) -> bool:
         """Whether the gain and the cost are within the proven bounds."""
-        return self.gain[0] <= self.certified[0] and self.cost[0] <= self.certified[1]
+        return self.gain[0] <= self.proven_bounds[0] and self.cost[0] <= self.proven_bounds[1]
 
     def __repr__(self) -> str:
         return f"<Truthfulness: gain {float(self.gain[0]):.6g}, cost {float(self.cost[0]):.6g}, exact {self.exact}>"
@@ -103,8 +103,8 @@ def bounds(curve: Curve | None, coalition: int = 1) -> dict[str, float]:
         return {}
     if not isinstance(curve, Curve):
         raise InvalidParameter("curve", curve, "a Curve")
-    curve, k = curve.for_neighbours(Neighbours.REPLACE), whole(coalition, "coalition", at_least=1)
-    gain_bounds = {"total variation": float(variation(curve, k))}
+    curve, k = curve.for_neighbours(Neighbours.REPLACE), exact_integer(coalition, "coalition", at_least=1)
+    gain_bounds = {"total variation": float(total_variation(curve, k))}
     if curve.max_divergence is not None and not curve.failure:
         x = k * float(curve.max_divergence) * (1 + 1e-15)
         gain_bounds["tanh(kε/2)"] = math.tanh(x / 2) * (1 + 1e-15)
@@ -126,8 +126,8 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
     >>> found.exact, found.truthful, f"{float(found.cost[0]):.4f} ≤ {found.bounds['total variation']:.4f}"
     (True, True, '0.2449 ≤ 0.2449')
     """
-    rule = rule_of(mechanism, game)
-    k, sample_count = whole(coalition, "coalition", at_least=1), whole(samples, "samples", at_least=1)
+    rule = as_rule(mechanism, game)
+    k, sample_count = exact_integer(coalition, "coalition", at_least=1), exact_integer(samples, "samples", at_least=1)
     if k > game.players:
         raise InvalidParameter("coalition", coalition, f"at most {game.players}, the number of players")
     if len(game.types) < 2:
@@ -135,7 +135,7 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
     exact = _case_count(rule, k) <= _MAX_CASES
     cases = _enumerate_cases(rule, k) if exact else _sample_cases(game, k, sample_count)
     gain, cost, witness = _find_extremes(rule, cases)
-    proven = rule.certified(k)
+    proven = rule.proven_bounds(k)
     if not exact:
         gain, cost = (gain[0], max(gain[1], proven[0])), (cost[0], max(cost[1], proven[1]))
     return Truthfulness(gain, cost, proven, witness, k, rule.curve, exact)
@@ -160,7 +160,9 @@ def _find_extremes(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, In
         error = max(error, (true.error + false.error) * len(rule.environment.outcomes))
         for player, report in zip(players, false_reports, strict=True):
             truth = types[player]
-            gain = rule.value(false, player, truth, report) - rule.value(true, player, truth, truth)
+            gain = rule.expected_utility(false, player, truth, report) - rule.expected_utility(
+                true, player, truth, truth
+            )
             worst = max(worst, -gain)
             if best is None or gain > best[0]:
                 best = gain, (players, types, false_reports)
@@ -208,11 +210,11 @@ def _sample_cases(game: Environment, k: int, count: int) -> Iterator[Case]:
     """Draw uniform types, a coalition, and a joint misreport with at least one false report."""
     type_count = len(game.types)
     for _ in range(count):
-        types = tuple(int(t) for t in bits.all_below(type_count, game.players))
+        types = tuple(int(t) for t in bits.random_array_below(type_count, game.players))
         remaining_players = list(range(game.players))
-        players = tuple(sorted(remaining_players.pop(bits.below(len(remaining_players))) for _ in range(k)))
+        players = tuple(sorted(remaining_players.pop(bits.random_below(len(remaining_players))) for _ in range(k)))
         true_types = tuple(types[i] for i in players)
         false_reports = true_types
         while false_reports == true_types:
-            false_reports = tuple(int(t) for t in bits.all_below(type_count, k))
+            false_reports = tuple(int(t) for t in bits.random_array_below(type_count, k))
         yield players, types, false_reports

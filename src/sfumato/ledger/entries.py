@@ -29,45 +29,47 @@ from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms.protocols import Mechanism
 from sfumato.notebook_html import paragraph, table
 from sfumato.privacy import Cost, Curve, codec
-from sfumato.privacy.codec import spelled
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text
-from sfumato.untrusted import printable, refusing
+from sfumato.privacy.codec import constructor_repr
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, format_exact
+from sfumato.untrusted import escape_unprintable, refuse_malformed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-NAME = 200
-QUESTION = 1 << 20
-BODY = 1 << 28
+MAX_NAME_LENGTH = 200
+MAX_QUERY_LENGTH = 1 << 20
+MAX_BODY_LENGTH = 1 << 28
 
 
-def name(value: object, what: str) -> str:
+def checked_name(value: object, what: str) -> str:
     """Check a name, id or hash: short, printable, and in its only valid spelling."""
     if (
         not isinstance(value, str)
-        or not 0 < len(value) <= NAME
+        or not 0 < len(value) <= MAX_NAME_LENGTH
         or not value.isprintable()
         or value != value.strip()
         or unicodedata.normalize("NFC", value) != value
     ):
         raise InvalidParameter(
-            what, value, f"a printable text of 1 to {NAME} characters in normal form (NFC), without spaces around it"
+            what,
+            value,
+            f"a printable text of 1 to {MAX_NAME_LENGTH} characters in normal form (NFC), without spaces around it",
         )
     return value
 
 
-def prose(value: object, what: str, longest: int = QUESTION) -> str:
+def checked_text(value: object, what: str, max_length: int = MAX_QUERY_LENGTH) -> str:
     """Check any text that can be stored: no NUL, valid Unicode, limited in length."""
-    if not isinstance(value, str) or len(value) > longest or "\0" in value or not _is_valid_unicode(value):
-        raise InvalidParameter(what, value, f"a text of at most {longest} characters without NUL or lone surrogates")
+    if not isinstance(value, str) or len(value) > max_length or "\0" in value or not _is_valid_unicode(value):
+        raise InvalidParameter(what, value, f"a text of at most {max_length} characters without NUL or lone surrogates")
     return value
 
 
-def reason(value: object) -> str:
+def checked_reason(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidParameter("reason", value, "a reason in words: it is stored permanently")
-    return prose(value, "reason")
+    return checked_text(value, "reason")
 
 
-def line_number(value: object, what: str) -> int:
+def checked_line_number(value: object, what: str) -> int:
     if type(value) is not int or not 0 < value < 1 << 63:
         raise InvalidParameter(what, value, "the number of a line")
     return value
@@ -83,7 +85,7 @@ def _is_valid_unicode(value: str) -> bool:
     return True
 
 
-@codec.value("entry")
+@codec.serialisable("entry")
 @dataclass(frozen=True)
 class Entry:
     """A release as it is charged: what is run, the query, the data version, and the analyst.
@@ -110,13 +112,16 @@ class Entry:
         analyst: str | None = None,
         request_id: str | None = None,
     ) -> None:
-        values: dict[str, Any] = {"parts": spending.checked(parts), "question": prose(question, "question")}
+        values: dict[str, Any] = {
+            "parts": spending.checked_parts(parts),
+            "question": checked_text(question, "question"),
+        }
         values |= {
-            what: name(text_value, what) if text_value != "" else ""
+            what: checked_name(text_value, what) if text_value != "" else ""
             for what, text_value in (("plan", plan), ("data", data))
         }
         for what, text_value in (("analyst", analyst), ("request_id", request_id)):
-            values[what] = None if text_value is None else name(text_value, what)
+            values[what] = None if text_value is None else checked_name(text_value, what)
         for what, value in values.items():
             object.__setattr__(self, what, value)
 
@@ -129,7 +134,7 @@ class Entry:
     @cached_property
     def curve(self) -> Curve:
         """The privacy curve of the release."""
-        return spending.curve(self.parts)
+        return spending.compose_parts(self.parts)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
@@ -150,7 +155,7 @@ class Entry:
             "question": self.question,
             "plan": self.plan,
             "data": self.data,
-            "parts": spending.write(self.parts),
+            "parts": spending.write_parts(self.parts),
         }
 
 
@@ -201,18 +206,18 @@ class Line:
     @classmethod
     def from_json(cls, source: str) -> Line:
         """Parse what ``to_json`` wrote; any other text is refused."""
-        written = codec.loads_as(_WrittenLine, source, longest=2 * BODY)
+        written = codec.loads_as(_WrittenLine, source, longest=2 * MAX_BODY_LENGTH)
         amounts = {"cost": written.cost, "spent": written.spent, "held": written.held}
         if not isinstance(written.named, Mapping) or set(written.named) != _NAMED_FIELDS:
             raise InvalidParameter("named", written.named, "the parts of a line by their names")
-        with refusing(lambda: InvalidParameter("source", source, "the JSON text of a line")):
+        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a line")):
             return cls(kind=written.entered, **written.named, **amounts)  # type: ignore[arg-type]
 
     @property
     def curve(self) -> Curve | None:
         """The privacy curve recomputed from this line alone; None where the line does not say what was run."""
-        parts = spending.read(self.parts)
-        return spending.curve(parts) if parts else None
+        parts = spending.read_parts(self.parts)
+        return spending.compose_parts(parts) if parts else None
 
     def summary(self) -> dict[str, Any]:
         """Return the fields of interest to people as JSON values; amounts are exact texts: decimals, or p/q."""
@@ -224,7 +229,9 @@ class Line:
             "question": self.question,
             "request_id": self.request_id,
             "about": self.about,
-            "cost": {name: None if amount is None else text(amount) for name, amount in self.cost.amounts.items()},
+            "cost": {
+                name: None if amount is None else format_exact(amount) for name, amount in self.cost.amounts.items()
+            },
         }
 
     def __repr__(self) -> str:
@@ -242,7 +249,7 @@ class Line:
         spending = read_spending(row.totals)
         return cls(
             row.number,
-            moment(row.time),
+            datetime_from_microseconds(row.time),
             row.kind,
             row.account,
             row.analyst or None,
@@ -267,7 +274,7 @@ class Line:
 _NAMED_FIELDS = {column.name for column in fields(Line)} - {"kind", "cost", "spent", "held"}
 
 
-@codec.value("ledger-line")
+@codec.serialisable("ledger-line")
 @dataclass(frozen=True)
 class _WrittenLine:
     """A line as it is written: its kind under another name, since the written value has a kind of its own."""
@@ -301,7 +308,7 @@ def _parse_time(written: object) -> datetime:
     return parsed
 
 
-def moment(microseconds: int) -> datetime:
+def datetime_from_microseconds(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -323,33 +330,33 @@ class StoredAnswer:
     hash: str
     """The hash of the line that holds it."""
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     @classmethod
     def of(cls, row: Row, body: str) -> StoredAnswer:
-        return cls(row.number, moment(row.time), body, read_widths(row.detail), row.hash)
+        return cls(row.number, datetime_from_microseconds(row.time), body, read_widths(row.detail), row.hash)
 
 
-def widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:
+def checked_widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:
     if not isinstance(accuracy, Mapping):
         raise InvalidParameter("accuracy", accuracy, "a mapping from columns to half-widths")
     return {
-        prose(column, "column"): exact(width, f"accuracy of {column!r}", NONNEGATIVE)
+        checked_text(column, "column"): exact(width, f"accuracy of {column!r}", NONNEGATIVE)
         for column, width in accuracy.items()
     }
 
 
 def write_widths(accuracy: Mapping[str, Fraction]) -> str:
-    return json.dumps({column: text(width) for column, width in accuracy.items()}, separators=(",", ":"))
+    return json.dumps({column: format_exact(width) for column, width in accuracy.items()}, separators=(",", ":"))
 
 
 def read_widths(text: str) -> dict[str, Fraction]:
     return {column: Fraction(width) for column, width in json.loads(text).items()}
 
 
-def within(accuracy: Mapping[str, Fraction], asked: Mapping[str, Fraction]) -> bool:
+def is_accurate_enough(accuracy: Mapping[str, Fraction], requested: Mapping[str, Fraction]) -> bool:
     """Return whether the accuracy is at least as good as asked for, in every column asked for."""
-    return all(column in accuracy and accuracy[column] <= width for column, width in asked.items())
+    return all(column in accuracy and accuracy[column] <= width for column, width in requested.items())
 
 
 LINE_COLUMNS = ("number", "time (UTC)", "analyst", "kind", "question", "cost")
@@ -381,7 +388,9 @@ class AccountLines(Iterator[Line]):
         if not rows:
             return "nothing has been asked yet"
         widths = [max(map(len, column)) for column in zip(LINE_COLUMNS, *rows, strict=True)]
-        printed_rows = [printable("  ".join(map(str.ljust, row, widths)).rstrip()) for row in (LINE_COLUMNS, *rows)]
+        printed_rows = [
+            escape_unprintable("  ".join(map(str.ljust, row, widths)).rstrip()) for row in (LINE_COLUMNS, *rows)
+        ]
         return "\n".join([*printed_rows, *([note] if note else [])])
 
     def _repr_html_(self) -> str:
@@ -425,13 +434,13 @@ class _Shelf:
         added: list[Publication] = []
         after, page = self.last_number, _PAGE
         while page == _PAGE:
-            rows = transaction.starting(equal, plan, after=after, limit=_PAGE)
+            rows = transaction.answers_with_plan_prefix(equal, plan, after=after, limit=_PAGE)
             added += map(Publication.of, rows)
             after, page = (rows[-1].number if rows else after), len(rows)
         return _Shelf((*self.publications, *added), head.number, head.hash)
 
 
-class Shelves:
+class PublicationIndex:
     """The published answers of one ledger that one process has read.
 
     Shelves are immutable values that are replaced as a whole, so threads need no lock: two that read at once find the
@@ -441,7 +450,7 @@ class Shelves:
     def __init__(self) -> None:
         self._shelves: dict[tuple[str, ...], _Shelf] = {}
 
-    def listed(self, transaction: Transaction, account: str, data: str, plan: str) -> tuple[Publication, ...]:
+    def publications(self, transaction: Transaction, account: str, data: str, plan: str) -> tuple[Publication, ...]:
         """List the answers of an account on this data whose plans start with this text, oldest first."""
         key = (account, data, plan)
         shelf = self._shelves.pop(key, _Shelf())

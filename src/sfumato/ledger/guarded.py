@@ -26,14 +26,14 @@ from sfumato.errors import (
     WeakLedger,
 )
 from sfumato.ledger import entries
-from sfumato.ledger.entries import Entry, Shelves, StoredAnswer
+from sfumato.ledger.entries import Entry, PublicationIndex, StoredAnswer
 from sfumato.ledger.local_files import locked
 from sfumato.ledger.proofs import anchors
 from sfumato.ledger.proofs.anchors import Anchor, Marks, Memory, ProcessAnchor
 from sfumato.ledger.proofs.verifying import LOST
 from sfumato.ledger.sealed_rows import KeyedHash, Row
-from sfumato.ledger.spending import ROUNDINGS, read_spending
-from sfumato.ledger.stores.store import LARGE, Store
+from sfumato.ledger.spending import MAX_ROUNDINGS_PER_LINE, read_spending
+from sfumato.ledger.stores.store import LARGE_ANSWER_BYTES, Store
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, codec
 
@@ -49,7 +49,7 @@ Periods = tuple[str, ...]
 
 def period_account(account: str, period: str) -> str:
     """Return the name of the account of one period."""
-    return entries.name(f"{account} {period}", "account")
+    return entries.checked_name(f"{account} {period}", "account")
 
 
 class GuardedStore:
@@ -60,14 +60,14 @@ class GuardedStore:
     ) -> None:
         self.store = store
         self.anchors = (*anchors, *(process.anchor for process in running))
-        self.keyed = keyed
+        self.keyed_hash = keyed
         """The keyed hash under which identifiers of private rows are written."""
         self.damage: LedgerDamaged | None = None
         """Damage found at opening: the ledger can be read, and nothing more is written."""
         self.missing: int | None = None
         """A line that an anchor knows and the ledger lacked at opening."""
         self.wrote = False
-        self.unsaid: dict[int, str] = {}
+        self.unrecorded_stops: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next transaction records it."""
         self._terms: dict[int, Terms] = {}
         self.memory = Memory()
@@ -78,29 +78,29 @@ class GuardedStore:
         self._save_locks: dict[int, threading.RLock] = {}
         """One thread at a time saves the anchor. By process: a forked child starts with an unlocked one."""
         self._has_warned = False
-        self.shelves = Shelves()
+        self.shelves = PublicationIndex()
         """Published answers this process has read."""
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         with self.store.reading() as rows:
-            yield Transaction(rows, self.keyed.origin)
+            yield Transaction(rows, self.keyed_hash.origin)
 
     @contextmanager
     def writing(self, *, acknowledging: bool = False, moving: str = "") -> Iterator[Transaction]:
         with self.store.writing(self._watched_lines(), moving=bool(moving)) as rows:
-            transaction = Transaction(rows, self.keyed.origin)
+            transaction = Transaction(rows, self.keyed_hash.origin)
             start, write_number = transaction.head, next(self._write_numbers)
             self._require_whole(transaction, acknowledging=acknowledging)
             _require_not_moved(start, moving)
             shared_marks = self.memory.shared(transaction)
-            reported = [number for number, seal in list(self.unsaid.items()) if transaction.has(number, seal)]
+            reported = [number for number, seal in list(self.unrecorded_stops.items()) if transaction.has(number, seal)]
             for number in reported:
                 transaction.stop(number)
             yield transaction
             appended = [(row, self._terms_of(transaction, row)) for row in transaction.appended]
         for number in reported:
-            self.unsaid.pop(number, None)
+            self.unrecorded_stops.pop(number, None)
         if appended:
             self._record_written(write_number, shared_marks, appended)
 
@@ -132,7 +132,7 @@ class GuardedStore:
 
     @property
     def _running_place(self) -> Path:
-        return anchors.running_place(self.store.anchor_places, self._number)
+        return anchors.process_anchor_path(self.store.anchor_places, self._number)
 
     def _terms_of(self, transaction: Transaction, row: Row) -> Terms:
         """Return the terms of a line that was just written; they are usually cached."""
@@ -140,14 +140,14 @@ class GuardedStore:
             self._terms[row.number] = codec.loads_as(Terms, row.detail)
         return self._terms_at(transaction, row.terms)
 
-    def remember(self) -> None:
+    def save_anchors(self) -> None:
         """Save the anchors that this user keeps. If the ledger lacks a line that one of them knows, that anchor stays
         as it is, and what this process wrote stays in its own file, as it does if its own lines are lost.
         """
         places = self.store.anchor_places
         # An older anchor is still valid: if this cannot be written, fewer lines are covered, none wrongly.
         ignore_failures = suppress(OSError, LedgerUnavailable, LedgerDamaged)
-        with ignore_failures, anchors.alone(places[0]), self.reading() as transaction:
+        with ignore_failures, anchors.lock_anchor_file(places[0]), self.reading() as transaction:
             own_anchor = self.memory.anchor
             is_lost = own_anchor is not None and not own_anchor.holds(transaction)
             if is_lost or not anchors.renew(places, transaction):
@@ -161,12 +161,12 @@ class GuardedStore:
             for process in self._process_anchors:
                 process.forget(places, transaction)
 
-    def remember_ended(self) -> None:
+    def save_anchors_of_ended(self) -> None:
         """Save the anchors at opening if processes that may have ended left files: an anchor of the whole ledger covers
         the same lines.
         """
         if any(process.ended for process in self._process_anchors):
-            self.remember()
+            self.save_anchors()
 
     def known_anchors(self, given: Anchor | None) -> tuple[Anchor, ...]:
         """Return the given anchor, or those that the ledger was opened with, and that of lines this process wrote, if
@@ -181,7 +181,7 @@ class GuardedStore:
         """Refuse to charge a database ledger that was moved and has lost the line that sealed it: its id shows that it
         is the old one.
         """
-        for anchor in anchors.of_its_id(self.store.anchor_places) if self.store.shared else ():
+        for anchor in anchors.anchors_of_same_id(self.store.anchor_places) if self.store.shared else ():
             if anchor.moved and not transaction.has(anchor.number, anchor.hash):
                 raise LedgerUnavailable(
                     f"this ledger was moved to {anchor.moved} and has lost the line that records it: charging it again "
@@ -193,7 +193,7 @@ class GuardedStore:
     def _watched_lines(self) -> list[int]:
         """Return the numbers of the lines that every transaction checks before it writes."""
         lineage_numbers = [number for number, _ in self.memory.lineage[:1]]
-        return [*lineage_numbers, *(anchor.number for anchor in self.anchors if anchor.number), *self.unsaid]
+        return [*lineage_numbers, *(anchor.number for anchor in self.anchors if anchor.number), *self.unrecorded_stops]
 
     def columns(self, entry: Entry) -> dict[str, str]:
         """Return an entry as the columns of a line."""
@@ -201,13 +201,13 @@ class GuardedStore:
 
     def data(self, data: str) -> str:
         """Return the data version of a release as a line stores it."""
-        return self.keyed("data", data) if data else ""
+        return self.keyed_hash("data", data) if data else ""
 
     def body(self, body: str) -> dict[str, str]:
         """Store an answer and return its columns: a large one goes to a file, durable before the line that refers to
         it.
         """
-        if len(body) > LARGE or len(body.encode()) > LARGE:
+        if len(body) > LARGE_ANSWER_BYTES or len(body.encode()) > LARGE_ANSWER_BYTES:
             return {"file": self.store.bodies.keep(body)}
         return {"body": body}
 
@@ -253,9 +253,11 @@ class GuardedStore:
             by_period = [self._period_budgets(transaction, account, analyst, share, period) for period in periods]
             return [budget for period_budgets in by_period for budget in period_budgets]
         budget = self.terms(transaction, account).budget
-        budgets = [(budget.at(read_spending(transaction.last(account).totals).total), "the account")]
+        budgets = [(budget.with_spent(read_spending(transaction.last(account).totals).total), "the account")]
         if analyst_row is not None and share:
-            budgets.append((budget.share(share).at(read_spending(analyst_row.own).total), "the analyst's share"))
+            budgets.append(
+                (budget.share(share).with_spent(read_spending(analyst_row.own).total), "the analyst's share")
+            )
         return budgets
 
     def _period_budgets(
@@ -271,14 +273,16 @@ class GuardedStore:
                 place=f"account {name!r}",
                 fix="rename the policy it belongs to: a policy may not have the name of a period of another one",
             )
-        budgets = [(terms.budget.at(read_spending(last.totals if last else "").total), f"the account of {period}")]
+        budgets = [
+            (terms.budget.with_spent(read_spending(last.totals if last else "").total), f"the account of {period}")
+        ]
         if share:
             analyst_row = transaction.newest(account=name, analyst=analyst)
             analyst_spent = read_spending(analyst_row.own if analyst_row else "").total
-            budgets.append((terms.budget.share(share).at(analyst_spent), f"the analyst's share of {period}"))
+            budgets.append((terms.budget.share(share).with_spent(analyst_spent), f"the analyst's share of {period}"))
         return budgets
 
-    def pay(
+    def append_charge(
         self, transaction: Transaction, account: str, columns: Mapping[str, str], cost: Cost, periods: Periods = ()
     ) -> Row:
         """Append a charge and, with ``periods``, a line that spends the same amount in the account of each.
@@ -296,13 +300,13 @@ class GuardedStore:
             transaction.append("period", name, {**shared_columns, "question": words}, cost=cost)
         return charge
 
-    def admitted(
+    def admit(
         self,
         account: str,
         analyst: str,
         cost: Cost,
         write: Callable[[Transaction], Row],
-        given: Callable[[Row], T],
+        convert: Callable[[Row], T],
         periods: Periods = (),
     ) -> T:
         """Check and append in one transaction, durable on return; a refusal is computed after the transaction, when
@@ -311,19 +315,19 @@ class GuardedStore:
         rows: list[Row] = []
         try:
             with self.writing() as transaction:
-                refusal = self.short(transaction, account, analyst, cost, periods)
+                refusal = self.first_refusal(transaction, account, analyst, cost, periods)
                 if refusal is None:
                     rows.append(write(transaction))
             if refusal is not None:
                 raise refusal()
-            return given(rows[0])
+            return convert(rows[0])
         except BaseException as error:
             # Ctrl-C may strike after the line is on disk: then the caller learns that it was charged.
-            if not rows or not self.stands(rows[0]) or isinstance(error, LedgerInDoubt):
+            if not rows or not self.is_on_disk(rows[0]) or isinstance(error, LedgerInDoubt):
                 raise
             raise Unanswered(rows[0].number) from None
 
-    def short(
+    def first_refusal(
         self, transaction: Transaction, account: str, analyst: str, cost: Cost, periods: Periods = ()
     ) -> Callable[[], Overspent] | None:
         """Return a function that computes the refusal of the first budget that cannot afford this cost; None if all
@@ -334,10 +338,11 @@ class GuardedStore:
         rounded up.
         """
         budgets = self.budgets(transaction, account, analyst, periods)
-        if cost.nothing and transaction.head is not None:
-            max_roundings = ROUNDINGS * transaction.head.number + 1
+        if cost.is_zero and transaction.head is not None:
+            max_roundings = MAX_ROUNDINGS_PER_LINE * transaction.head.number + 1
             budgets = [
-                (budget.at(budget.totals.without(max_roundings)), budget_name) for budget, budget_name in budgets
+                (budget.with_spent(budget.totals.minus_roundings(max_roundings)), budget_name)
+                for budget, budget_name in budgets
             ]
         exceeded = next((named for named in budgets if not named[0].admits(cost)), None)
         return (
@@ -346,7 +351,7 @@ class GuardedStore:
             else lambda: exceeded[0].refusal(cost, exceeded[1], *(budget for budget, _ in budgets))
         )
 
-    def stands(self, row: Row) -> bool:
+    def is_on_disk(self, row: Row) -> bool:
         """Return whether a line that was being written is on disk. Where that cannot be seen, count it as written."""
         error = sys.exception()
         if isinstance(error, LedgerInDoubt) and error.first <= row.number <= error.last:
@@ -356,11 +361,11 @@ class GuardedStore:
                 error.__traceback__
             )  # release a transaction that an interrupted frame still holds open
         try:
-            return self.store.settled(row.number, row.hash)
+            return self.store.is_written(row.number, row.hash)
         except LedgerUnavailable:
             return True
 
-    def behind(self, transaction: Transaction) -> int | None:
+    def missing_line(self, transaction: Transaction) -> int | None:
         """Return the number of a line that is known to exist and is missing, or None."""
         for anchor in self.anchors:
             if not anchor.holds(transaction):
@@ -374,7 +379,7 @@ class GuardedStore:
     def _require_whole(self, transaction: Transaction, *, acknowledging: bool) -> None:
         if self.damage is not None:
             raise LedgerDamaged(self.damage.number, self.damage.why)
-        missing = None if acknowledging else self.behind(transaction)
+        missing = None if acknowledging else self.missing_line(transaction)
         if missing is not None:
             raise LedgerBehind(missing)
 

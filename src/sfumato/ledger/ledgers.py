@@ -25,7 +25,7 @@ from sfumato.ledger.accounts.period_accounts import PeriodAccounts
 from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.proofs import anchors, verifying
-from sfumato.ledger.proofs.anchors import Anchor, accept, anchored, looked_at, mark_numbers, marks_of
+from sfumato.ledger.proofs.anchors import Anchor, accept, anchored_numbers, current_anchor, mark_numbers, marks_of
 from sfumato.ledger.proofs.exporting import export, write_complete
 from sfumato.ledger.proofs.verifying import Verification
 from sfumato.ledger.sealed_rows import KeyedHash
@@ -33,7 +33,7 @@ from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, PrivacyUnit, codec
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer
 
 _PAGE = 1000
 _LATEST_PAGE = 128
@@ -104,7 +104,7 @@ class Ledger:
 
         With ``per`` every such period has its own account with this budget (``PeriodAccounts``).
         """
-        entries.name(name, "account")
+        entries.checked_name(name, "account")
         requested_terms = None if unit is None and budget is None else Terms(unit, budget, per)  # type: ignore[arg-type]
         with self._guarded.reading() as transaction:
             exists = transaction.newest(account=name) is not None
@@ -123,11 +123,11 @@ class Ledger:
             if transaction.newest(account=name) is None:
                 transaction.append("account-open", name, {"detail": codec.dumps(terms)})
 
-    def require_public(self, source: joined_sources.Given, *, fingerprint: str | None = None) -> None:
+    def require_public(self, source: joined_sources.SourceDescription, *, fingerprint: str | None = None) -> None:
         """Refuse data that an account protects: declared public, they would be read without charge."""
         with self._guarded.reading() as transaction:
-            joined = joined_sources.joined(transaction)
-        account = joined_sources.protected(joined, source, fingerprint, self._guarded.keyed)
+            joined = joined_sources.joined_sources(transaction)
+        account = joined_sources.protecting_account(joined, source, fingerprint, self._guarded.keyed_hash)
         if account is not None:
             raise SourceTaken(
                 f"private data cannot be declared public: the account {account!r} protects them",
@@ -149,10 +149,10 @@ class Ledger:
         ``after`` only those with larger numbers.
         """
         filters = (("account", account), ("analyst", analyst))
-        equal = {key: entries.name(value, key) for key, value in filters if value is not None}
+        equal = {key: entries.checked_name(value, key) for key, value in filters if value is not None}
         end = None if until is None else entries.microseconds(until, "until")
         start = 0 if since is None else self._last_line_before(entries.microseconds(since, "since"))
-        after = max(start, whole(after, "after", at_least=0))
+        after = max(start, exact_integer(after, "after", at_least=0))
         while True:
             with self._guarded.reading() as transaction:
                 rows = transaction.page(equal, after=after, limit=_PAGE)
@@ -169,8 +169,8 @@ class Ledger:
         numbers. Lines are read on demand, so the first ones cost the same however long the ledger is.
         """
         filters = (("account", account), ("analyst", analyst))
-        equal = {key: entries.name(value, key) for key, value in filters if value is not None}
-        before = whole(before, "before", at_least=0)
+        equal = {key: entries.checked_name(value, key) for key, value in filters if value is not None}
+        before = exact_integer(before, "before", at_least=0)
         while True:
             with self._guarded.reading() as transaction:
                 rows = transaction.page(equal, newest=True, before=before, limit=_LATEST_PAGE)
@@ -196,13 +196,13 @@ class Ledger:
 
     def verify(self) -> Verification:
         """Check everything (the file, every seal, link and total, the anchors) and report the first bad line."""
-        verification = verifying.everything(self._guarded.store)
+        verification = verifying.verify_everything(self._guarded.store)
         if not verification.holds:
             # Only an answer is lost: what was spent is in the lines, so charging may continue.
             self._guarded.damage = None if verification.answers else LedgerDamaged(verification.bad, verification.why)
             return verification
         with self._guarded.reading() as transaction:
-            missing = self._guarded.behind(transaction)
+            missing = self._guarded.missing_line(transaction)
         return (
             verification
             if missing is None
@@ -212,7 +212,7 @@ class Ledger:
     def anchor(self) -> Anchor:
         """Return head and totals as of now, to be stored elsewhere: ``ledger.anchor().save(path)``."""
         with self._guarded.reading() as transaction:
-            return anchored(transaction)
+            return current_anchor(transaction)
 
     def lost(self, anchor: Anchor | None = None) -> tuple[Anchor, ...]:
         """Return the anchors, the given one or all that are kept, whose lines this ledger lacks, except losses that its
@@ -226,7 +226,7 @@ class Ledger:
         """Accept, as the owner, that lines known to an anchor are lost: totals rise to the anchor's, and charging
         continues.
         """
-        entries.reason(reason)
+        entries.checked_reason(reason)
         lost_anchors = self._guarded.known_anchors(anchor)
         if not lost_anchors or not all(isinstance(candidate, Anchor) for candidate in lost_anchors):
             raise InvalidParameter("anchor", anchor, "an Anchor that this ledger is behind")
@@ -258,7 +258,9 @@ class Ledger:
         """Return the salt of a published line's hash: the same each time, and without the ledger's key
         indistinguishable from 256 random bits, even to those who know the salts of other lines (``KeyedHash``).
         """
-        return self._guarded.keyed("salt of a line that is published", str(entries.line_number(number, "number")))
+        return self._guarded.keyed_hash(
+            "salt of a line that is published", str(entries.checked_line_number(number, "number"))
+        )
 
     def body(self, line: Line) -> str | None:
         """Read the answer that a line holds or refers to; None if its file is lost."""
@@ -269,7 +271,7 @@ class Ledger:
         that no line the ledger has lost is forgotten.
         """
         if self._guarded.wrote:
-            self._guarded.remember()
+            self._guarded.save_anchors()
         self._guarded.store.close()
 
     def __enter__(self) -> Self:
@@ -292,16 +294,16 @@ def open_guarded(
     try:
         given_anchors = [anchor if isinstance(anchor, Anchor) else anchors.load(anchor)] if anchor is not None else []
         stored_anchors = [Anchor.load(path) for path in store.anchor_places if path.exists()]
-        running = anchors.running(store.anchor_places)
-        verification = verifying.newest(store)
+        running = anchors.load_process_anchors(store.anchor_places)
+        verification = verifying.verify_newest(store)
         keyed = KeyedHash(store.key() if verification.holds else _readable_key(store))
         guarded = GuardedStore(store, (*given_anchors, *stored_anchors), keyed, running)
         guarded.damage = None if verification.holds else LedgerDamaged(verification.bad, verification.why)
         if verification.holds:
             # Anchors elsewhere are read before the lines: every line they know is here, or lost.
-            other_anchors = {other for _, other in anchors.of_any_database(strict=False)}
+            other_anchors = {other for _, other in anchors.anchors_of_all_databases(strict=False)}
             with store.reading(
-                (*mark_numbers(verification.lines), *looked_at((*guarded.anchors, *other_anchors)))
+                (*mark_numbers(verification.lines), *anchored_numbers((*guarded.anchors, *other_anchors)))
             ) as rows:
                 transaction = Transaction(rows, keyed.origin)
                 guarded.memory.lineage = marks_of(transaction)
@@ -309,8 +311,8 @@ def open_guarded(
                     guarded.anchors += tuple(
                         other for other in other_anchors - {*guarded.anchors} if other.misses(transaction)
                     )
-                guarded.missing = guarded.behind(transaction)
-            guarded.remember_ended()
+                guarded.missing = guarded.missing_line(transaction)
+            guarded.save_anchors_of_ended()
     except BaseException:
         store.close()
         raise

@@ -33,7 +33,7 @@ _NETWORK = re.compile(
 
 def resolve(path: object) -> Path:
     """Return the real path of a ledger, in a folder that exists."""
-    real_path = Path(os.path.realpath(address(path, "path")))
+    real_path = Path(os.path.realpath(checked_path(path, "path")))
     if not real_path.parent.is_dir():
         raise LedgerUnavailable(
             "the ledger's folder does not exist",
@@ -47,7 +47,7 @@ def resolve(path: object) -> Path:
     return real_path
 
 
-def address(path: object, what: str) -> str:
+def checked_path(path: object, what: str) -> str:
     """Return a path as text that can be stored: not empty, and valid Unicode."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -123,7 +123,7 @@ def create(path: Path) -> None:
     sync_folder(path)
 
 
-def close_to_others(path: Path) -> None:
+def restrict_to_owner(path: Path) -> None:
     """Make a ledger, and SQLite's log and shared memory beside it, readable by the owner only."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(FileNotFoundError):
@@ -131,7 +131,7 @@ def close_to_others(path: Path) -> None:
                 os.chmod(name, 0o600)
 
 
-def scratch(target: Path) -> Path:
+def create_temporary(target: Path) -> Path:
     """Create a new empty file beside another, readable by its owner only, to be filled and then renamed."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
     os.close(handle)
@@ -179,7 +179,7 @@ def this_process() -> str:
     return _process_name(os.getpid())
 
 
-def alive(name: str, *, elsewhere: bool = False) -> bool | None:
+def is_alive(name: str, *, elsewhere: bool = False) -> bool | None:
     """Return whether the process of this name still runs; None if that cannot be known. With ``elsewhere`` it may be on
     another machine: a different boot is then no sign that it ended.
     """

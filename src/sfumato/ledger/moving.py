@@ -24,9 +24,9 @@ from sfumato.ledger.proofs.verifying import Checker, require_lost
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
-from sfumato.ledger.stores.sqlite import Content, copied, lost_target
+from sfumato.ledger.stores.sqlite import LedgerContent, lost_target, written_copy
 from sfumato.ledger.stores.store import Store
-from sfumato.ledger.transaction import Transaction, every
+from sfumato.ledger.transaction import Transaction, all_lines
 
 _TIMEOUT = 30.0
 _LOSS_ACCEPTED = "copied from a backup or an export: its owner accepts that charges which it lacks are forgotten"
@@ -111,7 +111,7 @@ def _compare_with_anchors(guarded: GuardedStore, place: str, *, accept_loss: boo
     with guarded.reading() as transaction:
         if transaction.head is None or transaction.moved_to:
             return
-        for path, anchor in anchors.of_the_same(transaction, place):
+        for path, anchor in anchors.anchors_of_same_ledger(transaction, place):
             if anchor.holds(transaction):
                 continue
             if anchor.moved:
@@ -204,17 +204,17 @@ def _move(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tuple
         last = _last_row(transaction, before=transaction.head.number if is_sealed and transaction.head else 0)
         bodies = guarded.store.bodies
         key = guarded.store.key().hex()
-        content = Content(
+        content = LedgerContent(
             key,
-            lambda: (row for row in every(transaction) if row.kind != "moved"),
-            transaction.under_way({}),
+            lambda: (row for row in all_lines(transaction) if row.kind != "moved"),
+            transaction.pending_charges({}),
             bodies.read,
         )
         interrupted = json.loads(transaction.head.detail).get("into", "") if is_sealed and transaction.head else None
         target_identity, lines = filling.enter_context(
             _fill_target(target, content, last, interrupted, accept_loss=accept_loss)
         )
-        _require_same_lines(lines, last, guarded.keyed.origin)
+        _require_same_lines(lines, last, guarded.keyed_hash.origin)
         if not is_sealed:
             detail = json.dumps({"moved": target_name, "into": target_identity}, ensure_ascii=False)
             transaction.append("moved", last.account, {"question": f"moved to {target_name}", "detail": detail})
@@ -257,7 +257,7 @@ def _require_other_ledger(store: Store, target: Address) -> None:
 
 @contextmanager
 def _fill_target(
-    target: Address, content: Content, last: Row, interrupted: str | None, *, accept_loss: bool
+    target: Address, content: LedgerContent, last: Row, interrupted: str | None, *, accept_loss: bool
 ) -> Iterator[tuple[str, Iterable[Row]]]:
     """Fill an empty ledger and yield its identity and its lines for checking; it becomes valid when the block ends. A
     target ``begun`` before is filled again only if it is the very same.
@@ -279,7 +279,7 @@ def _fill_target(
 
 
 @contextmanager
-def _target_file(target: Path, content: Content, interrupted: str | None, *, accept_loss: bool) -> Iterator[Path]:
+def _target_file(target: Path, content: LedgerContent, interrupted: str | None, *, accept_loss: bool) -> Iterator[Path]:
     """Yield a file with the lines: the finished target, or the one that will get its name."""
     unnamed = target.parent / interrupted if interrupted else None
     if interrupted is not None and target.exists():
@@ -287,12 +287,12 @@ def _target_file(target: Path, content: Content, interrupted: str | None, *, acc
         if unnamed is not None and unnamed.exists() and unnamed.samefile(target):
             unnamed.unlink()
     elif unnamed is not None and unnamed.exists():
-        with copied(target, content, begun=unnamed) as partial:
+        with written_copy(target, content, partial_file=unnamed) as partial:
             yield partial
     elif interrupted is not None and not accept_loss:
         raise lost_target(str(target))
     else:
-        with copied(target, content) as partial:
+        with written_copy(target, content) as partial:
             yield partial
 
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from sfumato.caching import cached_property
 from sfumato.errors import LedgerDamaged
 
-FIRST = "0" * 64
+EMPTY_HEAD_HASH = "0" * 64
 """The hash of an empty ledger's head, in its anchor."""
 
-LATEST = 253402300799999999
+MAX_TIME = 253402300799999999
 """The last microsecond of the year 9999: clocks that show more are wrong, and dates end there."""
 
 KINDS = (

@@ -24,13 +24,13 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.protocols import Additive, Interactive, SelectionMechanism
 from sfumato.privacy import Cost, Curve, Sensitivity, amounts, codec, compose
 from sfumato.privacy.amounts import Amount
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import exact_integer
 
-ROUNDINGS = 2
+MAX_ROUNDINGS_PER_LINE = 2
 """The maximum number of sums that one line rounds up, each by less than a unit: spent and held. Adding both is another
 rounding.
 """
-NOTHING = Cost(0, None, 0)
+NO_COST = Cost(0, None, 0)
 
 
 def write_cost(cost: Cost) -> str:
@@ -69,9 +69,9 @@ class Spending(NamedTuple):
     held_failure: Amount = 0
     unbounded: int = 0
 
-    def after(self, cost: Cost, before: Cost = NOTHING, left: Cost = NOTHING) -> Spending:
+    def after(self, cost: Cost, before: Cost = NO_COST, left: Cost = NO_COST) -> Spending:
         """Return the totals after a line of this cost on a tab that held ``before`` and now holds ``left``."""
-        if before is left and cost is NOTHING:
+        if before is left and cost is NO_COST:
             return self
         pure = None if self.pure is None or cost.pure is None else amounts.add(self.pure, cost.pure)
         if before is left:
@@ -129,7 +129,7 @@ def read_spending(text: str) -> Spending:
     )
 
 
-@codec.value("charged")
+@codec.serialisable("charged")
 @dataclass(frozen=True)
 class Charged:
     """A mechanism run ``times`` times, with fresh noise, on values that one unit changes by at most ``sensitivity``.
@@ -156,7 +156,7 @@ class Charged:
             raise InvalidParameter("sensitivity", sensitivity, rule)
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "sensitivity", None if sensitivity is None else Sensitivity.of(sensitivity))
-        object.__setattr__(self, "times", whole(times, "times", at_least=1))
+        object.__setattr__(self, "times", exact_integer(times, "times", at_least=1))
 
     @cached_property
     def curve(self) -> Curve:
@@ -174,7 +174,7 @@ class Charged:
 Part = Charged | Curve
 
 
-def gathered(parts: Iterable[Charged]) -> tuple[Charged, ...]:
+def merge_equal_parts(parts: Iterable[Charged]) -> tuple[Charged, ...]:
     """Merge equal parts, in the order in which they first occur."""
     counts: dict[Charged, int] = {}
     for part in parts:
@@ -183,7 +183,7 @@ def gathered(parts: Iterable[Charged]) -> tuple[Charged, ...]:
     return tuple(replace(part, times=times) for part, times in counts.items())
 
 
-def checked(value: object) -> tuple[Part, ...]:
+def checked_parts(value: object) -> tuple[Part, ...]:
     """Check the parts of an entry: one, or several that form one release."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not parts or not all(isinstance(part, (Charged, Curve)) for part in parts):
@@ -192,18 +192,18 @@ def checked(value: object) -> tuple[Part, ...]:
     return parts
 
 
-def curve(parts: Iterable[Part]) -> Curve:
+def compose_parts(parts: Iterable[Part]) -> Curve:
     """Compose the curves of all parts: they are one release."""
     curves = [part.curve if isinstance(part, Charged) else part for part in parts]
     return curves[0] if len(curves) == 1 else compose(curves)
 
 
-def write(parts: Iterable[Part]) -> str:
+def write_parts(parts: Iterable[Part]) -> str:
     """Return the parts as a line stores them: a JSON list of tagged values."""
     return f"[{','.join(part.written if isinstance(part, Charged) else codec.dumps(part) for part in parts)}]"
 
 
-def read(text: str) -> tuple[Part, ...]:
+def read_parts(text: str) -> tuple[Part, ...]:
     """Parse the parts of a line; none where it has none."""
     values = json.loads(text or "[]")
-    return checked([codec.loads(json.dumps(value)) for value in values]) if values else ()
+    return checked_parts([codec.loads(json.dumps(value)) for value in values]) if values else ()

@@ -8,14 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from sfumato.errors import InvalidParameter, LedgerDamaged
-from sfumato.ledger.sealed_rows import LATEST, Row
-from sfumato.ledger.spending import NOTHING, read_cost, read_spending, write_cost
-from sfumato.ledger.stores.store import PendingCharge, Starting, StoreRows, Where
+from sfumato.ledger.sealed_rows import MAX_TIME, Row
+from sfumato.ledger.spending import NO_COST, read_cost, read_spending, write_cost
+from sfumato.ledger.stores.store import PendingCharge, Prefix, StoreRows, Where
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 
 
-@codec.value("terms")
+@codec.serialisable("terms")
 @dataclass(frozen=True)
 class Terms:
     """The terms an account was opened with: whom it protects and what may be spent."""
@@ -65,9 +65,12 @@ class Transaction:
         rows = self._rows.select(equal, newest=newest, after=after, before=before, limit=limit)
         return [_require_seal(row) for row in rows]
 
-    def starting(self, equal: Where, plan: str, *, after: int, limit: int) -> list[Row]:
+    def answers_with_plan_prefix(self, equal: Where, plan: str, *, after: int, limit: int) -> list[Row]:
         """Return the first answers after a line whose plan starts with this text; no other lines are read."""
-        return [_require_seal(row) for row in self._rows.starting(equal, Starting(plan), after=after, limit=limit)]
+        return [
+            _require_seal(row)
+            for row in self._rows.answers_with_plan_prefix(equal, Prefix(plan), after=after, limit=limit)
+        ]
 
     def newest(self, **equal: str | int) -> Row | None:
         """Return the last line whose columns equal these, often the very last one."""
@@ -100,9 +103,9 @@ class Transaction:
             raise LedgerDamaged(number, "it does not hold an account's terms")
         return value
 
-    def under_way(self, equal: Where) -> Sequence[PendingCharge]:
+    def pending_charges(self, equal: Where) -> Sequence[PendingCharge]:
         """List the unanswered charges whose columns equal these."""
-        return self._rows.under_way(equal)
+        return self._rows.pending_charges(equal)
 
     def begin(self, charge: PendingCharge) -> None:
         self._rows.begin(charge)
@@ -135,9 +138,9 @@ class Transaction:
         """Append the line that closes a tab; with ``keep`` what it held is spent."""
         last = self.newest(tab=number)
         assert last is not None
-        cost = read_cost(last.left) if keep else NOTHING
+        cost = read_cost(last.left) if keep else NO_COST
         columns = {"analyst": last.analyst, "question": reason}
-        return self.append("tab-close", last.account, columns, cost=cost, left=NOTHING, tab=number)
+        return self.append("tab-close", last.account, columns, cost=cost, left=NO_COST, tab=number)
 
     def append(
         self,
@@ -145,7 +148,7 @@ class Transaction:
         account: str,
         columns: Where = _NO_COLUMNS,
         *,
-        cost: Cost = NOTHING,
+        cost: Cost = NO_COST,
         left: Cost | None = None,
         tab: int = 0,
     ) -> Row:
@@ -155,11 +158,11 @@ class Transaction:
         analyst_row = self.newest(account=account, analyst=analyst) if analyst else None
         tab_row = self.newest(tab=tab) if tab else None
         number = self.head.number + 1 if self.head else 1
-        held_before, held_after = NOTHING if tab_row is None else read_cost(tab_row.left), left or NOTHING
+        held_before, held_after = NO_COST if tab_row is None else read_cost(tab_row.left), left or NO_COST
         row_columns = {"share": analyst_row.share if analyst_row else "", **columns}
         draft = Row(**row_columns)._replace(  # type: ignore[arg-type]
             number=number,
-            time=max(min(self._rows.now(), LATEST), self.head.time if self.head else 0),
+            time=max(min(self._rows.now(), MAX_TIME), self.head.time if self.head else 0),
             kind=kind,
             account=account,
             tab=number if kind == "tab-open" else tab,
@@ -170,7 +173,7 @@ class Transaction:
             if analyst
             else "",
             terms=number if last is None or kind == "amend" else last.terms,
-            salt=f"{bits.integer(128):032x}",
+            salt=f"{bits.random_bits(128):032x}",
             previous=self.head.hash if self.head else self._origin,
         )
         self.head = draft._replace(hash=draft.seal())
@@ -182,7 +185,7 @@ class Transaction:
         return self.head
 
 
-def every(transaction: Transaction) -> Iterator[Row]:
+def all_lines(transaction: Transaction) -> Iterator[Row]:
     """Iterate over every line from the first, a thousand at a time."""
     after = 0
     while page := transaction.page({}, after=after, limit=_PAGE):

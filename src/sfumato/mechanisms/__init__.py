@@ -56,4 +56,4 @@ __all__ = [
     "best_selection",
 ]
 
-codec.later("sfumato.mechanisms.quantiles")
+codec.register_module("sfumato.mechanisms.quantiles")

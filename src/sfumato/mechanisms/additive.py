@@ -16,11 +16,11 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import gaussian, grids, guide_tables, laplace, noise_sums
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
 
 Size = Fraction | tuple[Fraction, ...]
 
-LEAST_STEPS, MOST_STEPS = Fraction(1, 1000), Fraction(10**12)
+LEAST_STEPS, MAX_STEPS = Fraction(1, 1000), Fraction(10**12)
 """The range of scales, in grid steps, in which every draw is exact and bounded in time."""
 _LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after which building a table has paid
 
@@ -33,7 +33,7 @@ def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | N
     raw_scales: list[Any] = list(cast("Iterable[Number]", value)) if is_sequence else [value]
     scales = [exact(scale, name, POSITIVE) for scale in raw_scales]
     for scale in scales:
-        if not LEAST_STEPS <= scale / (grid or 1) <= MOST_STEPS:
+        if not LEAST_STEPS <= scale / (grid or 1) <= MAX_STEPS:
             raise InvalidParameter(name, scale, "between 0.001 and 1e12 grid steps", fix="choose another grid")
     if not scales:
         raise InvalidParameter(name, value, "one number, or one for each element")
@@ -42,12 +42,12 @@ def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | N
 
 def _format_size(size: Size) -> str:
     if isinstance(size, Fraction):
-        return text(size)
+        return format_exact(size)
     ellipsis = ", …" if len(size) > 4 else ""
-    return f"[{', '.join(text(scale) for scale in size[:4])}{ellipsis}]"
+    return f"[{', '.join(format_exact(scale) for scale in size[:4])}{ellipsis}]"
 
 
-@codec.value("laplace")
+@codec.serialisable("laplace")
 @dataclass(frozen=True)
 class Laplace:
     """Discrete Laplace noise, P(x) ∝ e^{−|x|/scale} on the integers, or on multiples of a power-of-two ``grid``.
@@ -94,7 +94,7 @@ class Laplace:
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
         """Return the privacy loss of the noise as drawn, for values of this sensitivity."""
-        change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
+        change = grids.sensitivity_in_steps(Sensitivity.of(sensitivity), self.grid)
         return compose(Curve.discrete_laplace(size, part) for size, part in _split(self.sizes, change))
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
@@ -123,10 +123,11 @@ class Laplace:
         return Laplace, (self.scale, self.grid)
 
     def __repr__(self) -> str:
-        return f"Laplace(scale={_format_size(self.scale)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
+        grid = "" if self.grid is None else f", grid={format_exact(self.grid)}"
+        return f"Laplace(scale={_format_size(self.scale)}{grid})"
 
 
-@codec.value("gaussian")
+@codec.serialisable("gaussian")
 @dataclass(frozen=True)
 class Gaussian:
     """Discrete Gaussian noise, P(x) ∝ e^{−x²/2σ²} on the integers, or on multiples of a power-of-two ``grid``.
@@ -189,7 +190,7 @@ class Gaussian:
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
         """Return the privacy loss of the noise as drawn, for values of this sensitivity."""
-        change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
+        change = grids.sensitivity_in_steps(Sensitivity.of(sensitivity), self.grid)
         if len(self.sizes) == 1:
             return Curve.discrete_gaussian(self.sizes[0], change)
         return _unequal_gaussian(self.sizes, change)
@@ -221,11 +222,12 @@ class Gaussian:
         return Gaussian, (self.sigma, self.grid)
 
     def __repr__(self) -> str:
-        return f"Gaussian(sigma={_format_size(self.sigma)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
+        grid = "" if self.grid is None else f", grid={format_exact(self.grid)}"
+        return f"Gaussian(sigma={_format_size(self.sigma)}{grid})"
 
 
 def _largest(size: Size, unit_value: Fraction, digits: int) -> str:
-    return shown(float(max(size) if isinstance(size, tuple) else size) * float(unit_value), digits)
+    return format_number(float(max(size) if isinstance(size, tuple) else size) * float(unit_value), digits)
 
 
 def _in_steps(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
@@ -241,7 +243,7 @@ def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
     numbers: Any = values if is_scalar else grids.as_numbers(values, mechanism.grid, "values")
     if len(sampler.sizes) > 1 and np.shape(numbers)[-1:] != (len(sampler.sizes),):
         rule = f"as many as there are scales ({len(sampler.sizes)}), or rows of as many"
-        raise InvalidParameter("values", grids.described(np.asarray(numbers)), rule)
+        raise InvalidParameter("values", grids.describe_array(np.asarray(numbers)), rule)
     return grids.noisy(numbers, mechanism.grid, sampler.added, sampler.planned(np.size(numbers)))
 
 
@@ -315,12 +317,12 @@ def _miss(confidence: Number, k: int) -> float:
     ``confidence``.
     """
     outside = float(1 - exact(confidence, "confidence", CONFIDENCE))
-    return -math.expm1(math.log1p(-outside) / whole(k, "k", at_least=1)) * (1 - 1e-14)
+    return -math.expm1(math.log1p(-outside) / exact_integer(k, "k", at_least=1)) * (1 - 1e-14)
 
 
 def _rarely(confidence: Number, k: int) -> float:
     """Return the probability that each of k dependent events may fail (a union bound)."""
-    return float(1 - exact(confidence, "confidence", CONFIDENCE)) / whole(k, "k", at_least=1) * (1 - 1e-14)
+    return float(1 - exact(confidence, "confidence", CONFIDENCE)) / exact_integer(k, "k", at_least=1) * (1 - 1e-14)
 
 
 def _gaussian_width(sigma: float, beta: float) -> int:

@@ -37,7 +37,7 @@ from sfumato.errors import EntropyStuck
 _REKEY_AFTER = 1 << 30
 _POOL = 1 << 13
 _ZEROS = bytes(1 << 20)
-_MOST_KEYS = 1 << 16
+_MAX_KEYS = 1 << 16
 
 
 class Stream:
@@ -96,7 +96,7 @@ def _new_key() -> bytes:
     """Draw a key that was not drawn before. Two are drawn, so that a stuck source is detected at its first use in every
     process.
     """
-    if len(_keys) >= _MOST_KEYS:
+    if len(_keys) >= _MAX_KEYS:
         _keys.clear()
     for _ in range(2):
         key, marker = os.urandom(32), object()
@@ -137,29 +137,29 @@ def _take(count: int) -> bytes:
     return taken
 
 
-def words(count: int) -> NDArray[np.uint64]:
+def random_uint64(count: int) -> NDArray[np.uint64]:
     """Draw independent uniform 64-bit words."""
     return np.frombuffer(_take(8 * count), np.uint64)
 
 
-def shorts(count: int) -> NDArray[np.uint16]:
+def random_uint16(count: int) -> NDArray[np.uint16]:
     """Draw independent uniform 16-bit words."""
     return np.frombuffer(_take(2 * count), np.uint16)
 
 
-def integer(width: int) -> int:
+def random_bits(width: int) -> int:
     """Draw one uniform integer of ``width`` bits: whole bytes are read, and surplus bits of the last are dropped."""
     return int.from_bytes(_take(-(-width // 8)), "little") >> (-width % 8)
 
 
-def below(limit: int) -> int:
+def random_below(limit: int) -> int:
     """Draw one uniform integer in [0, limit), by rejection."""
-    while (draw := integer(limit.bit_length())) >= limit:
+    while (draw := random_bits(limit.bit_length())) >= limit:
         pass
     return draw
 
 
-def all_below(limit: int, count: int) -> NDArray[np.int64]:
+def random_array_below(limit: int, count: int) -> NDArray[np.int64]:
     """Draw independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, with rejection (Lemire
     2019).
     """
@@ -174,13 +174,13 @@ def all_below(limit: int, count: int) -> NDArray[np.int64]:
     return draws
 
 
-def each_below(limits: NDArray[np.int64]) -> NDArray[np.int64]:
+def random_each_below(limits: NDArray[np.int64]) -> NDArray[np.int64]:
     """Draw one uniform integer in [0, limit) for each of these limits, up to 2⁶³, by rejection."""
     draws = np.zeros(limits.size, np.int64)
     pending = np.flatnonzero(limits > 1)
     masks = _masks(limits)
     while pending.size:
-        candidates = (words(pending.size) & masks[pending]).astype(np.int64)
+        candidates = (random_uint64(pending.size) & masks[pending]).astype(np.int64)
         is_below = candidates < limits[pending]
         draws[pending[is_below]] = candidates[is_below]
         pending = pending[~is_below]
@@ -199,12 +199,12 @@ _T = TypeVar("_T")
 _LN2: dict[int, Decimal] = {}
 
 
-def digits(count: int) -> Context:
+def decimal_context(count: int) -> Context:
     """Return a decimal context with room for huge exponents; every elementary function is correctly rounded."""
     return Context(prec=count, Emax=10**15, Emin=-(10**15))
 
 
-def decimal(value: Fraction, context: Context) -> Decimal:
+def to_decimal(value: Fraction, context: Context) -> Decimal:
     return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
@@ -218,11 +218,11 @@ def log_uniform(v: int, width: int, context: Context) -> tuple[Decimal, Decimal]
     return low, high
 
 
-def settle(v: int, width: int, decide: Callable[[int, int, Context], _T | None]) -> _T:
+def decide_lazily(v: int, width: int, decide: Callable[[int, int, Context], _T | None]) -> _T:
     """Call ``decide(v, width, context)`` with ever more bits and digits until it returns an answer."""
     precision = 20 - 20 * (-width // 64)
-    while (answer := decide(v, width, digits(precision))) is None:
-        v, width, precision = (v << 64) | integer(64), width + 64, precision + 20
+    while (answer := decide(v, width, decimal_context(precision))) is None:
+        v, width, precision = (v << 64) | random_bits(64), width + 64, precision + 20
     return answer
 
 
@@ -243,7 +243,7 @@ def floor_of(value: tuple[Decimal, Decimal], size: Decimal, context: Context) ->
     return below if below == above else None
 
 
-def less(v: int, width: int, threshold: Callable[[Context], Decimal]) -> bool:
+def is_less(v: int, width: int, threshold: Callable[[Context], Decimal]) -> bool:
     """Return whether V < p, for a probability p computed to any precision."""
 
     def decide(v: int, width: int, context: Context) -> bool | None:
@@ -253,4 +253,4 @@ def less(v: int, width: int, threshold: Callable[[Context], Decimal]) -> bool:
             return True
         return False if v >= context.add(scaled, margin) else None
 
-    return settle(v, width, decide)
+    return decide_lazily(v, width, decide)

@@ -36,7 +36,7 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
     return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * rounding)
 
 
-def at_least(successes: int, trials: int, miss: float) -> float:
+def lower_limit(successes: int, trials: int, miss: float) -> float:
     """Return a p that the true probability exceeds except with probability ``miss``: the p at which so many successes
     are that unlikely.
     """
@@ -49,6 +49,6 @@ def at_least(successes: int, trials: int, miss: float) -> float:
     return low
 
 
-def at_most(successes: int, trials: int, miss: float) -> float:
+def upper_limit(successes: int, trials: int, miss: float) -> float:
     """Return a p that the true probability stays below except with probability ``miss``."""
-    return 1.0 - at_least(trials - successes, trials, miss)
+    return 1.0 - lower_limit(trials - successes, trials, miss)

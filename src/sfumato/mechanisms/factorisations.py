@@ -35,21 +35,21 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import exact_integer
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-MOST_PERIODS = 2_000
+MAX_PERIODS = 2_000
 """Matrices of this size are factorised within a few seconds."""
-MOST_OPTIMISED = 400
+MAX_OPTIMISED = 400
 """Longer series are within a twentieth of the optimum, and are not optimised: that would take minutes."""
 _ITERATIONS = 30
 """Iterations of the optimisation, after which the worst day is within 0.5 % of the optimum."""
 FORMS = ("optimised", "square root", "tree", "each day")
 
 
-@codec.value("factorisation")
+@codec.serialisable("factorisation")
 @dataclass(frozen=True)
 class Factorisation:
     """The integer matrix through which the totals of so many periods are measured."""
@@ -64,11 +64,11 @@ class Factorisation:
     def __post_init__(self) -> None:
         if self.form not in FORMS:
             raise InvalidParameter("form", self.form, "one of " + ", ".join(FORMS))
-        if whole(self.periods, "periods", at_least=1) > MOST_PERIODS:
-            raise InvalidParameter("periods", self.periods, f"at most {MOST_PERIODS:,}")
-        if not 0 <= whole(self.bits, "bits") <= 12:
+        if exact_integer(self.periods, "periods", at_least=1) > MAX_PERIODS:
+            raise InvalidParameter("periods", self.periods, f"at most {MAX_PERIODS:,}")
+        if not 0 <= exact_integer(self.bits, "bits") <= 12:
             raise InvalidParameter("bits", self.bits, "between 0 and 12")
-        if (self.form == "tree") is not (whole(self.branching, "branching") > 1):
+        if (self.form == "tree") is not (exact_integer(self.branching, "branching") > 1):
             raise InvalidParameter("branching", self.branching, "at least 2 for a tree, and left out for other forms")
 
     @cached_property
@@ -114,7 +114,7 @@ def candidates(periods: int, order: int, bits: int) -> tuple[Factorisation, ...]
     if periods == 1:
         return (identity,)
     if order == 2:
-        form = "optimised" if periods <= MOST_OPTIMISED else "square root"
+        form = "optimised" if periods <= MAX_OPTIMISED else "square root"
         return Factorisation(form, periods, bits), identity
     return *(Factorisation("tree", periods, bits, branching) for branching in _branchings(periods)), identity
 
@@ -123,7 +123,7 @@ def _branchings(periods: int) -> list[int]:
     """Return the least branching for each number of levels (a larger one would only enlarge the blocks); for long
     series that of four levels alone, which is best or within 3 % of it.
     """
-    levels = range(2, max(3, periods.bit_length() + 1)) if periods <= MOST_OPTIMISED else range(4, 5)
+    levels = range(2, max(3, periods.bit_length() + 1)) if periods <= MAX_OPTIMISED else range(4, 5)
     branchings = {next(k for k in range(2, periods + 2) if k**level >= periods) for level in levels}
     return sorted(branching for branching in branchings if branching < periods)
 

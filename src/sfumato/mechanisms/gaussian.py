@@ -33,15 +33,15 @@ def proposal(sigma: Fraction) -> tuple[Fraction, float, float]:
     return Fraction(t), float(sigma**2 / t), float(2 * sigma**2)
 
 
-def kept(y: int, sigma: Fraction, v: int) -> bool:
+def accepts_candidate(y: int, sigma: Fraction, v: int) -> bool:
     """Return whether −ln V ≥ γ(y) for V in [v, v+1)/2⁶⁴ and as many further bits as it takes."""
     t = math.floor(sigma) + 1
     gamma = (abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2)
 
     def chance(context: Context) -> Decimal:
-        return bits.decimal(-gamma, context).exp(context)
+        return bits.to_decimal(-gamma, context).exp(context)
 
-    return bits.less(v, _WIDTH, chance)
+    return bits.is_less(v, _WIDTH, chance)
 
 
 class GaussianSampler:
@@ -62,12 +62,12 @@ class GaussianSampler:
         """Add one discrete Gaussian number to the value."""
         proposal = self._proposal
         while True:
-            parts, v = proposal.parts(), bits.integer(_WIDTH)
+            parts, v = proposal.parts(), bits.random_bits(_WIDTH)
             distance = parts[0] * proposal.unit + parts[1] - self._centre
             gamma = distance * distance / self._twice
             gap = math.log(max(v, 1)) - _WIDTH * _LN2 + gamma  # γ − (−ln V)
             if v < _SURE or abs(gap) < _MARGIN * (1 + gamma):
-                if kept(proposal.whole(0, *parts), self.sigma, v):
+                if accepts_candidate(proposal.whole(0, *parts), self.sigma, v):
                     return proposal.whole(value, *parts)
             elif gap < 0:
                 return proposal.whole(value, *parts)
@@ -125,7 +125,7 @@ def _accepted(
     sigma_index: NDArray[np.intp] | None,
 ) -> NDArray[np.bool_]:
     """Return which proposals are accepted."""
-    words = bits.words(y.size)
+    words = bits.random_uint64(y.size)
     gap = np.maximum(words, np.uint64(1)).astype(np.float64)
     np.log(gap, out=gap)
     gap -= _WIDTH * _LN2
@@ -140,5 +140,5 @@ def _accepted(
     is_accepted = gap < 0
     for index in np.flatnonzero((np.abs(gap) < gamma) | (words < np.uint64(_SURE))):
         sigma = sigmas[0] if sigma_index is None else sigmas[sigma_index[index]]
-        is_accepted[index] = kept(int(y[index]), sigma, int(words[index]))
+        is_accepted[index] = accepts_candidate(int(y[index]), sigma, int(words[index]))
     return is_accepted

@@ -40,7 +40,7 @@ def power_of_two(value: Number | None, name: str = "grid") -> Fraction | None:
     return grid
 
 
-def in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
+def sensitivity_in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
     """Return the change in grid steps: a number that moves by Δ moves by at most ⌈Δ/γ⌉ steps once rounded to
     the grid.
     """
@@ -79,7 +79,7 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
             numbers = np.array([min(max(x, _LIMITS.min), _LIMITS.max) for x in values], np.int64)
     except ValueError:
         numbers = np.array(None)
-    kind = described(numbers)
+    kind = describe_array(numbers)
     if numbers.dtype.kind not in "iuf" or numbers.dtype.itemsize > 8:
         raise InvalidParameter(name, kind, "whole numbers, or floats with a grid", fix=f"convert {name} to int64")
     if numbers.dtype.kind == "f" and grid is None:
@@ -92,7 +92,7 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
     return numbers
 
 
-def described(array: NDArray[Any]) -> str:
+def describe_array(array: NDArray[Any]) -> str:
     """Describe an array in a refusal: its kind and dimensions, never its values or its size, which may be
     private too.
     """

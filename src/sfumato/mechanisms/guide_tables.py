@@ -37,7 +37,7 @@ class Guide:
     law: tuple[str, Fraction]
 
     def draw(self, count: int) -> NDArray[np.int64]:
-        shorts = bits.shorts(count)
+        shorts = bits.random_uint16(count)
         table_outcomes = np.take(self.cells, shorts)
         undecided = np.flatnonzero(table_outcomes == _UNDECIDED)
         outcomes = table_outcomes.astype(np.int64)
@@ -46,7 +46,7 @@ class Guide:
         return outcomes
 
     def _refine(self, shorts: NDArray[np.uint16]) -> NDArray[np.int64]:
-        extra_bits = bits.words(shorts.size) >> np.uint64(_CELL)
+        extra_bits = bits.random_uint64(shorts.size) >> np.uint64(_CELL)
         words = (shorts.astype(np.uint64) << np.uint64(_WORD - _CELL)) | extra_bits
         cut_index = np.searchsorted(self.cuts, words, side="right")  # how many cuts are ≤ the word
         outcomes = cut_index.astype(np.int64) + self.first
@@ -62,7 +62,7 @@ class Guide:
         def decide(v: int, width: int, context: Context) -> int | None:
             return _locate(self.law, v, width, context)
 
-        return bits.settle(word, _WORD, decide)
+        return bits.decide_lazily(word, _WORD, decide)
 
 
 def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
@@ -94,7 +94,7 @@ def _weights(kind: str, size: Fraction, reach: int, context: Context) -> list[De
     """Return w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten
     digits.
     """
-    ratio, change = (bits.decimal(power, context).exp(context) for power in _powers(kind, size))
+    ratio, change = (bits.to_decimal(power, context).exp(context) for power in _powers(kind, size))
     weights = [Decimal(1)]
     for _ in range(reach):
         weights.append(context.multiply(weights[-1], ratio))
@@ -139,9 +139,9 @@ def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
     Weights by recurrence: w(x+1) = w(x)·r(x), r constant for the Laplace and r(x+1) = r(x)·e^{−1/σ²} for the Gaussian.
     """
     reach = _reach(kind, size, 40)
-    context = bits.digits(110)
+    context = bits.decimal_context(110)
     ratio, change = (
-        int(context.multiply(bits.decimal(power, context).exp(context), Decimal(1 << _FINE)))
+        int(context.multiply(bits.to_decimal(power, context).exp(context), Decimal(1 << _FINE)))
         for power in _powers(kind, size)
     )
     weights = [1 << _FINE]

@@ -18,15 +18,15 @@ from sfumato.mechanisms import bits, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
 from sfumato.privacy.threshold_losses import laplace_tail
 
-MOST_KEYS, MOST_WEIGHT = 10_000, 200
+MAX_KEYS, MAX_WEIGHT = 10_000, 200
 """The most keys that one unit holds, or the most weight that it spreads over them."""
 _SMALLEST_DELTA = Fraction(1, 10**30)
 
 
-@codec.value("key-threshold", 2)
+@codec.serialisable("key-threshold", 2)
 @dataclass(frozen=True)
 class KeyThreshold:
     """A threshold on the noisy number of units that hold a key. A unit holds at most ``max_groups`` = g keys.
@@ -67,12 +67,12 @@ class KeyThreshold:
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     ) -> None:
         promise = Guarantee(epsilon, delta)
-        groups = whole(max_groups, "max_groups", at_least=1)
+        groups = exact_integer(max_groups, "max_groups", at_least=1)
         if not promise.epsilon or not promise.delta:
             raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
         if promise.delta < _SMALLEST_DELTA:
             raise InvalidParameter("delta", delta, "at least 1e-30")
-        max_allowed = MOST_WEIGHT if weighted else MOST_KEYS
+        max_allowed = MAX_WEIGHT if weighted else MAX_KEYS
         if groups > max_allowed:
             raise InvalidParameter("max_groups", max_groups, f"at most {max_allowed}")
         relation = Neighbours.of(neighbours)
@@ -103,7 +103,7 @@ class KeyThreshold:
     ) -> KeyThreshold:
         """Return a threshold with Gaussian noise, the least that half of δ allows."""
         promise = Guarantee(epsilon, delta)
-        change = _counts(whole(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
+        change = _counts(exact_integer(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
         if not promise.epsilon or not promise.delta:
             raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
         noise = calibrate(Gaussian, Guarantee(promise.epsilon, promise.delta / 2), change)
@@ -150,7 +150,7 @@ class KeyThreshold:
         """
         unit_counts = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
         if unit_counts.ndim != 1 or (unit_counts < 0).any():
-            raise InvalidParameter("counts", grids.described(unit_counts), "a list of whole numbers ≥ 0")
+            raise InvalidParameter("counts", grids.describe_array(unit_counts), "a list of whole numbers ≥ 0")
         is_kept = np.empty(unit_counts.size, bool)
         for start in range(0, unit_counts.size, grids.CHUNK):
             chunk = unit_counts[start : start + grids.CHUNK]
@@ -164,7 +164,7 @@ class KeyThreshold:
     def _flips(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Decide V < π(n) from 64 bits, and exactly where these touch the cut."""
         cuts = np.array(_keep_cuts(*self._decision_budget), np.uint64)
-        words = bits.words(unit_counts.size)
+        words = bits.random_uint64(unit_counts.size)
         is_sure = unit_counts >= len(cuts)
         row_cuts = cuts[np.minimum(unit_counts, len(cuts) - 1)]
         is_kept = is_sure | (words < row_cuts)
@@ -172,8 +172,8 @@ class KeyThreshold:
             ~is_sure & (words >= row_cuts - np.minimum(row_cuts, np.uint64(1))) & (words <= row_cuts + np.uint64(1))
         )
         for index in np.flatnonzero(is_close):
-            is_kept[index] = bits.less(
-                int(words[index]), 64, keep_chance(*self._decision_budget, int(unit_counts[index]))
+            is_kept[index] = bits.is_less(
+                int(words[index]), 64, keep_probability(*self._decision_budget, int(unit_counts[index]))
             )
         return is_kept
 
@@ -193,13 +193,15 @@ class KeyThreshold:
 
     def chance(self, count: int) -> float:
         """Return the probability that a key with so many units is kept."""
-        unit_count = whole(count, "count")
+        unit_count = exact_integer(count, "count")
         if unit_count == 0:
             return 0.0
         if self._optimal:
-            context = bits.digits(40)
+            context = bits.decimal_context(40)
             return (
-                1.0 if unit_count >= self.threshold else float(keep_chance(*self._decision_budget, unit_count)(context))
+                1.0
+                if unit_count >= self.threshold
+                else float(keep_probability(*self._decision_budget, unit_count)(context))
             )
         if self.sigma is not None:
             return _gaussian_tail(self.sigma, self.threshold - unit_count)
@@ -217,19 +219,21 @@ class KeyThreshold:
         return float(low)
 
     def words(self) -> str:
-        promise = f"ε {shown(float(self.epsilon), 6)}, δ {shown(float(self.delta), 6)}"
+        promise = f"ε {format_number(float(self.epsilon), 6)}, δ {format_number(float(self.delta), 6)}"
         if self._optimal:
             return f"keys of at least {self.threshold} units, and of fewer by chance, {promise}"
         return f"keys of at least {self.threshold} noisy units, {promise}"
 
     def __repr__(self) -> str:
-        more = ", weighted=True" if self.weighted else "" if self.sigma is None else f", sigma={text(self.sigma)}"
-        promise = f"epsilon={text(self.epsilon)}, delta={text(self.delta)}"
+        more = (
+            ", weighted=True" if self.weighted else "" if self.sigma is None else f", sigma={format_exact(self.sigma)}"
+        )
+        promise = f"epsilon={format_exact(self.epsilon)}, delta={format_exact(self.delta)}"
         more += "" if self.neighbours is Neighbours.ADD_REMOVE else f", neighbours={self.neighbours.value!r}"
         return f"{type(self).__name__}({promise}, max_groups={self.max_groups}{more})"
 
 
-@codec.value("key-threshold")
+@codec.serialisable("key-threshold")
 @dataclass(frozen=True, init=False, repr=False)
 class WholeKeyThreshold(KeyThreshold):
     """A key threshold of old ledgers, charged as any (ε, δ)-DP release: the cost of a line is computed again from the
@@ -245,12 +249,12 @@ def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:
     return Sensitivity(groups=groups).for_neighbours(neighbours, signed=False)
 
 
-def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Context], Decimal]:
+def keep_probability(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Context], Decimal]:
     """Return a function that computes π(count) to any precision."""
 
     def compute(context: Context) -> Decimal:
-        growth = bits.decimal(epsilon, context).exp(context)
-        delta_decimal = bits.decimal(delta, context)
+        growth = bits.to_decimal(epsilon, context).exp(context)
+        delta_decimal = bits.to_decimal(delta, context)
         keep = Decimal(0)
         for _ in range(count):
             upward = context.add(context.multiply(growth, keep), delta_decimal)
@@ -265,8 +269,8 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
 @lru_cache(maxsize=256)
 def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
     """Return ⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
-    context = bits.digits(60)
-    growth, delta_decimal = bits.decimal(epsilon, context).exp(context), bits.decimal(delta, context)
+    context = bits.decimal_context(60)
+    growth, delta_decimal = bits.to_decimal(epsilon, context).exp(context), bits.to_decimal(delta, context)
     cuts, keep = [], Decimal(0)
     while keep < 1:
         cuts.append(min(int(context.multiply(keep, Decimal(1 << 64))), (1 << 64) - 2))
@@ -310,21 +314,21 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
 def _threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
     """Return the least τ with δ(τ) ≤ δ."""
     low, high = 1, 2
-    while leak(high, scale, groups, weighted) > delta:
+    while leak_probability(high, scale, groups, weighted) > delta:
         low, high = high, 2 * high
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if leak(middle, scale, groups, weighted) <= delta else (middle + 1, high)
+        low, high = (low, middle) if leak_probability(middle, scale, groups, weighted) <= delta else (middle + 1, high)
     return low
 
 
-def leak(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fraction:
+def leak_probability(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fraction:
     """Bound the largest probability that some key which one unit holds alone passes the threshold, rounded up at 40
     digits.
 
     1 − Π(1 − P(wᵢ + Y ≥ τ)), over all whole weights with Σwᵢ ≤ g; unweighted, g keys of weight 1.
     """
-    context = bits.digits(50)
+    context = bits.decimal_context(50)
     weights = range(1, groups + 1) if weighted else range(1, 2)
     passing = {w: laplace_tail(scale, threshold - w) for w in weights}
     if not weighted:

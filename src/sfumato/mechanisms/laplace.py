@@ -69,7 +69,7 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDT
     """Return ⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
 
     def decide(v: int, width: int, context: Context) -> int | None:
-        b = bits.decimal(scale, context)
+        b = bits.to_decimal(scale, context)
         c = Decimal(0)
         if folded:
             q = context.divide(Decimal(-1), b).exp(context)
@@ -79,7 +79,7 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDT
         value = bits.floor_of(ends, context.multiply(b, Decimal(2 * width)), context)
         return None if value is None else max(0, value)
 
-    return bits.settle(v, width, decide)
+    return bits.decide_lazily(v, width, decide)
 
 
 class LaplaceSampler:
@@ -109,7 +109,7 @@ class LaplaceSampler:
     def parts(self) -> tuple[float, int, int]:
         """Draw one number, as (high, low, minus): its magnitude is high·unit + low."""
         while True:
-            word = bits.integer(_LONG + 1)
+            word = bits.random_bits(_LONG + 1)
             high = self._magnitude(word >> 1)
             if not self._low:
                 return high, 0, word & 1
@@ -147,7 +147,7 @@ def draw(scale: Fraction, count: int) -> Integers:
     """Draw independent discrete Laplace numbers of one scale."""
     if scale > DIRECT:
         return _draw_split(scale, count)
-    words = bits.words(count)
+    words = bits.random_uint64(count)
     magnitudes, undecided = _magnitudes(words >> np.uint64(1), _piece(scale, True))
     for index in undecided:
         magnitudes[index] = exact_magnitude(int(words[index] >> np.uint64(1)), scale, folded=True)
@@ -171,7 +171,7 @@ class LaplaceBatch:
         """Draw one discrete Laplace number for each element of ``which``, of scale ``scales[which]``."""
         if self._split:
             return self._draw_apart(which)
-        words = bits.words(which.size)
+        words = bits.random_uint64(which.size)
         x = np.maximum(words >> np.uint64(1), np.uint64(1)).astype(np.float64)
         np.log(x, out=x)
         x *= np.take(self._negated, which)
@@ -224,7 +224,7 @@ def _draw_split(scale: Fraction, count: int) -> Integers:
     """Draw for large scales: the high part is geometric, the low part by rejection, then a sign without minus zero."""
     k = _low_width(scale)
     high_scale = scale / (1 << k)
-    words = bits.words(count)
+    words = bits.random_uint64(count)
     high, undecided = _magnitudes(words >> np.uint64(1), _piece(high_scale, False))
     for index in undecided:
         high[index] = exact_magnitude(int(words[index] >> np.uint64(1)), high_scale, folded=False)
@@ -244,7 +244,7 @@ def _low_width(scale: Fraction) -> int:
 
 def _low_parts(scale: Fraction, k: int, count: int) -> Integers:
     """Draw independent D in [0, 2^k) with P(D = d) ∝ e^{−d/b}: uniform, kept with probability e^{−d/b} ≥ 1 − 2⁻²²."""
-    words = bits.words(count)
+    words = bits.random_uint64(count)
     low = (words & np.uint64((1 << k) - 1)).astype(np.int64)
     for index in np.flatnonzero((words >> np.uint64(k)) <= np.uint64(1 << (42 - k))):
         low[index] = _low_part(scale, k, int(words[index]))
@@ -254,7 +254,7 @@ def _low_parts(scale: Fraction, k: int, count: int) -> Integers:
 def _low_part(scale: Fraction, k: int, word: int | None = None) -> int:
     """Draw one D, from this word first: its low bits are D, the others W; D is rejected iff W < 1 − e^{−D/b} ≤ 2⁻²²."""
     while True:
-        word = bits.integer(64) if word is None else word
+        word = bits.random_bits(64) if word is None else word
         d, w = word & ((1 << k) - 1), word >> k
         if w > 1 << (42 - k) or not _rejected(d, w, 64 - k, scale):
             return d
@@ -265,6 +265,6 @@ def _rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
     """Return whether W < 1 − e^{−d/b}."""
 
     def chance(context: Context) -> Decimal:
-        return context.subtract(Decimal(1), bits.decimal(-d / scale, context).exp(context))
+        return context.subtract(Decimal(1), bits.to_decimal(-d / scale, context).exp(context))
 
-    return bits.less(w, width, chance)
+    return bits.is_less(w, width, chance)

@@ -203,12 +203,12 @@ def _chernoff(decoder: Floats, scale: float, miss: float) -> Floats:
     return bounds.min(axis=1) * largest * (1 + 1e-9)
 
 
-def continuous_widths(decoder: Floats, most: float) -> Floats:
+def continuous_widths(decoder: Floats, miss_bound: float) -> Floats:
     """Return, for each row, a w that |Σ aⱼXⱼ|, with continuous Laplace variables of scale 1, exceeds with at most the
     part of ``most`` that is not left to smoothing; infinity where the series does not decide.
     """
-    miss = most * (1 - _SLACK)
-    if most < _SMALLEST_MISS or decoder.size > _MOST:
+    miss = miss_bound * (1 - _SLACK)
+    if miss_bound < _SMALLEST_MISS or decoder.size > _MOST:
         return np.full(len(decoder), math.inf)
     largest = np.abs(decoder).max(axis=1)
     rows = decoder / largest[:, None]

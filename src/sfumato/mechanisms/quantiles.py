@@ -44,7 +44,16 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import grids, rank_choices
 from sfumato.mechanisms.rank_choices import RankedValues, RankRule
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    NONNEGATIVE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+)
 
 _LARGEST = 1 << 61
 _DECIMALS = 10**6
@@ -85,7 +94,7 @@ class _Node:
         return (self.chance - self.below) / (self.above - self.below)
 
 
-@codec.value("quantiles", 2)
+@codec.serialisable("quantiles", 2)
 @dataclass(frozen=True)
 class Quantiles:
     """Several private quantiles of integers within public bounds, in one group or in many.
@@ -117,11 +126,11 @@ class Quantiles:
         grouped: bool = False,
         offset: int = 0,
     ) -> None:
-        object.__setattr__(self, "offset", whole(offset, "offset", at_least=-_MAX_OFFSET))
+        object.__setattr__(self, "offset", exact_integer(offset, "offset", at_least=-_MAX_OFFSET))
         object.__setattr__(self, "probabilities", self._parse_probabilities(probabilities))
         object.__setattr__(self, "epsilon", exact(epsilon, "epsilon", POSITIVE))
         object.__setattr__(self, "bounds", _parse_bounds(bounds))
-        object.__setattr__(self, "rows_per_unit", whole(rows_per_unit, "rows_per_unit", at_least=1))
+        object.__setattr__(self, "rows_per_unit", exact_integer(rows_per_unit, "rows_per_unit", at_least=1))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
         object.__setattr__(self, "grouped", bool(grouped))
         if self.offset > _MAX_OFFSET:
@@ -177,10 +186,10 @@ class Quantiles:
         rows tied with it are left out of where they could move a target past the truth.
         """
         priced = replace(self, epsilon=exact(epsilon, "epsilon", POSITIVE))
-        rows = priced.rows_to_lean(confidence, k)
+        rows = priced.safety_offset_rows(confidence, k)
         return replace(priced, offset=-rows), replace(priced, offset=rows)
 
-    def rows_to_lean(self, confidence: Number = "0.95", k: int = 1) -> int:
+    def safety_offset_rows(self, confidence: Number = "0.95", k: int = 1) -> int:
         """Return the offset, in rows, that puts the chosen numbers on one side of the truth: in k groups at once, with
         half of what this confidence lets fail. It is one row more than a choice may err, for a quantile that lies
         between two rows.
@@ -195,7 +204,7 @@ class Quantiles:
         """
         sorted_values = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         if sorted_values.ndim != 1 or (sorted_values.size and not np.all(sorted_values[:-1] <= sorted_values[1:])):
-            raise InvalidParameter("values", grids.described(sorted_values), "a sorted list of whole numbers")
+            raise InvalidParameter("values", grids.describe_array(sorted_values), "a sorted list of whole numbers")
         first_index = np.flatnonzero(
             np.concatenate([[True], sorted_values[1:] != sorted_values[:-1]])[: sorted_values.size]
         )
@@ -208,7 +217,9 @@ class Quantiles:
         raw_values = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         row_counts = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
         if raw_values.shape != row_counts.shape or raw_values.ndim != 1 or (row_counts < 0).any():
-            raise InvalidParameter("counts", grids.described(row_counts), "as many numbers ≥ 0 as there are values")
+            raise InvalidParameter(
+                "counts", grids.describe_array(row_counts), "as many numbers ≥ 0 as there are values"
+            )
         order = np.argsort(raw_values, kind="stable")
         distinct, first_index = np.unique(raw_values[order], return_index=True)
         ranks = _cumulative_counts(row_counts[order])
@@ -283,7 +294,9 @@ class Quantiles:
         bound holds whatever rows are tied. Of several, those after the first suppose that few rows share a number that
         was released before them: such rows may add up to their number.
         """
-        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (len(self.probabilities) * whole(k, "k", at_least=1))
+        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (
+            len(self.probabilities) * exact_integer(k, "k", at_least=1)
+        )
         rank_errors = {Fraction(0): 0.0, Fraction(1): 0.0}
         for node in self._nodes:
             share = float(node.share)
@@ -302,22 +315,22 @@ class Quantiles:
         return max(self.errors(confidence, k))
 
     def words(self) -> str:
-        chances = ", ".join(text(q) for q in self.probabilities)
+        chances = ", ".join(format_exact(q) for q in self.probabilities)
         target = f"quantile{'s' * (len(self.probabilities) > 1)} {chances}"
         if self.probabilities[0] in (0, 1):
             target = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
-        return f"{target} by interval selection, ε {shown(float(self.epsilon), 6)}"
+        return f"{target} by interval selection, ε {format_number(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
-        chances = ", ".join(text(q) for q in self.probabilities)
+        chances = ", ".join(format_exact(q) for q in self.probabilities)
         limits = f"bounds={self.bounds}, rows_per_unit={self.rows_per_unit}, neighbours={self.neighbours.value!r}"
         more = (", grouped=True" if self.grouped else "") + (f", offset={self.offset}" if self.offset else "")
-        return f"Quantiles([{chances}], epsilon={text(self.epsilon)}, {limits}{more})"
+        return f"Quantiles([{chances}], epsilon={format_exact(self.epsilon)}, {limits}{more})"
 
 
 def _moved(towards: Quantiles, confidence: Number) -> Quantiles:
     """Move a target at the edge inwards by more rows than a choice may err."""
-    return replace(towards, offset=towards.rows_to_lean(confidence) * towards.offset)
+    return replace(towards, offset=towards.safety_offset_rows(confidence) * towards.offset)
 
 
 def _parse_bounds(bounds: Any) -> tuple[int, int]:
@@ -337,7 +350,7 @@ def _cumulative_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.minimum(counts, _MAX_ROWS))])
 
 
-@codec.value("quantiles")
+@codec.serialisable("quantiles")
 @dataclass(frozen=True, init=False, repr=False)
 class EarlierQuantiles(Quantiles):
     """Quantiles of old ledgers, each level charged as a pure release; under replace a level after the first costs

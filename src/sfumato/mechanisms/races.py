@@ -77,13 +77,13 @@ class _Runner:
     def key(self, kind: RaceKey, context: Context) -> tuple[Decimal, Decimal]:
         """Bound the key over the interval that U is known to lie in."""
         # 1 − U cancels where U is small: add as many digits as U has.
-        wide_context = bits.digits(context.prec + self.width // 3 + 5)
+        wide_context = bits.decimal_context(context.prec + self.width // 3 + 5)
         ends = []
         for v in (self.v, self.v + 1):
             numerator = (1 << self.width) - v if kind.smallest else v
             u = wide_context.divide(Decimal(numerator), Decimal(1 << self.width))
             e = u.ln(wide_context).copy_negate() if u else Decimal("Infinity")
-            gap = bits.decimal(self.gap, context)
+            gap = bits.to_decimal(self.gap, context)
             if self.places != 1:
                 gap = context.subtract(gap, Decimal(self.places).ln(context))
             ends.append(kind.exact(e, self.sign, gap, context))
@@ -98,7 +98,7 @@ def winners(
     kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1, places: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
     """Return the ``count`` candidates with the least keys, first to last."""
-    words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
+    words = np.concatenate([bits.random_uint64(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     # Distances from the count-th best, not from the best: one far leader must not blur the field behind it.
     base = np.partition(gaps, count - 1)[count - 1]
     keys, errors = np.empty(gaps.size), np.empty(gaps.size)
@@ -122,7 +122,7 @@ def winners(
 
 def winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -> NDArray[np.int64]:
     """Return, for each row of a table, the ``count`` candidates with the least keys, first to last."""
-    words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
+    words = np.concatenate([bits.random_uint64(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     words = words.reshape(gaps.shape)
     # Distances from the count-th best of each row: one far leader must not blur the field behind it.
     base = np.partition(gaps, count - 1, axis=1)[:, count - 1 : count]
@@ -144,7 +144,7 @@ def winners_of_groups(
     """Return, for each group, the candidate with the least key; a group's candidates are contiguous from ``begin`` on,
     and the best of each has a gap of 0.
     """
-    words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
+    words = np.concatenate([bits.random_uint64(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     keys, errors = _float_keys(kind, words, gaps, np.uint64(0), rate, places)
     group = np.repeat(np.arange(begin.size), np.diff(np.append(begin, gaps.size)))
     # A candidate whose key is surely above another's upper bound cannot be first.
@@ -209,7 +209,7 @@ def _photo_finish(
     ]
     precision = 60
     while True:
-        context = bits.digits(precision)
+        context = bits.decimal_context(precision)
         ranked = sorted(((runner.key(kind, context), runner) for runner in runners), key=lambda pair: pair[0])
         tied = {
             side for i in range(len(ranked) - 1) if not ranked[i][0][1] < ranked[i + 1][0][0] for side in (i, i + 1)
@@ -218,5 +218,5 @@ def _photo_finish(
             return [runner.index for _, runner in ranked]
         for i in tied:
             runner = ranked[i][1]
-            runner.v, runner.width = (runner.v << 64) | bits.integer(64), runner.width + 64
+            runner.v, runner.width = (runner.v << 64) | bits.random_bits(64), runner.width + 64
         precision += 40

@@ -55,7 +55,7 @@ class RankedValues:
 
 
 @dataclass(frozen=True)
-class Parts:
+class QuantileParts:
     """The parts of all groups at one node of the recursion: each array has one element per group."""
 
     first: Places
@@ -69,9 +69,9 @@ class Parts:
     unit: int
     """One row counts as so many units: a product of denominators of shares, which are public."""
 
-    def __getitem__(self, groups: slice | Places) -> Parts:
+    def __getitem__(self, groups: slice | Places) -> QuantileParts:
         """Return the parts of some groups."""
-        return Parts(
+        return QuantileParts(
             self.first[groups],
             self.last[groups],
             self.low[groups],
@@ -100,7 +100,7 @@ class RankRule:
     """
 
 
-def whole_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> Parts:
+def whole_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> QuantileParts:
     """Return every group with all its rows; values outside the bounds are clamped."""
     low, high = bounds
     begin, end = starts[:-1], starts[1:]
@@ -108,7 +108,7 @@ def whole_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> 
     last = np.maximum(_places(rows.values, begin, end, high), first)
     below, above = (rows.before[b] - rows.before[a] for a, b in ((begin, first), (last, end)))
     ones = np.ones(first.size, np.int64)
-    return Parts(first, last, low * ones, high * ones, below, above, 1)
+    return QuantileParts(first, last, low * ones, high * ones, below, above, 1)
 
 
 def _places(values: Integers, begin: Places, end: Places, least: int) -> Places:
@@ -122,7 +122,7 @@ def _places(values: Integers, begin: Places, end: Places, least: int) -> Places:
     return low
 
 
-def choose(rows: RankedValues, parts: Parts, rule: RankRule) -> tuple[Integers, Parts, Parts]:
+def choose(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[Integers, QuantileParts, QuantileParts]:
     """Choose a number in every group's part; return it with the parts below and above it.
 
     Rows equal to the number count in both parts, with the share below and the rest above; where the target leans, in
@@ -149,8 +149,13 @@ def choose(rows: RankedValues, parts: Parts, rule: RankRule) -> tuple[Integers, 
 
 
 def _halves(
-    rows: RankedValues, parts: Parts, rule: RankRule, numbers: Integers, cut_index: Places, tied: NDArray[np.bool_]
-) -> tuple[Parts, Parts]:
+    rows: RankedValues,
+    parts: QuantileParts,
+    rule: RankRule,
+    numbers: Integers,
+    cut_index: Places,
+    tied: NDArray[np.bool_],
+) -> tuple[QuantileParts, QuantileParts]:
     denominator = rule.share.denominator
     share_below = rule.share.numerator if rule.offset == 0 else denominator * (rule.offset > 0)
     at_low = numbers == parts.low
@@ -158,7 +163,7 @@ def _halves(
     inside = (rows.before[cut_index + tied] - rows.before[cut_index]).astype(parts.low_weight.dtype) * parts.unit
     tied_weight = np.where(at_low, parts.low_weight, np.where(at_high, parts.high_weight, inside))
     zero = np.zeros_like(tied_weight)
-    lower = Parts(
+    lower = QuantileParts(
         parts.first,
         np.where(at_low, parts.first, np.where(at_high, parts.last, cut_index)),
         parts.low,
@@ -167,7 +172,7 @@ def _halves(
         np.where(at_low, zero, tied_weight * share_below),
         parts.unit * denominator,
     )
-    upper = Parts(
+    upper = QuantileParts(
         np.where(at_low, parts.first, np.where(at_high, parts.last, cut_index + tied)),
         parts.last,
         numbers,
@@ -179,7 +184,7 @@ def _halves(
     return lower, upper
 
 
-def _wide_enough(rows: RankedValues, parts: Parts, rule: RankRule) -> Parts:
+def _wide_enough(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> QuantileParts:
     """Return weights as Python integers where a distance might not fit into 64 bits."""
     largest_weight = int(parts.weight(rows).max(initial=0)) + (abs(rule.offset) + _reach(parts, rule)) * parts.unit
     if 4 * (largest_weight + parts.unit) * rule.share.denominator < _LARGEST:
@@ -187,7 +192,7 @@ def _wide_enough(rows: RankedValues, parts: Parts, rule: RankRule) -> Parts:
     return replace(parts, low_weight=parts.low_weight.astype(object), high_weight=parts.high_weight.astype(object))
 
 
-def _reach(parts: Parts, rule: RankRule) -> int:
+def _reach(parts: QuantileParts, rule: RankRule) -> int:
     """Return how many rows away from the target all numbers together have at most 2⁻¹⁰⁰ of the weight of one at
     distance 0.
     """
@@ -195,12 +200,12 @@ def _reach(parts: Parts, rule: RankRule) -> int:
     return math.ceil((_FAR_BITS + numbers.bit_length()) * math.log(2) / float(rule.per_row)) + 1
 
 
-def _target(parts: Parts, weight: Weights, rule: RankRule) -> Weights:
+def _target(parts: QuantileParts, weight: Weights, rule: RankRule) -> Weights:
     """Return the target in units, times the share's denominator."""
     return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator
 
 
-def _windows(rows: RankedValues, parts: Parts, rule: RankRule) -> tuple[Places, Places]:
+def _windows(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[Places, Places]:
     """Return the range of values of each part within reach of its target, and perhaps one more on each side."""
     target, reach = _target(parts, parts.weight(rows), rule) // rule.share.denominator, _reach(parts, rule)
     target_rank = rows.before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
@@ -243,7 +248,7 @@ class ValueRuns:
 
     @classmethod
     def of(
-        cls, rows: RankedValues, parts: Parts, rule: RankRule, window: tuple[Places, Places], reach: int | None
+        cls, rows: RankedValues, parts: QuantileParts, rule: RankRule, window: tuple[Places, Places], reach: int | None
     ) -> ValueRuns:
         """Return the runs around the values of each group's window: those within reach of the target, if a reach is
         given.
@@ -269,7 +274,7 @@ class ValueRuns:
     def chosen(self) -> tuple[Integers, Places, NDArray[np.bool_]]:
         """Choose a number of each group; return it with its position among the values."""
         index = self.winners()
-        return self.starts[index] + bits.each_below(self.places[index]), self.cut[index], self.tied[index]
+        return self.starts[index] + bits.random_each_below(self.places[index]), self.cut[index], self.tied[index]
 
     def winners(self) -> Places:
         """Choose a run of each group by a race."""
@@ -282,7 +287,7 @@ class ValueRuns:
         """Draw which groups' choices may fall beyond these runs: that happens once in 2¹⁰⁰ times, and is examined once
         in 2⁶⁴.
         """
-        return np.flatnonzero((bits.words(self.covered.size) == 0) & ~self.covered).tolist()
+        return np.flatnonzero((bits.random_uint64(self.covered.size) == 0) & ~self.covered).tolist()
 
     def of_group(self, index: int) -> ValueRuns:
         """Return the runs of one group, as if it were alone."""
@@ -309,7 +314,7 @@ class ValueRuns:
 
     def falls_beyond(self, near: ValueRuns) -> bool:
         """Decide whether the choice lies outside nearer runs, given that its first 64 bits do not rule it out."""
-        return bits.less(0, 64, self.share_beyond(near))
+        return bits.is_less(0, 64, self.share_beyond(near))
 
     def share_beyond(self, near: ValueRuns) -> Callable[[Context], Decimal]:
         """Return a function that computes, to any precision, the probability that the choice lies outside
@@ -320,7 +325,7 @@ class ValueRuns:
         def share(context: Context) -> Decimal:
             sums = {True: Decimal(0), False: Decimal(0)}
             for out, distance, count in zip(far.tolist(), self.distance.tolist(), self.places.tolist(), strict=True):
-                weight = context.multiply(bits.decimal(-distance * self.rate, context).exp(context), Decimal(count))
+                weight = context.multiply(bits.to_decimal(-distance * self.rate, context).exp(context), Decimal(count))
                 sums[out] = context.add(sums[out], weight)
             return context.divide(sums[True], context.add(sums[True], sums[False]))
 
@@ -340,7 +345,7 @@ class _Layout:
     """Whether the window extends to it: low and high count only where no value between is left out."""
 
     @classmethod
-    def of(cls, parts: Parts, window: tuple[Places, Places]) -> _Layout:
+    def of(cls, parts: QuantileParts, window: tuple[Places, Places]) -> _Layout:
         first, last = window
         sizes = 2 * (last - first) + 3
         group = np.repeat(np.arange(sizes.size), sizes)
@@ -351,7 +356,7 @@ class _Layout:
         seen = ~(at_low & (first > parts.first)[group]) & ~(at_high & (last < parts.last)[group])
         return cls(group, cut, at_low, at_high, (run_index % 2 == 0) & ~at_low & ~at_high, seen)
 
-    def numbers(self, rows: RankedValues, parts: Parts) -> tuple[Integers, Integers]:
+    def numbers(self, rows: RankedValues, parts: QuantileParts) -> tuple[Integers, Integers]:
         """Return the first number of each run, and how many numbers it holds."""
         low, high = parts.low[self.group], parts.high[self.group]
         has_value_before, has_value_after = self.cut > parts.first[self.group], self.cut < parts.last[self.group]
@@ -362,7 +367,7 @@ class _Layout:
         is_single = self.at_low | self.at_high | self.tied
         return starts, np.where(is_single, self.seen.astype(np.int64), end - begin)
 
-    def distances(self, rows: RankedValues, parts: Parts, rule: RankRule) -> Weights:
+    def distances(self, rows: RankedValues, parts: QuantileParts, rule: RankRule) -> Weights:
         """Return how far the target lies outside the ranks of each run."""
         weight_type, denominator = parts.low_weight.dtype, rule.share.denominator
         weight = parts.weight(rows)

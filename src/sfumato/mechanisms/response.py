@@ -18,8 +18,17 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits, grids
 from sfumato.privacy import Curve, codec
-from sfumato.privacy.codec import spelled
-from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.codec import constructor_repr
+from sfumato.privacy.numbers import (
+    ABOVE_ONE,
+    CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+)
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -45,31 +54,31 @@ def _parse_answers(values: Any, choices: int) -> Integers:
     numbers = grids.as_numbers(values, None, "values")
     answers = np.atleast_1d(grids.to_steps(numbers, None))
     if numbers.ndim > 1 or (answers.size and not (answers.min() >= 0 and answers.max() < choices)):
-        raise InvalidParameter("values", grids.described(numbers), f"a list of whole numbers in [0, {choices})")
+        raise InvalidParameter("values", grids.describe_array(numbers), f"a list of whole numbers in [0, {choices})")
     return answers
 
 
 def _log_below(odds: Fraction) -> Fraction:
     """Return ln(odds), rounded down at the thirtieth decimal."""
-    context = bits.digits(60)
-    return Fraction(int(context.multiply(bits.decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
+    context = bits.decimal_context(60)
+    return Fraction(int(context.multiply(bits.to_decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
 
 
 def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np.bool_]:
     """Draw independent events of one probability, decided from 64 bits, and exactly where those do not decide."""
-    context = bits.digits(60)
+    context = bits.decimal_context(60)
     scaled = context.multiply(threshold(context), Decimal(1 << 64))
     cutoff = min(int(scaled), (1 << 64) - 1)
-    words = bits.words(count)
+    words = bits.random_uint64(count)
     outcomes = words < np.uint64(cutoff)
     for index in np.flatnonzero(
         (words >= np.uint64(max(0, cutoff - 1))) & (words <= np.uint64(min(cutoff + 1, (1 << 64) - 1)))
     ):
-        outcomes[index] = bits.less(int(words[index]), 64, threshold)
+        outcomes[index] = bits.is_less(int(words[index]), 64, threshold)
     return outcomes
 
 
-@codec.value("randomized-response")
+@codec.serialisable("randomized-response")
 @dataclass(frozen=True)
 class RandomizedResponse:
     """Randomized response: the truth with probability p = e^ε/(e^ε + k − 1), else one of the other k − 1 answers
@@ -97,7 +106,7 @@ class RandomizedResponse:
             raise InvalidParameter(
                 "epsilon", epsilon, "ln(odds), rounded up", fix="use RandomizedResponse.of_odds(odds)"
             )
-        choice_count = whole(choices, "choices", at_least=2)
+        choice_count = exact_integer(choices, "choices", at_least=2)
         if choice_count > _CHOICES_MOST:
             raise InvalidParameter("choices", choices, f"at most {_CHOICES_MOST}")
         object.__setattr__(self, "epsilon", exact_epsilon)
@@ -129,7 +138,7 @@ class RandomizedResponse:
         """Return a randomised report for each answer: an int gives an int, an array gives an array."""
         truth = _parse_answers(values, self.choices)
         is_kept = bernoulli(self._kept, truth.size)
-        reports = np.where(is_kept, truth, bits.all_below(self.choices, truth.size))
+        reports = np.where(is_kept, truth, bits.random_array_below(self.choices, truth.size))
         return int(reports[0]) if np.ndim(values) == 0 else reports
 
     def _kept(self, context: Context) -> Decimal:
@@ -155,18 +164,18 @@ class RandomizedResponse:
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         """Estimate the half-width of one estimated count among this many reports, when few hold the answer."""
         q = (1 - self.truth) / (self.choices - 1)
-        report_count = whole(reports, "reports", at_least=1)
+        report_count = exact_integer(reports, "reports", at_least=1)
         return _normal_width(math.sqrt(report_count * q * (1 - q)) / (self.truth - q), confidence, k)
 
     def words(self) -> str:
-        return f"randomised response among {self.choices} answers, ε {shown(float(self.epsilon), 6)}"
+        return f"randomised response among {self.choices} answers, ε {format_number(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
-        parameter = f"epsilon={text(self.epsilon)}" if self.odds is None else f"odds={text(self.odds)}"
+        parameter = f"epsilon={format_exact(self.epsilon)}" if self.odds is None else f"odds={format_exact(self.odds)}"
         return f"RandomizedResponse({parameter}, choices={self.choices})"
 
 
-@codec.value("optimized-unary-encoding")
+@codec.serialisable("optimized-unary-encoding")
 @dataclass(frozen=True)
 class OptimizedUnaryEncoding:
     """Optimized unary encoding: one bit per choice; the true one is 1 with probability 1/2, each other with 1/(e^ε + 1)
@@ -180,7 +189,7 @@ class OptimizedUnaryEncoding:
     epsilon: Fraction
     choices: int
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     def __init__(self, epsilon: Number, choices: int) -> None:
         response = RandomizedResponse(epsilon, choices)
@@ -195,7 +204,7 @@ class OptimizedUnaryEncoding:
         for start in range(0, truth.size, step):
             part = rows[start : start + step]
             part[:] = bernoulli(self._noise, part.size).reshape(part.shape)
-        rows[np.arange(truth.size), truth] = (bits.words(truth.size) & np.uint64(1)).astype(np.uint8)
+        rows[np.arange(truth.size), truth] = (bits.random_uint64(truth.size) & np.uint64(1)).astype(np.uint8)
         return rows
 
     def _noise(self, context: Context) -> Decimal:
@@ -213,20 +222,20 @@ class OptimizedUnaryEncoding:
 
     def variance(self, reports: int) -> float:
         """Return the variance of the count of a rare choice."""
-        report_count = whole(reports, "reports", at_least=1)
+        report_count = exact_integer(reports, "reports", at_least=1)
         return report_count * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
 
     def words(self) -> str:
-        return f"optimised unary encoding of {self.choices} answers, ε {shown(float(self.epsilon), 6)}"
+        return f"optimised unary encoding of {self.choices} answers, ε {format_number(float(self.epsilon), 6)}"
 
 
 PRIME = (1 << 31) - 1
 
 
-@codec.value("optimal-local-hashing")
+@codec.serialisable("optimal-local-hashing")
 @dataclass(frozen=True)
 class OptimalLocalHashing:
     """Optimal local hashing: each report hashes the answer into g ≈ e^ε + 1 cells by its own function, then randomises
@@ -241,7 +250,7 @@ class OptimalLocalHashing:
     epsilon: Fraction
     choices: int
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     def __init__(self, epsilon: Number, choices: int) -> None:
         response = RandomizedResponse(epsilon, choices)
@@ -259,7 +268,7 @@ class OptimalLocalHashing:
     def choose(self, values: Any) -> NDArray[np.int64]:
         """Draw a row (a, b, reported cell) for each answer."""
         truth = _parse_answers(values, self.choices)
-        a, b = 1 + bits.all_below(PRIME - 1, truth.size), bits.all_below(PRIME, truth.size)
+        a, b = 1 + bits.random_array_below(PRIME - 1, truth.size), bits.random_array_below(PRIME, truth.size)
         cell = self.hashed(a, b, truth)
         reported = RandomizedResponse(self.epsilon, self.cells).choose(cell)
         return np.stack([a, b, np.atleast_1d(reported)], axis=1)
@@ -283,14 +292,15 @@ class OptimalLocalHashing:
     def variance(self, reports: int) -> float:
         """Return the variance of the count of a rare choice."""
         p, q = RandomizedResponse(self.epsilon, self.cells).truth, 1 / self.cells
-        return whole(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
+        return exact_integer(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
 
     def words(self) -> str:
         return (
-            f"optimal local hashing of {self.choices} answers to {self.cells} cells, ε {shown(float(self.epsilon), 6)}"
+            f"optimal local hashing of {self.choices} answers to {self.cells} cells, ε "
+            f"{format_number(float(self.epsilon), 6)}"
         )
 
 
@@ -300,7 +310,7 @@ Response = RandomizedResponse | OptimizedUnaryEncoding | OptimalLocalHashing
 
 def _growth(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
     """Return e^ε, exact where it is rational."""
-    return bits.decimal(epsilon, context).exp(context) if odds is None else bits.decimal(odds, context)
+    return bits.to_decimal(epsilon, context).exp(context) if odds is None else bits.to_decimal(odds, context)
 
 
 def _debiased(report_counts: NDArray[Any], total: int, p: float, q: float) -> Estimate:
@@ -314,5 +324,5 @@ def _normal_width(deviation: float, confidence: Number, k: int) -> float:
     """Return the half-width of k normal estimates, by a union bound."""
     from statistics import NormalDist
 
-    miss = float((1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * whole(k, "k", at_least=1)))
+    miss = float((1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * exact_integer(k, "k", at_least=1)))
     return -NormalDist().inv_cdf(max(miss, 1e-300)) * deviation

@@ -44,7 +44,17 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import grids, races
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, shown, text, whole
+from sfumato.privacy.numbers import (
+    ABOVE_ONE,
+    CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+    format_percent,
+)
 
 Gaps = NDArray[np.uint64]
 
@@ -89,7 +99,7 @@ def _as_array(scores: Any) -> NDArray[Any]:
         array = np.array(None)
     is_numeric = array.dtype.kind in "iuf" and array.dtype.itemsize <= 8
     if not is_numeric and not (array.dtype.kind == "O" and all(_is_number(score) for score in array.flat)):
-        raise InvalidParameter("scores", grids.described(array), "numbers: whole, float, Decimal or Fraction")
+        raise InvalidParameter("scores", grids.describe_array(array), "numbers: whole, float, Decimal or Fraction")
     return array
 
 
@@ -157,7 +167,7 @@ def _checked(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fra
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoreSelection:
     """A selection by scores: its price, how far a unit moves scores, whether all the same way, and the grid on which
     scores are compared, a power of two that is derived from price and sensitivity unless it is given.
     """
@@ -231,22 +241,22 @@ class Scored:
         return _tail(candidates, confidence) / float(self.rate)
 
     def words(self) -> str:
-        return f"{self.called}, ε {shown(float(self.epsilon), 6)}"
+        return f"{self.called}, ε {format_number(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
-        arguments = [f"epsilon={text(self.epsilon)}"]
+        arguments = [f"epsilon={format_exact(self.epsilon)}"]
         if self.sensitivity != 1:
-            arguments.append(f"sensitivity={text(self.sensitivity)}")
+            arguments.append(f"sensitivity={format_exact(self.sensitivity)}")
         arguments += ["monotone=True"] if self.monotone else []
         arguments += [] if self.neighbours is Neighbours.ADD_REMOVE else [f"neighbours={self.neighbours.value!r}"]
-        arguments += [] if self.grid == self.derived_grid else [f"grid={text(self.grid)}"]
+        arguments += [] if self.grid == self.derived_grid else [f"grid={format_exact(self.grid)}"]
         return f"{type(self).__name__}({', '.join(arguments + self._more())})"
 
     def _more(self) -> list[str]:
         return []
 
 
-def field_of(scores: Any, mechanism: Scored) -> tuple[NDArray[np.uint64], Fraction]:
+def scaled_gaps(scores: Any, mechanism: ScoreSelection) -> tuple[NDArray[np.uint64], Fraction]:
     """Return how many steps each score lies below the best, and the rate per step."""
     return gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
@@ -256,9 +266,9 @@ def _log(value: Fraction) -> float:
     return math.log(value.numerator) - math.log(value.denominator)
 
 
-@codec.value("exponential")
+@codec.serialisable("exponential")
 @dataclass(frozen=True, repr=False, init=False)
-class Exponential(Scored):
+class Exponential(ScoreSelection):
     """The exponential mechanism: P(h) ∝ e^{ε·s(h)/2Δ} (McSherry & Talwar 2007). Its privacy loss spans at most ε:
     bounded range.
 
@@ -270,15 +280,15 @@ class Exponential(Scored):
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
-        return int(races.winners(races.GUMBEL, *field_of(scores, self))[0])
+        return int(races.winners(races.GUMBEL, *scaled_gaps(scores, self))[0])
 
     def curve(self) -> Curve:
         return Curve.bounded_range(self.epsilon, self.neighbours)
 
 
-@codec.value("permute-and-flip")
+@codec.serialisable("permute-and-flip")
 @dataclass(frozen=True, repr=False, init=False)
-class PermuteAndFlip(Scored):
+class PermuteAndFlip(ScoreSelection):
     """Permute-and-flip (McKenna & Sheldon 2020): its expected error is never larger than the exponential mechanism's at
     equal ε.
 
@@ -290,7 +300,7 @@ class PermuteAndFlip(Scored):
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
-        return int(races.winners(races.EXPONENTIAL, *field_of(scores, self))[0])
+        return int(races.winners(races.EXPONENTIAL, *scaled_gaps(scores, self))[0])
 
     def curve(self) -> Curve:
         return Curve.pure(self.epsilon, self.neighbours)
@@ -304,9 +314,9 @@ class MaxNoise(Enum):
     GUMBEL = "gumbel"
 
 
-@codec.value("noisy-max")
+@codec.serialisable("noisy-max")
 @dataclass(frozen=True, repr=False, init=False)
-class NoisyMax(Scored):
+class NoisyMax(ScoreSelection):
     """Report noisy max: noise of scale 2Δ/ε (Δ/ε when monotone) on every score; only the index of the largest is
     released.
 
@@ -336,7 +346,7 @@ class NoisyMax(Scored):
     def choose(self, scores: Any) -> int:
         """Return the index of the largest noisy score."""
         kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
-        return int(races.winners(kind[self.noise], *field_of(scores, self))[0])
+        return int(races.winners(kind[self.noise], *scaled_gaps(scores, self))[0])
 
     def curve(self) -> Curve:
         if self.noise is MaxNoise.GUMBEL:
@@ -357,9 +367,9 @@ class NoisyMax(Scored):
         return [f"noise={self.noise.value!r}"]
 
 
-@codec.value("top-k")
+@codec.serialisable("top-k")
 @dataclass(frozen=True, repr=False, init=False)
-class TopK(Scored):
+class TopK(ScoreSelection):
     """The k best, in order, by one shot of Gumbel noise: the law of k exponential mechanisms of ε/k each, peeled one
     after the other (Durfee & Rogers 2019, Lemma 4.2).
     """
@@ -378,11 +388,11 @@ class TopK(Scored):
         k: int = 1,
     ) -> None:
         super().__init__(epsilon, sensitivity, monotone, neighbours, grid)
-        object.__setattr__(self, "k", whole(k, "k", at_least=1))
+        object.__setattr__(self, "k", exact_integer(k, "k", at_least=1))
 
     def choose(self, scores: Any) -> list[int]:
         """Return the indices of k candidates, best first."""
-        gaps, rate = field_of(scores, self)
+        gaps, rate = scaled_gaps(scores, self)
         if gaps.size < self.k:
             raise InvalidParameter("scores", "fewer candidates", f"at least k = {self.k} candidates")
         return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
@@ -405,7 +415,7 @@ class TopK(Scored):
 def _tail(candidates: int, confidence: Number) -> float:
     """Return ln n + ln(1/β)."""
     miss = 1 - exact(confidence, "confidence", CONFIDENCE)
-    return math.log(whole(candidates, "candidates", at_least=1)) - _log(miss)
+    return math.log(exact_integer(candidates, "candidates", at_least=1)) - _log(miss)
 
 
 def best_selection(
@@ -424,7 +434,7 @@ def best_selection(
     (1−e^{−x})ⁿ)/(n·e^{−x}), x the gap times the rate.
     """
     alpha, budget = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", POSITIVE)
-    n = whole(candidates, "candidates", at_least=2)
+    n = exact_integer(candidates, "candidates", at_least=2)
     if alpha > 10**6 or n > 10**12:
         raise InvalidParameter("order", order, "at most 1e6, with at most 1e12 candidates")
     settings = (sensitivity, monotone, neighbours)
@@ -452,7 +462,7 @@ def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
     return low
 
 
-@codec.value("frequent-values")
+@codec.serialisable("frequent-values")
 @dataclass(frozen=True)
 class FrequentValues:
     """The k most frequent values of every group; one unit has at most ``rows_per_unit`` rows in all groups together."""
@@ -472,8 +482,8 @@ class FrequentValues:
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     ) -> None:
         object.__setattr__(self, "epsilon", exact(epsilon, "epsilon", POSITIVE))
-        object.__setattr__(self, "rows_per_unit", whole(rows_per_unit, "rows_per_unit", at_least=1))
-        object.__setattr__(self, "k", whole(k, "k", at_least=1))
+        object.__setattr__(self, "rows_per_unit", exact_integer(rows_per_unit, "rows_per_unit", at_least=1))
+        object.__setattr__(self, "k", exact_integer(k, "k", at_least=1))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
         if not Fraction(1, 10**10) <= self.rate <= 1000:
             raise InvalidParameter("epsilon", epsilon, "between 1e-9 and 1000 for each row a unit may have")
@@ -499,20 +509,22 @@ class FrequentValues:
 
     def error(self, candidates: int, confidence: Number = "0.95", groups: int = 1) -> float:
         """Bound, with this confidence, how many rows fewer any chosen value has than the best of the remaining ones."""
-        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (self.k * whole(groups, "groups", at_least=1))
+        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (
+            self.k * exact_integer(groups, "groups", at_least=1)
+        )
         log_miss = math.log(miss.numerator) - math.log(miss.denominator)
-        return (math.log(whole(candidates, "candidates", at_least=1)) - log_miss) / float(self.rate)
+        return (math.log(exact_integer(candidates, "candidates", at_least=1)) - log_miss) / float(self.rate)
 
     def promise(self, candidates: int, confidence: Number) -> str:
         """Describe in words how good a choice is."""
         best = "the most frequent" if self.k == 1 else "the best of what was left"
-        fewer = shown(self.error(candidates, confidence))
-        return f"at most {fewer} rows fewer have it than {best}, with {percent(confidence)} confidence"
+        fewer = format_number(self.error(candidates, confidence))
+        return f"at most {fewer} rows fewer have it than {best}, with {format_percent(confidence)} confidence"
 
     def words(self) -> str:
         best = "the most frequent value" if self.k == 1 else f"the {self.k} most frequent values"
-        return f"{best} by Gumbel noise, ε {shown(float(self.epsilon), 6)}"
+        return f"{best} by Gumbel noise, ε {format_number(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
         more = f"rows_per_unit={self.rows_per_unit}, k={self.k}, neighbours={self.neighbours.value!r}"
-        return f"FrequentValues({text(self.epsilon)}, {more})"
+        return f"FrequentValues({format_exact(self.epsilon)}, {more})"

@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 from sfumato.errors import InvalidParameter, SessionClosed
 from sfumato.mechanisms import laplace
 from sfumato.privacy import Curve, Neighbours, codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
 
 
 class SecretSession(ABC):
@@ -39,7 +39,7 @@ class SecretSession(ABC):
 _BATCH = 512  # noises drawn at once: the session is secret state anyway, and a vector is cheap
 
 
-@codec.value("above-threshold")
+@codec.serialisable("above-threshold")
 @dataclass(frozen=True)
 class AboveThreshold:
     """The sparse vector technique, up to ``positives`` times (Lyu, Su & Li 2017, Alg. 7 and Thm 4).
@@ -80,8 +80,8 @@ class AboveThreshold:
         for name, value in (
             ("epsilon", exact(epsilon, "epsilon", POSITIVE)),
             ("threshold", threshold),
-            ("positives", whole(positives, "positives", at_least=1)),
-            ("sensitivity", whole(sensitivity, "sensitivity", at_least=1)),
+            ("positives", exact_integer(positives, "positives", at_least=1)),
+            ("sensitivity", exact_integer(sensitivity, "sensitivity", at_least=1)),
             ("monotone", monotone),
             ("values_epsilon", exact_values_epsilon),
             ("neighbours", relation),
@@ -122,7 +122,7 @@ class AboveThreshold:
         """
         miss = max(1e-300, float(1 - exact(confidence, "confidence", CONFIDENCE))) / 2
         threshold_scale, question_scale, _ = self.scales
-        question_miss = miss / whole(questions, "questions", at_least=1)
+        question_miss = miss / exact_integer(questions, "questions", at_least=1)
         return float(laplace.half_width(threshold_scale, miss) + laplace.half_width(question_scale, question_miss))
 
     def value_error(self, confidence: Number = "0.95") -> float:
@@ -131,14 +131,15 @@ class AboveThreshold:
         return float(laplace.half_width(self.scales[2], miss))
 
     def words(self) -> str:
-        total = shown(float(self.epsilon + (self.values_epsilon or 0)), 6)
+        total = format_number(float(self.epsilon + (self.values_epsilon or 0)), 6)
         return f"above a noisy threshold of {self.threshold}, at most {self.positives} times, ε {total} in all"
 
     def __repr__(self) -> str:
         return (
-            f"AboveThreshold(epsilon={text(self.epsilon)}, threshold={self.threshold}, positives={self.positives}, "
+            f"AboveThreshold(epsilon={format_exact(self.epsilon)}, threshold={self.threshold}, "
+            f"positives={self.positives}, "
             f"sensitivity={self.sensitivity}, monotone={self.monotone}, "
-            f"values_epsilon={None if self.values_epsilon is None else text(self.values_epsilon)}, "
+            f"values_epsilon={None if self.values_epsilon is None else format_exact(self.values_epsilon)}, "
             f"neighbours={self.neighbours.value!r})"
         )
 

@@ -24,28 +24,28 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Field, Lit
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.narrowing import Limit, as_comparison, limits
 from sfumato.policy import Policy, Type
-from sfumato.policy.values import ACCOUNT_PERIODS
+from sfumato.policy.policies import ACCOUNT_PERIODS
 
-MOST_PERIODS = 2000
+MAX_PERIODS = 2000
 """The most accounts that one query is charged to: each has a line in the ledger."""
 
-Runs = tuple[tuple[int, int], ...]
+PeriodIntervals = tuple[tuple[int, int], ...]
 """Inclusive intervals of period numbers (``calendar.count``), sorted and disjoint."""
 
 
-def spent(aggregate: Aggregate, policy: Policy) -> Runs:
+def charged_periods(aggregate: Aggregate, policy: Policy) -> PeriodIntervals:
     """Return the periods that rows of a plan can lie in; refuse a plan with none, or with too many."""
     periods = _readable_periods(aggregate.source, policy)
     if not periods:
         rule = f"the conditions exclude every {policy.per}, so no row can meet them"
         raise Unsupported("no-period", rule, fix="widen WHERE, or the declared bounds in the policy")
     count = sum(last - first + 1 for first, last in periods)
-    if count > MOST_PERIODS:
+    if count > MAX_PERIODS:
         period_columns = {policy.period_column(scan.table) for scan in _scans(aggregate.source)}
         columns = " and ".join(sorted(column for column in period_columns if column is not None))
         raise Unsupported(
             "too-many-periods",
-            f"a question is charged to every {policy.per} that it may read, and it can read at most {MOST_PERIODS:,}",
+            f"a question is charged to every {policy.per} that it may read, and it can read at most {MAX_PERIODS:,}",
             place=columns,
             fix=f"add a condition such as WHERE {columns} >= DATE '2024-01-01' AND {columns} < DATE '2024-02-01', or "
             "declare its bounds in the policy",
@@ -53,24 +53,24 @@ def spent(aggregate: Aggregate, policy: Policy) -> Runs:
     return periods
 
 
-def restricted(aggregate: Aggregate, policy: Policy, periods: Runs) -> Aggregate:
+def restrict_to_periods(aggregate: Aggregate, policy: Policy, periods: PeriodIntervals) -> Aggregate:
     """Return the plan in which every private scan keeps only the rows of these periods."""
     return replace(aggregate, source=_restrict_scans(aggregate.source, policy, periods))
 
 
-def keeps_to(relation: Relation, policy: Policy, periods: Runs) -> bool:
+def reads_only_periods(relation: Relation, policy: Policy, periods: PeriodIntervals) -> bool:
     """Return whether every private scan of a plan keeps only rows of these periods, by the filter directly above it."""
     scanned = _unite((_scanned_periods(relation, policy),))
     return _intersect(scanned, periods) == scanned
 
 
-def names(periods: Runs, per: str) -> tuple[str, ...]:
+def period_names(periods: PeriodIntervals, per: str) -> tuple[str, ...]:
     """Return the account name of each period: 2024-03-05, 2024-W10, 2024-03, 2024-Q1, 2024."""
     numbers = (number for first, last in periods for number in range(first, last + 1))
-    return tuple(_period_name(calendar.starting(per, number), per) for number in numbers)
+    return tuple(_period_name(calendar.period_start(per, number), per) for number in numbers)
 
 
-def counted(name: str, per: str) -> int:
+def parse_period(name: str, per: str) -> int:
     """Parse the account name of a period into its number; refuse any other text."""
     year, _, rest = name.partition("-") if isinstance(name, str) else ("", "", "")
     try:
@@ -85,19 +85,21 @@ def counted(name: str, per: str) -> int:
     if start is None or _period_name(start, per) != name:
         rule = f"the name of a {per}, such as {_period_name(dt.date(2024, 4, 1), per)}"
         raise InvalidParameter("period", name, rule)
-    return calendar.count(per, start)
+    return calendar.period_number(per, start)
 
 
-def runs(named: Iterable[str], per: str) -> Runs:
+def parse_periods(period_names: Iterable[str], per: str) -> PeriodIntervals:
     """Return the periods that have these names."""
-    return _unite(((number, number),) for number in (counted(name, per) for name in named))
+    return _unite(((number, number),) for number in (parse_period(name, per) for name in period_names))
 
 
-def words(named: tuple[str, ...], per: str) -> str:
+def describe_periods(period_names: tuple[str, ...], per: str) -> str:
     """Describe periods in a few words."""
-    if len(named) <= 3:
-        return " and ".join([", ".join(named[:-1]), named[-1]]) if len(named) > 1 else named[0]
-    return f"{len(named):,} {per}s from {named[0]} to {named[-1]}"
+    if len(period_names) <= 3:
+        return (
+            " and ".join([", ".join(period_names[:-1]), period_names[-1]]) if len(period_names) > 1 else period_names[0]
+        )
+    return f"{len(period_names):,} {per}s from {period_names[0]} to {period_names[-1]}"
 
 
 def _period_name(start: dt.date, per: str) -> str:
@@ -118,7 +120,7 @@ def _scans(relation: Relation) -> Iterator[Scan]:
 # ── which periods rows can lie in ──────────────────────────────────────────────────────────────────
 
 
-def _readable_periods(relation: Relation, policy: Policy) -> Runs:
+def _readable_periods(relation: Relation, policy: Policy) -> PeriodIntervals:
     """Return the periods of all units that a relation can have rows of."""
     match relation:
         case Scan():
@@ -144,7 +146,7 @@ def _readable_periods(relation: Relation, policy: Policy) -> Runs:
     return _readable_periods(relation.inputs[0], policy)
 
 
-def _scanned_periods(relation: Relation, policy: Policy) -> Runs:
+def _scanned_periods(relation: Relation, policy: Policy) -> PeriodIntervals:
     """Return the periods of all rows that the private scans of a plan keep."""
     match relation:
         case Filter(Scan() as scan, predicate):
@@ -157,19 +159,19 @@ def _scanned_periods(relation: Relation, policy: Policy) -> Runs:
     return _unite(_scanned_periods(member, policy) for member in relation.inputs)
 
 
-def _declared_periods(scan: Scan, policy: Policy) -> Runs:
+def _declared_periods(scan: Scan, policy: Policy) -> PeriodIntervals:
     bounds = policy.tables[scan.table].columns[_period_field(scan, policy).name].bounds or (None, None)
     return _periods_within(Limit(*bounds), policy)
 
 
-def _periods_within(limit: Limit, policy: Policy) -> Runs:
+def _periods_within(limit: Limit, policy: Policy) -> PeriodIntervals:
     """Return the periods that values within a limit lie in."""
-    low = calendar.count(policy.per, dt.date.min if limit.low is None else limit.low)
-    high = calendar.count(policy.per, dt.date.max if limit.high is None else limit.high)
+    low = calendar.period_number(policy.per, dt.date.min if limit.low is None else limit.low)
+    high = calendar.period_number(policy.per, dt.date.max if limit.high is None else limit.high)
     return ((low, high),) if low <= high else ()
 
 
-def _periods_meeting(condition: Expression, period_columns: frozenset[Reference], policy: Policy) -> Runs:
+def _periods_meeting(condition: Expression, period_columns: frozenset[Reference], policy: Policy) -> PeriodIntervals:
     """Return the periods of the rows that meet a condition: all where it does not limit them."""
     if isinstance(condition, Call):
         if condition.function == "AND":
@@ -187,7 +189,7 @@ def _periods_meeting(condition: Expression, period_columns: frozenset[Reference]
     return _limited_periods(condition, period_columns, policy)
 
 
-def _limited_periods(condition: Expression, period_columns: frozenset[Reference], policy: Policy) -> Runs:
+def _limited_periods(condition: Expression, period_columns: frozenset[Reference], policy: Policy) -> PeriodIntervals:
     periods = _periods_within(Limit(), policy)
     for operand, limit in limits((condition,)).items():
         if isinstance(operand, Column) and operand.reference in period_columns:
@@ -234,12 +236,12 @@ def _stays_in_period(key: Expression, input_columns: frozenset[Reference], polic
     return isinstance(key, Column) and key.reference in input_columns
 
 
-def _intersect(first: Runs, second: Runs) -> Runs:
+def _intersect(first: PeriodIntervals, second: PeriodIntervals) -> PeriodIntervals:
     pairs = ((max(a, c), min(b, d)) for a, b in first for c, d in second)
     return tuple(sorted((low, high) for low, high in pairs if low <= high))
 
 
-def _unite(interval_sets: Iterable[Runs]) -> Runs:
+def _unite(interval_sets: Iterable[PeriodIntervals]) -> PeriodIntervals:
     united: list[tuple[int, int]] = []
     for first, last in sorted(run for intervals in interval_sets for run in intervals):
         if united and first <= united[-1][1] + 1:
@@ -252,7 +254,7 @@ def _unite(interval_sets: Iterable[Runs]) -> Runs:
 # ── keeping to them ────────────────────────────────────────────────────────────────────────────────
 
 
-def _restrict_scans(relation: Relation, policy: Policy, periods: Runs) -> Relation:
+def _restrict_scans(relation: Relation, policy: Policy, periods: PeriodIntervals) -> Relation:
     def restrict(input_relation: Relation) -> Relation:
         return _restrict_scans(input_relation, policy, periods)
 
@@ -274,7 +276,7 @@ def _restrict_scans(relation: Relation, policy: Policy, periods: Runs) -> Relati
     return replace(relation, input=restrict(relation.inputs[0]))
 
 
-def _period_condition(scan: Scan, policy: Policy, periods: Runs) -> Expression | None:
+def _period_condition(scan: Scan, policy: Policy, periods: PeriodIntervals) -> Expression | None:
     """Return the condition that a row of a scan lies in one of the periods; None where every row does."""
     column, ((low, high),) = _period_field(scan, policy), _declared_periods(scan, policy)
     period_column = Column(column, policy.tables[scan.table].columns[column.name])
@@ -297,9 +299,9 @@ def _interval_conditions(
     imply.
     """
     kind, (low, high) = column.domain.type, declared
-    start = calendar.starting(per, first)
+    start = calendar.period_start(per, first)
     lower_bound = [call(">=", column, literal(kind, _as_kind(start, kind)))] if first > low else []
-    end = calendar.shifted(calendar.starting(per, last), 1, per) if last < high else None
+    end = calendar.shift(calendar.period_start(per, last), 1, per) if last < high else None
     return lower_bound if end is None else [*lower_bound, call("<", column, literal(kind, _as_kind(end, kind)))]
 
 

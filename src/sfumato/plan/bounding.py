@@ -46,7 +46,7 @@ from fractions import Fraction
 from typing import cast
 
 from sfumato.plan.aggregates.measures import (
-    MOST_STEPS,
+    MAX_STEPS,
     Contribution,
     Count,
     Distinct,
@@ -56,7 +56,7 @@ from sfumato.plan.aggregates.measures import (
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
-    Bound,
+    BoundContributions,
     Filter,
     Join,
     Relation,
@@ -67,7 +67,7 @@ from sfumato.plan.nodes import (
     Window,
     relations,
 )
-from sfumato.policy.values import MOST_ROWS
+from sfumato.policy.policies import MAX_ROWS
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
@@ -88,7 +88,7 @@ class ScaledMeasure:
     """
     sensitivity: Sensitivity
     """What one unit changes under the neighbours of the release, in units of the totals."""
-    added: Sensitivity
+    add_remove_sensitivity: Sensitivity
     """What adding or removing one unit changes, whatever the neighbours are."""
 
     @property
@@ -102,9 +102,9 @@ class ScaledMeasure:
         return self.measure.noises
 
     @property
-    def middle(self) -> tuple[Fraction, ...]:
+    def typical_contributions(self) -> tuple[Fraction, ...]:
         """What a row in the middle of its range adds to each total, in the measure's own terms."""
-        return self.measure.middle(self.step, self.low, self.high)
+        return self.measure.typical_contributions(self.step, self.low, self.high)
 
     @property
     def size(self) -> int:
@@ -117,7 +117,7 @@ class ScaledMeasure:
         return any(contribution.low < 0 < contribution.high for contribution in self.contributions)
 
     @property
-    def box(self) -> tuple[int, int] | None:
+    def contribution_bounds(self) -> tuple[int, int] | None:
         """The bounds of what one row, which may be missing, adds to the only total; None if there are several."""
         if self.coordinates > 1:
             return None
@@ -135,7 +135,7 @@ class ScaledMeasure:
         rounded to a unit once, and each value to a step, unless all values are whole steps.
         """
         value, total_rounding = self.measure.value, self.unit_value / 2 if self.bits < 0 else Fraction(0)
-        return total_rounding if value is None else total_rounding + MOST_ROWS * rounding(value, self.step)
+        return total_rounding if value is None else total_rounding + MAX_ROWS * rounding(value, self.step)
 
 
 @dataclass(frozen=True)
@@ -144,21 +144,21 @@ class BoundedPlan:
 
     plan: Aggregate
     measures: tuple[ScaledMeasure, ...]
-    finds: bool = False
+    discovers_groups: bool = False
     """Whether groups are discovered in the data; the last measure then counts the units of a key, selects the groups,
     and gets no noise of its own.
     """
 
     @property
-    def noised(self) -> tuple[ScaledMeasure, ...]:
+    def noisy_measures(self) -> tuple[ScaledMeasure, ...]:
         """The measures whose totals are released with noise."""
-        return self.measures[:-1] if self.finds else self.measures
+        return self.measures[:-1] if self.discovers_groups else self.measures
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> BoundContributions:
         """The node below the aggregate, which limits what one unit contributes."""
         source = self.plan.source
-        assert isinstance(source, Bound)
+        assert isinstance(source, BoundContributions)
         return source
 
     @property
@@ -175,7 +175,7 @@ class BoundedPlan:
         return self.bound.limits
 
 
-def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[BoundedPlan, ...]:
+def bounding_strategies(plan: Aggregate, limits: Limits, groups: int) -> tuple[BoundedPlan, ...]:
     """List the sound bounding strategies for a plan, cheapest first; if the plan itself bounds the rows of a unit, only
     WHOLE.
     """
@@ -196,7 +196,7 @@ def whole_rows(relation: Relation) -> int | None:
     """Return the most rows of one unit if they need no bounding: one, one with its matches in public tables or one for
     each item of its lists, or the sum over the members of a union; else None.
     """
-    if relation.most_rows == 1:
+    if relation.max_rows == 1:
         return 1
     if isinstance(relation, (Filter, Window, SemiJoin)):
         return whole_rows(relation.input)
@@ -212,7 +212,7 @@ def whole_rows(relation: Relation) -> int | None:
     return None
 
 
-def found_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
+def discovery_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
     """Bound the rows of a plan whose groups are discovered in the data: the rows of a unit are sampled, so that it is
     in at most g groups and no more of them can show that it is there. One more measure counts the units of a key.
 
@@ -225,7 +225,9 @@ def found_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
     effective_limits = limits if proven_rows is None else Limits(proven_rows, proven_rows, proven_rows)
     strategy, holders = (Strategy.WHOLE, Count()) if needs_no_sampling else (Strategy.SAMPLE, Distinct())
     counted_plan = replace(plan, measures=(*plan.measures, holders))
-    return replace(_bounded(counted_plan, strategy, effective_limits, 2 * effective_limits.groups), finds=True)
+    return replace(
+        _bounded(counted_plan, strategy, effective_limits, 2 * effective_limits.groups), discovers_groups=True
+    )
 
 
 def whole_bounding(plan: Aggregate, limits: Limits, groups: int) -> BoundedPlan:
@@ -262,7 +264,11 @@ def _for_neighbours(scaled: ScaledMeasure, neighbours: Neighbours) -> Sensitivit
     changed = added.for_neighbours(neighbours, signed=scaled.signed)
     if changed is added:
         return added
-    per_group = changed.per_group if scaled.box is None else added.per_group * _width(*scaled.box) / scaled.size
+    per_group = (
+        changed.per_group
+        if scaled.contribution_bounds is None
+        else added.per_group * _width(*scaled.contribution_bounds) / scaled.size
+    )
     groups = min(changed.groups, added.groups)
     euclidean = Fraction(math.isqrt(groups * int(changed.squares)))  # of whole numbers, by Cauchy–Schwarz
     total = min(changed.total, euclidean)
@@ -280,7 +286,7 @@ def _bounded(
     effective_limits = replace(limits, groups=min(limits.groups, groups))
     plan_measures = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
     measures = tuple(_scaled(measure, strategy, effective_limits, groups, bits) for measure in plan_measures)
-    return BoundedPlan(replace(plan, source=Bound(plan.source, strategy, effective_limits)), measures)
+    return BoundedPlan(replace(plan, source=BoundContributions(plan.source, strategy, effective_limits)), measures)
 
 
 def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, max_bits: int) -> ScaledMeasure:
@@ -288,7 +294,7 @@ def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, m
     max_weight = measure_limits.rows if strategy is Strategy.REWEIGHT else measure_limits.total
     coordinates = groups * measure.noises
     step = measure.step(max_weight << _spare_bits(strategy, coordinates))
-    low, high = measure.held(step)
+    low, high = measure.step_range(step)
     size = measure.size(low, high)
     bits = _bits(size * max_weight, max_bits if strategy.fractional else 0, rounds=measure.value is not None)
     sensitivity = _sensitivity(strategy, size << max(bits, 0), measure_limits, coordinates)
@@ -326,12 +332,12 @@ def _sensitivity(strategy: Strategy, size: int, limits: Limits, coordinates: int
         return Sensitivity(coordinates, rows * size, total=rows * size)
     if strategy is Strategy.CLIP_L2:
         # the scaling is done in doubles: its relative error, below 2^-49, is covered by 2^-40
-        squares = math.floor(longest(per_group * size, total * size) * (1 + Fraction(1, 2**40)))
+        squares = math.floor(max_squared_norm(per_group * size, total * size) * (1 + Fraction(1, 2**40)))
         return Sensitivity(coordinates, per_group * size, math.isqrt(coordinates * squares), squares)
     return Sensitivity(coordinates, per_group * size, total=total * size)
 
 
-def longest(per_group: int, total: int) -> int:
+def max_squared_norm(per_group: int, total: int) -> int:
     """Return the largest Σv² with every |v| ≤ per_group and Σ|v| ≤ total: no unit within its limits is longer."""
     full_groups, remainder = divmod(total, per_group)
     return full_groups * per_group**2 + remainder**2
@@ -342,6 +348,6 @@ def _bits(steps: int, max_bits: int, *, rounds: bool) -> int:
     for values that may be rounded; a count of rows is never rounded.
     """
     bits = max_bits
-    while (bits > 0 or rounds) and steps * Fraction(2) ** bits > MOST_STEPS:
+    while (bits > 0 or rounds) and steps * Fraction(2) ** bits > MAX_STEPS:
         bits -= 1
     return bits

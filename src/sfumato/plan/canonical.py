@@ -13,7 +13,7 @@ from typing import Any
 
 from sfumato.policy import Domain
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import text
+from sfumato.privacy.numbers import format_exact
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 VERSION = 4
@@ -50,7 +50,7 @@ def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
         # map needs no frame of its own: trees are deep
         return list(map(_canonical_json, node, itertools.repeat(domain_hashes)))
     if isinstance(node, Fraction):
-        return ["number", text(node)]
+        return ["number", format_exact(node)]
     if isinstance(node, dt.date):
         return ["time", node.isoformat()]
     return node

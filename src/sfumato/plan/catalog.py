@@ -48,7 +48,7 @@ class Described:
         return not self.public and self.id is None and self.via is None
 
 
-def described(policy: Policy, name: str, columns: Mapping[str, Domain]) -> Described:
+def describe_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> Described:
     """Describe a table of a policy as analysts see it, with the columns that queries may read."""
     table, period_column = policy.tables[name], policy.period_column(name)
     period = None if period_column is None else Period(period_column, str(policy.unit.period))

@@ -37,35 +37,37 @@ from sfumato.plan.nodes import (
 from sfumato.plan.values.expressions import Call, Expression, size, walk
 from sfumato.plan.values.functions import FUNCTIONS
 
-MOST_STEPS = 100_000
+MAX_STEPS = 100_000
 """The most steps for one row of the private table in one query; a step is about 3 ns."""
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 """The most bytes allocated for one row of the private table in one query."""
-MOST_PARTS = 20_000
+MAX_PARTS = 20_000
 """The most nodes of all expressions of one query."""
-MOST_MATCHES = 1_000
+MAX_MATCHES = 1_000
 """The most rows that one row becomes by joins with public tables and items of lists."""
 _JOIN = 20  # steps and bytes, for every row that is met
 _SORT = 100  # for every function of a unit's rows, which may order them
 
 
-def check(plan: Aggregate) -> None:
+def check_cost(plan: Aggregate) -> None:
     """Raise ``Unsupported`` for a query whose rows might cost too much."""
     evaluated = list(expressions(plan))
-    if sum(map(size, evaluated)) > MOST_PARTS:
-        rule = f"a question can have at most {MOST_PARTS:,} parts once its subqueries are expanded"
+    if sum(map(size, evaluated)) > MAX_PARTS:
+        rule = f"a question can have at most {MAX_PARTS:,} parts once its subqueries are expanded"
         raise Unsupported("too-large", rule, fix="split it into several questions")
     factor = max(map(_matches, relations(plan.source)))
-    if factor > MOST_MATCHES:
-        rule = f"joins and lists can turn one row into at most {MOST_MATCHES:,} rows; here it could be {factor:,}"
+    if factor > MAX_MATCHES:
+        rule = f"joins and lists can turn one row into at most {MAX_MATCHES:,} rows; here it could be {factor:,}"
         fix = "join on columns with fewer matching rows, or ask about one list at a time"
         raise Unsupported("join-multiplicity", rule, fix=fix)
     lookup_overhead = sum(map(_lookup_overhead, relations(plan.source)))
-    if (steps(evaluated) + lookup_overhead) * factor > MOST_STEPS:
-        rule = f"one row can take at most {MOST_STEPS:,} steps; this question could take {steps(evaluated) * factor:,}"
+    if (max_steps(evaluated) + lookup_overhead) * factor > MAX_STEPS:
+        rule = (
+            f"one row can take at most {MAX_STEPS:,} steps; this question could take {max_steps(evaluated) * factor:,}"
+        )
         raise Unsupported("too-costly", rule, fix=_FIX)
-    if (held(evaluated) + lookup_overhead) * factor > MOST_BYTES:
-        rule = f"one row can use at most {MOST_BYTES:,} bytes; this question could use {held(evaluated) * factor:,}"
+    if (max_bytes(evaluated) + lookup_overhead) * factor > MAX_BYTES:
+        rule = f"one row can use at most {MAX_BYTES:,} bytes; this question could use {max_bytes(evaluated) * factor:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
 
 
@@ -75,7 +77,7 @@ def _matches(node: Relation) -> int:
     Every node counts, since rows that are aggregated or filtered later have already cost their time.
     """
     if isinstance(node, SemiJoin) and node.condition is not None:
-        return multiplicity(node.input) * max(1, node.other.most_rows or 1)
+        return multiplicity(node.input) * max(1, node.other.max_rows or 1)
     return multiplicity(node)
 
 
@@ -101,14 +103,14 @@ def expressions(plan: Aggregate) -> Iterator[Expression]:
     yield from plan.expressions
 
 
-def steps(made: Iterable[Expression]) -> int:
+def max_steps(evaluated: Iterable[Expression]) -> int:
     """Return the most steps that evaluating these on one row takes."""
-    return sum(FUNCTIONS[node.function].steps(node) for node in _calls(made))
+    return sum(FUNCTIONS[node.function].steps(node) for node in _calls(evaluated))
 
 
-def held(made: Iterable[Expression]) -> int:
+def max_bytes(evaluated: Iterable[Expression]) -> int:
     """Return the most bytes that evaluating these on one row allocates."""
-    return sum(FUNCTIONS[node.function].held(node) for node in _calls(made))
+    return sum(FUNCTIONS[node.function].bytes(node) for node in _calls(evaluated))
 
 
 def _calls(evaluated: Iterable[Expression]) -> Iterator[Call]:

@@ -23,11 +23,11 @@ from typing import Any
 from sfumato.errors import Unsupported
 from sfumato.plan import costs
 from sfumato.plan.nodes import (
-    Bound,
-    Cut,
+    BoundContributions,
     Filter,
     GroupKey,
     Join,
+    LimitRowsPerUnit,
     PerUnit,
     Relation,
     SemiJoin,
@@ -37,16 +37,16 @@ from sfumato.plan.nodes import (
     conjuncts,
 )
 from sfumato.plan.values import calendar, countable
-from sfumato.plan.values.countable import by_hour, hourly
+from sfumato.plan.values.countable import is_constant_within_hours, weaken_to_hours
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference, columns
-from sfumato.plan.values.narrowing import Limits, limits, narrowed, rebuilt
+from sfumato.plan.values.narrowing import Limits, limits, narrow_domain, narrow_expression
 from sfumato.policy import Domain, Type, Value
 
-MOST_GROUPS = 200_000
-MOST_COMBINATIONS = 200_000
-MOST_STEPS = 50_000_000
+MAX_GROUPS = 200_000
+MAX_COMBINATIONS = 200_000
+MAX_STEPS = 50_000_000
 """The steps that enumerating the keys of one query may take, which is free: about 0.15 s."""
-MOST_STARTS = 10_000
+MAX_STARTS = 10_000
 """The most starts of months, weeks, … that are listed of a declared range."""
 
 
@@ -73,7 +73,7 @@ Choices = tuple[Value, ...] | KeySpan
 
 
 @dataclass(frozen=True)
-class World:
+class ValueCombinations:
     """All combinations of the declared values of a few columns, and NULL, that meet the conditions; with the
     expressions to evaluate on them.
     """
@@ -87,7 +87,7 @@ class World:
         return math.prod(len(values) + 1 for _, _, values in self.choices)
 
 
-Evaluate = Callable[[World], Sequence[GroupKey]]
+Evaluate = Callable[[ValueCombinations], Sequence[GroupKey]]
 """Returns the distinct results on a world: public values only, no private row."""
 
 
@@ -111,7 +111,7 @@ def groups(
         parts.append((members, _part_values(part_keys, evaluate, _conditions_on(part_keys, conditions), value_limits)))
     merged_parts = _merge_linked_parts(parts, keys, evaluate, conditions, value_limits)
     count = math.prod(len(values) for _, values in merged_parts)
-    if count > MOST_GROUPS:
+    if count > MAX_GROUPS:
         raise _too_many_groups()
     if not count:
         rule, fix = (
@@ -128,7 +128,7 @@ def groups(
     return tuple(group_keys) if len(merged_parts) == len(parts) else _in_listed_order(group_keys, parts)
 
 
-def undeclared(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] = ()) -> tuple[int, ...]:
+def undeclared_keys(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] = ()) -> tuple[int, ...]:
     """Return the indices of the keys whose values neither the policy nor a condition lists: they are discovered in the
     data.
     """
@@ -139,7 +139,7 @@ def undeclared(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] 
 def _is_listed(key: Expression, value_limits: Limits) -> bool:
     narrowed_key = _narrowed_key(key, value_limits)
     world = _enumerable_world((key,), (), value_limits)
-    is_enumerable = world is not None and world.combinations <= MOST_COMBINATIONS
+    is_enumerable = world is not None and world.combinations <= MAX_COMBINATIONS
     return (
         narrowed_key is None
         or is_enumerable
@@ -168,19 +168,21 @@ def _merge_linked_parts(
             if len(linked_parts) > 1 and all(values for _, values in linked_parts)
             else None
         )
-        merged += [(members, list(evaluate(world)))] if world is not None and affordable(world) else linked_parts
+        merged += [(members, list(evaluate(world)))] if world is not None and is_affordable(world) else linked_parts
     return merged
 
 
 def _in_listed_order(group_keys: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
     """Return keys in the order in which each part lists its values, without those that a part does not list."""
     part_positions = [
-        (members, {tuple(map(told, key)): position for position, key in enumerate(values)}) for members, values in parts
+        (members, {tuple(map(as_engine_value, key)): position for position, key in enumerate(values)})
+        for members, values in parts
     ]
     ranked = (
         (
             tuple(
-                positions.get(tuple(told(key[index]) for index in members), -1) for members, positions in part_positions
+                positions.get(tuple(as_engine_value(key[index]) for index in members), -1)
+                for members, positions in part_positions
             ),
             key,
         )
@@ -206,7 +208,7 @@ def _guaranteed_conditions(relation: Relation) -> Iterator[Expression]:
             yield from () if outer else _guaranteed_conditions(right)
         case PerUnit():
             yield from _conditions_on_keys(relation)
-        case Join() | Unnest() | Cut() | Window() | SemiJoin() | Bound():
+        case Join() | Unnest() | LimitRowsPerUnit() | Window() | SemiJoin() | BoundContributions():
             yield from _guaranteed_conditions(relation.inputs[0])
 
 
@@ -241,7 +243,7 @@ def _conditions_on(part_keys: tuple[Expression, ...], conditions: tuple[Expressi
 
 
 def _too_many_groups() -> Unsupported:
-    rule = f"an answer can have at most {MOST_GROUPS:,} groups"
+    rule = f"an answer can have at most {MAX_GROUPS:,} groups"
     return Unsupported("too-many-groups", rule, fix="group by fewer columns or coarser values")
 
 
@@ -278,28 +280,28 @@ def _part_values(
     if column is not None and not conditions:
         return [(value,) for value in _declared_values(column)]
     world = _enumerable_world(expressions, conditions, value_limits)
-    if conditions and (world is None or not affordable(world)):
+    if conditions and (world is None or not is_affordable(world)):
         # conditions only leave out groups: every group is still there
         return _part_values(expressions, evaluate, (), value_limits)
-    if world is None or world.combinations > MOST_COMBINATIONS:
+    if world is None or world.combinations > MAX_COMBINATIONS:
         return _key_product(narrowed_keys)
-    if not affordable(world):
+    if not is_affordable(world):
         raise Unsupported(
             "keys-too-costly",
-            f"listing all groups may take at most {MOST_STEPS:,} steps, and this would take more",
+            f"listing all groups may take at most {MAX_STEPS:,} steps, and this would take more",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
     key_values = evaluate(world)
     if column is not None:  # declared values keep the order in which they are declared
-        possible_values = {told(key[0]) for key in key_values}
-        return [(value,) for value in _declared_values(column) if told(value) in possible_values]
+        possible_values = {as_engine_value(key[0]) for key in key_values}
+        return [(value,) for value in _declared_values(column) if as_engine_value(value) in possible_values]
     return _sort_keys(key_values, narrowed_keys)
 
 
-def affordable(world: World) -> bool:
+def is_affordable(world: ValueCombinations) -> bool:
     """Return whether a world is small enough to be evaluated for free."""
-    cost = world.combinations * costs.steps((*world.expressions, *world.conditions))
-    return world.combinations <= MOST_COMBINATIONS and cost <= MOST_STEPS
+    cost = world.combinations * costs.max_steps((*world.expressions, *world.conditions))
+    return world.combinations <= MAX_COMBINATIONS and cost <= MAX_STEPS
 
 
 def _narrowed_key(key: Expression, value_limits: Limits) -> Expression | None:
@@ -307,7 +309,7 @@ def _narrowed_key(key: Expression, value_limits: Limits) -> Expression | None:
 
     It may be missing where a column that it reads is, unless the conditions hold for no such row.
     """
-    narrowed_key = rebuilt(key, value_limits)
+    narrowed_key = narrow_expression(key, value_limits)
     if narrowed_key is None:
         return None
     is_limited = key in value_limits or all(Column(*column) in value_limits for column in columns(key).items())
@@ -327,7 +329,7 @@ def _sort_keys(key_values: Sequence[GroupKey], expressions: Sequence[Expression]
             value is not None or expression.domain.nullable for value, expression in zip(key, expressions, strict=True)
         )
     ]
-    return sorted(existing_keys, key=lambda key: sorting(key, orders))
+    return sorted(existing_keys, key=lambda key: sort_key(key, orders))
 
 
 def _key_order(key: Expression) -> Order | None:
@@ -338,26 +340,26 @@ def _key_order(key: Expression) -> Order | None:
         return None
     date_format = key.arguments[1]
     assert isinstance(date_format, Literal)
-    return functools.partial(calendar.order, str(date_format.value))
+    return functools.partial(calendar.chronological_key, str(date_format.value))
 
 
 def _key_product(expressions: Sequence[Expression]) -> list[GroupKey]:
     """Return every combination of the declared values of each key."""
     values_by_key = [_declared_values(expression) for expression in expressions]
-    if math.prod(map(len, values_by_key)) > MOST_GROUPS:
+    if math.prod(map(len, values_by_key)) > MAX_GROUPS:
         raise _too_many_groups()
     return [tuple(key) for key in itertools.product(*values_by_key)]
 
 
 def _enumerable_world(
     expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], value_limits: Limits
-) -> World | None:
+) -> ValueCombinations | None:
     """Enumerate the combinations of values of the columns, or of countable expressions over reals, that the expressions
     read; None when they are not declared.
 
     Conditions that read a column which is no longer read are dropped: they only leave out groups.
     """
-    rewritten, countable_parts = countable.parted(
+    rewritten, countable_parts = countable.replace_countable_parts(
         expressions, lambda part: _choices_within(part, value_limits) is not None
     )
     if not countable_parts:
@@ -371,7 +373,7 @@ def _enumerable_world(
         condition for condition in conditions if remaining_columns.issuperset(columns(condition))
     )
     world = _declared_world(rewritten, remaining_conditions, value_limits, part_choices)
-    return world if world is not None and affordable(world) else None
+    return world if world is not None and is_affordable(world) else None
 
 
 def _choices_within(part: Expression, value_limits: Limits) -> Choices | None:
@@ -385,7 +387,7 @@ def _declared_world(
     conditions: tuple[Expression, ...],
     value_limits: Limits,
     parts: tuple[tuple[Reference, Domain, Choices], ...] = (),
-) -> World | None:
+) -> ValueCombinations | None:
     """Enumerate the combinations of the declared values of columns, and of these parts."""
     columns_read = {
         reference: domain for expression in expressions for reference, domain in columns(expression).items()
@@ -395,18 +397,22 @@ def _declared_world(
         if reference in {listed_reference for listed_reference, _, _ in parts}:
             continue
         column = Column(reference, domain)
-        narrowed_domain = narrowed(domain, value_limits[column]) if column in value_limits else domain
+        narrowed_domain = narrow_domain(domain, value_limits[column]) if column in value_limits else domain
         if narrowed_domain is None:
             return None
-        by_hours = domain.type is Type.TIMESTAMP and narrowed_domain.bounds is not None and hourly(column, expressions)
+        by_hours = (
+            domain.type is Type.TIMESTAMP
+            and narrowed_domain.bounds is not None
+            and is_constant_within_hours(column, expressions)
+        )
         values = _hour_span(narrowed_domain) if by_hours else _domain_choices(narrowed_domain)
         if values is None:
             return None
         if by_hours:
-            hourly_conditions = (by_hour(condition, column) for condition in conditions)
+            hourly_conditions = (weaken_to_hours(condition, column) for condition in conditions)
             conditions = tuple(condition for condition in hourly_conditions if condition is not None)
         choices.append((reference, domain, values))
-    return World(tuple(choices), expressions, conditions)
+    return ValueCombinations(tuple(choices), expressions, conditions)
 
 
 def _declared_values(expression: Expression) -> tuple[Value | None, ...]:
@@ -436,7 +442,7 @@ def _expression_choices(expression: Expression) -> Choices | None:
     """Return the values of an expression by its own domain, if they can be listed."""
     choices = _period_starts(expression) or _domain_choices(expression.domain)
     step_range = countable.steps(expression, expression.domain) if choices is None else None
-    if step_range is None or step_range[1] - step_range[0] >= MOST_COMBINATIONS:
+    if step_range is None or step_range[1] - step_range[0] >= MAX_COMBINATIONS:
         return choices
     first, last, step = step_range
     return tuple(number * step for number in range(first, last + 1))
@@ -450,12 +456,12 @@ def _period_starts(expression: Expression) -> Choices | None:
     assert isinstance(unit, Literal)
     low, high = expression.domain.bounds
     starts: list[Any] = []
-    start: Any = calendar.truncated(str(unit.value), low)  # type: ignore[type-var]
+    start: Any = calendar.truncate(str(unit.value), low)  # type: ignore[type-var]
     while start is not None and start <= high:
-        if len(starts) >= MOST_STARTS:
+        if len(starts) >= MAX_STARTS:
             return None
         starts += [start] if start >= low else []
-        start = calendar.shifted(start, 1, str(unit.value))
+        start = calendar.shift(start, 1, str(unit.value))
     return tuple(starts)
 
 
@@ -475,7 +481,7 @@ def _domain_choices(domain: Domain) -> Choices | None:
 
 
 def _span(first: int | dt.date | dt.datetime, count: int) -> KeySpan | None:
-    return KeySpan(first, count) if count <= MOST_COMBINATIONS else None
+    return KeySpan(first, count) if count <= MAX_COMBINATIONS else None
 
 
 def _hour_span(domain: Domain) -> Choices | None:
@@ -487,14 +493,14 @@ def _hour_span(domain: Domain) -> Choices | None:
     return _span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
 
 
-def sorting(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
+def sort_key(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
     """Return a sort key that puts NULL last and compares numbers as numbers."""
     return tuple(
-        (value is None, 0 if value is None else told(value) if order is None else order(str(value)))
+        (value is None, 0 if value is None else as_engine_value(value) if order is None else order(str(value)))
         for value, order in zip(key, orders or [None] * len(key), strict=True)
     )
 
 
-def told(value: Value | None) -> Value | float | None:
+def as_engine_value(value: Value | None) -> Value | float | None:
     """Convert a real to the double by which the engine returns it."""
     return float(value) if isinstance(value, Fraction) else value

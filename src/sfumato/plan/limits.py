@@ -9,7 +9,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Measure
 from sfumato.policy import Table
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import exact_integer
 
 
 class Strategy(Enum):
@@ -32,7 +32,7 @@ class Strategy(Enum):
         return self in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2)
 
 
-@codec.value("limits")
+@codec.serialisable("limits")
 @dataclass(frozen=True)
 class Limits:
     """The most rows, groups, and rows per group that count of one unit."""
@@ -58,7 +58,7 @@ class Limits:
         requested = {"rows": rows, "groups": groups, "rows_per_group": rows_per_group}
         for name, value in requested.items():
             maximum = getattr(largest, name)
-            if value is not None and whole(value, name, at_least=1) > maximum:
+            if value is not None and exact_integer(value, name, at_least=1) > maximum:
                 rule, fix = (
                     f"at most {maximum}, since a question can only lower the limits of the policy",
                     f"give {name} a number from 1 to {maximum}",
@@ -84,13 +84,13 @@ class Limits:
             max(self.rows_per_group, other.rows_per_group),
         )
 
-    def beside(self, other: Limits) -> Limits:
+    def plus(self, other: Limits) -> Limits:
         """Return the limits of the rows of two relations together."""
         return Limits(self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group)
 
-    def times(self, most: int) -> Limits:
+    def multiplied(self, factor: int) -> Limits:
         """Return the limits after each row has become up to ``most`` rows."""
-        return Limits(self.rows * most, self.groups * most, self.rows_per_group * most)
+        return Limits(self.rows * factor, self.groups * factor, self.rows_per_group * factor)
 
     @property
     def total(self) -> int:

@@ -40,7 +40,7 @@ from sfumato.privacy import codec
 Columns = Mapping[Field, Domain]
 
 
-@codec.value("scan")
+@codec.serialisable("scan")
 @dataclass(frozen=True)
 class Scan:
     """The rows of a private table."""
@@ -62,11 +62,11 @@ class Scan:
         return ()
 
     @property
-    def most_rows(self) -> int | None:
+    def max_rows(self) -> int | None:
         return 1 if self.every_row else None
 
 
-@codec.value("join")
+@codec.serialisable("join")
 @dataclass(frozen=True)
 class Join:
     """An equality or band join with a public table, in which a row has at most ``multiplicity`` matches."""
@@ -94,7 +94,7 @@ class Join:
         return (*(expression for expression, _ in self.pairs), *(expression for _, expression, _ in self.bands))
 
     @property
-    def joined(self) -> Columns:
+    def added_columns(self) -> Columns:
         """The columns it adds; those of an outer join are nullable."""
         return {
             Field(self.source, self.table, name): replace(domain, nullable=domain.nullable or self.outer)
@@ -103,11 +103,11 @@ class Join:
 
     @property
     def columns(self) -> Columns:
-        return {**self.input.columns, **self.joined}
+        return {**self.input.columns, **self.added_columns}
 
     @property
-    def most_rows(self) -> int | None:
-        input_rows = self.input.most_rows
+    def max_rows(self) -> int | None:
+        input_rows = self.input.max_rows
         return None if input_rows is None else input_rows * self.multiplicity
 
     @property
@@ -115,7 +115,7 @@ class Join:
         return self.input.limits
 
 
-@codec.value("unnest")
+@codec.serialisable("unnest")
 @dataclass(frozen=True)
 class Unnest:
     """One row for each item of a list column; rows whose list is empty or NULL are dropped.
@@ -151,16 +151,16 @@ class Unnest:
         return {**self.input.columns, self.item: self.domain}
 
     @property
-    def most_rows(self) -> int | None:
-        input_rows = self.input.most_rows
+    def max_rows(self) -> int | None:
+        input_rows = self.input.max_rows
         return None if input_rows is None else input_rows * self.most
 
     @property
     def limits(self) -> Limits:
-        return self.input.limits.times(self.most)
+        return self.input.limits.multiplied(self.most)
 
 
-@codec.value("filter")
+@codec.serialisable("filter")
 @dataclass(frozen=True)
 class Filter:
     """The rows for which a predicate holds."""
@@ -181,8 +181,8 @@ class Filter:
         return self.input.columns
 
     @property
-    def most_rows(self) -> int | None:
-        limits = [limit for limit in (self.input.most_rows, _row_number_limit(self)) if limit is not None]
+    def max_rows(self) -> int | None:
+        limits = [limit for limit in (self.input.max_rows, _row_number_limit(self)) if limit is not None]
         return min(limits, default=None)
 
     @property
@@ -199,7 +199,7 @@ def _row_number_limit(node: Filter) -> int | None:
     unit than it admits numbers, and AND no more than any of its parts. ∎
     """
     below: Relation = node.input
-    while isinstance(below, (Filter, Cut, SemiJoin)):
+    while isinstance(below, (Filter, LimitRowsPerUnit, SemiJoin)):
         below = below.input
     if not isinstance(below, Window):
         return None
@@ -231,9 +231,9 @@ def _admitted_numbers(comparison: LiteralComparison, cap: int) -> int | None:
     return max(admitted, 1) if last < cap else None
 
 
-@codec.value("cut")
+@codec.serialisable("cut")
 @dataclass(frozen=True)
-class Cut:
+class LimitRowsPerUnit:
     """At most ``rows`` rows of each unit: those with the smallest keyed digest over every column that is read above.
 
     Rows of equal digest are ordered by the values themselves, so what still ties is equal and either may be kept.
@@ -255,8 +255,8 @@ class Cut:
         return self.input.columns
 
     @property
-    def most_rows(self) -> int | None:
-        input_rows = self.input.most_rows
+    def max_rows(self) -> int | None:
+        input_rows = self.input.max_rows
         return self.rows if input_rows is None else min(input_rows, self.rows)
 
     @property
@@ -264,7 +264,7 @@ class Cut:
         return self.input.limits.at_most(self.rows)
 
 
-@codec.value("per-unit")
+@codec.serialisable("per-unit")
 @dataclass(frozen=True)
 class PerUnit:
     """One row for each unit, or for each unit and key: GROUP BY the unit. No row is dropped inside; every result is
@@ -297,15 +297,15 @@ class PerUnit:
         return {Field(self.source, "", name): domain for name, domain in domains}
 
     @property
-    def most_rows(self) -> int | None:
-        return self.input.most_rows if self.keys and not self.single else 1
+    def max_rows(self) -> int | None:
+        return self.input.max_rows if self.keys and not self.single else 1
 
     @property
     def limits(self) -> Limits:
         return self.input.limits if self.keys and not self.single else ONE_ROW
 
 
-@codec.value("window")
+@codec.serialisable("window")
 @dataclass(frozen=True)
 class Window:
     """Columns computed for every row by window functions over the rows of its unit, or of its unit and keys."""
@@ -324,24 +324,24 @@ class Window:
         return tuple(operand for _, function in self.functions for operand in function.expressions)
 
     @property
-    def found(self) -> Columns:
+    def added_columns(self) -> Columns:
         """The columns it adds."""
         return {Field(self.source, "", name): function.domain for name, function in self.functions}
 
     @property
     def columns(self) -> Columns:
-        return {**self.input.columns, **self.found}
+        return {**self.input.columns, **self.added_columns}
 
     @property
-    def most_rows(self) -> int | None:
-        return self.input.most_rows
+    def max_rows(self) -> int | None:
+        return self.input.max_rows
 
     @property
     def limits(self) -> Limits:
         return self.input.limits
 
 
-@codec.value("unit-join")
+@codec.serialisable("unit-join")
 @dataclass(frozen=True)
 class UnitJoin:
     """The pairs of rows of two private relations that belong to one unit, have equal ``pairs`` and meet the condition.
@@ -367,7 +367,7 @@ class UnitJoin:
         return (*(side for pair in self.pairs for side in pair), *_optional(self.condition))
 
     @property
-    def joined(self) -> Columns:
+    def added_columns(self) -> Columns:
         """The columns of the right; those of an outer join are nullable."""
         return {
             reference: replace(domain, nullable=domain.nullable or self.outer)
@@ -376,11 +376,11 @@ class UnitJoin:
 
     @property
     def columns(self) -> Columns:
-        return {**self.left.columns, **self.joined}
+        return {**self.left.columns, **self.added_columns}
 
     @property
-    def most_rows(self) -> int | None:
-        left, right = self.left.most_rows, self.right.most_rows
+    def max_rows(self) -> int | None:
+        left, right = self.left.max_rows, self.right.max_rows
         return None if left is None or right is None else left * max(1, right)
 
     @property
@@ -388,7 +388,7 @@ class UnitJoin:
         return self.left.limits.larger(self.right.limits)
 
 
-@codec.value("semi-join")
+@codec.serialisable("semi-join")
 @dataclass(frozen=True)
 class SemiJoin:
     """The rows for which another private relation has a row of the same unit with equal pairs that meets the condition;
@@ -416,15 +416,15 @@ class SemiJoin:
         return self.input.columns
 
     @property
-    def most_rows(self) -> int | None:
-        return self.input.most_rows
+    def max_rows(self) -> int | None:
+        return self.input.max_rows
 
     @property
     def limits(self) -> Limits:
         return self.input.limits
 
 
-@codec.value("union")
+@codec.serialisable("union")
 @dataclass(frozen=True)
 class Union:
     """The rows of several relations with the same kind of unit: UNION ALL."""
@@ -448,8 +448,8 @@ class Union:
         return {Field(self.source, "", name): domain for name, domain in self.named}
 
     @property
-    def most_rows(self) -> int | None:
-        member_rows = [member.most_rows for member in self.inputs]
+    def max_rows(self) -> int | None:
+        member_rows = [member.max_rows for member in self.inputs]
         bounded_rows = [rows for rows in member_rows if rows is not None]
         return sum(bounded_rows) if len(bounded_rows) == len(member_rows) else None
 
@@ -457,13 +457,13 @@ class Union:
     def limits(self) -> Limits:
         combined, *other_limits = (member.limits for member in self.inputs)
         for member_limits in other_limits:
-            combined = combined.beside(member_limits)
+            combined = combined.plus(member_limits)
         return combined
 
 
-@codec.value("bound")
+@codec.serialisable("bound")
 @dataclass(frozen=True)
-class Bound:
+class BoundContributions:
     """The contributions of each unit, kept within limits by a strategy."""
 
     input: Relation
@@ -483,11 +483,23 @@ class Bound:
         return self.input.columns
 
     @property
-    def most_rows(self) -> int | None:
+    def max_rows(self) -> int | None:
         return self.limits.rows
 
 
-Relation = Scan | Join | Unnest | Filter | Cut | PerUnit | Window | UnitJoin | SemiJoin | Union | Bound
+Relation = (
+    Scan
+    | Join
+    | Unnest
+    | Filter
+    | LimitRowsPerUnit
+    | PerUnit
+    | Window
+    | UnitJoin
+    | SemiJoin
+    | Union
+    | BoundContributions
+)
 
 
 _Numbered = Scan | Join | Unnest | PerUnit | Window | Union
@@ -498,7 +510,7 @@ def _optional(condition: Expression | None) -> tuple[Expression, ...]:
     return () if condition is None else (condition,)
 
 
-@codec.value("aggregate")
+@codec.serialisable("aggregate")
 @dataclass(frozen=True)
 class Aggregate:
     """The aggregates of every group: the only node that turns private rows into numbers."""
@@ -529,11 +541,11 @@ class Aggregate:
     @property
     def largest_limits(self) -> Limits:
         """The largest limits that may be requested: what the tree proves, if that exceeds the policy's."""
-        proven_rows = self.source.most_rows
+        proven_rows = self.source.max_rows
         return self.limits if proven_rows is None else self.limits.larger(Limits(proven_rows, proven_rows, proven_rows))
 
 
-@codec.value("query")
+@codec.serialisable("query")
 @dataclass(frozen=True)
 class Query:
     plan: Aggregate
@@ -569,7 +581,7 @@ def multiplicity(relation: Relation) -> int:
         case Unnest(input, most=factor):
             return multiplicity(input) * factor
         case UnitJoin(left, right):
-            return multiplicity(left) * max(1, right.most_rows or 1)
+            return multiplicity(left) * max(1, right.max_rows or 1)
         case Union():
             return sum(map(multiplicity, relation.inputs))
         case Scan():
@@ -584,21 +596,21 @@ def conjuncts(condition: Expression | None) -> list[Expression]:
     return [] if condition is None else [condition]
 
 
-def one_sided(made: Expression, *sides: Relation) -> bool:
+def reads_one_side(expression: Expression, *sides: Relation) -> bool:
     """Return whether an expression reads columns of a single one of the relations."""
-    return any(side.columns.keys() >= columns(made).keys() for side in sides)
+    return any(side.columns.keys() >= columns(expression).keys() for side in sides)
 
 
-def separable(condition: Expression, left: Relation, right: Relation) -> bool:
+def is_separable(condition: Expression, left: Relation, right: Relation) -> bool:
     """Return whether a join condition can be evaluated from columns computed on each side alone: each conjunct reads
     one side, or compares an expression over one side with an expression over the other.
     """
     return all(
-        one_sided(conjunct, left, right)
+        reads_one_side(conjunct, left, right)
         or (
             isinstance(conjunct, Call)
             and conjunct.function in COMPARISONS
-            and all(one_sided(operand, left, right) for operand in conjunct.arguments)
+            and all(reads_one_side(operand, left, right) for operand in conjunct.arguments)
         )
         for conjunct in conjuncts(condition)
     )
@@ -607,10 +619,10 @@ def separable(condition: Expression, left: Relation, right: Relation) -> bool:
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "BETWEEN")
 
 
-def cut(relation: Relation) -> Relation:
+def limit_rows_per_unit(relation: Relation) -> Relation:
     """Return the relation with at most ``limits.rows`` rows of each unit, cut unless the tree already proves as few."""
-    proven_rows, row_limit = relation.most_rows, relation.limits.rows
-    return relation if proven_rows is not None and proven_rows <= row_limit else Cut(relation, row_limit)
+    proven_rows, row_limit = relation.max_rows, relation.limits.rows
+    return relation if proven_rows is not None and proven_rows <= row_limit else LimitRowsPerUnit(relation, row_limit)
 
 
 def next_source(relation: Relation) -> int:
@@ -618,21 +630,23 @@ def next_source(relation: Relation) -> int:
     return 1 + max(node.source for node in relations(relation) if isinstance(node, _Numbered))
 
 
-def renumbered(part: Any, by: int) -> Any:
+def shift_sources(part: Any, offset: int) -> Any:
     """Shift every source number in a relation, expression or column, so that two trees share none."""
     if isinstance(part, Field):
-        return replace(part, source=part.source + by)
+        return replace(part, source=part.source + offset)
     if isinstance(part, tuple):
-        return tuple(renumbered(member, by) for member in part)
+        return tuple(shift_sources(member, offset) for member in part)
     if isinstance(part, Mapping):
-        return {renumbered(key, by): renumbered(value, by) for key, value in part.items()}
+        return {shift_sources(key, offset): shift_sources(value, offset) for key, value in part.items()}
     if not is_dataclass(part) or isinstance(part, (type, Domain, Limits)):
         return part
     shifted = {
-        attribute.name: renumbered(getattr(part, attribute.name), by) for attribute in fields(part) if attribute.init
+        attribute.name: shift_sources(getattr(part, attribute.name), offset)
+        for attribute in fields(part)
+        if attribute.init
     }
     if isinstance(part, _Numbered):
-        shifted["source"] = part.source + by
+        shifted["source"] = part.source + offset
     return replace(part, **shifted)
 
 

@@ -22,7 +22,7 @@ FINISHING = frozenset((
 """The functions that may be applied to noisy numbers."""
 
 
-@codec.value("output")
+@codec.serialisable("output")
 @dataclass(frozen=True)
 class Output:
     """One column of the answer, over keys and results."""
@@ -31,7 +31,7 @@ class Output:
     expression: Expression
 
 
-@codec.value("row-total")
+@codec.serialisable("row-total")
 @dataclass(frozen=True)
 class RowTotal:
     """An aggregate over noisy rows: COUNT, SUM, AVG, MIN or MAX."""
@@ -42,7 +42,7 @@ class RowTotal:
     where: Expression | None = None
 
 
-@codec.value("over")
+@codec.serialisable("over")
 @dataclass(frozen=True)
 class NoisyWindow:
     """A window function over the noisy rows that are equal in ``partition``: an aggregate of them, or a rank."""
@@ -53,7 +53,7 @@ class NoisyWindow:
     order: tuple[Order, ...] = ()
 
 
-@codec.value("finish")
+@codec.serialisable("finish")
 @dataclass(frozen=True)
 class Finish:
     outputs: tuple[Output, ...]
@@ -67,7 +67,7 @@ class Finish:
     """Computed after HAVING, before ORDER BY and LIMIT."""
 
 
-@codec.value("outer")
+@codec.serialisable("outer")
 @dataclass(frozen=True)
 class Outer:
     """A SELECT over the rows of another one.

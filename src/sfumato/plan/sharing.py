@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, Reads, Sum
+from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
 from sfumato.plan.nodes import Aggregate
 
 
@@ -18,10 +18,10 @@ from sfumato.plan.nodes import Aggregate
 class ReadingPart:
     """The measures that are taken in one reading of the rows."""
 
-    reads: Reads
+    reads: ReadingKind
     plan: Aggregate
     """The rows and keys of the query, with the measures of this part."""
-    asked: tuple[AggregateRequest, ...]
+    requests: tuple[AggregateRequest, ...]
     """The aggregates computed from it."""
 
     @property
@@ -30,44 +30,44 @@ class ReadingPart:
 
 
 @dataclass(frozen=True)
-class Made:
+class MeasuredRequest:
     """The measures that a requested aggregate is computed from, by their indices in a part."""
 
-    asked: AggregateRequest
+    request: AggregateRequest
     part: int
     measures: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedMeasures:
     """The parts of a query, and the source of each of its aggregates."""
 
     parts: tuple[ReadingPart, ...]
-    made: tuple[Made, ...]
+    requests: tuple[MeasuredRequest, ...]
 
 
-def shared(plan: Aggregate) -> Shared:
+def share_measures(plan: Aggregate) -> SharedMeasures:
     """Split the requested aggregates into parts and deduplicate the measures. The first part holds the totals, and may
     be empty.
     """
-    requests_by_reading: dict[object, list[AggregateRequest]] = {Reads.TOTALS: []}
+    requests_by_reading: dict[object, list[AggregateRequest]] = {ReadingKind.TOTALS: []}
     for request in plan.measures:
-        requests_by_reading.setdefault(request.together, []).append(request)
+        requests_by_reading.setdefault(request.reading_key, []).append(request)
     available = {reading: _available_requests(requests) for reading, requests in requests_by_reading.items()}
     parts = tuple(
         _reading_part(plan, requests, available[reading]) for reading, requests in requests_by_reading.items()
     )
     part_indices = {reading: number for number, reading in enumerate(requests_by_reading)}
     sources = (
-        _source(request, part_indices[request.together], parts, available[request.together])
+        _source(request, part_indices[request.reading_key], parts, available[request.reading_key])
         for request in plan.measures
     )
-    return Shared(parts, tuple(sources))
+    return SharedMeasures(parts, tuple(sources))
 
 
-def measured(plan: Aggregate) -> Aggregate:
+def with_measures(plan: Aggregate) -> Aggregate:
     """Return the plan with the measures of all parts."""
-    return replace(plan, measures=tuple(measure for part in shared(plan).parts for measure in part.measures))
+    return replace(plan, measures=tuple(measure for part in share_measures(plan).parts for measure in part.measures))
 
 
 def _available_requests(requests: Sequence[AggregateRequest]) -> Sequence[AggregateRequest]:
@@ -76,7 +76,7 @@ def _available_requests(requests: Sequence[AggregateRequest]) -> Sequence[Aggreg
     A mean is measured as two sums that take one price together, so that it gives the sum and the number with less noise
     than if both were measured.
     """
-    needed_measures = (measure for request in requests for measure in request.measured(()))
+    needed_measures = (measure for request in requests for measure in request.measures_for(()))
     shared_means = (Mean(request.value, request.where) for request in requests if type(request) is Sum)
     counts = {request for request in requests if type(request) is Count}
     return tuple(dict.fromkeys((*requests, *needed_measures, *(mean for mean in shared_means if mean.rows in counts))))
@@ -85,16 +85,18 @@ def _available_requests(requests: Sequence[AggregateRequest]) -> Sequence[Aggreg
 def _reading_part(
     plan: Aggregate, requests: Sequence[AggregateRequest], available: Sequence[AggregateRequest]
 ) -> ReadingPart:
-    part_measures = dict.fromkeys(measure for request in requests for measure in request.measured(available))
+    part_measures = dict.fromkeys(measure for request in requests for measure in request.measures_for(available))
     return ReadingPart(
-        requests[0].reads if requests else Reads.TOTALS, replace(plan, measures=tuple(part_measures)), tuple(requests)
+        requests[0].reads if requests else ReadingKind.TOTALS,
+        replace(plan, measures=tuple(part_measures)),
+        tuple(requests),
     )
 
 
 def _source(
     request: AggregateRequest, number: int, parts: Sequence[ReadingPart], available: Sequence[AggregateRequest]
-) -> Made:
+) -> MeasuredRequest:
     part = parts[number]
-    if part.reads is not Reads.TOTALS:
-        return Made(request, number, (part.asked.index(request),))
-    return Made(request, number, tuple(map(part.measures.index, request.measured(available))))
+    if part.reads is not ReadingKind.TOTALS:
+        return MeasuredRequest(request, number, (part.requests.index(request),))
+    return MeasuredRequest(request, number, tuple(map(part.measures.index, request.measures_for(available))))

@@ -13,24 +13,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.plan.aggregates.measures import AggregateRequest, Reads
+from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
 from sfumato.plan.aggregates.ranked import Quantile
-from sfumato.plan.costs import MOST_PARTS, expressions
+from sfumato.plan.costs import MAX_PARTS, expressions
+from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.nodes import Join, Query, relations
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.values.functions import never_null
 from sfumato.plan.values.narrowing import as_comparison
-from sfumato.plan.words import words
 from sfumato.policy import Domain, Type
 
 _EQUAL = ("=", "IN")
 _TESTS = ("=", "IN", "<>", "<", "<=", ">", ">=", "BETWEEN", "LIKE", "ILIKE", "STARTS_WITH", "IS NULL")
-_VALUE_READINGS = (Reads.DIFFERENT, Reads.FREQUENT)
+_VALUE_READINGS = (ReadingKind.DIFFERENT, ReadingKind.FREQUENT)
 _MAX_WARNINGS = 10
 """The most warnings shown: a query with more of them repeats itself."""
 
 
-def undeclared(query: Query) -> tuple[str, ...]:
+def warn_about_undeclared(query: Query) -> tuple[str, ...]:
     """Warn about literals that no row equals, and about rows that conditions and groups leave out or mistake for
     others.
     """
@@ -63,9 +63,9 @@ def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
     shared_readings = [
         quantile
         for quantile in inner_quantiles
-        if len({other.probability for other in inner_quantiles if other.together == quantile.together}) > 1
+        if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
-    operand_texts = dict.fromkeys(words(quantile.value) for quantile in shared_readings)
+    operand_texts = dict.fromkeys(expression_sql(quantile.value) for quantile in shared_readings)
     rule = "the others may be off by as many ranks more"
     return [f"If many rows share the value of one of the quantiles of {operand}, {rule}." for operand in operand_texts]
 
@@ -111,7 +111,7 @@ class _Warnings:
         if column is None:
             if is_never_met:
                 read = ", ".join(map(str, columns(operand)))
-                yield f"With the declared values of {read}, no row can meet {words(comparison)}."
+                yield f"With the declared values of {read}, no row can meet {expression_sql(comparison)}."
         elif (
             (is_never_met or is_outside)
             and isinstance(column.reference, Field)
@@ -121,7 +121,7 @@ class _Warnings:
             clamping = f"Rows with {column.reference} outside its declared bounds count as the nearest bound"
             if not column.reference.table:
                 clamping = f"Units with {column.reference} outside its range count as the nearest end"
-            yield f"{clamping}: {consequence} {words(comparison)}."
+            yield f"{clamping}: {consequence} {expression_sql(comparison)}."
 
     def conditions(self, expression: Expression, *, positive: bool) -> Iterator[str]:
         """Warn about the rows that each condition leaves out; ``positive`` unless it stands under a NOT."""
@@ -144,9 +144,9 @@ class _Warnings:
             return
         for column in self._unreplaced_columns(condition):
             if condition.function == "IS NULL":
-                yield f"Undeclared values of {column} count as NULL in {words(condition)}."
+                yield f"Undeclared values of {column} count as NULL in {expression_sql(condition)}."
             else:
-                clause = words(condition) if is_positive else f"NOT {words(condition)}"
+                clause = expression_sql(condition) if is_positive else f"NOT {expression_sql(condition)}"
                 yield f"Rows with an undeclared value of {column} never meet {clause}, so they are left out."
 
     def taken(self, expression: Expression) -> Iterator[str]:
@@ -183,7 +183,9 @@ class _Warnings:
 
     def _default_warning(self, expression: Expression, default: Literal) -> str:
         column_names = ", ".join(self._columns_with_values(expression))
-        return f"Undeclared values of {column_names} count as {words(default)} in {words(expression)}."
+        return (
+            f"Undeclared values of {column_names} count as {expression_sql(default)} in {expression_sql(expression)}."
+        )
 
     def in_no_group(self, keys: Sequence[Expression]) -> Iterator[str]:
         """Warn, once for all keys, about rows that no group counts."""
@@ -233,7 +235,7 @@ class _Warnings:
 def _with_key_expressions(expressions: Sequence[Expression], keys: Sequence[Expression]) -> list[Expression]:
     """Substitute the key expressions into expressions over groups; return none where that would be too long."""
     substituted = [_substitute_keys(expression, keys) for expression in expressions]
-    return substituted if sum(map(size, substituted)) <= MOST_PARTS else []
+    return substituted if sum(map(size, substituted)) <= MAX_PARTS else []
 
 
 def _substitute_keys(expression: Expression, keys: Sequence[Expression]) -> Expression:
@@ -267,10 +269,13 @@ def _never_equals(domain: Domain, value: Any) -> bool:
 def _unmatched_literal(operand: Expression, value_literal: Literal) -> str:
     column = _compared_column(operand)
     if column is None:
-        return f"{words(operand)} can never be {words(value_literal)}, so no row equals it."
+        return f"{expression_sql(operand)} can never be {expression_sql(value_literal)}, so no row equals it."
     if column.domain.values is None:
-        return f"{words(value_literal)} is outside the declared bounds of {column.reference}, so no row equals it."
-    return f"{words(value_literal)} is not a declared value of {column.reference}, so no row equals it."
+        return (
+            f"{expression_sql(value_literal)} is outside the declared bounds of {column.reference}, "
+            "so no row equals it."
+        )
+    return f"{expression_sql(value_literal)} is not a declared value of {column.reference}, so no row equals it."
 
 
 def _excludes_default(condition: Call, coalesce: Call, default: Literal) -> bool:

@@ -10,6 +10,6 @@ picture    the finished SVG, and files
 answers    which chart an answer is drawn as
 """
 
-from sfumato.plots.picture import Picture, check_picture
+from sfumato.plots.picture import Picture, check_picture_path
 
-__all__ = ["Picture", "check_picture"]
+__all__ = ["Picture", "check_picture_path"]

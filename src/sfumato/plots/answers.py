@@ -12,12 +12,12 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.plots import bars, heat_maps
-from sfumato.plots.bars import aligned, edges, histogram
-from sfumato.plots.frame import INSIDE, Drawing, below, beside, framed
+from sfumato.plots.bars import bar_panels, histogram, parse_bins
+from sfumato.plots.frame import INNER_WIDTH, Drawing, framed_picture, side_by_side, stacked
 from sfumato.plots.heat_maps import HeatMapGrid, heat_map
-from sfumato.plots.lines import MOST_LINES, Panel, PlottedLine, numbers_room, panel
+from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_axis_width, line_chart
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import ChartData, DayScale, KeyScale, LinearScale, TimeScale, seconds
+from sfumato.plots.scales import ChartData, DayScale, KeyScale, LinearScale, TimeScale, seconds_since_1970
 
 _MAX_PANEL_ROWS, _PANELS_PER_ROW = 10, 2
 """Bars of a small panel, and panels side by side."""
@@ -25,12 +25,12 @@ _MAX_PANELS = 6
 """Panels on a page."""
 
 
-def several(columns: Sequence[ChartData]) -> tuple[Drawing, list[str]]:
+def column_panels(columns: Sequence[ChartData]) -> tuple[Drawing, list[str]]:
     """Draw a bar chart for each column, two side by side; return it with notes about what is not shown."""
     drawn = columns[:_MAX_PANELS]
-    panel_width = (INSIDE - 30) / _PANELS_PER_ROW
-    small = [aligned([cut(column, _MAX_PANEL_ROWS)], panel_width) for column in drawn]
-    rows = [beside(small[start : start + _PANELS_PER_ROW], 30) for start in range(0, len(small), _PANELS_PER_ROW)]
+    panel_width = (INNER_WIDTH - 30) / _PANELS_PER_ROW
+    small = [bar_panels([first_rows(column, _MAX_PANEL_ROWS)], panel_width) for column in drawn]
+    rows = [side_by_side(small[start : start + _PANELS_PER_ROW], 30) for start in range(0, len(small), _PANELS_PER_ROW)]
     notes = [f"only the first {_MAX_PANELS} of {len(columns)} panels are shown"] if len(columns) > _MAX_PANELS else []
     longer = [column for column in drawn if len(column.labels) > _MAX_PANEL_ROWS]
     if longer:
@@ -38,12 +38,12 @@ def several(columns: Sequence[ChartData]) -> tuple[Drawing, list[str]]:
             f"only the first {_MAX_PANEL_ROWS} rows of each panel are shown: "
             + ", ".join(f"{column.name} has {len(column.labels):,}" for column in longer)
         )
-    return below(rows, 14), notes
+    return stacked(rows, 14), notes
 
 
-def cut(data: ChartData, rows: int) -> ChartData:
+def first_rows(data: ChartData, rows: int) -> ChartData:
     """Return the first rows of a column."""
-    names = ("labels", "values", "intervals", "cells", "noisy", "sampling")
+    names = ("labels", "values", "intervals", "printed", "noisy", "sampling")
     return replace(data, **{name: getattr(data, name)[:rows] for name in names})
 
 
@@ -72,10 +72,10 @@ class GroupColumn:
         kinds = set(map(type, self.values))
         return TimeScale if dt.datetime in kinds else DayScale if dt.date in kinds else KeyScale
 
-    def place(self, row: int) -> float:
+    def coordinate(self, row: int) -> float:
         """Return the axis coordinate of a row's value."""
         value = self.values[row]
-        return seconds(value) if isinstance(value, dt.date) else float(value)
+        return seconds_since_1970(value) if isinstance(value, dt.date) else float(value)
 
 
 def draw(
@@ -84,13 +84,13 @@ def draw(
     """Draw the columns of an answer as the chart that suits its keys, with ``notes`` on how to read it."""
     require_numbers(columns)
     drawing, omissions = _choose_chart(columns, keys)
-    return framed(drawing, title(columns, keys), foot, [*omissions, *notes])
+    return framed_picture(drawing, title(columns, keys), foot, [*omissions, *notes])
 
 
 def require_numbers(columns: Sequence[ChartData]) -> None:
     """Refuse an answer without numbers to draw."""
     if not columns or not columns[0].values:
-        raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
+        raise InvalidParameter("answer", "no numbers", "a table with at least one column of numbers and one row")
 
 
 def title(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> str:
@@ -105,9 +105,9 @@ def draw_panels(
     """Draw columns that have labels of their own, each in a small panel."""
     require_numbers(columns)
     if len(columns) == 1:
-        return framed(bars.aligned(columns), name, foot, [*bars.left_out(columns), *notes])
-    drawing, omissions = several(columns)
-    return framed(drawing, name, foot, [*omissions, *notes])
+        return framed_picture(bars.bar_panels(columns), name, foot, [*bars.omission_notes(columns), *notes])
+    drawing, omissions = column_panels(columns)
+    return framed_picture(drawing, name, foot, [*omissions, *notes])
 
 
 def draw_lines(
@@ -120,15 +120,15 @@ def draw_lines(
     """Draw a line along this key for each combination of the other keys."""
     require_numbers(columns)
     drawing, omissions = _draw_line_panels(columns, along, others)
-    return framed(drawing, title(columns, [along, *others]), foot, [*omissions, *notes])
+    return framed_picture(drawing, title(columns, [along, *others]), foot, [*omissions, *notes])
 
 
 def _choose_chart(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
     if len(keys) == 1:
-        bins = edges(keys[0].labels)
+        bins = parse_bins(keys[0].labels)
         if bins is not None:
             drawn = _without_single_name(columns[: max(_PANEL_HEIGHTS)])
-            return below(
+            return stacked(
                 [histogram(column, bins, _PANEL_HEIGHTS[len(drawn)]) for column in drawn]
             ), _note_omitted_columns(columns)
         if _is_monotone(keys[0]):
@@ -142,7 +142,7 @@ def _choose_chart(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> 
             ):
                 return _draw_line_panels(columns, along, (other,))
         return _draw_heat_maps(columns, keys)
-    return bars.aligned(columns), bars.left_out(columns)
+    return bars.bar_panels(columns), bars.omission_notes(columns)
 
 
 def _without_single_name(columns: Sequence[ChartData]) -> Sequence[ChartData]:
@@ -183,22 +183,25 @@ def _draw_line_panels(
     line_names = [" · ".join(key.labels[row] for key in others) for row in range(len(along.values))]
     lines_by_column = [_build_lines(data, along, line_names) for data in drawn]
     panels = [
-        Panel(data.name, along.name if data is drawn[-1] else "", along.scale, zero=_starts_at_zero(data))
+        LineAxes(data.name, along.name if data is drawn[-1] else "", along.scale, zero=_starts_at_zero(data))
         for data in drawn
     ]
-    axis_width = max(numbers_room(lines, axes, high) for lines, axes in zip(lines_by_column, panels, strict=True))
-    charts = [panel(lines, axes, high, beside=axis_width) for lines, axes in zip(lines_by_column, panels, strict=True)]
+    axis_width = max(line_axis_width(lines, axes, high) for lines, axes in zip(lines_by_column, panels, strict=True))
+    charts = [
+        line_chart(lines, axes, high, min_axis_width=axis_width)
+        for lines, axes in zip(lines_by_column, panels, strict=True)
+    ]
     notes = _note_omitted_columns(columns)
     line_count = len(lines_by_column[0])
-    if line_count > MOST_LINES:
-        notes.append(f"only the first {MOST_LINES} of {line_count:,} lines are shown")
+    if line_count > MAX_LINES:
+        notes.append(f"only the first {MAX_LINES} of {line_count:,} lines are shown")
     null_rows = [row for row, value in enumerate(along.values) if value is None]
     notes += [
         f"{along.name} NULL{f', {line_names[row]}' if line_names[row] else ''}: "
-        + ", ".join(f"{data.name} {data.cells[row]}".strip() for data in drawn if data.cells)
+        + ", ".join(f"{data.name} {data.printed[row]}".strip() for data in drawn if data.printed)
         for row in null_rows[:3]
     ]
-    return below(charts, 16), notes
+    return stacked(charts, 16), notes
 
 
 def _starts_at_zero(data: ChartData) -> bool:
@@ -212,17 +215,17 @@ def _build_lines(data: ChartData, along: GroupColumn, line_names: Sequence[str])
     for row, name in enumerate(line_names):
         if along.values[row] is not None:
             rows_by_name.setdefault(name, []).append(row)
-    return [_plotted_line(data, along, name, sorted(rows, key=along.place)) for name, rows in rows_by_name.items()]
+    return [_plotted_line(data, along, name, sorted(rows, key=along.coordinate)) for name, rows in rows_by_name.items()]
 
 
 def _plotted_line(data: ChartData, along: GroupColumn, name: str, rows: Sequence[int]) -> PlottedLine:
     return PlottedLine(
         name or data.name,
-        tuple(along.place(row) for row in rows),
+        tuple(along.coordinate(row) for row in rows),
         tuple(data.values[row] for row in rows),
         tuple(data.intervals[row] for row in rows),
         tuple(data.noisy[row] for row in rows) if data.noisy else (),
-        tuple(f"{along.labels[row]}: {data.cells[row]}" for row in rows) if data.cells else (),
+        tuple(f"{along.labels[row]}: {data.printed[row]}" for row in rows) if data.printed else (),
     )
 
 
@@ -234,14 +237,17 @@ def _draw_heat_maps(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -
     visible = 1 if len(row_labels) > 18 else 2 if len(row_labels) > 9 else 3
     grids = [_grid(data, keys, row_labels, column_labels) for data in _without_single_name(columns[:visible])]
     notes = [f"only the first {visible} of {len(columns)} columns are shown"] if len(columns) > visible else []
-    return below([heat_map(grid, high=800 / len(grids)) for grid in grids]), [*notes, *heat_maps.left_out(grids[0])]
+    return stacked([heat_map(grid, high=800 / len(grids)) for grid in grids]), [
+        *notes,
+        *heat_maps.omission_notes(grids[0]),
+    ]
 
 
 def _grid(data: ChartData, keys: Sequence[GroupColumn], rows: Sequence[str], across: Sequence[str]) -> HeatMapGrid:
     row_of_pair = {pair: row for row, pair in enumerate(zip(keys[0].labels, keys[1].labels, strict=True))}
     cells = [[row_of_pair.get((first, second)) for second in across] for first in rows]
     values = tuple(tuple(None if row is None else data.values[row] for row in line) for line in cells)
-    texts = tuple(tuple("" if row is None else data.cells[row] for row in line) for line in cells)
+    texts = tuple(tuple("" if row is None else data.printed[row] for row in line) for line in cells)
     noisy = tuple(tuple(row is not None and data.noisy[row] for row in line) for line in cells) if data.noisy else ()
     present = [value for line in values for value in line if value is not None]
     signed = bool(present) and min(present) < 0 and -min(present) > 0.2 * max(present)

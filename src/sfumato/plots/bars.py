@@ -13,7 +13,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sfumato.caching import cached_property
-from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, beside, bottom, bottom_of, heading, left, left_room
+from sfumato.plots.frame import (
+    INNER_WIDTH,
+    SMALL_FONT,
+    X_AXIS_HEIGHT,
+    Drawing,
+    heading,
+    side_by_side,
+    x_axis,
+    x_axis_with_ticks,
+    y_axis,
+    y_axis_width,
+)
 from sfumato.plots.marks import (
     BAR,
     PAPER,
@@ -21,71 +32,77 @@ from sfumato.plots.marks import (
     RANGE,
     SAMPLE,
     box,
-    digits,
-    each_told,
+    format_length,
+    format_lengths,
     label,
     labels,
-    lengths,
     path,
-    width,
+    text_width,
+    tooltip_elements,
 )
-from sfumato.plots.scales import ChartData, Interval, KeyScale, LinearScale, Tick, fitting, reach
+from sfumato.plots.scales import ChartData, Interval, KeyScale, LinearScale, Tick, axis_range, fitting_ticks
 
 
 @dataclass(frozen=True)
-class Places:
+class ErrorBarPositions:
     """Positions of error bars along the category axis, and the length of their caps."""
 
     middles: Sequence[float]
     cap: float
 
     @cached_property
-    def written(self) -> list[tuple[str, str, str]]:
+    def formatted(self) -> list[tuple[str, str, str]]:
         """Each position, and the start and end of its caps, formatted for SVG."""
         half = self.cap / 2
         starts, ends = [middle - half for middle in self.middles], [middle + half for middle in self.middles]
-        return list(zip(lengths(self.middles), lengths(starts), lengths(ends), strict=True))
+        return list(zip(format_lengths(self.middles), format_lengths(starts), format_lengths(ends), strict=True))
 
-    def moved(self, by: float, cap: float) -> Places:
+    def shifted(self, by: float, cap: float) -> ErrorBarPositions:
         """Return the positions shifted by ``by``, with caps of another length."""
-        return Places([middle + by for middle in self.middles], cap)
+        return ErrorBarPositions([middle + by for middle in self.middles], cap)
 
 
-def drawn(data: ChartData, rows: range, scale: LinearScale, places: Places, *, standing: bool = False) -> list[str]:
+def draw_error_bars(
+    data: ChartData, rows: range, scale: LinearScale, places: ErrorBarPositions, *, vertical: bool = False
+) -> list[str]:
     """Draw the error bars of these rows, horizontal or ``standing``, with those of the sampling error beside them."""
     cap = places.cap
     stroke_width = min(1.6, max(0.8, cap / 3))
     ranges = data.intervals[rows.start : rows.stop]
     if not data.sampling:
-        return [path(_error_bar_steps(ranges, scale, places, standing), RANGE, stroke_width)]
-    sampling_ranges = [sampled(data, row) for row in rows]
-    noise_places, sampling_places = places.moved(-0.45 * cap, cap), places.moved(0.45 * cap, cap * 0.7)
+        return [path(_error_bar_steps(ranges, scale, places, vertical), RANGE, stroke_width)]
+    sampling_ranges = [sampling_range(data, row) for row in rows]
+    noise_places, sampling_places = places.shifted(-0.45 * cap, cap), places.shifted(0.45 * cap, cap * 0.7)
     return [
-        path(_error_bar_steps(ranges, scale, noise_places, standing), RANGE, stroke_width),
-        path(_error_bar_steps(sampling_ranges, scale, sampling_places, standing), SAMPLE, stroke_width),
+        path(_error_bar_steps(ranges, scale, noise_places, vertical), RANGE, stroke_width),
+        path(_error_bar_steps(sampling_ranges, scale, sampling_places, vertical), SAMPLE, stroke_width),
     ]
 
 
-def reached(data: ChartData, rows: int) -> tuple[float, float]:
+def value_range(data: ChartData, rows: int) -> tuple[float, float]:
     """Return the ends of a scale that shows the first rows with their ranges and sampling errors."""
-    sampling_ranges = [sampled(data, row) for row in range(rows)] if data.sampling else []
-    return reach(data.values[:rows], [*data.intervals[:rows], *sampling_ranges], zero=True)
+    sampling_ranges = [sampling_range(data, row) for row in range(rows)] if data.sampling else []
+    return axis_range(data.values[:rows], [*data.intervals[:rows], *sampling_ranges], zero=True)
 
 
-def sampled(data: ChartData, row: int) -> Interval:
+def sampling_range(data: ChartData, row: int) -> Interval:
     """Return the range of the sampling error alone."""
     value, half = data.values[row], data.sampling[row]
     return None if value is None or half is None else (value - half, value + half)
 
 
-def _error_bar_steps(ranges: Sequence[Interval], scale: LinearScale, places: Places, standing: bool) -> Iterator[str]:
+def _error_bar_steps(
+    ranges: Sequence[Interval], scale: LinearScale, places: ErrorBarPositions, standing: bool
+) -> Iterator[str]:
     """Yield SVG path steps of error bars; an end beyond the scale has no cap."""
     bars = [
         (position, interval)
-        for position, interval in zip(places.written, ranges, strict=False)
+        for position, interval in zip(places.formatted, ranges, strict=False)
         if interval is not None and interval[0] != interval[1]
     ]
-    lows, highs = (lengths(scale.places(_clamp_infinite(interval[end] for _, interval in bars))) for end in (0, 1))
+    lows, highs = (
+        format_lengths(scale.coordinates(_clamp_infinite(interval[end] for _, interval in bars))) for end in (0, 1)
+    )
     for ((middle, cap_start, cap_end), ends), low, high in zip(bars, lows, highs, strict=True):
         yield f"M{middle} {low}V{high}" if standing else f"M{low} {middle}H{high}"
         for end, coordinate in zip(ends, (low, high), strict=True):
@@ -108,15 +125,15 @@ _NOISY_FILL = f'{PAPER}" stroke="{BAR}" stroke-dasharray="3 2"'
 """The fill of a bar whose number is too noisy to print."""
 
 
-def shown(columns: Sequence[ChartData]) -> tuple[int, int]:
+def visible_size(columns: Sequence[ChartData]) -> tuple[int, int]:
     """Return the number of columns and the number of rows that are drawn."""
     panels = min(len(columns), _MAX_PANELS)
     return panels, min(len(columns[0].labels), _MAX_ROWS * max(1, _MAX_BLOCKS // panels))
 
 
-def left_out(columns: Sequence[ChartData]) -> list[str]:
+def omission_notes(columns: Sequence[ChartData]) -> list[str]:
     """Return notes about rows and columns that are not drawn."""
-    panels, rows = shown(columns)
+    panels, rows = visible_size(columns)
     total = len(columns[0].labels)
     notes = [f"only the first {rows:,} of {total:,} rows are shown"] if rows < total else []
     if panels < len(columns):
@@ -144,15 +161,15 @@ class _Heights:
     middles: Sequence[float]
     texts: Sequence[str]
     bars: Sequence[str]
-    ranges: Places
+    ranges: ErrorBarPositions
 
 
-def aligned(columns: Sequence[ChartData], wide: float = INSIDE) -> Drawing:
+def bar_panels(columns: Sequence[ChartData], wide: float = INNER_WIDTH) -> Drawing:
     """Draw panels that share their rows: a missing number leaves its row empty.
 
     Where rows are many and panels few, the rows continue in a second block beside the first.
     """
-    panels, rows = shown(columns)
+    panels, rows = visible_size(columns)
     blocks = math.ceil(rows / _MAX_ROWS)
     rows_per_block = math.ceil(rows / blocks)
     block_width = (wide - 26 * (blocks - 1)) / blocks
@@ -166,74 +183,80 @@ def aligned(columns: Sequence[ChartData], wide: float = INSIDE) -> Drawing:
         _block(drawn_columns, range(start, min(rows, start + rows_per_block)), heights, label_width, block_width)
         for start in range(0, rows, rows_per_block)
     ]
-    return beside(parts, 26)
+    return side_by_side(parts, 26)
 
 
 def _label_width(data: ChartData, rows: int, block_width: float, generous: bool) -> float:
     """Return the width of the labels, less than half of the block."""
-    longest = max(width(each[:60]) for each in (*data.labels[:rows], data.by))
+    longest = max(text_width(each[:60]) for each in (*data.labels[:rows], data.key_names))
     return min(longest, block_width * (0.48 if generous else 0.26)) + 8
 
 
 def _column(data: ChartData, rows: int, panel_width: float, *, texts: bool) -> _Column:
     """Choose the scale of a column, leaving room for its numbers on the right if they fit."""
     numbers_width = (
-        max((width(each, SMALL) for each in data.cells[:rows]), default=0.0) + 10 if texts and data.cells else 0.0
+        max((text_width(each, SMALL_FONT) for each in data.printed[:rows]), default=0.0) + 10
+        if texts and data.printed
+        else 0.0
     )
     if numbers_width > panel_width * 0.55:
         numbers_width = 0.0
-    scale = LinearScale(*reached(data, rows), 2.0, panel_width - numbers_width - 4)
-    return _Column(data, scale, fitting(scale, SMALL, wide=True), panel_width, numbers_width > 0)
+    scale = LinearScale(*value_range(data, rows), 2.0, panel_width - numbers_width - 4)
+    return _Column(data, scale, fitting_ticks(scale, SMALL_FONT, wide=True), panel_width, numbers_width > 0)
 
 
 def _heights(rows: int, step: float) -> _Heights:
     middles = [_HEAD + (row + 0.5) * step for row in range(rows)]
-    bars = lengths([middle - _BAR_SHARE * step / 2 for middle in middles])
-    return _Heights(step, middles, lengths([middle + 4 for middle in middles]), bars, Places(middles, 0.42 * step))
+    bars = format_lengths([middle - _BAR_SHARE * step / 2 for middle in middles])
+    return _Heights(
+        step, middles, format_lengths([middle + 4 for middle in middles]), bars, ErrorBarPositions(middles, 0.42 * step)
+    )
 
 
 def _block(
     columns: Sequence[_Column], rows: range, heights: _Heights, label_width: float, block_width: float
 ) -> Drawing:
     """Draw a block of rows: their labels once, on the left, and a panel for each column."""
-    row_labels, by = columns[0].data.labels[rows.start : rows.stop], columns[0].data.by
+    row_labels, by = columns[0].data.labels[rows.start : rows.stop], columns[0].data.key_names
     parts = [heading(label_width - 8, 12, by, label_width - 8, "end")] if by else []
     parts += labels(label_width - 8, heights.texts[: len(rows)], row_labels, label_width - 8, anchor="end")
-    panels = beside([_panel(column, rows, heights) for column in columns], 18)
-    labelled = beside([Drawing(tuple(parts), label_width, panels.high), panels], 0)
-    return Drawing(labelled.parts, block_width, panels.high)
+    panels = side_by_side([_panel(column, rows, heights) for column in columns], 18)
+    labelled = side_by_side([Drawing(tuple(parts), label_width, panels.height), panels], 0)
+    return Drawing(labelled.parts, block_width, panels.height)
 
 
 def _panel(column: _Column, rows: range, heights: _Heights) -> Drawing:
     """Draw one column of these rows: bars from zero, error bars, and the numbers on the right if they fit."""
     data, scale, step = column.data, column.scale, heights.step
     foot = _HEAD + len(rows) * step + 2
-    parts = [heading(2, 12, data.name, column.wide - 4), *bottom_of(scale, column.ticks, _HEAD, foot)]
+    parts = [heading(2, 12, data.name, column.wide - 4), *x_axis_with_ticks(scale, column.ticks, _HEAD, foot)]
     for row, bar, middle in zip(rows, _bars(column, rows, heights), heights.middles, strict=False):
         parts.append(bar)
         if column.texts and data.values[row] is not None:
             colour = QUIET if _is_noisy(data, row) else RANGE
-            parts.append(label(column.wide, middle + 4, data.cells[row], anchor="end", size=SMALL, fill=colour))
-    parts += drawn(data, rows, scale, heights.ranges)
-    return Drawing(tuple(parts), column.wide, foot + BELOW)
+            parts.append(label(column.wide, middle + 4, data.printed[row], anchor="end", size=SMALL_FONT, fill=colour))
+    parts += draw_error_bars(data, rows, scale, heights.ranges)
+    return Drawing(tuple(parts), column.wide, foot + X_AXIS_HEIGHT)
 
 
 def _bars(column: _Column, rows: range, heights: _Heights) -> Iterator[str]:
     """Yield the bar of each row with its tooltip, or a text for a missing number."""
     data, scale = column.data, column.scale
     values = data.values[rows.start : rows.stop]
-    zero, ends = scale(0.0), scale.places([0.0 if value is None or value != value else value for value in values])
-    height_and_fill = f'" height="{digits(_BAR_SHARE * heights.step)}" fill="'
-    start, negative = digits(zero), iter(lengths([end for end in ends if end < zero]))
+    zero, ends = scale(0.0), scale.coordinates([0.0 if value is None or value != value else value for value in values])
+    height_and_fill = f'" height="{format_length(_BAR_SHARE * heights.step)}" fill="'
+    start, negative = format_length(zero), iter(format_lengths([end for end in ends if end < zero]))
     attributes = zip(
         [next(negative) if end < zero else start for end in ends],
-        lengths([abs(end - zero) for end in ends]),
-        each_told([f"{data.labels[row]}: {data.cells[row] if data.cells else data.values[row]}" for row in rows]),
+        format_lengths([abs(end - zero) for end in ends]),
+        tooltip_elements(
+            [f"{data.labels[row]}: {data.printed[row] if data.printed else data.values[row]}" for row in rows]
+        ),
         strict=True,
     )
     for index, (row, value, (x, wide, tooltip)) in enumerate(zip(rows, values, attributes, strict=True)):
         if value is None:
-            yield label(zero + 5, heights.middles[index] + 4, "no number", size=SMALL, fill=QUIET)
+            yield label(zero + 5, heights.middles[index] + 4, "no number", size=SMALL_FONT, fill=QUIET)
         else:
             fill = _NOISY_FILL if _is_noisy(data, row) else f'{BAR}"'
             yield f'<rect x="{x}" y="{heights.bars[index]}" width="{wide}{height_and_fill}{fill}>{tooltip}</rect>'
@@ -252,28 +275,28 @@ def paired_bars(
     labels: Sequence[str], names: tuple[str, str], first: Sequence[float], second: Sequence[float], wide: float = 420.0
 ) -> Drawing:
     """Draw two bars for each label, from zero, with both numbers on the right."""
-    left = min(max((width(text[:60]) for text in labels), default=0.0), 0.36 * wide) + 8
+    left = min(max((text_width(text[:60]) for text in labels), default=0.0), 0.36 * wide) + 8
     largest = max(*first, *second, 1e-9)
     texts = [f"{one:.3f} · {other:.3f}" for one, other in zip(first, second, strict=True)]
-    scale = LinearScale(0.0, largest, left, wide - max(width(text, SMALL) for text in texts) - 10)
+    scale = LinearScale(0.0, largest, left, wide - max(text_width(text, SMALL_FONT) for text in texts) - 10)
     foot = len(labels) * _PAIR_STEP + 4
-    parts = bottom(scale, 0.0, foot)
+    parts = x_axis(scale, 0.0, foot)
     for row, (name, text) in enumerate(zip(labels, texts, strict=True)):
         y = row * _PAIR_STEP
-        parts.append(label(left - 8, y + 16, name, anchor="end", room=left - 8))
+        parts.append(label(left - 8, y + 16, name, anchor="end", max_width=left - 8))
         for series, value, shift, colour in zip(
             names, (first[row], second[row]), (3, 12), (FIRST, SECOND), strict=True
         ):
             length = max(0.5, scale(value) - left)
-            parts.append(box(left, y + shift, length, 8.5, colour, say=f"{name}, {series}: {value:.4f}"))
-        parts.append(label(wide, y + 16, text, anchor="end", size=SMALL, fill=QUIET))
-    return Drawing(tuple(parts), wide, foot + BELOW)
+            parts.append(box(left, y + shift, length, 8.5, colour, tooltip_text=f"{name}, {series}: {value:.4f}"))
+        parts.append(label(wide, y + 16, text, anchor="end", size=SMALL_FONT, fill=QUIET))
+    return Drawing(tuple(parts), wide, foot + X_AXIS_HEIGHT)
 
 
 _BIN = re.compile(r"\[(-?[0-9.e+-]+), (-?[0-9.e+-]+)[])]")
 
 
-def edges(labels: Sequence[str]) -> list[tuple[float, float]] | None:
+def parse_bins(labels: Sequence[str]) -> list[tuple[float, float]] | None:
     """Parse labels such as "[0, 500)" as bins; return None where they are not bins, or not adjacent."""
     if len(labels) < 2:
         return None
@@ -293,19 +316,19 @@ def edges(labels: Sequence[str]) -> list[tuple[float, float]] | None:
 
 def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float = 300.0) -> Drawing:
     """Draw a histogram with error bars."""
-    foot, top = high - BELOW - (16 if data.by else 0), 24.0 if data.name else 8.0
-    y = LinearScale(*reached(data, len(bins)), foot, top)
-    ticks = fitting(y, SMALL, wide=False)
-    start = left_room(ticks)
-    x = KeyScale(bins[0][0], bins[-1][1], start + 2, INSIDE - 12)
-    parts = [heading(0, 12, data.name, INSIDE)] if data.name else []
-    parts += [*left(y, ticks, start, INSIDE - 10), *bottom(x, foot, foot, zero=False)]
+    foot, top = high - X_AXIS_HEIGHT - (16 if data.key_names else 0), 24.0 if data.name else 8.0
+    y = LinearScale(*value_range(data, len(bins)), foot, top)
+    ticks = fitting_ticks(y, SMALL_FONT, wide=False)
+    start = y_axis_width(ticks)
+    x = KeyScale(bins[0][0], bins[-1][1], start + 2, INNER_WIDTH - 12)
+    parts = [heading(0, 12, data.name, INNER_WIDTH)] if data.name else []
+    parts += [*y_axis(y, ticks, start, INNER_WIDTH - 10), *x_axis(x, foot, foot, zero=False)]
     zero = y(0.0)
     for row, (low, upper) in enumerate(bins):
         value = data.values[row]
         if value is None:
             continue
-        tooltip = f"{data.labels[row]}: {data.cells[row] if data.cells else value}"
+        tooltip = f"{data.labels[row]}: {data.printed[row] if data.printed else value}"
         is_noisy = bool(data.noisy) and data.noisy[row]
         fill, outline = (PAPER, f' stroke="{BAR}" stroke-dasharray="3 2"') if is_noisy else (BAR, "")
         bar_width, bar_end = x(upper) - x(low), y(value)
@@ -318,12 +341,14 @@ def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float 
                 abs(bar_end - zero),
                 fill,
                 more=outline,
-                say=tooltip,
+                tooltip_text=tooltip,
             )
         )
     centres = [(x(low) + x(upper)) / 2 for low, upper in bins]
     cap = max(1.5, min(8.0, 0.4 * (x(bins[0][1]) - x(bins[0][0]))))
-    parts += drawn(data, range(len(bins)), y, Places(centres, cap), standing=True)
-    if data.by:
-        parts.append(label(INSIDE / 2, high - 4, data.by, anchor="middle", fill=QUIET, room=INSIDE / 2))
-    return Drawing(tuple(parts), INSIDE, high)
+    parts += draw_error_bars(data, range(len(bins)), y, ErrorBarPositions(centres, cap), vertical=True)
+    if data.key_names:
+        parts.append(
+            label(INNER_WIDTH / 2, high - 4, data.key_names, anchor="middle", fill=QUIET, max_width=INNER_WIDTH / 2)
+        )
+    return Drawing(tuple(parts), INNER_WIDTH, high)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sfumato.plots.frame import INSIDE, SMALL, Drawing, heading
-from sfumato.plots.marks import PAPER, QUIET, RULE, box, digits, label, path, width
-from sfumato.plots.scales import written
+from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, heading
+from sfumato.plots.marks import PAPER, QUIET, RULE, box, format_length, label, path, text_width
+from sfumato.plots.scales import format_tick
 
-MOST_ROWS, MOST_COLUMNS = 40, 40
+MAX_ROWS, MAX_COLUMNS = 40, 40
 _BLACK = "#000000"
 _DARK, _NEGATIVE = (8, 55, 107), (166, 76, 0)
 """RGB of the largest and of the most negative number: blue and brown, distinguishable with any colour vision."""
@@ -31,23 +31,23 @@ class HeatMapGrid:
     signed: bool = False
 
 
-def left_out(grid: HeatMapGrid) -> list[str]:
+def omission_notes(grid: HeatMapGrid) -> list[str]:
     """Return notes about rows and columns that are not shown."""
     notes = []
-    for count, limit, noun in ((len(grid.rows), MOST_ROWS, "rows"), (len(grid.columns), MOST_COLUMNS, "columns")):
+    for count, limit, noun in ((len(grid.rows), MAX_ROWS, "rows"), (len(grid.columns), MAX_COLUMNS, "columns")):
         if count > limit:
             notes.append(f"only the first {limit} of {count:,} {noun} are shown")
     return notes
 
 
-def heat_map(grid: HeatMapGrid, wide: float = INSIDE, high: float = 800.0) -> Drawing:
+def heat_map(grid: HeatMapGrid, wide: float = INNER_WIDTH, high: float = 800.0) -> Drawing:
     """Draw cells from white to blue, or to brown below zero, with a colour legend below them."""
-    rows, columns = grid.rows[:MOST_ROWS], grid.columns[:MOST_COLUMNS]
-    left = min(max([width(name[:60]) for name in (*rows, grid.by[0])], default=0.0), 0.3 * wide) + 8
+    rows, columns = grid.rows[:MAX_ROWS], grid.columns[:MAX_COLUMNS]
+    left = min(max([text_width(name[:60]) for name in (*rows, grid.by[0])], default=0.0), 0.3 * wide) + 8
     cell_width = min(90.0, (wide - left) / max(1, len(columns)))
-    rotated = any(width(name[:60], SMALL) > cell_width - 6 for name in columns)
+    rotated = any(text_width(name[:60], SMALL_FONT) > cell_width - 6 for name in columns)
     head = (22.0 if grid.name else 0.0) + (
-        min(110.0, max(width(name[:60], SMALL) for name in columns)) + 10 if rotated else 20.0
+        min(110.0, max(text_width(name[:60], SMALL_FONT) for name in columns)) + 10 if rotated else 20.0
     )
     head += 16.0 if grid.by[1] else 0.0
     cell_height = max(15.0, min(30.0, (high - head - 50) / max(1, len(rows))))
@@ -61,7 +61,7 @@ def heat_map(grid: HeatMapGrid, wide: float = INSIDE, high: float = 800.0) -> Dr
     ]
     for row, name in enumerate(rows):
         y = head + row * cell_height
-        parts.append(label(left - 8, y + cell_height / 2 + 4, name, anchor="end", room=left - 8))
+        parts.append(label(left - 8, y + cell_height / 2 + 4, name, anchor="end", max_width=left - 8))
         parts += [
             _draw_cell(grid, row, column, (left + column * cell_width, y, cell_width, cell_height), largest)
             for column in range(len(columns))
@@ -78,8 +78,8 @@ def _largest_value(grid: HeatMapGrid) -> float:
 
 def _column_label(x: float, y: float, name: str, cell_width: float, rotated: bool) -> str:
     if not rotated:
-        return label(x, y, name, anchor="middle", size=SMALL, room=cell_width - 4)
-    return label(x + 4, y, name, size=SMALL, room=108, turned=True)
+        return label(x, y, name, anchor="middle", size=SMALL_FONT, max_width=cell_width - 4)
+    return label(x + 4, y, name, size=SMALL_FONT, max_width=108, rotated=True)
 
 
 def _draw_cell(
@@ -91,29 +91,33 @@ def _draw_cell(
     tooltip = f"{grid.rows[row]} × {grid.columns[column]}: {text or 'no number'}"
     if value is None:
         cross = path(
-            [f"M{digits(x + 4)} {digits(y + cell_height - 4)}L{digits(x + cell_width - 5)} {digits(y + 4)}"], RULE
+            [
+                f"M{format_length(x + 4)} "
+                f"{format_length(y + cell_height - 4)}L{format_length(x + cell_width - 5)} {format_length(y + 4)}"
+            ],
+            RULE,
         )
-        return box(x, y, cell_width - 1, cell_height - 1, PAPER, more=f' stroke="{RULE}"', say=tooltip) + cross
+        return box(x, y, cell_width - 1, cell_height - 1, PAPER, more=f' stroke="{RULE}"', tooltip_text=tooltip) + cross
     share = value / largest
     is_noisy = bool(grid.noisy) and grid.noisy[row][column]
     fill = colour(share, signed=grid.signed)
-    elements = box(x, y, cell_width - 1, cell_height - 1, fill, say=tooltip)
-    ink = ink_on(fill)
+    elements = box(x, y, cell_width - 1, cell_height - 1, fill, tooltip_text=tooltip)
+    ink = text_colour_on(fill)
     if is_noisy:
         dashed = f' stroke="{ink}" stroke-dasharray="3 2"'
         elements += box(x + 2, y + 2, cell_width - 5, cell_height - 5, "none", more=dashed)
-    for number in (text, short(value)):
-        if number and width(number, SMALL) <= cell_width - 3:
+    for number in (text, format_short(value)):
+        if number and text_width(number, SMALL_FONT) <= cell_width - 3:
             centre, passive = (x + cell_width / 2 - 0.5, y + cell_height / 2 + 3.5), ' pointer-events="none"'
-            return elements + label(*centre, number, anchor="middle", size=SMALL, fill=ink, more=passive)
+            return elements + label(*centre, number, anchor="middle", size=SMALL_FONT, fill=ink, attributes=passive)
     return elements
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """Format a number with about two digits, for a small cell."""
     if not value:
         return "0"
-    return written(float(f"{value:.3g}"), 10.0 ** (math.floor(math.log10(abs(value))) - 1))
+    return format_tick(float(f"{value:.3g}"), 10.0 ** (math.floor(math.log10(abs(value))) - 1))
 
 
 def colour(share: float, *, signed: bool) -> str:
@@ -124,7 +128,7 @@ def colour(share: float, *, signed: bool) -> str:
     return "#" + "".join(f"{round(245 + (channel - 245) * min(1.0, abs(share))):02x}" for channel in dark_end)
 
 
-def ink_on(fill: str) -> str:
+def text_colour_on(fill: str) -> str:
     """Return black or white, whichever has more contrast: one of them always has a contrast of 4.5 or more.
 
     The contrast is that of WCAG 2: (l + 0.05)/(l′ + 0.05), of the lighter and the darker luminance.
@@ -145,7 +149,7 @@ def _draw_legend(grid: HeatMapGrid, x: float, y: float, largest: float) -> list[
     """Draw the colour legend."""
     shares = [step / 8 for step in range(-8 if grid.signed else 0, 9)]
     parts = [box(x + 12 * step, y, 12, 9, colour(share, signed=grid.signed)) for step, share in enumerate(shares)]
-    low, high = (short(end) for end in (shares[0] * largest, largest))
-    parts.append(label(x, y + 21, low, size=SMALL, fill=QUIET))
-    parts.append(label(x + 12 * len(shares), y + 21, high, anchor="end", size=SMALL, fill=QUIET))
+    low, high = (format_short(end) for end in (shares[0] * largest, largest))
+    parts.append(label(x, y + 21, low, size=SMALL_FONT, fill=QUIET))
+    parts.append(label(x + 12 * len(shares), y + 21, high, anchor="end", size=SMALL_FONT, fill=QUIET))
     return parts

@@ -6,11 +6,23 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, bottom, heading, left, left_room
-from sfumato.plots.marks import DASHES, LINES, PAPER, QUIET, area, digits, label, path, told, upright, width
-from sfumato.plots.scales import FURTHEST, Interval, LinearScale, LogScale, fitting
+from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, X_AXIS_HEIGHT, Drawing, heading, x_axis, y_axis, y_axis_width
+from sfumato.plots.marks import (
+    DASHES,
+    LINES,
+    PAPER,
+    QUIET,
+    format_length,
+    label,
+    path,
+    polygon,
+    text_width,
+    tooltip_element,
+    vertical_step,
+)
+from sfumato.plots.scales import MAX_DRAWN, Interval, LinearScale, LogScale, fitting_ticks
 
-MOST_LINES = 8
+MAX_LINES = 8
 _MAX_DOTS = 40
 """A line with up to this many points shows each as a dot; a longer one only those that are too noisy."""
 
@@ -20,73 +32,84 @@ class PlottedLine:
     """A line: its x coordinates, the value at each or None, and their ranges."""
 
     name: str
-    at: tuple[float, ...]
+    x_values: tuple[float, ...]
     values: tuple[float | None, ...]
     ranges: tuple[Interval, ...] = ()
     noisy: tuple[bool, ...] = ()
-    said: tuple[str, ...] = ()
+    tooltips: tuple[str, ...] = ()
     """The tooltip of each point, which then has a dot; empty for a line without dots."""
     stepped: bool = False
     """Whether a value holds until the next point (a step function)."""
 
 
 @dataclass(frozen=True)
-class Panel:
+class LineAxes:
     """The axes of a line chart: scales, titles, and marked x positions."""
 
     name: str
-    across: str = ""
+    x_title: str = ""
     x: type[LinearScale] = LinearScale
     y: type[LinearScale] = LinearScale
     zero: bool = True
     """Whether the y axis begins at zero where all values are positive."""
-    ends: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
     """The range of the y axis; computed from the lines if not given."""
-    marked: tuple[tuple[float, str], ...] = field(default=())
+    marks: tuple[tuple[float, str], ...] = field(default=())
     """x positions to mark, each with a label."""
 
 
-def panel(
-    lines: Sequence[PlottedLine], of: Panel, high: float = 280.0, wide: float = INSIDE, *, beside: float = 0.0
+def line_chart(
+    lines: Sequence[PlottedLine],
+    axes: LineAxes,
+    high: float = 280.0,
+    wide: float = INNER_WIDTH,
+    *,
+    min_axis_width: float = 0.0,
 ) -> Drawing:
     """Draw lines on one panel; the names of several lines are written at their right ends, without overlaps.
 
     ``beside`` is the least width reserved for the y axis labels, so that stacked panels are aligned.
     """
-    drawn = lines[:MOST_LINES]
-    x_values = [coordinate for line in drawn for coordinate in line.at]
-    ends = of.ends or heights(drawn, log=of.y is LogScale, zero=of.zero)
+    drawn = lines[:MAX_LINES]
+    x_values = [coordinate for line in drawn for coordinate in line.x_values]
+    ends = axes.y_range or y_range_of(drawn, log=axes.y is LogScale, zero=axes.zero)
     name_width = (
-        max((min(170.0, width(line.name, SMALL)) for line in drawn), default=0.0) + 14 if len(drawn) > 1 else 10.0
+        max((min(170.0, text_width(line.name, SMALL_FONT)) for line in drawn), default=0.0) + 14
+        if len(drawn) > 1
+        else 10.0
     )
-    top, foot = 24.0 if of.name else 8.0, high - BELOW - (16 if of.across else 0)
-    y = of.y(*ends, foot, top)
-    ticks = fitting(y, SMALL, wide=False)
-    start = max(left_room(ticks), beside)
-    x = of.x(min(x_values, default=0.0), max(x_values, default=1.0), start + 6, wide - name_width)
-    parts = [heading(0, 12, of.name, wide)] if of.name else []
-    parts += [*left(y, ticks, start, wide - name_width), *bottom(x, foot, foot, zero=False)]
-    parts += [_draw_mark(x, position, word, top, foot) for position, word in of.marked if x.low <= position <= x.high]
+    top, foot = 24.0 if axes.name else 8.0, high - X_AXIS_HEIGHT - (16 if axes.x_title else 0)
+    y = axes.y(*ends, foot, top)
+    ticks = fitting_ticks(y, SMALL_FONT, wide=False)
+    start = max(y_axis_width(ticks), min_axis_width)
+    x = axes.x(min(x_values, default=0.0), max(x_values, default=1.0), start + 6, wide - name_width)
+    parts = [heading(0, 12, axes.name, wide)] if axes.name else []
+    parts += [*y_axis(y, ticks, start, wide - name_width), *x_axis(x, foot, foot, zero=False)]
+    parts += [_draw_mark(x, position, word, top, foot) for position, word in axes.marks if x.low <= position <= x.high]
     for index, line in enumerate(drawn):  # bands below all lines, so that none is hidden
-        parts += [area(_band_polygon(line, run, x, y), LINES[index], 0.18) for run in runs(line) if line.ranges]
+        parts += [
+            polygon(_band_polygon(line, run, x, y), LINES[index], 0.18) for run in point_runs(line) if line.ranges
+        ]
     for index, line in enumerate(drawn):
         parts += _draw_line(line, x, y, LINES[index], DASHES[index])
     if len(drawn) > 1:
         parts += _draw_names(drawn, y, wide - name_width + 8, name_width - 10)
-    if of.across:
+    if axes.x_title:
         parts.append(
-            label((start + wide - name_width) / 2, high - 4, of.across, anchor="middle", fill=QUIET, room=wide / 2)
+            label(
+                (start + wide - name_width) / 2, high - 4, axes.x_title, anchor="middle", fill=QUIET, max_width=wide / 2
+            )
         )
     return Drawing(tuple(parts), wide, high)
 
 
-def numbers_room(lines: Sequence[PlottedLine], of: Panel, high: float) -> float:
+def line_axis_width(lines: Sequence[PlottedLine], axes: LineAxes, high: float) -> float:
     """Return the width of the y axis labels."""
-    ends = of.ends or heights(lines[:MOST_LINES], log=of.y is LogScale, zero=of.zero)
-    return left_room(fitting(of.y(*ends, high, 24.0), SMALL, wide=False))
+    ends = axes.y_range or y_range_of(lines[:MAX_LINES], log=axes.y is LogScale, zero=axes.zero)
+    return y_axis_width(fitting_ticks(axes.y(*ends, high, 24.0), SMALL_FONT, wide=False))
 
 
-def heights(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool = True) -> tuple[float, float]:
+def y_range_of(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool = True) -> tuple[float, float]:
     """Return the y range of all lines and bands; bands are limited to a few times the values and median band ends."""
     values = [value for line in lines for value in line.values if value is not None and math.isfinite(value)]
     largest_value = max(map(abs, values), default=1.0)
@@ -101,7 +124,7 @@ def heights(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool = Tru
         min([*shown_values, *([0.0] if zero else [])], default=0.0),
         max([*shown_values, *([0.0] if zero else [])], default=1.0),
     )
-    low, high = max(low, -FURTHEST), min(high, FURTHEST)
+    low, high = max(low, -MAX_DRAWN), min(high, MAX_DRAWN)
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
@@ -110,17 +133,19 @@ def _draw_mark(x: LinearScale, position: float, word: str, top: float, foot: flo
     in_right_half = line_x > (x.start + x.end) / 2
     word_x = line_x - 5 if in_right_half else line_x + 5
     anchor = "end" if in_right_half else "start"
-    words = label(word_x, top + 13, word, anchor=anchor, size=SMALL, fill=QUIET, room=abs(x.end - x.start) / 2)
-    return path([upright(line_x, top, foot)], QUIET, 1, ' stroke-dasharray="4 3"') + words
+    words = label(
+        word_x, top + 13, word, anchor=anchor, size=SMALL_FONT, fill=QUIET, max_width=abs(x.end - x.start) / 2
+    )
+    return path([vertical_step(line_x, top, foot)], QUIET, 1, ' stroke-dasharray="4 3"') + words
 
 
 def _draw_line(line: PlottedLine, x: LinearScale, y: LinearScale, colour: str, dash: str) -> Iterator[str]:
-    for run in runs(line):
+    for run in point_runs(line):
         attributes = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
         yield path(_path_steps(line, run, x, y), colour, 2, attributes)
-    if line.said:
-        all_dots = len(line.at) <= _MAX_DOTS
-        for point in (each for run in runs(line) for each in run):
+    if line.tooltips:
+        all_dots = len(line.x_values) <= _MAX_DOTS
+        for point in (each for run in point_runs(line) for each in run):
             if all_dots or (line.noisy and line.noisy[point]):
                 yield _draw_dot(line, point, x, y, colour)
 
@@ -130,11 +155,11 @@ def _draw_dot(line: PlottedLine, point: int, x: LinearScale, y: LinearScale, col
     colours = f'fill="{PAPER if is_noisy else colour}" stroke="{colour}"'
     value = line.values[point]
     assert value is not None
-    position = f'cx="{digits(x(line.at[point]))}" cy="{digits(y(value))}" r="3"'
-    return f"<circle {position} {colours}>{told(line.said[point])}</circle>"
+    position = f'cx="{format_length(x(line.x_values[point]))}" cy="{format_length(y(value))}" r="3"'
+    return f"<circle {position} {colours}>{tooltip_element(line.tooltips[point])}</circle>"
 
 
-def runs(line: PlottedLine) -> list[range]:
+def point_runs(line: PlottedLine) -> list[range]:
     """Return the ranges of consecutive points that have a value: no line is drawn across missing ones."""
     consecutive: list[range] = []
     start = None
@@ -152,11 +177,11 @@ def _path_steps(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -
         value = line.values[point]
         assert value is not None
         if point == run[0]:
-            yield f"M{digits(x(line.at[point]))} {digits(y(value))}"
+            yield f"M{format_length(x(line.x_values[point]))} {format_length(y(value))}"
         elif line.stepped:
-            yield f"H{digits(x(line.at[point]))}V{digits(y(value))}"
+            yield f"H{format_length(x(line.x_values[point]))}V{format_length(y(value))}"
         else:
-            yield f"L{digits(x(line.at[point]))} {digits(y(value))}"
+            yield f"L{format_length(x(line.x_values[point]))} {format_length(y(value))}"
 
 
 def _band_polygon(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> list[tuple[float, float]]:
@@ -164,12 +189,12 @@ def _band_polygon(line: PlottedLine, run: range, x: LinearScale, y: LinearScale)
     ends = [(point, line.ranges[point] or (line.values[point],) * 2) for point in run]
     half_width = 3.0 if len(run) == 1 else 0.0
     upper = [
-        (x(line.at[point]) + shift, y(_clamp_infinite(band[1])))
+        (x(line.x_values[point]) + shift, y(_clamp_infinite(band[1])))
         for point, band in ends
         for shift in _both_sides(half_width)
     ]
     lower = [
-        (x(line.at[point]) + shift, y(_clamp_infinite(band[0])))
+        (x(line.x_values[point]) + shift, y(_clamp_infinite(band[0])))
         for point, band in ends
         for shift in _both_sides(half_width)
     ]
@@ -182,7 +207,7 @@ def _both_sides(half_width: float) -> tuple[float, ...]:
 
 def _clamp_infinite(end: float | None) -> float:
     assert end is not None
-    return end if math.isfinite(end) else math.copysign(FURTHEST, end)
+    return end if math.isfinite(end) else math.copysign(MAX_DRAWN, end)
 
 
 def _draw_names(lines: Sequence[PlottedLine], y: LinearScale, x: float, room: float) -> Iterator[str]:
@@ -197,4 +222,4 @@ def _draw_names(lines: Sequence[PlottedLine], y: LinearScale, x: float, room: fl
         positions.append((lowest, index))
     overflow = max(0.0, positions[-1][0] - max(y.start, y.end)) if positions else 0.0
     for position, index in positions:
-        yield label(x, position - overflow + 4, lines[index].name, size=SMALL, fill=LINES[index], room=room)
+        yield label(x, position - overflow + 4, lines[index].name, size=SMALL_FONT, fill=LINES[index], max_width=room)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 SIZE = 12.0
 """The default font size in pixels."""
@@ -40,14 +40,14 @@ def _character_width(letter: str) -> float:
 _WIDTHS = _Widths((letter, _character_width(letter)) for letter in map(chr, range(0x20, 0x7F)))
 
 
-def width(text: str, size: float = SIZE) -> float:
+def text_width(text: str, size: float = SIZE) -> float:
     """Return an upper estimate of a text's width in pixels."""
     return sum(map(_WIDTHS.__getitem__, text)) * size
 
 
-def drawable(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return a text without control characters, and with at most three combining marks on one letter."""
-    visible = printable(text)
+    visible = escape_unprintable(text)
     if visible.isascii():
         return visible
     letters: list[str] = []
@@ -59,10 +59,10 @@ def drawable(text: str) -> str:
     return "".join(letters)
 
 
-def cut(text: str, room: float, size: float = SIZE) -> str:
+def truncate(text: str, room: float, size: float = SIZE) -> str:
     """Truncate a text to a width in pixels, with "…" where something was cut; control characters are escaped."""
-    visible = drawable(text[: _MAX_CHARACTERS + 1])
-    if len(text) <= _MAX_CHARACTERS and width(visible, size) <= room + 0.5:
+    visible = visible_text(text[: _MAX_CHARACTERS + 1])
+    if len(text) <= _MAX_CHARACTERS and text_width(visible, size) <= room + 0.5:
         return visible
     remaining = room - size
     length = 0
@@ -73,12 +73,12 @@ def cut(text: str, room: float, size: float = SIZE) -> str:
     return visible[:length].rstrip() + "…"
 
 
-def wrapped(pieces: list[str], room: float, size: float) -> list[str]:
+def wrap(pieces: list[str], room: float, size: float) -> list[str]:
     """Join pieces with " · " into lines of at most this width; truncate a piece that is wider than a line."""
     lines: list[str] = []
-    for piece in (cut(each, room, size) for each in pieces if each):
+    for piece in (truncate(each, room, size) for each in pieces if each):
         joined = f"{lines[-1]} · {piece}" if lines else piece
-        if lines and width(joined, size) <= room:
+        if lines and text_width(joined, size) <= room:
             lines[-1] = joined
         else:
             lines.append(piece)
@@ -95,37 +95,37 @@ _MAX_TOOLTIP = 300
 """The most characters of a tooltip."""
 
 
-def digits(number: float) -> str:
+def format_length(number: float) -> str:
     """Format a length with at most two decimals, always the same way."""
     short = f"{number:.2f}".rstrip("0").rstrip(".")
     return "0" if short == "-0" else short
 
 
-def lengths(numbers: Sequence[float]) -> list[str]:
+def format_lengths(numbers: Sequence[float]) -> list[str]:
     """Format many lengths at once exactly as ``digits`` does, in a fraction of the time."""
     listed = "%.2f\n" * len(numbers) % tuple(numbers)
     return listed.replace("-0.00\n", "0.00\n").replace("0\n", "\n").replace(".0\n", "\n").split()
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Escape a text for XML: no tag, no quote, and no character that XML forbids."""
-    return html.escape(printable(text))
+    return html.escape(escape_unprintable(text))
 
 
-def each_escaped(texts: Sequence[str]) -> list[str]:
+def escape_all(texts: Sequence[str]) -> list[str]:
     """Escape many texts at once as ``escaped`` does; joining by newlines is safe, since printable texts have none."""
-    return html.escape("\n".join(map(printable, texts))).split("\n") if texts else []
+    return html.escape("\n".join(map(escape_unprintable, texts))).split("\n") if texts else []
 
 
-def told(text: str) -> str:
+def tooltip_element(text: str) -> str:
     """Render a tooltip element."""
-    return each_told((text,))[0]
+    return tooltip_elements((text,))[0]
 
 
-def each_told(texts: Sequence[str]) -> list[str]:
+def tooltip_elements(texts: Sequence[str]) -> list[str]:
     """Render a tooltip element for each text."""
     short = [text if len(text) <= _MAX_TOOLTIP else text[:_MAX_TOOLTIP] + "…" for text in texts]
-    return [f"<title>{text}</title>" for text in each_escaped(short)]
+    return [f"<title>{text}</title>" for text in escape_all(short)]
 
 
 def label(
@@ -136,42 +136,47 @@ def label(
     anchor: str = "start",
     size: float = SIZE,
     fill: str = INK,
-    room: float | None = None,
-    more: str = "",
-    turned: bool = False,
+    max_width: float | None = None,
+    attributes: str = "",
+    rotated: bool = False,
 ) -> str:
     """Render a text, or ``turned`` upward; if wider than ``room``, it is truncated with the whole as a tooltip."""
-    visible = drawable(text) if room is None else cut(text, room, size)
-    tooltip = told(text) if visible != text else ""
-    position = f'x="{digits(x)}" y="{digits(y)}"'
-    if turned:
-        position = f'transform="translate({digits(x)} {digits(y)}) rotate(-90)"'
-    return f"<text {position}{_text_attributes(anchor, size, fill)}{more}>{tooltip}{html.escape(visible)}</text>"
+    visible = visible_text(text) if max_width is None else truncate(text, max_width, size)
+    tooltip = tooltip_element(text) if visible != text else ""
+    position = f'x="{format_length(x)}" y="{format_length(y)}"'
+    if rotated:
+        position = f'transform="translate({format_length(x)} {format_length(y)}) rotate(-90)"'
+    return f"<text {position}{_text_attributes(anchor, size, fill)}{attributes}>{tooltip}{html.escape(visible)}</text>"
 
 
 def labels(x: float, heights: Sequence[str], texts: Sequence[str], room: float, *, anchor: str) -> list[str]:
     """Render texts one below the other as ``label`` does, at formatted heights."""
-    visible_texts = [cut(text, room) for text in texts]
-    begin, attributes = f'<text x="{digits(x)}" y="', f'"{_text_attributes(anchor, SIZE, INK)}>'
+    visible_texts = [truncate(text, room) for text in texts]
+    begin, attributes = f'<text x="{format_length(x)}" y="', f'"{_text_attributes(anchor, SIZE, INK)}>'
     return [
-        f"{begin}{height}{attributes}{'' if visible == text else told(text)}{escaped_text}</text>"
+        f"{begin}{height}{attributes}{'' if visible == text else tooltip_element(text)}{escaped_text}</text>"
         for height, visible, text, escaped_text in zip(
-            heights, visible_texts, texts, each_escaped(visible_texts), strict=True
+            heights, visible_texts, texts, escape_all(visible_texts), strict=True
         )
     ]
 
 
 def _text_attributes(anchor: str, size: float, fill: str) -> str:
     attributes = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    attributes += "" if size == SIZE else f' font-size="{digits(float(size))}"'
+    attributes += "" if size == SIZE else f' font-size="{format_length(float(size))}"'
     return attributes if fill == INK else f'{attributes} fill="{fill}"'
 
 
-def box(x: float, y: float, wide: float, high: float, fill: str, *, more: str = "", say: str = "") -> str:
+def box(x: float, y: float, wide: float, high: float, fill: str, *, more: str = "", tooltip_text: str = "") -> str:
     """Render a rectangle; ``say`` is its tooltip."""
-    geometry = f'x="{digits(x)}" y="{digits(y)}" width="{digits(max(0.0, wide))}" height="{digits(max(0.0, high))}"'
+    geometry = (
+        f'x="{format_length(x)}" y="{format_length(y)}" width="{format_length(max(0.0, wide))}" '
+        f'height="{format_length(max(0.0, high))}"'
+    )
     return (
-        f'<rect {geometry} fill="{fill}"{more}>{told(say)}</rect>' if say else f'<rect {geometry} fill="{fill}"{more}/>'
+        f'<rect {geometry} fill="{fill}"{more}>{tooltip_element(tooltip_text)}</rect>'
+        if tooltip_text
+        else f'<rect {geometry} fill="{fill}"{more}/>'
     )
 
 
@@ -180,25 +185,25 @@ def path(steps: Iterable[str], stroke: str, wide: float = 1.0, more: str = "") -
     commands = "".join(steps)
     if not commands:
         return ""
-    return f'<path d="{commands}" fill="none" stroke="{stroke}" stroke-width="{digits(float(wide))}"{more}/>'
+    return f'<path d="{commands}" fill="none" stroke="{stroke}" stroke-width="{format_length(float(wide))}"{more}/>'
 
 
-def area(points: Sequence[tuple[float, float]], fill: str, opacity: float) -> str:
+def polygon(points: Sequence[tuple[float, float]], fill: str, opacity: float) -> str:
     """Render a filled polygon."""
-    coordinates = " ".join(f"{digits(x)},{digits(y)}" for x, y in points)
-    return f'<polygon points="{coordinates}" fill="{fill}" fill-opacity="{digits(opacity)}"/>'
+    coordinates = " ".join(f"{format_length(x)},{format_length(y)}" for x, y in points)
+    return f'<polygon points="{coordinates}" fill="{fill}" fill-opacity="{format_length(opacity)}"/>'
 
 
-def across(x: float, y: float, end: float) -> str:
+def horizontal_step(x: float, y: float, end: float) -> str:
     """Return the path step of a horizontal line."""
-    return f"M{digits(x)} {digits(y)}H{digits(end)}"
+    return f"M{format_length(x)} {format_length(y)}H{format_length(end)}"
 
 
-def upright(x: float, y: float, end: float) -> str:
+def vertical_step(x: float, y: float, end: float) -> str:
     """Return the path step of a vertical line."""
-    return f"M{digits(x)} {digits(y)}V{digits(end)}"
+    return f"M{format_length(x)} {format_length(y)}V{format_length(end)}"
 
 
-def moved(x: float, y: float, parts: Iterable[str]) -> str:
+def translated(x: float, y: float, parts: Iterable[str]) -> str:
     """Group elements and translate them."""
-    return f'<g transform="translate({digits(x)} {digits(y)})">{"".join(parts)}</g>'
+    return f'<g transform="translate({format_length(x)} {format_length(y)})">{"".join(parts)}</g>'

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.errors import InvalidParameter, SfumatoError, installing
-from sfumato.untrusted import refusing
+from sfumato.errors import InvalidParameter, SfumatoError, install_command
+from sfumato.untrusted import refuse_malformed
 
-KINDS = (".svg", ".png", ".html")
-FITTING = ' style="max-width:100%;height:auto"'
+SUFFIXES = (".svg", ".png", ".html")
+FIT_STYLE = ' style="max-width:100%;height:auto"'
 """The only style in a picture: it is never wider than its container."""
-KIND = "picture/1"
+JSON_KIND = "picture/1"
 _PNG_SCALE = 2
 """PNG pixels per SVG pixel."""
 
@@ -31,9 +31,9 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save as .svg, .png or .html; PNG needs the extra ``plot``."""
-        check_picture(path)
+        check_picture_path(path)
         suffix = Path(path).suffix.lower()
-        content = self.png() if suffix == ".png" else (self.svg if suffix == ".svg" else self.page()).encode()
+        content = self.png() if suffix == ".png" else (self.svg if suffix == ".svg" else self.html_page()).encode()
         try:
             Path(path).write_bytes(content)
         except OSError as error:
@@ -47,11 +47,11 @@ class Picture:
         """Return the picture as PNG, at twice its size."""
         return bytes(_import_converter().svg_to_png(self.svg, scale=_PNG_SCALE))
 
-    def unstyled(self) -> str:
+    def without_style(self) -> str:
         """Return the SVG without its inline style, for a page whose content security policy forbids one."""
-        return self.svg.replace(FITTING, "", 1)
+        return self.svg.replace(FIT_STYLE, "", 1)
 
-    def page(self) -> str:
+    def html_page(self) -> str:
         """Return an HTML page that shows the picture and nothing else."""
         head = f'<meta charset="utf-8"><title>{html.escape(self.title)}</title>'
         return f"<!doctype html><html lang=en><head>{head}</head><body>{self.svg}</body></html>\n"
@@ -59,14 +59,14 @@ class Picture:
     def to_json(self) -> str:
         """Serialise the picture as JSON text, with a kind and a version."""
         fields = {"svg": self.svg, "width": self.width, "height": self.height, "title": self.title}
-        return json.dumps({"kind": KIND, **fields})
+        return json.dumps({"kind": JSON_KIND, **fields})
 
     @classmethod
     def from_json(cls, source: str) -> Picture:
         """Parse the output of ``to_json``; refuse any other text."""
-        with refusing(lambda: InvalidParameter("source", source, "the JSON text of a picture")):
+        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a picture")):
             fields = json.loads(source)
-            if fields.pop("kind") != KIND or set(fields) != {"svg", "width", "height", "title"}:
+            if fields.pop("kind") != JSON_KIND or set(fields) != {"svg", "width", "height", "title"}:
                 raise ValueError
             return cls(str(fields["svg"]), float(fields["width"]), float(fields["height"]), str(fields["title"]))
 
@@ -80,19 +80,19 @@ class Picture:
         return f"<Picture {self.title!r}, {self.width:.0f} × {self.height:.0f}: .svg, .save('picture.svg')>"
 
 
-def saved(picture: Picture, path: str | os.PathLike[str] | None) -> Picture:
+def save_if_path(picture: Picture, path: str | os.PathLike[str] | None) -> Picture:
     """Return a picture; save it first if a path is given."""
     if path is not None:
         picture.save(path)
     return picture
 
 
-def check_picture(path: str | os.PathLike[str]) -> None:
+def check_picture_path(path: str | os.PathLike[str]) -> None:
     """Refuse a path to which a picture could not be saved, before anything is spent on it."""
     file = Path(path)
-    if file.suffix.lower() not in KINDS:
+    if file.suffix.lower() not in SUFFIXES:
         fix = "name a .svg file; for other formats, save the chart that answer.to_altair() returns"
-        raise InvalidParameter("plot", str(path), "a file that ends in " + ", ".join(KINDS), fix=fix)
+        raise InvalidParameter("plot", str(path), "a file that ends in " + ", ".join(SUFFIXES), fix=fix)
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
         raise InvalidParameter("plot", str(path), "a writable file in an existing folder")
     if file.suffix.lower() == ".png":
@@ -106,6 +106,6 @@ def _import_converter() -> Any:
         raise SfumatoError(
             "PNG files need vl-convert, which is not installed",
             place="Picture.save",
-            fix=f"{installing('plot')}; or save it as .svg, which needs no extra package",
+            fix=f"{install_command('plot')}; or save it as .svg, which needs no extra package",
         ) from None
     return vl_convert

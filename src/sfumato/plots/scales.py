@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from sfumato.plots.marks import width
+from sfumato.plots.marks import text_width
 
 Tick = tuple[float, str]
 """A number, and its label."""
-FURTHEST = 1e300
+MAX_DRAWN = 1e300
 """The largest absolute value that is drawn: differences must be finite too."""
 _UNITS = ((1e9, 1e9, "bn"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
 """Thresholds from which numbers are written in a unit, the unit, and its suffix."""
@@ -29,9 +29,9 @@ class LinearScale:
     end: float
 
     def __call__(self, number: float) -> float:
-        return self.places((number,))[0]
+        return self.coordinates((number,))[0]
 
-    def places(self, numbers: Sequence[float]) -> list[float]:
+    def coordinates(self, numbers: Sequence[float]) -> list[float]:
         """Return the pixel coordinates of many numbers."""
         low, high, start = self.low, self.high, self.start
         span, room = high - low, self.end - start
@@ -44,12 +44,12 @@ class LinearScale:
         """Return at most ``most`` round numbers between the ends, with their labels."""
         step = _round_step((self.high - self.low) / max(1, most - 1))
         if not (step > 0 and math.isfinite(step)):
-            return [(self.low, written(self.low, 0.0))]
+            return [(self.low, format_tick(self.low, 0.0))]
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         candidates = [multiple * step for multiple in range(first, min(last, first + 50) + 1)]
         values = candidates[:: math.ceil(len(candidates) / max(1, most)) or 1]
         largest = max(map(abs, values), default=0.0)
-        return [(value, written(value, step, largest)) for value in values]
+        return [(value, format_tick(value, step, largest)) for value in values]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class KeyScale(LinearScale):
 class LogScale(LinearScale):
     """A logarithmic scale; both ends are positive."""
 
-    def places(self, numbers: Sequence[float]) -> list[float]:
+    def coordinates(self, numbers: Sequence[float]) -> list[float]:
         """Return the pixel coordinates of many numbers."""
         low, span, room = math.log(self.low), math.log(self.high / self.low) or 1.0, self.end - self.start
         logarithms = (math.log(min(max(number, self.low), self.high)) for number in numbers)
@@ -84,7 +84,7 @@ class LogScale(LinearScale):
             if 2 <= len(values) <= most:
                 break
         stride = math.ceil(len(values) / max(1, most)) or 1
-        return [(value, written(value, value)) for value in values[::stride]]
+        return [(value, format_tick(value, value)) for value in values[::stride]]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class TimeScale(LinearScale):
         starts = (
             dt.datetime(month // 12, month % 12 + 1, 1) for month in months if month % step == 0 and month < 119988
         )
-        return [start for start in map(seconds, starts) if self.low <= start <= self.high]
+        return [start for start in map(seconds_since_1970, starts) if self.low <= start <= self.high]
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ _STEPS = (
 """Months or seconds between two ticks, and the strftime format of their labels."""
 
 
-def seconds(time: dt.date) -> float:
+def seconds_since_1970(time: dt.date) -> float:
     """Return the seconds since 1970 of a date or a time; a time without a zone is taken as UTC."""
     moment = time if isinstance(time, dt.datetime) else dt.datetime(time.year, time.month, time.day)
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
@@ -160,7 +160,7 @@ def _round_step(least: float) -> float:
     )
 
 
-def written(number: float, step: float, largest: float = 0.0) -> str:
+def format_tick(number: float, step: float, largest: float = 0.0) -> str:
     """Format a tick label for ticks that are ``step`` apart: 1,500 and 20k, not 20000.0. All labels of an axis are in
     the unit of the largest: 5k beside 20k.
     """
@@ -177,7 +177,7 @@ def written(number: float, step: float, largest: float = 0.0) -> str:
     return (formatted.rstrip("0").rstrip(".") if "." in formatted else formatted).replace("-", "−")
 
 
-def fitting(scale: LinearScale, size: float, *, wide: bool) -> list[Tick]:
+def fitting_ticks(scale: LinearScale, size: float, *, wide: bool) -> list[Tick]:
     """Return as many ticks as fit without overlap: along the width if ``wide``, otherwise along the height."""
     room = abs(scale.end - scale.start)
     for limit in range(9 if wide else 7, 1, -1):
@@ -189,9 +189,9 @@ def fitting(scale: LinearScale, size: float, *, wide: bool) -> list[Tick]:
     return scale.ticks(2)[:1]
 
 
-def placed(scale: LinearScale, tick: Tick, size: float) -> tuple[str, float, float]:
+def label_extent(scale: LinearScale, tick: Tick, size: float) -> tuple[str, float, float]:
     """Return the text anchor of a tick label and its left and right ends, so that none sticks out of the axis far."""
-    x, label_width = scale(tick[0]), width(tick[1], size)
+    x, label_width = scale(tick[0]), text_width(tick[1], size)
     if x - label_width / 2 < min(scale.start, scale.end) - 38:
         return "start", x, x + label_width
     if x + label_width / 2 > max(scale.start, scale.end) + 14:
@@ -200,11 +200,11 @@ def placed(scale: LinearScale, tick: Tick, size: float) -> tuple[str, float, flo
 
 
 def _are_apart(scale: LinearScale, ticks: Sequence[Tick], size: float) -> bool:
-    extents = [placed(scale, tick, size)[1:] for tick in ticks]
+    extents = [label_extent(scale, tick, size)[1:] for tick in ticks]
     return all(left[1] + 10 <= right[0] for left, right in pairwise(extents))
 
 
-def reach(
+def axis_range(
     values: Iterable[float | None], intervals: Iterable[tuple[float, float] | None], *, zero: bool
 ) -> tuple[float, float]:
     """Return axis ends that show every number and its range; ranges much wider than most are cut off."""
@@ -221,7 +221,7 @@ def reach(
 
 
 def _clamp(numbers: Iterable[float]) -> list[float]:
-    return [float(number) if abs(number) < FURTHEST else math.copysign(FURTHEST, number) for number in numbers]
+    return [float(number) if abs(number) < MAX_DRAWN else math.copysign(MAX_DRAWN, number) for number in numbers]
 
 
 Interval = tuple[float, float] | None
@@ -233,12 +233,12 @@ class ChartData:
     """One column of numbers with labels, ranges and printed forms."""
 
     name: str
-    by: str
+    key_names: str
     """The names of the group keys, which the labels are values of."""
     labels: tuple[str, ...]
     values: tuple[float | None, ...]
     intervals: tuple[Interval, ...]
-    cells: tuple[str, ...]
+    printed: tuple[str, ...]
     """The numbers as printed, with their errors."""
     noisy: tuple[bool, ...] = ()
     """Whether each number is too noisy to print; empty if not determined."""

@@ -21,17 +21,17 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.policy.domains import MOST_VALUES, Domain, Type, Value, as_value
-from sfumato.privacy.numbers import exact, text
+from sfumato.policy.domains import MAX_VALUES, Domain, Type, Value, parse_value
+from sfumato.privacy.numbers import exact, format_exact
 
-MOST_BINS = 1_000
+MAX_BINS = 1_000
 """The most bins with explicit edges or calendar periods; equal bins of integers or days may number ``MOST_VALUES``."""
-PERIODS = ("day", "week", "month", "quarter", "year")
+CALENDAR_PERIODS = ("day", "week", "month", "quarter", "year")
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _BINS_RULE = 'edges such as [0, 18, 30, 65], a number of equal bins such as 20, or for dates "month"'
-MOST_SPIKES = 100
+MAX_SPIKES = 100
 """The most spikes of one column."""
-_LEVELS_RULE = 'such as ["day", "month", "year"], [[0, 18, 65]], or nested lists of the values'
+_LEVELS_RULE = 'such as ["day", "month", "year"], [[0, 18, 65]], or a hierarchy of the values as nested lists'
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Coding:
         """The common width of the bins in integers or days, None if they differ; the first and last may be shorter."""
         return _regular_width(self.starts, self.end) if self.starts else None
 
-    def place(self, value: Any) -> int | None:
+    def cell_index(self, value: Any) -> int | None:
         """Return the index of the cell that contains a value, or None if no cell does."""
         spike_keys = [_as_compared(spike) for spike in self.spikes]
         if value is not None and _as_compared(value) in spike_keys:
@@ -77,7 +77,7 @@ class Coding:
         return len(spike_keys) + bisect_right(self.starts, _as_compared(value), key=_as_compared) - 1
 
 
-def cell_words(coding: Coding | None) -> list[str]:
+def describe_cells(coding: Coding | None) -> list[str]:
     """Describe the cells of a column in words, one phrase each; empty without a coding."""
     if coding is None:
         return []
@@ -95,7 +95,7 @@ def cell_words(coding: Coding | None) -> list[str]:
 
 
 def _format_value(value: object) -> str:
-    return text(value) if isinstance(value, Fraction) else str(value)
+    return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
 def is_coded(domain: Domain, coding: Coding | None) -> bool:
@@ -103,7 +103,7 @@ def is_coded(domain: Domain, coding: Coding | None) -> bool:
     return domain.values is not None or domain.type is Type.BOOLEAN or (coding is not None and bool(coding.starts))
 
 
-def coding_of(domain: Domain, bins: Any, levels: Any, spikes: Any = None) -> Coding:
+def parse_coding(domain: Domain, bins: Any, levels: Any, spikes: Any = None) -> Coding:
     """Parse the bins, levels and spikes of a column as a policy declares them; None for those left out."""
     if spikes is not None and (domain.type in (Type.TEXT, Type.BOOLEAN) or domain.values is not None):
         raise InvalidParameter("spikes", spikes, "left out where values are listed: each value is a cell")
@@ -143,7 +143,7 @@ def _parse_bins(domain: Domain, bins: Any, levels: Any) -> Coding:
         coarser = coarser[1:]
     starts, end = _parse_edges(domain, bins, "bins" if levels is None or bins is not levels[0] else "levels")
     regular = domain.bounds is not None and _regular_width(starts, end) is not None
-    max_bins = MOST_VALUES if regular else MOST_BINS
+    max_bins = MAX_VALUES if regular else MAX_BINS
     if len(starts) > max_bins:
         raise InvalidParameter("bins", bins, f"at most {max_bins:,} bins", fix="take wider ones")
     parsed_levels, finer_starts = [], starts
@@ -161,16 +161,18 @@ def _parse_bins(domain: Domain, bins: Any, levels: Any) -> Coding:
 def _with_spikes(domain: Domain, coding: Coding, declared: Any) -> Coding:
     """Add spikes to a coding. At a level, a spike joins the part of its bin, or is a part by itself."""
     declared_values = declared if isinstance(declared, (list, tuple)) else ()
-    if not 1 <= len(declared_values) <= MOST_SPIKES:
-        raise InvalidParameter("spikes", declared, f"a list of 1 to {MOST_SPIKES} values, such as [0]")
-    values = sorted({as_value(domain.type, value, "spikes") for value in declared_values}, key=_as_compared)
+    if not 1 <= len(declared_values) <= MAX_SPIKES:
+        raise InvalidParameter("spikes", declared, f"a list of 1 to {MAX_SPIKES} values, such as [0]")
+    values = sorted({parse_value(domain.type, value, "spikes") for value in declared_values}, key=_as_compared)
     low, high = domain.bounds or (coding.starts[0], coding.end)
     if len({_as_compared(value) for value in values}) != len(declared_values):
         raise InvalidParameter("spikes", declared, "a list without repeated values")
     if _as_compared(values[0]) < _as_compared(low) or _as_compared(values[-1]) > _as_compared(high):
-        raise InvalidParameter("spikes", declared, "values within the bounds", fix="widen the bounds, or remove it")
+        raise InvalidParameter(
+            "spikes", declared, "values within the bounds", fix="widen the bounds, or remove the value outside them"
+        )
     _check_no_empty_bin(domain, coding, values)
-    bin_indices = [coding.place(value) for value in values]
+    bin_indices = [coding.cell_index(value) for value in values]
     levels = tuple(
         replace(level, parts=(*_spike_parts(level.parts, bin_indices), *level.parts)) for level in coding.levels
     )
@@ -212,7 +214,7 @@ def _parse_edges(domain: Domain, bins: Any, name: str) -> tuple[tuple[Value, ...
         return _equal_bins(domain, bins, name)
     if not isinstance(bins, (list, tuple)) or len(bins) < 2:
         raise InvalidParameter(name, bins, _BINS_RULE)
-    edges = [as_value(domain.type, edge, name) for edge in bins]
+    edges = [parse_value(domain.type, edge, name) for edge in bins]
     low, high = domain.bounds or (edges[0], edges[-1])
     if not _rising(edges):
         raise InvalidParameter(name, bins, "edges in rising order")
@@ -238,8 +240,10 @@ def _bounds(domain: Domain, declared_bins: object, name: str) -> tuple[Any, Any]
 
 
 def _calendar_bins(domain: Domain, period: str, name: str) -> tuple[tuple[Value, ...], Value]:
-    if not domain.type.temporal or period not in PERIODS:
-        raise InvalidParameter(name, period, f"one of {', '.join(PERIODS)} for a date or a time; else {_BINS_RULE}")
+    if not domain.type.temporal or period not in CALENDAR_PERIODS:
+        raise InvalidParameter(
+            name, period, f"one of {', '.join(CALENDAR_PERIODS)} for a date or a time; else {_BINS_RULE}"
+        )
     low, high = _bounds(domain, period, name)
     is_timestamp = domain.type is Type.TIMESTAMP
     days = list(_period_starts(period, low.date() if is_timestamp else low, high.date() if is_timestamp else high))
@@ -263,8 +267,8 @@ def _period_starts(period: str, low: dt.date, high: dt.date) -> Iterator[dt.date
 def _equal_bins(domain: Domain, count: int, name: str) -> tuple[tuple[Value, ...], Value]:
     """Divide the bounds into equal bins; bins of integers or days differ by at most one value."""
     low, high = _bounds(domain, count, name)
-    if not 1 <= count <= MOST_VALUES:
-        raise InvalidParameter(name, count, f"a number of bins from 1 to {MOST_VALUES:,}")
+    if not 1 <= count <= MAX_VALUES:
+        raise InvalidParameter(name, count, f"a number of bins from 1 to {MAX_VALUES:,}")
     if domain.type is Type.REAL:
         edges = (low + (high - low) * index / count for index in range(count))
         starts: list[Any] = [low, *(exact(float(edge), name) for edge in list(edges)[1:])]
@@ -309,13 +313,16 @@ def _parse_levels(domain: Domain, levels: Any) -> tuple[Level, ...]:
         return ()
     if domain.values is None or not isinstance(levels, (Mapping, list, tuple)):
         raise InvalidParameter(
-            "levels", levels, "nested lists of the values", fix="list the values first, then nest them in levels"
+            "levels",
+            levels,
+            "a hierarchy of the values as nested lists",
+            fix="list the values first, then nest them in levels",
         )
     depth = _depth(levels)
     if depth < 2:
         rule = "nested lists with every value at the same depth"
         raise InvalidParameter("levels", levels, rule, fix='write [["A00", "A01"], ["B00"]]')
-    leaf_values = [as_value(domain.type, value, "levels") for value in leaves(levels)]
+    leaf_values = [parse_value(domain.type, value, "levels") for value in leaves(levels)]
     expected_values = [value for value in domain.values if value != domain.other or value in leaf_values]
     if len(set(leaf_values)) != len(leaf_values) or set(leaf_values) != set(expected_values):
         rule = "nested lists that contain every listed value exactly once, and nothing else"
@@ -343,7 +350,7 @@ def _build_level(domain: Domain, levels: Any, level_depth: int, other_values: Se
     """Return the level at one depth; each of ``other_values`` is a part by itself, after the others."""
     parts = list(_parts_at_depth(levels, level_depth, ""))
     part_of = {
-        as_value(domain.type, leaf, "levels"): index for index, (_, members) in enumerate(parts) for leaf in members
+        parse_value(domain.type, leaf, "levels"): index for index, (_, members) in enumerate(parts) for leaf in members
     }
     part_of |= {value: len(parts) + index for index, value in enumerate(other_values)}
     labels = [label for label, _ in parts] + [str(value) for value in other_values]

@@ -17,8 +17,8 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.privacy import codec
-from sfumato.privacy.codec import spelled
-from sfumato.privacy.numbers import POSITIVE, Range, exact, text
+from sfumato.privacy.codec import constructor_repr
+from sfumato.privacy.numbers import POSITIVE, Range, exact, format_exact
 
 Value = int | Fraction | str | bool | dt.date | dt.datetime
 """A public value, exact."""
@@ -29,10 +29,10 @@ LARGEST_REAL, SMALLEST_REAL = Fraction(2**500), Fraction(1, 2**500)
 """A real is 0 or has an absolute value between these, in data, policies and questions: so the product and the quotient
 of two reals are doubles in every engine. A larger computed value is NULL, a smaller one is 0.
 """
-MOST_VALUES = 100_000
-MOST_LETTERS = 1_000
+MAX_VALUES = 100_000
+MAX_LETTERS = 1_000
 """The length at which a text without ``max_length`` is truncated at the scan."""
-LONGEST_TEXT = 10_000
+MAX_TEXT_LENGTH = 10_000
 """The most characters of any text."""
 _INTEGER_RANGE = Range(
     "a whole number of at most 2^62 in absolute value", Fraction(-LARGEST_INTEGER), Fraction(LARGEST_INTEGER)
@@ -68,7 +68,7 @@ class Type(Enum):
         return self in (Type.DATE, Type.TIMESTAMP)
 
 
-@codec.value("domain")
+@codec.serialisable("domain")
 @dataclass(frozen=True)
 class Domain:
     """What is publicly known of a column or an expression.
@@ -89,7 +89,7 @@ class Domain:
     nullable: bool = False
     max_length: int | None = None
     other: Value | None = None
-    letters: int = field(init=False, repr=False, compare=False, default=0)
+    max_letters: int = field(init=False, repr=False, compare=False, default=0)
     """The most characters of a text: the length of its longest value, or where it is truncated."""
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class Domain:
         object.__setattr__(self, "values", _parse_values(kind, self.values))
         object.__setattr__(self, "max_length", _parse_length(kind, self.max_length, self.values))
         self._set_other()
-        object.__setattr__(self, "letters", _max_letters(kind, self.max_length, self.values))
+        object.__setattr__(self, "max_letters", _max_letters(kind, self.max_length, self.values))
         if self.bounds is not None and self.values is not None:
             raise InvalidParameter("bounds", self.bounds, "left out when values are listed")
         if self.grid is not None:
@@ -119,7 +119,7 @@ class Domain:
             return
         if self.values is None:
             raise InvalidParameter("other", self.other, "left out unless values are listed")
-        other = as_value(self.type, self.other, "other")
+        other = parse_value(self.type, self.other, "other")
         object.__setattr__(self, "other", other)
         if other not in self.values:
             object.__setattr__(self, "values", _parse_values(self.type, (*self.values, other)))
@@ -140,11 +140,11 @@ class Domain:
             description += f", one of {len(self.values):,} values"
         elif self.range is not None:
             description += f" from {_format_value(self.range[0])} to {_format_value(self.range[1])}"
-        description += "" if self.grid is None else f" in steps of {text(self.grid)}"
+        description += "" if self.grid is None else f" in steps of {format_exact(self.grid)}"
         return f"{description}, may be missing" if self.nullable else description
 
 
-MOST_ITEMS = 1_000
+MAX_ITEMS = 1_000
 """The most items of a list that can count."""
 
 
@@ -155,26 +155,26 @@ class ListColumn:
     Further items are dropped at the scan; ``items`` is the domain of each item.
 
     >>> ListColumn(Domain("text", values=("a", "b")), 5)
-    ListColumn(items=text, one of 2 values, most_items=5)
+    ListColumn(items=text, one of 2 values, max_items=5)
     """
 
     items: Domain
-    most_items: int
+    max_items: int
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     def __post_init__(self) -> None:
-        if type(self.most_items) is not int or not 1 <= self.most_items <= MOST_ITEMS:
-            raise InvalidParameter("most_items", self.most_items, f"a whole number between 1 and {MOST_ITEMS:,}")
+        if type(self.max_items) is not int or not 1 <= self.max_items <= MAX_ITEMS:
+            raise InvalidParameter("most_items", self.max_items, f"a whole number between 1 and {MAX_ITEMS:,}")
 
 
-def as_value(kind: Type, value: object, name: str) -> Value:
+def parse_value(kind: Type, value: object, name: str) -> Value:
     """Parse a public value as the given type: exact numbers, ISO dates, plain text."""
     parse = _PARSERS[kind]
     return parse(value, name)
 
 
-def implied(values: object) -> Type | None:
+def common_type(values: object) -> Type | None:
     """Return the common type of listed values as they are written, or None if they have none."""
     kinds = {_type_of(value) for value in values} if isinstance(values, (tuple, list)) else set()
     return Type.REAL if kinds == {Type.INTEGER, Type.REAL} else kinds.pop() if len(kinds) == 1 else None
@@ -215,7 +215,7 @@ def _parse_real(value: object, name: str) -> Fraction:
 def _parse_text(value: object, name: str) -> str:
     if (
         not isinstance(value, str)
-        or len(value) > LONGEST_TEXT
+        or len(value) > MAX_TEXT_LENGTH
         or "\0" in value
         or (not value.isascii() and _has_lone_surrogate(value))
     ):
@@ -279,9 +279,9 @@ def _parse_bounds(kind: Type, bounds: object) -> tuple[Value, Value] | None:
         raise InvalidParameter("bounds", bounds, f"left out for the type {kind.value}", fix="list its values instead")
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise InvalidParameter("bounds", bounds, "two values, [low, high]")
-    low, high = (as_value(kind, bound, "bounds") for bound in bounds)
+    low, high = (parse_value(kind, bound, "bounds") for bound in bounds)
     if low > high:  # type: ignore[operator]
-        low, high = (text(bound) if isinstance(bound, Fraction) else str(bound) for bound in (high, low))
+        low, high = (format_exact(bound) if isinstance(bound, Fraction) else str(bound) for bound in (high, low))
         raise InvalidParameter("bounds", bounds, "[low, high] with low ≤ high", fix=f"did you mean [{low}, {high}]?")
     return low, high
 
@@ -289,9 +289,9 @@ def _parse_bounds(kind: Type, bounds: object) -> tuple[Value, Value] | None:
 def _parse_values(kind: Type, values: object) -> tuple[Value, ...] | None:
     if values is None:
         return None
-    if not isinstance(values, (tuple, list)) or not 1 <= len(values) <= MOST_VALUES:
-        raise InvalidParameter("values", values, f"a list of 1 to {MOST_VALUES:,} values")
-    parsed = tuple(as_value(kind, value, "values") for value in values)
+    if not isinstance(values, (tuple, list)) or not 1 <= len(values) <= MAX_VALUES:
+        raise InvalidParameter("values", values, f"a list of 1 to {MAX_VALUES:,} values")
+    parsed = tuple(parse_value(kind, value, "values") for value in values)
     distinguished = {float(value) for value in parsed} if kind is Type.REAL else set(parsed)  # type: ignore[arg-type]
     if len(distinguished) != len(parsed):
         raise InvalidParameter("values", values, "a list without repeated values")
@@ -303,36 +303,37 @@ def _parse_length(kind: Type, length: object, values: object) -> int | None:
         return None
     if kind is not Type.TEXT or values is not None:
         raise InvalidParameter("max_length", length, "left out unless the type is text, without values")
-    if type(length) is not int or not 1 <= length <= LONGEST_TEXT:
-        raise InvalidParameter("max_length", length, f"a whole number between 1 and {LONGEST_TEXT:,}")
-    return None if length == MOST_LETTERS else length  # the default, which is stored as None
+    if type(length) is not int or not 1 <= length <= MAX_TEXT_LENGTH:
+        raise InvalidParameter("max_length", length, f"a whole number between 1 and {MAX_TEXT_LENGTH:,}")
+    return None if length == MAX_LETTERS else length  # the default, which is stored as None
 
 
 def _max_letters(kind: Type, length: int | None, values: tuple[Value, ...] | None) -> int:
     if kind is not Type.TEXT:
         return 0
     if values is None:
-        return MOST_LETTERS if length is None else length
+        return MAX_LETTERS if length is None else length
     return max(len(str(value)) for value in values)
 
 
 def _format_value(value: object) -> str:
-    return text(value) if isinstance(value, Fraction) else str(value)
+    return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 """The most characters of the name of a table or a column."""
 _RESERVED_PREFIX = "sf_"
 
 
-def check_name(name: object, what: str, place: str) -> None:
+def check_name(name: object, kind: str, place: str) -> None:
     if isinstance(name, str) and name.lower().startswith(_RESERVED_PREFIX):
         raise InvalidPolicy(
             "names that begin with sf_ are reserved for generated columns", place=place, fix="rename it"
         )
     if not is_name(name):
         raise InvalidPolicy(
-            f"{what} has a name of 1 to {LONGEST_NAME} visible characters in NFC, without leading or trailing spaces",
+            f"{kind} has a name of 1 to {MAX_NAME_LENGTH} visible characters in NFC, without leading or "
+            "trailing spaces",
             place=place,
             fix="rename it in a view or in the file",
         )
@@ -340,14 +341,14 @@ def check_name(name: object, what: str, place: str) -> None:
 
 def is_name(name: object) -> bool:
     """Return whether this can name a table or a column: visible characters in NFC, no reserved prefix."""
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
         return False
     if name != name.strip() or not unicodedata.is_normalized("NFC", name) or unicodedata.combining(name[0]):
         return False
     return not name.lower().startswith(_RESERVED_PREFIX)
 
 
-def distinct(names: Iterable[str], place: str) -> None:
+def check_distinct_names(names: Iterable[str], place: str) -> None:
     """Refuse names that differ only in case, which SQL ignores."""
     names_by_lower_case: dict[str, str] = {}
     for name in names:
@@ -358,18 +359,18 @@ def distinct(names: Iterable[str], place: str) -> None:
 
 
 def check_keys(
-    found: Mapping[str, object],
-    known: Iterable[str],
+    mapping: Mapping[str, object],
+    allowed: Iterable[str],
     place: str,
     rule: str = "this key is unknown",
-    otherwise: str = "remove it: the keys here are",
+    fallback_fix: str = "remove it: the keys here are",
 ) -> None:
     """Refuse an unknown key; suggest the closest known one, or list all of them."""
     from difflib import get_close_matches
 
-    names = tuple(known)
-    for key in found:
+    names = tuple(allowed)
+    for key in mapping:
         if key not in names:
             close_matches = get_close_matches(str(key), names, 1)
-            fix = f"did you mean {close_matches[0]}?" if close_matches else f"{otherwise} {', '.join(names)}"
+            fix = f"did you mean {close_matches[0]}?" if close_matches else f"{fallback_fix} {', '.join(names)}"
             raise InvalidPolicy(rule, place=f"{place}.{key}" if place else str(key), fix=fix)

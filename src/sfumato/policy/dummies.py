@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.policy.domains import Domain, ListColumn, Type
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import exact_integer
 
 if TYPE_CHECKING:
     import pyarrow
 
-MOST_ROWS = 10_000_000
+MAX_ROWS = 10_000_000
 _MAX_PUBLIC_ROWS = 100
 _MAX_ROWS_PER_UNIT = 10
 _TEXT_COUNT = 20
@@ -39,7 +39,7 @@ _DEFAULT_BOUNDS: dict[Type, tuple[Any, Any]] = {
 Words = NDArray[np.uint64]
 
 
-class Declared(Protocol):
+class DeclaredTable(Protocol):
     """The parts of a policy's table that a dummy needs."""
 
     @property
@@ -55,10 +55,10 @@ class Declared(Protocol):
     @property
     def every_row(self) -> bool: ...
     @property
-    def declares(self) -> bool: ...
+    def has_columns(self) -> bool: ...
 
 
-def dummies(tables: Mapping[str, Declared], rows: int, id_type: Type | None) -> dict[str, pyarrow.Table]:
+def invent_tables(tables: Mapping[str, DeclaredTable], rows: int, id_type: Type | None) -> dict[str, pyarrow.Table]:
     """Invent a table for each that declares columns, with ``rows`` rows if it is private.
 
     Raises:
@@ -66,26 +66,26 @@ def dummies(tables: Mapping[str, Declared], rows: int, id_type: Type | None) -> 
     """
     import pyarrow
 
-    count = whole(rows, "rows", at_least=1)
-    if count > MOST_ROWS:
-        raise InvalidParameter("rows", rows, f"a whole number of at most {MOST_ROWS:,}")
+    count = exact_integer(rows, "rows", at_least=1)
+    if count > MAX_ROWS:
+        raise InvalidParameter("rows", rows, f"a whole number of at most {MAX_ROWS:,}")
     invented = {}
     for name, table in tables.items():
-        if table.declares:
+        if table.has_columns:
             row_count = min(count, _MAX_PUBLIC_ROWS) if table.public else count
             keys = _key_columns(name, table, tables, row_count, id_type)
             invented[name] = pyarrow.table({**keys, **_value_columns(name, table, row_count, set(keys))})
     return invented
 
 
-def _value_columns(name: str, table: Declared, rows: int, taken: set[str]) -> dict[str, Any]:
+def _value_columns(name: str, table: DeclaredTable, rows: int, taken: set[str]) -> dict[str, Any]:
     """Invent every declared column that is not a key."""
-    columns = {key: column(domain, rows, f"{name}.{key}") for key, domain in table.columns.items()}
+    columns = {key: invent_column(domain, rows, f"{name}.{key}") for key, domain in table.columns.items()}
     lists = {key: _list_column(declared, rows, f"{name}.{key}") for key, declared in table.lists.items()}
     return {key: values for key, values in {**columns, **lists}.items() if key not in taken}
 
 
-def _key_names(name: str, table: Declared, tables: Mapping[str, Declared]) -> set[str]:
+def _key_names(name: str, table: DeclaredTable, tables: Mapping[str, DeclaredTable]) -> set[str]:
     """Return the columns that hold ids or keys: the table's own, and those that paths of other tables end at."""
     key_names = {other.id.key for other in tables.values() if getattr(other.id, "via", None) == name}
     if isinstance(table.id, str) and not table.every_row:
@@ -94,7 +94,7 @@ def _key_names(name: str, table: Declared, tables: Mapping[str, Declared]) -> se
 
 
 def _key_columns(
-    name: str, table: Declared, tables: Mapping[str, Declared], rows: int, id_type: Type | None
+    name: str, table: DeclaredTable, tables: Mapping[str, DeclaredTable], rows: int, id_type: Type | None
 ) -> dict[str, Any]:
     """Invent ids, none with more rows than count, and keys that match rows of the other table."""
     import pyarrow
@@ -112,7 +112,7 @@ def _key_columns(
     return key_columns
 
 
-def column(domain: Domain, rows: int, name: str) -> pyarrow.Array:
+def invent_column(domain: Domain, rows: int, name: str) -> pyarrow.Array:
     """Invent the values of one column within its domain; if it is nullable, one in twenty is NULL."""
     import pyarrow
     from pyarrow import compute
@@ -127,9 +127,9 @@ def column(domain: Domain, rows: int, name: str) -> pyarrow.Array:
 def _list_column(declared: ListColumn, rows: int, name: str) -> pyarrow.Array:
     import pyarrow
 
-    sizes = (_mixed_words(f"{name} sizes", rows) % np.uint64(declared.most_items + 1)).astype(np.int32)
+    sizes = (_mixed_words(f"{name} sizes", rows) % np.uint64(declared.max_items + 1)).astype(np.int32)
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    items = column(declared.items, int(ends[-1]), name)
+    items = invent_column(declared.items, int(ends[-1]), name)
     return pyarrow.ListArray.from_arrays(pyarrow.array(ends), items)
 
 
@@ -149,7 +149,7 @@ def _column_values(domain: Domain, words: Words) -> pyarrow.Array:
         return pyarrow.array(words % np.uint64(2) == 0)
     choices: Any = domain.values
     if choices is None and domain.type is Type.TEXT:
-        choices = tuple(f"text {number}"[: domain.letters] for number in range(1, _TEXT_COUNT + 1))
+        choices = tuple(f"text {number}"[: domain.max_letters] for number in range(1, _TEXT_COUNT + 1))
     if choices is not None:
         python_values = [float(choice) if isinstance(choice, Fraction) else choice for choice in choices]
         return pyarrow.array(python_values).take(pyarrow.array(words % np.uint64(len(python_values))))

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from sfumato.errors import InvalidParameter
-from sfumato.policy.codings import Coding, cell_words
+from sfumato.policy.codings import Coding, describe_cells
 from sfumato.policy.domains import Domain, ListColumn
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.privacy.numbers import exact
@@ -21,7 +21,7 @@ _MAX_JSON_LENGTH = 1 << 30
 """The most characters of a face's JSON text."""
 
 
-@codec.value("public-column")
+@codec.serialisable("public-column")
 @dataclass(frozen=True)
 class PublicColumn:
     """A column with the domain of its values, or of the items of its lists."""
@@ -38,7 +38,7 @@ class PublicColumn:
         _require(isinstance(self.domain, Domain), "domain", self.domain, "the domain of a column")
 
 
-@codec.value("foreign-key")
+@codec.serialisable("foreign-key")
 @dataclass(frozen=True)
 class ForeignKey:
     """The units of a table's rows are those of another table's rows whose ``key`` equals this table's ``column``."""
@@ -51,7 +51,7 @@ class ForeignKey:
         codec.check_fields(self)
 
 
-@codec.value("public-table")
+@codec.serialisable("public-table")
 @dataclass(frozen=True)
 class PublicTable:
     """A table with its columns, its limits and its id, but not its source."""
@@ -88,7 +88,7 @@ class PublicTable:
         raise InvalidParameter("column", name, "one of " + ", ".join(column.name for column in self.columns))
 
 
-@codec.value("public-face")
+@codec.serialisable("public-face")
 @dataclass(frozen=True)
 class PublicFace:
     """A policy as an analyst may read it."""
@@ -143,7 +143,7 @@ class PublicFace:
         return codec.loads_as(cls, source, longest=_MAX_JSON_LENGTH)
 
 
-class FacedTable(Protocol):
+class DescribedTable(Protocol):
     """The parts of a policy's table that its face needs; its source is not among them."""
 
     @property
@@ -172,12 +172,13 @@ class FacedTable(Protocol):
     def implies(self) -> Mapping[str, str]: ...
 
 
-def table_face(table: FacedTable, period: str | None) -> PublicTable:
+def public_table(table: DescribedTable, period: str | None) -> PublicTable:
     """Return the public face of a table."""
     value_columns = [
-        PublicColumn(name, domain, tuple(cell_words(table.codings.get(name)))) for name, domain in table.columns.items()
+        PublicColumn(name, domain, tuple(describe_cells(table.codings.get(name))))
+        for name, domain in table.columns.items()
     ]
-    list_columns = [PublicColumn(name, each.items, (), each.most_items) for name, each in table.lists.items()]
+    list_columns = [PublicColumn(name, each.items, (), each.max_items) for name, each in table.lists.items()]
     id_column = table.id if isinstance(table.id, str) and not table.every_row else ""
     has_path = hasattr(table.id, "via")
     return PublicTable(
@@ -195,7 +196,7 @@ def table_face(table: FacedTable, period: str | None) -> PublicTable:
     )
 
 
-def unspent(budget: Budget) -> Budget:
+def without_spending(budget: Budget) -> Budget:
     """Return the same budget with nothing spent."""
     return Budget(
         budget.epsilon, budget.delta, reserve=budget.reserve, order=budget.order, neighbours=budget.neighbours

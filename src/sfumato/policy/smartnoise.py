@@ -14,7 +14,7 @@ from typing import Any
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.domains import Domain, Type
-from sfumato.policy.values import ROW, placed
+from sfumato.policy.policies import ROW, with_policy_path
 
 _MAX_BYTES = 4 << 20
 _TYPES = {
@@ -88,7 +88,7 @@ def _parse_domain(place: str, column: Mapping[str, Any]) -> Domain:
         raise InvalidPolicy(f"a column has one of the types {type_names}", place=place, fix="write type: int")
     bounds = (column.get("lower"), column.get("upper"))
     has_bounds = kind.numeric and None not in bounds
-    return placed(place, lambda: Domain(kind, bounds=bounds if has_bounds else None))  # type: ignore[arg-type]
+    return with_policy_path(place, lambda: Domain(kind, bounds=bounds if has_bounds else None))  # type: ignore[arg-type]
 
 
 def _is_true(value: object) -> bool:

@@ -101,31 +101,31 @@ Source = File | DatabaseTable | InMemory | PostgresTable | SparkTable | SparkFra
 OnServer = PostgresTable | SparkTable
 
 
-def source_of(
-    given: Any, relation: str | None, *, path: str | None, form: str | None, version: str | None, place: str
+def parse_source(
+    source: Any, relation: str | None, *, path: str | None, format_name: str | None, version: str | None, place: str
 ) -> Source:
     """Parse a source in any notation: a path, the address of a server, or a table in memory."""
-    if isinstance(given, Source):
-        return given
-    scheme = given.partition("://")[0] if isinstance(given, str) and "://" in given else ""
+    if isinstance(source, Source):
+        return source
+    scheme = source.partition("://")[0] if isinstance(source, str) and "://" in source else ""
     if scheme in _POSTGRES_SCHEMES:
-        return _postgres_table(given, relation, path, form, version, place)
+        return _postgres_table(source, relation, path, format_name, version, place)
     if scheme == SPARK:
-        return _spark_table(given, relation, path, form, version, place)
+        return _spark_table(source, relation, path, format_name, version, place)
     if scheme:
         raise InvalidPolicy(
             "a source is a file on this machine, or a table on a PostgreSQL or Spark server",
             place=f"{place}.source",
             fix="name a file, postgresql://host/database, or sc://host:15002 for Spark",
         )
-    for name, value in (("path", path), ("format", form), ("version", version)):
+    for name, value in (("path", path), ("format", format_name), ("version", version)):
         if value is not None:
             raise InvalidPolicy(
                 f"{name} is only for a table on a server", place=f"{place}.{name}", fix=f"remove {name}"
             )
-    if not isinstance(given, (str, Path)):
-        return SparkFrame(given) if _is_spark_frame(given) else InMemory(given)
-    return File(Path(given)) if relation is None else DatabaseTable(Path(given), relation)
+    if not isinstance(source, (str, Path)):
+        return SparkFrame(source) if _is_spark_frame(source) else InMemory(source)
+    return File(Path(source)) if relation is None else DatabaseTable(Path(source), relation)
 
 
 def engine_of(source: Source) -> tuple[str, str]:
@@ -137,7 +137,7 @@ def engine_of(source: Source) -> tuple[str, str]:
     return ("Spark", "a DataFrame") if isinstance(source, SparkFrame) else ("DuckDB", "this machine")
 
 
-def check_one_engine(private: Sequence[tuple[str, Source]]) -> None:
+def check_same_engine(private: Sequence[tuple[str, Source]]) -> None:
     """Refuse private tables in different engines or at different addresses: they could not be joined."""
     for name, source in private[1:]:
         if engine_of(source) != engine_of(private[0][1]):

@@ -23,11 +23,11 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
-from sfumato.errors import LEAST_USEFUL, InvalidParameter, NeighboursDiffer, Overspent
+from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter, NeighboursDiffer, Overspent
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import Amount, charge_amount, exact_amount
-from sfumato.privacy.budget_words import left_words, promised
-from sfumato.privacy.calibration import Noise, leaked, least
+from sfumato.privacy.budget_words import format_guarantee, format_remaining
+from sfumato.privacy.calibration import Noise, curve_at_size, least
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import (
@@ -36,11 +36,11 @@ from sfumato.privacy.numbers import (
     PROBABILITY,
     Number,
     allowance_units,
-    chance,
     charge_units,
     exact,
+    format_number,
+    format_probability,
     from_units,
-    shown,
 )
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.theorems import renyi_allowance
@@ -68,13 +68,13 @@ def _is_within(total: Amount | None, allowed: Amount | None) -> bool:
 
 def _format_amount(amount: Fraction) -> str:
     """Format an amount for people; one beyond all floats, as only a forged text holds, is shown too."""
-    return shown(float(amount)) if amount <= _LARGEST_SHOWN else f"more than {float(_LARGEST_SHOWN):g}"
+    return format_number(float(amount)) if amount <= _LARGEST_SHOWN else f"more than {float(_LARGEST_SHOWN):g}"
 
 
 _LARGEST_SHOWN = 10**300
 
 
-@codec.value("cost")
+@codec.serialisable("cost")
 @dataclass(frozen=True)
 class Cost:
     """The price of one release in every currency of an account, in units of 1e-30.
@@ -100,14 +100,14 @@ class Cost:
             _checked_units(self.renyi, "renyi")
 
     @property
-    def nothing(self) -> bool:
+    def is_zero(self) -> bool:
         """Whether the cost is zero: a max-divergence of 0 makes every Rényi divergence 0, stated or not."""
         return self.pure == 0 and not self.renyi and not self.failure
 
     def __add__(self, other: Cost) -> Cost:
         """Add the costs of two releases: a currency that is unbounded or unstated in either stays so."""
-        if self.nothing or other.nothing:
-            return other if self.nothing else self
+        if self.is_zero or other.is_zero:
+            return other if self.is_zero else self
         renyi = None if self.renyi is None or other.renyi is None else self.renyi + other.renyi
         return Cost(_add_stated(self.pure, other.pure), renyi, amounts.add(self.failure, other.failure))
 
@@ -116,7 +116,7 @@ class Cost:
         """The price in the ε that people type: Gaussian noise has none of its own."""
         phrases = ["Gaussian noise" if self.pure is None else f"ε = {_format_amount(from_units(self.pure))}"]
         phrases += [f"δ = {_format_amount(from_units(self.failure))}"] if self.failure else []
-        return "" if self.nothing else ", ".join(phrases)
+        return "" if self.is_zero else ", ".join(phrases)
 
     def __repr__(self) -> str:
         nonzero = [(name, amount) for name, amount in self.amounts.items() if amount != 0]
@@ -134,15 +134,15 @@ class Cost:
         """Return whether the other cost is at most this one in every currency; a currency that only one of them states
         never fits.
         """
-        if other.nothing:
+        if other.is_zero:
             return True
         pure = self.pure is None or (other.pure is not None and other.pure <= self.pure)
         renyi = _is_within(other.renyi, self.renyi) or self.renyi is other.renyi is None
         return pure and renyi and other.failure <= self.failure
 
-    def less(self, other: Cost) -> Cost:
+    def minus(self, other: Cost) -> Cost:
         """Subtract a cost that this one covers; an unbounded currency stays unbounded."""
-        if other.nothing:
+        if other.is_zero:
             return self
         pure = None if self.pure is None or other.pure is None else amounts.subtract(self.pure, other.pure)
         renyi = None if self.renyi is None or other.renyi is None else self.renyi - other.renyi
@@ -157,18 +157,18 @@ class Cost:
         """Round up to whole units: what was charged for a release before fractions were kept."""
         return Cost(None if self.pure is None else math.ceil(self.pure), self.renyi, math.ceil(self.failure))
 
-    def rounds(self, first: Cost, second: Cost) -> bool:
+    def is_rounded_sum(self, first: Cost, second: Cost) -> bool:
         """Return whether this cost, as the sum of the other two, was rounded up."""
         pure_is_exact = None in (self.pure, first.pure, second.pure) or self.pure == first.pure + second.pure  # type: ignore[operator]
         return not pure_is_exact or self.failure != first.failure + second.failure
 
-    def without(self, roundings: int) -> Cost:
+    def minus_roundings(self, roundings: int) -> Cost:
         """Return a lower bound of the exact sum whose recorded value this is, given the largest number of roundings."""
         pure = None if self.pure is None else max(0, self.pure - roundings)
         return Cost(pure, self.renyi, max(0, self.failure - roundings))
 
 
-@codec.value("budget")
+@codec.serialisable("budget")
 @dataclass(frozen=True)
 class Budget:
     """The lifetime ε and δ of an account, and its totals. Frozen: ``charge`` returns the account after the charge.
@@ -213,7 +213,7 @@ class Budget:
         lifetime = Guarantee(epsilon, delta)
         failure_reserve = lifetime.delta / 10 if reserve is None else exact(reserve, "reserve", NONNEGATIVE)
         if failure_reserve > lifetime.delta:
-            raise InvalidParameter("reserve", reserve, f"a number in [0, δ], δ = {chance(lifetime.delta)}")
+            raise InvalidParameter("reserve", reserve, f"a number in [0, δ], δ = {format_probability(lifetime.delta)}")
         renyi_order = None if order is None else exact(order, "order", ABOVE_ONE)
         renyi_delta = lifetime.delta - failure_reserve
         renyi_units = None
@@ -263,7 +263,7 @@ class Budget:
         cost = self.cost(curve)
         if not self.admits(cost):
             raise self.refusal(cost)
-        return self.at(self.totals + cost)
+        return self.with_spent(self.totals + cost)
 
     def admits(self, cost: Cost) -> bool:
         """Return whether the rule of the theorem accepts a cost. It is decided here only: an unstated currency never
@@ -290,7 +290,7 @@ class Budget:
         """The totals spent so far, per currency; None where unbounded."""
         return self.totals.amounts
 
-    def at(self, totals: Cost) -> Budget:
+    def with_spent(self, totals: Cost) -> Budget:
         """Return this account with other totals; its parameters were validated when it was opened."""
         return _with_spent(self, self.allowances, totals)
 
@@ -326,11 +326,11 @@ class Budget:
         δ = 0 where the noise is pure, else at the account's own.
         """
         change = Sensitivity.of(sensitivity)
-        leaked(family, Fraction(1), change)
+        curve_at_size(family, Fraction(1), change)
 
         def fits(parameter: Fraction) -> bool:
             try:
-                return self.affords(leaked(family, parameter, change))
+                return self.affords(curve_at_size(family, parameter, change))
             except InvalidParameter:  # noise so small, or so large, is not drawn
                 return False
 
@@ -338,7 +338,7 @@ class Budget:
             least_parameter = least(fits, "the remaining budget")
         except InvalidParameter:
             return 0.0
-        curve = leaked(family, least_parameter, change)
+        curve = curve_at_size(family, least_parameter, change)
         default_delta = self.delta if curve.max_divergence is None else curve.failure
         return curve.epsilon(default_delta if delta is None else delta)
 
@@ -371,7 +371,7 @@ class Budget:
     def _pure_curve(self, units: Amount) -> Curve:
         return Curve.pure(from_units(units), self.neighbours)
 
-    def told_by(self, history: History) -> Budget:
+    def with_history(self, history: History) -> Budget:
         """Return an equal budget that knows where its past charges are read when it is drawn."""
         budget = _with_spent(self, self.allowances, self.totals)
         object.__setattr__(budget, "_history", history)
@@ -381,42 +381,42 @@ class Budget:
         """Draw the spent share of each currency over time, from the curator's ledger; without a ledger, as of now. With
         a path (.svg, .png, .html) the picture is saved, too.
         """
-        from sfumato.plots.picture import saved
+        from sfumato.plots.picture import save_if_path
         from sfumato.privacy.pictures import draw_budget  # most budgets are never drawn
 
-        promise = f"for life: {promised(self.epsilon, self.delta)}"
+        promise = f"for life: {format_guarantee(self.epsilon, self.delta)}"
         moments = () if self._history is None else self._history.moments()
-        return saved(draw_budget(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path)
+        return save_if_path(draw_budget(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path)
 
     @property
-    def left_words(self) -> str:
+    def remaining_words(self) -> str:
         """The ε left for ordinary answers, in words."""
-        return self.left_beside()
+        return self.remaining_words_with()
 
-    def left_beside(self, *others: Budget) -> str:
+    def remaining_words_with(self, *others: Budget) -> str:
         """Return the ε left for ordinary answers that are charged here and to the ``others``, in words."""
         budgets = (self, *others)
         remaining_pure = [account.remaining.get("pure") for account in budgets]
         smallest = None if None in remaining_pure else min(each for each in remaining_pure if each is not None)
-        if smallest is not None and smallest >= LEAST_USEFUL:
-            return left_words(self.allowances.amounts, self.spent, {"pure": smallest}, Fraction(0))
+        if smallest is not None and smallest >= MIN_USEFUL_EPSILON:
+            return format_remaining(self.allowances.amounts, self.spent, {"pure": smallest}, Fraction(0))
         limiting = budgets[remaining_pure.index(smallest)]
         largest = min(account.largest_pure() for account in budgets)
-        return left_words(
+        return format_remaining(
             limiting.allowances.amounts, limiting.spent, {} if smallest is None else {"pure": smallest}, largest
         )
 
     @property
     def promise(self) -> str:
         """The lifetime guarantee, in words."""
-        return f"for life: {promised(self.epsilon, self.delta)} ({self.neighbours.value} neighbours)"
+        return f"for life: {format_guarantee(self.epsilon, self.delta)} ({self.neighbours.value} neighbours)"
 
     def __repr__(self) -> str:
-        return f"budget left for ordinary answers: {self.left_words}\n{self.promise}"
+        return f"budget left for ordinary answers: {self.remaining_words}\n{self.promise}"
 
     def _repr_html_(self) -> str:
         """Render the remaining budget in words with a bar; the table of currencies is folded away."""
-        from sfumato.notebook_html import bar, folded, paragraph, table
+        from sfumato.notebook_html import bar, collapsed, paragraph, table
 
         allowed, spent, remaining = self.allowances.amounts, self.spent, self.remaining
         rows = [
@@ -428,15 +428,18 @@ class Budget:
             for name in allowed
         ]
         pure_share = float(remaining["pure"] / allowed["pure"]) if remaining.get("pure") and allowed["pure"] else 0.0
-        headline = f"budget left for ordinary answers: {self.left_words}"
+        headline = f"budget left for ordinary answers: {self.remaining_words}"
         currencies = table(("currency", "allowed", "spent", "left"), rows, ("allowed", "spent", "left"))
         return (
-            bar(pure_share) + paragraph(headline, strong=True) + paragraph(self.promise) + folded("details", currencies)
+            bar(pure_share)
+            + paragraph(headline, strong=True)
+            + paragraph(self.promise)
+            + collapsed("details", currencies)
         )
 
 
 def _format_cell(amount: Fraction | None, missing: str = "unbounded") -> str:
-    return missing if amount is None else shown(float(amount), 6)
+    return missing if amount is None else format_number(float(amount), 6)
 
 
 def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:
@@ -445,7 +448,7 @@ def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:
         object.__setattr__(budget, name, getattr(account, name))
     object.__setattr__(budget, "allowances", allowances)
     object.__setattr__(budget, "spent_pure", totals.pure)
-    unstated_renyi = 0 if account.order is None or totals.nothing else None
+    unstated_renyi = 0 if account.order is None or totals.is_zero else None
     object.__setattr__(budget, "spent_renyi", unstated_renyi if totals.renyi is None else totals.renyi)
     object.__setattr__(budget, "spent_failure", totals.failure)
     return budget

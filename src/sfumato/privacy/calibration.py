@@ -38,10 +38,10 @@ def calibrate(make: Callable[[Fraction], N], guarantee: Guarantee, sensitivity: 
     roundest number within one part in 2⁴⁶ of the least.
     """
     change, promise = Sensitivity.of(sensitivity), Guarantee.of(guarantee)
-    return make(least_by(lambda size: shortfall(leaked(make, size, change), promise), f"{promise}"))
+    return make(least_by(lambda size: shortfall(curve_at_size(make, size, change), promise), f"{promise}"))
 
 
-def leaked(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
+def curve_at_size(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
     """Return the curve of ``make(size)``; refuse a ``make`` that does not return mechanisms."""
     try:
         curve: object = make(size).curve(change)
@@ -64,10 +64,10 @@ def shortfall(curve: Curve, guarantee: Guarantee) -> float:
     max_divergence = curve.max_divergence
     if max_divergence is not None and max_divergence <= guarantee.epsilon and curve.failure <= guarantee.delta:
         return -math.inf
-    return above(curve.delta(guarantee.epsilon), guarantee.delta) if guarantee.delta else math.inf
+    return excess_over(curve.delta(guarantee.epsilon), guarantee.delta) if guarantee.delta else math.inf
 
 
-def above(value: float | Fraction, most: Fraction) -> float:
+def excess_over(value: float | Fraction, most: Fraction) -> float:
     """Return ln(value / most); the sign is exact, however far apart they are."""
     if value <= 0:
         return -math.inf
@@ -166,7 +166,7 @@ def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
                 raise InvalidParameter(
                     "guarantee",
                     goal,
-                    "one that this family of noise can meet",
+                    "a target that this family of noise can reach",
                     fix="a larger parameter must mean more noise; Gaussian noise needs δ > 0",
                 )
     return high

@@ -37,8 +37,8 @@ from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sfumato.errors import InvalidParameter
-from sfumato.privacy.numbers import text
-from sfumato.untrusted import UNFORESEEN
+from sfumato.privacy.numbers import format_exact
+from sfumato.untrusted import MALFORMED_INPUT
 
 _MAX_CHARACTERS = 1 << 22
 _PLAIN_TYPES = frozenset([int, str, bool, type(None)])
@@ -57,7 +57,7 @@ _V = TypeVar("_V", bound=type)
 _T = TypeVar("_T")
 
 
-def value(tag: str, version: int = 1) -> Callable[[_V], _V]:
+def serialisable(tag: str, version: int = 1) -> Callable[[_V], _V]:
     """Register a frozen dataclass under its own tag: decorate the class, above ``@dataclass``."""
 
     def register(cls: _V) -> _V:
@@ -106,7 +106,7 @@ def values() -> Mapping[type, str]:
     return MappingProxyType(_kind_by_class)
 
 
-def later(module: str) -> None:
+def register_module(module: str) -> None:
     """Defer the import of a module that registers values: ``loads`` imports it at the first kind it does not know."""
     _deferred_modules.append(module)
 
@@ -153,19 +153,19 @@ def loads_as(cls: type[_T], source: str, *, longest: int = _MAX_CHARACTERS) -> _
     return loaded
 
 
-def real(found: Any, name: str) -> float:
+def parse_float(value: Any, name: str) -> float:
     """Convert a written floating-point number to a float, infinities included; for constructors, which are given its
     text.
     """
-    if type(found) is float and not math.isnan(found):
-        return found
-    if found == "Infinity" or found == "-Infinity":
-        return float(found)
-    if (type(found) is str and _REAL.fullmatch(found)) or type(found) is int or isinstance(found, Fraction):
+    if type(value) is float and not math.isnan(value):
+        return value
+    if value == "Infinity" or value == "-Infinity":
+        return float(value)
+    if (type(value) is str and _REAL.fullmatch(value)) or type(value) is int or isinstance(value, Fraction):
         with suppress(OverflowError):
-            if math.isfinite(number := float(found)):
+            if math.isfinite(number := float(value)):
                 return number
-    raise InvalidParameter(name, found, "a number, Infinity or -Infinity")
+    raise InvalidParameter(name, value, "a number, Infinity or -Infinity")
 
 
 def check_fields(item: Any) -> None:
@@ -207,7 +207,7 @@ def _encode(item: object) -> Any:
     if isinstance(item, float):
         return _encode_float(item)
     if isinstance(item, Fraction):
-        return text(item)
+        return format_exact(item)
     if isinstance(item, Enum):
         return item.value
     if isinstance(item, datetime.date):
@@ -291,7 +291,7 @@ def _decode(data: Any) -> Any:
         decoded = cls(**{written[name].name: _decode_field(written[name], fields[name]) for name in fields})
     except InvalidParameter:
         raise
-    except UNFORESEEN as error:  # a field without a default is missing, or has a shape the constructor cannot take
+    except MALFORMED_INPUT as error:  # a field without a default is missing, or has a shape the constructor cannot take
         raise refusal from error
     _check_nested_values(decoded)
     return decoded
@@ -368,7 +368,7 @@ _MAX_SHOWN = 6
 """Elements of a tuple or a mapping that ``spelled`` shows."""
 
 
-def spelled(item: Any) -> str:
+def constructor_repr(item: Any) -> str:
     """Format a value by its fields: a class takes it as its ``__repr__``."""
     names = [field.name for field in fields(item) if field.repr]
     return f"{type(item).__name__}({', '.join(f'{name}={_spell(getattr(item, name))}' for name in names)})"
@@ -376,7 +376,7 @@ def spelled(item: Any) -> str:
 
 def _spell(value: object) -> str:
     if isinstance(value, Fraction):
-        return text(value)
+        return format_exact(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):

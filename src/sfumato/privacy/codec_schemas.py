@@ -45,27 +45,29 @@ class Schemas:
         self._kinds = dict(kinds or {})
         """The kinds of values that write themselves, with all of their fields."""
 
-    def of(self, wanted: Any, given: Mapping[Any, Any] | None = None) -> Schema:
+    def schema_of(self, annotation: Any, type_arguments: Mapping[Any, Any] | None = None) -> Schema:
         """Return the schema of a type; ``given`` maps its type variables to types."""
-        if wanted in (given or {}):
-            return self.of((given or {})[wanted])
-        if wanted in _PLAIN:
-            return dict(_PLAIN[wanted])
-        origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
+        if annotation in (type_arguments or {}):
+            return self.schema_of((type_arguments or {})[annotation])
+        if annotation in _PLAIN:
+            return dict(_PLAIN[annotation])
+        origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is None:
-            return self._class(wanted)
+            return self._class(annotation)
         for generic, describe in self._describers:
             if origin is generic or (
                 isinstance(origin, type) and isinstance(generic, type) and issubclass(origin, generic)
             ):
-                return describe(self, parts, given)
+                return describe(self, parts, type_arguments)
         return self._fields(origin, dict(zip(origin.__parameters__, parts, strict=True)))
 
     def _class(self, cls: type[Any]) -> Schema:
         if issubclass(cls, Enum):
             return {"enum": [member.value for member in cls]}
         if getattr(cls, "_is_protocol", False):
-            return {"anyOf": [self.of(registered) for registered in codec.values() if _implements(registered, cls)]}
+            return {
+                "anyOf": [self.schema_of(registered) for registered in codec.values() if _implements(registered, cls)]
+            }
         written_class = codec.written_class(cls)
         kind = self._kinds.get(cls) or codec.values().get(written_class)
         name = written_class.__name__ if kind is None else kind.replace("/", ".")
@@ -83,11 +85,11 @@ class Schemas:
         kind = registered_kind or self._kinds.get(cls)
         kind_property = {} if kind is None else {"kind": {"const": kind}}
         optional = {
-            field.name
+            codec.field_name(field)
             for field in init_fields
             if registered_kind is not None and field.default is not dataclasses.MISSING
         }
-        properties = {field.name: self.of(_field_type(cls, field), given) for field in init_fields}
+        properties = {codec.field_name(field): self.schema_of(_field_type(cls, field), given) for field in init_fields}
         return {
             "type": "object",
             "properties": {**kind_property, **properties},
@@ -96,18 +98,18 @@ class Schemas:
         }
 
     def _union(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
-        return {"anyOf": [self.of(part, given) for part in parts]}
+        return {"anyOf": [self.schema_of(part, given) for part in parts]}
 
     def _literal(self, parts: tuple[Any, ...], _: Mapping[Any, Any] | None) -> Schema:
         return {"enum": [part.value if isinstance(part, Enum) else part for part in parts]}
 
     def _mapping(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
-        return {"type": "object", "additionalProperties": self.of(parts[1], given)}
+        return {"type": "object", "additionalProperties": self.schema_of(parts[1], given)}
 
     def _list(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
         if len(parts) == 1 or parts[1] is ...:
-            return {"type": "array", "items": self.of(parts[0], given)}
-        items = [self.of(part, given) for part in parts]
+            return {"type": "array", "items": self.schema_of(parts[0], given)}
+        items = [self.schema_of(part, given) for part in parts]
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
     _describers: tuple[tuple[Any, Callable[..., Schema]], ...] = (

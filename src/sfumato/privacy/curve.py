@@ -33,12 +33,12 @@ from sfumato.privacy.numbers import (
     PROBABILITY,
     Number,
     Range,
-    above,
     exact,
+    exact_integer,
     is_infinite,
-    whole,
+    least_float_above,
 )
-from sfumato.privacy.pairs import Distribution, aligned
+from sfumato.privacy.pairs import Distribution, aligned_masses
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
@@ -54,7 +54,7 @@ ROUNDED_UP = 2.0**-45
 """The margin that is added to a computed divergence of order α when it is charged, divided by α − 1."""
 
 
-@codec.value("curve")
+@codec.serialisable("curve")
 @dataclass(frozen=True)
 class Curve:
     """The privacy loss of a release, for every ε, δ and Rényi order at once.
@@ -74,7 +74,7 @@ class Curve:
             if not isinstance(part, (tuple, list)) or len(part) != 2 or not isinstance(part[0], Loss):
                 raise InvalidParameter("parts", part, "pairs of a loss and a count")
             if not part[0].trivial:
-                counts_by_loss.setdefault(part[0], []).append(whole(part[1], "count"))
+                counts_by_loss.setdefault(part[0], []).append(exact_integer(part[1], "count"))
         combined = [(loss, sum(counts)) for loss, counts in counts_by_loss.items() if any(counts)]
         object.__setattr__(self, "parts", tuple(sorted(combined, key=lambda part: part[0].sort_key)))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
@@ -165,7 +165,7 @@ class Curve:
         Each must sum to exactly 1: write Fraction(1, 3) or "1/3", not the float 1/3. Mass that rounding left out
         (at most 1e-9) becomes failure in both directions; a sum above 1 is refused.
         """
-        return cls([(PairLoss(*aligned(p, q)), 1)], neighbours)
+        return cls([(PairLoss(*aligned_masses(p, q)), 1)], neighbours)
 
     @classmethod
     def laplace_threshold(
@@ -199,7 +199,7 @@ class Curve:
         """
         units_moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
         promise, s = Guarantee(epsilon, delta), exact(sigma, "sigma", POSITIVE)
-        loss = GaussianThresholdLoss(s**2, units_moved * whole(keys, "keys"), promise.epsilon, promise.delta)
+        loss = GaussianThresholdLoss(s**2, units_moved * exact_integer(keys, "keys"), promise.epsilon, promise.delta)
         return cls([(loss, 1)], neighbours)
 
     # ── read as ────────────────────────────────────────────────────────────────────────────────
@@ -240,7 +240,7 @@ class Curve:
         Divergences of one order add under composition.
         """
         if is_infinite(order):
-            return math.inf if self.max_divergence is None else above(self.max_divergence)
+            return math.inf if self.max_divergence is None else least_float_above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
         return max(shape.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
 
@@ -269,11 +269,11 @@ class Curve:
         if self.failure:
             return math.inf
         totals = (sum_above((least_rho(loss), count) for loss, count in parts) for parts in self._sides(least_rho))
-        return max(above(total) for total in totals if total is not None)
+        return max(least_float_above(total) for total in totals if total is not None)
 
     def group(self, k: int) -> Curve:
         """Return the loss when k units change together; every part is recomputed for k units."""
-        size = whole(k, "k", at_least=1)
+        size = exact_integer(k, "k", at_least=1)
         return Curve(((loss.group(size), count) for loss, count in self.parts), self.neighbours)
 
     def for_neighbours(self, neighbours: Neighbours | str) -> Curve:
@@ -306,13 +306,13 @@ class Curve:
         """Draw δ against ε, the trade-off of a test for one unit, and the tail of the privacy loss of the dominating
         pair. With a path (.svg, .png, .html) the picture is saved, too.
         """
-        from sfumato.plots.picture import saved
+        from sfumato.plots.picture import save_if_path
         from sfumato.privacy.pictures import draw_loss  # most curves are never drawn
 
         floor = float(self.failure) + (1 - float(self.failure)) * 1e-9
         largest_epsilon = min(600.0, self.epsilon(floor)) if floor < 1 else 1.0
         footnotes = [f"neighbours: {self.neighbours.value}", "upper bounds of δ, lower bounds of what a test misses"]
-        return saved(draw_loss(self.delta, self.loss().tail, 1.15 * largest_epsilon or 1.0, footnotes), path)
+        return save_if_path(draw_loss(self.delta, self.loss().tail, 1.15 * largest_epsilon or 1.0, footnotes), path)
 
     def loss(self) -> PrivacyLoss:
         """Return the privacy-loss random variable of the dominating pair, in the worse direction: mean, tail,
@@ -390,7 +390,7 @@ def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, in
         pair = tuple(item) if isinstance(item, (tuple, list)) else (item, 1)
         if len(pair) != 2 or not isinstance(pair[0], Curve):
             raise InvalidParameter("curves", item, "curves, or pairs (curve, count)")
-        curve_counts.append((pair[0], whole(pair[1], "count")))
+        curve_counts.append((pair[0], exact_integer(pair[1], "count")))
     return curve_counts
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, Number, exact, text
+from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, Number, exact, format_exact
 
 
 class Neighbours(Enum):
@@ -30,7 +30,7 @@ class Neighbours(Enum):
 PERIODS = ("hour", "day", "week", "month", "quarter", "year")
 
 
-@codec.value("privacy-unit")
+@codec.serialisable("privacy-unit")
 @dataclass(frozen=True)
 class PrivacyUnit:
     """The unit whose presence is protected, in words that are printed with every release."""
@@ -79,7 +79,7 @@ class PrivacyUnit:
         )
 
 
-@codec.value("guarantee")
+@codec.serialisable("guarantee")
 @dataclass(frozen=True)
 class Guarantee:
     """(ε, δ)-differential privacy: P(S) ≤ e^ε·Q(S) + δ for all neighbours, both ways (Dwork & Roth 2014, Def. 2.4).
@@ -103,7 +103,7 @@ class Guarantee:
         raise InvalidParameter(name, value, "a Guarantee", fix=f"give {name} as Guarantee(epsilon, delta)")
 
     def __repr__(self) -> str:
-        return f"Guarantee(epsilon={text(self.epsilon)}, delta={text(self.delta)})"
+        return f"Guarantee(epsilon={format_exact(self.epsilon)}, delta={format_exact(self.delta)})"
 
     def __str__(self) -> str:
         if not self.delta:

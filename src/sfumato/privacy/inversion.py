@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from sfumato.privacy.losses import ConcentratedLoss, FamilyLoss, Loss, PairLoss, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
-from sfumato.privacy.numbers import float_above, raised
+from sfumato.privacy.numbers import float_above, rounded_up
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -142,7 +142,7 @@ class Moments:
             gaussian=math.fsum(gaussian),
             slack=slack,
             known=all(loss.moments_known for loss, _ in parts),
-            top=math.inf if top is None else raised(float_above(top)),  # a float ε beyond it is surely beyond
+            top=math.inf if top is None else rounded_up(float_above(top)),  # a float ε beyond it is surely beyond
             lattice=_common_lattice(parts),
             count=float(sum(count for _, count in parts)),
             magnitude=sum(count * loss.magnitude for loss, count in parts),

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
-from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, charge_units, exact, from_units, text, whole
+from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, charge_units, exact, exact_integer, format_exact, from_units
 from sfumato.privacy.stable_functions import convex_excess, log_ratio, log_shrink_gap, shrink
 
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -173,7 +173,7 @@ def _format_field(value: object) -> str:
     if isinstance(value, tuple):
         ellipsis = ", …" if len(value) > 4 else ""
         return f"({', '.join(_format_field(element) for element in value[:4])}{ellipsis})"
-    return text(value) if isinstance(value, Fraction) else str(value)
+    return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
 def sum_above(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
@@ -193,7 +193,7 @@ def sum_above(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
 _LONGEST_CHAIN = 8
 
 
-@codec.value("response-loss")
+@codec.serialisable("response-loss")
 @dataclass(frozen=True, repr=False)
 class ResponseLoss(FamilyLoss):
     """The loss of randomised response over ``choices`` answers that reveals everything with probability ``reveal``.
@@ -208,7 +208,7 @@ class ResponseLoss(FamilyLoss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", NONNEGATIVE))
-        object.__setattr__(self, "choices", whole(self.choices, "choices", at_least=2))
+        object.__setattr__(self, "choices", exact_integer(self.choices, "choices", at_least=2))
         object.__setattr__(self, "reveal", exact(self.reveal, "delta", BELOW_ONE))
 
     @property
@@ -279,7 +279,7 @@ class ResponseLoss(FamilyLoss):
         return ResponseLoss(epsilon, 2, reveal)
 
 
-@codec.value("bounded-range-loss")
+@codec.serialisable("bounded-range-loss")
 @dataclass(frozen=True, repr=False)
 class BoundedRangeLoss(FamilyLoss):
     """The loss of a release whose privacy loss spans at most ``eta`` for each pair of neighbours (the exponential
@@ -348,7 +348,7 @@ class BoundedRangeLoss(FamilyLoss):
         return BoundedRangeLoss(k * self.eta)
 
 
-@codec.value("concentrated-loss")
+@codec.serialisable("concentrated-loss")
 @dataclass(frozen=True, repr=False)
 class ConcentratedLoss(Loss):
     """The loss of any ρ-zCDP release: only D_α ≤ ρα for all α > 1 is known (Bun & Steinke 2016).
@@ -374,7 +374,7 @@ class ConcentratedLoss(Loss):
         return ConcentratedLoss(k * k * self.rho)
 
 
-@codec.value("pair-loss")
+@codec.serialisable("pair-loss")
 @dataclass(frozen=True, repr=False)
 class PairLoss(FamilyLoss):
     """The loss of any two finite distributions, outcome by outcome, with exact probabilities.
@@ -387,7 +387,7 @@ class PairLoss(FamilyLoss):
     q: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        p, q = pairs.aligned(self.p, self.q)
+        p, q = pairs.aligned_masses(self.p, self.q)
         object.__setattr__(self, "p", p)
         object.__setattr__(self, "q", q)
 

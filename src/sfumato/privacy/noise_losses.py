@@ -12,7 +12,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.losses import LARGE, ROUNDING, ZERO, Complex, FamilyLoss, Loss, Real, two_atoms
-from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, whole
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, exact_integer
 from sfumato.privacy.stable_functions import excess_exp, log_theta_ratio, mean_excess, mills, shrink, shrink_real
 
 
@@ -21,7 +21,7 @@ def _scaled_expm1(y: float, beta: float) -> float:
     return math.exp(-beta) * math.expm1(y) if y < 30 else math.exp(min(700.0, y - beta)) - math.exp(-beta)
 
 
-@codec.value("laplace-loss")
+@codec.serialisable("laplace-loss")
 @dataclass(frozen=True, repr=False)
 class LaplaceLoss(FamilyLoss):
     """The loss of Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
@@ -128,7 +128,7 @@ class LaplaceLoss(FamilyLoss):
         return LaplaceLoss(k * self.epsilon, self.step)
 
 
-@codec.value("gaussian-loss")
+@codec.serialisable("gaussian-loss")
 @dataclass(frozen=True, repr=False)
 class GaussianLoss(Loss):
     """The loss of Gaussian noise, or of μ-GDP: L ~ N(μ²/2, μ²) with μ = Δ₂/σ, held as its exact square (Dong, Roth & Su
@@ -165,7 +165,7 @@ class GaussianLoss(Loss):
         return GaussianLoss(k * k * self.mu_squared)
 
 
-@codec.value("discrete-gaussian-loss")
+@codec.serialisable("discrete-gaussian-loss")
 @dataclass(frozen=True, repr=False)
 class DiscreteGaussianLoss(FamilyLoss):
     """The loss of the discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, with one coordinate moved by a whole ``shift`` s.
@@ -180,7 +180,7 @@ class DiscreteGaussianLoss(FamilyLoss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma_squared", exact(self.sigma_squared, "sigma_squared", POSITIVE))
-        object.__setattr__(self, "shift", whole(self.shift, "shift"))
+        object.__setattr__(self, "shift", exact_integer(self.shift, "shift"))
 
     @property
     def pure(self) -> Fraction | None:

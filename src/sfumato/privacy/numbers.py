@@ -74,14 +74,14 @@ def _suggest_spelling(value: object, number: Fraction | None, name: str, allowed
     if isinstance(value, str) and _COMMA.fullmatch(value.strip()):
         return f"write {name} with a decimal point: {value.strip().replace(',', '.')}"
     if number is not None and 1 < number <= 100 and allowed.high is not None and number / 100 in allowed:
-        return f"write {text(number)} % as {text(number / 100)}"
+        return f"write {format_exact(number)} % as {format_exact(number / 100)}"
     return ""
 
 
 _COMMA = re.compile(r"[0-9]{1,20},[0-9]{1,20}")
 
 
-def whole(value: Number, name: str, *, at_least: int = 0) -> int:
+def exact_integer(value: Number, name: str, *, at_least: int = 0) -> int:
     """Return the exact value of a public whole number ≥ ``at_least``."""
     if type(value) is int and at_least <= value < 1 << 64:
         return value
@@ -141,7 +141,7 @@ def _from_decimal(value: Decimal) -> Fraction | None:
     return Fraction(value)
 
 
-def text(value: Fraction) -> str:
+def format_exact(value: Fraction) -> str:
     """Format a number exactly, so that ``exact`` reads it back: as a decimal where one exists, else "p/q"."""
     cofactor = value.denominator
     twos = (cofactor & -cofactor).bit_length() - 1
@@ -164,7 +164,7 @@ def text(value: Fraction) -> str:
     return f"{sign}{digits[:-places]}.{digits[-places:]}"
 
 
-def above(value: Fraction) -> float:
+def least_float_above(value: Fraction) -> float:
     """Return a float whose meaning under the number rule is at least ``value``: the least not below its nearest."""
     nearest = max(_nearest(value), -sys.float_info.max)
     while math.isfinite(nearest) and Fraction(Decimal(str(nearest))) < value:
@@ -172,9 +172,9 @@ def above(value: Fraction) -> float:
     return nearest
 
 
-def below(value: Fraction) -> float:
+def greatest_float_below(value: Fraction) -> float:
     """Return a float whose meaning under the number rule is at most ``value``."""
-    return -above(-value)
+    return -least_float_above(-value)
 
 
 def float_above(value: Fraction) -> float:
@@ -190,14 +190,14 @@ def float_below(value: Fraction) -> float:
     return -float_above(-value)
 
 
-def raised(computed: float) -> float:
+def rounded_up(computed: float) -> float:
     """Return the next float up: not below the true value of a rounded sum, nor below the decimal that a float stands
     for.
     """
     return math.nextafter(computed, math.inf)
 
 
-def lowered(computed: float) -> float:
+def rounded_down(computed: float) -> float:
     """Return the next float down."""
     return math.nextafter(computed, -math.inf)
 
@@ -223,10 +223,10 @@ def from_units(units: int | Fraction) -> Fraction:
     return Fraction(units, UNIT)
 
 
-def shown(value: float, digits: int = 4) -> str:
+def format_number(value: float, digits: int = 4) -> str:
     """Format a computed number for people: a few significant digits, thousands separated.
 
-    >>> shown(125817.3), shown(0.04166), shown(599.0), shown(2.5e-9)
+    >>> format_number(125817.3), format_number(0.04166), format_number(599.0), format_number(2.5e-9)
     ('125,800', '0.04166', '599', '2.5e-09')
     """
     if value == 0 or not math.isfinite(value):
@@ -238,20 +238,20 @@ def shown(value: float, digits: int = 4) -> str:
     return f"{integer_part}.{fraction_part}".rstrip("0").rstrip(".") if fraction_part else integer_part
 
 
-def chance(value: Fraction) -> str:
+def format_probability(value: Fraction) -> str:
     """Format a small probability such as δ in one way everywhere: as it is typed, or in full where that is longer.
 
-    >>> chance(Fraction(1, 10**6)), chance(Fraction(1, 1000)), chance(Fraction("0.00000012345"))
-    ('1e-06', '0.001', '0.00000012345')
+    >>> [format_probability(Fraction(text)) for text in ("1e-6", "0.001", "0.00000012345")]
+    ['1e-06', '0.001', '0.00000012345']
     """
     short = f"{float(value):.3g}"
-    return short if Fraction(short) == value else text(value)
+    return short if Fraction(short) == value else format_exact(value)
 
 
-def percent(share: Number) -> str:
+def format_percent(share: Number) -> str:
     """Format a share from 0 to 1 as a percentage: all its digits up to 30, or else six of them, rounded down.
 
-    >>> percent("0.95"), percent("0.999"), percent("0." + "9" * 27), percent("2/3")
+    >>> format_percent("0.95"), format_percent("0.999"), format_percent("0." + "9" * 27), format_percent("2/3")
     ('95 %', '99.9 %', '99.9999999999999999999999999 %', '66.666666 %')
     """
     hundredths = exact(share, "share", PROBABILITY) * 100

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import charge_amount
-from sfumato.privacy.codec import spelled
+from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.curve import Curve, compose, counted
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, from_units
 
@@ -27,7 +27,7 @@ _ROUND_UP = 1 + 2.0**-40  # sums of floats are known to far better than this
 _MAX_POINTS = 100  # the tight line recomposes everything at each of its points
 
 
-@codec.value("odometer")
+@codec.serialisable("odometer")
 @dataclass(frozen=True)
 class Odometer:
     """ε at one δ after each of some releases, on the tight and on the adaptive line."""
@@ -45,7 +45,7 @@ class Odometer:
     exceptions: tuple[float, ...]
     """δ, and more once releases can fail: Σδᵢ/(1 − e^{−margin}) of the failures so far."""
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", exact(self.delta, "delta", INSIDE_UNIT))

@@ -16,14 +16,14 @@ _ZERO = Fraction(0)
 _TOLERANCE = Fraction(1, 10**9)  # numbers that should sum to one may miss it by rounding, not by more
 
 
-def aligned(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
+def aligned_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     """Return two distributions over the same outcomes as exact probabilities, which sum to exactly 1.
 
     Nothing is known about mass that rounding took away, so what P misses becomes an outcome that Q never has, and the
     other way round: wherever the mass truly lies, that can only raise P(S) − e^ε·Q(S), in both directions. Mass beyond
     1 is refused: scaling it down could lower what leaks.
     """
-    p_masses, q_masses = joined(p, q)
+    p_masses, q_masses = masses_of(p, q)
     p_missing, q_missing = _missing_mass(p_masses, "p"), _missing_mass(q_masses, "q")
     if p_missing or q_missing:
         p_masses, q_masses = (*p_masses, p_missing, _ZERO), (*q_masses, _ZERO, q_missing)
@@ -34,11 +34,11 @@ def normalised(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     """Divide two distributions over the same outcomes, each by its sum, which may miss 1 by rounding: for reading a
     definition, not for stating what a release leaks.
     """
-    p_masses, q_masses = joined(p, q)
+    p_masses, q_masses = masses_of(p, q)
     return _scaled(p_masses, "p"), _scaled(q_masses, "q")
 
 
-def joined(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
+def masses_of(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     """Return the exact numbers of both, outcome by outcome; mappings are joined by key."""
     if isinstance(p, Mapping) and isinstance(q, Mapping):
         keys = list(dict.fromkeys([*p, *q]))

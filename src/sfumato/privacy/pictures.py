@@ -13,18 +13,40 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
-from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, below, beside, bottom, framed, heading
-from sfumato.plots.lines import Panel, PlottedLine, panel
-from sfumato.plots.marks import LINES, QUIET, SAMPLE, across, area, label, moved, path, told, upright, width
+from sfumato.plots.frame import (
+    INNER_WIDTH,
+    SMALL_FONT,
+    X_AXIS_HEIGHT,
+    Drawing,
+    framed_picture,
+    heading,
+    side_by_side,
+    stacked,
+    x_axis,
+)
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
+from sfumato.plots.marks import (
+    LINES,
+    QUIET,
+    SAMPLE,
+    horizontal_step,
+    label,
+    path,
+    polygon,
+    text_width,
+    tooltip_element,
+    translated,
+    vertical_step,
+)
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds
+from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds_since_1970
 
 WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "δ of unlisted groups"}
 """What each currency is for; the two first ones are spent side by side, and one of them has to last."""
 
 
 @dataclass(frozen=True)
-class Moment:
+class SpendingPoint:
     """The time of a charge, and the totals after it, per currency."""
 
     time: datetime
@@ -35,11 +57,11 @@ class Moment:
 class History:
     """The past charges of an account, read only when a picture needs them."""
 
-    moments: Callable[[], Sequence[Moment]]
+    moments: Callable[[], Sequence[SpendingPoint]]
 
 
 def draw_budget(
-    moments: Sequence[Moment],
+    moments: Sequence[SpendingPoint],
     spent: Mapping[str, Fraction | None],
     allowed: Mapping[str, Fraction | None],
     now: datetime,
@@ -47,7 +69,7 @@ def draw_budget(
 ) -> Picture:
     """Draw the spent share of each currency, in per cent of its present allowance, up to now."""
     start = min([each.time for each in moments], default=now)
-    times = (seconds(start), *(seconds(each.time) for each in moments), seconds(now))
+    times = (seconds_since_1970(start), *(seconds_since_1970(each.time) for each in moments), seconds_since_1970(now))
     lines, is_over = [], False
     for name, allowance in allowed.items():
         if not allowance:
@@ -59,10 +81,10 @@ def draw_budget(
         lines.append(PlottedLine(f"{WORDS.get(name, name)} {_now(shares[-1])}", times, clipped, stepped=True))
     notes = ["a line that ends, or lies at the top, shows a currency that is closed"] if is_over else []
     count = f"{len(moments):,} charges" if len(moments) != 1 else "1 charge"
-    marked = ((seconds(moments[-1].time), "last charge"),) if moments else ()
-    axes = Panel("% of the budget spent", "", TimeScale, ends=(0.0, 110.0 if is_over else 100.0), marked=marked)
+    marked = ((seconds_since_1970(moments[-1].time), "last charge"),) if moments else ()
+    axes = LineAxes("% of the budget spent", "", TimeScale, y_range=(0.0, 110.0 if is_over else 100.0), marks=marked)
     foot = [promise, count, f"until {now.strftime('%Y-%m-%d')}"]
-    return framed(panel(lines, axes, 300.0), "Budget over time", foot, notes)
+    return framed_picture(line_chart(lines, axes, 300.0), "Budget over time", foot, notes)
 
 
 def _now(share: float | None) -> str:
@@ -80,26 +102,26 @@ def draw_loss(
     """Draw all three curves from δ(ε) and the tail of the loss, for ε up to ``most``."""
     epsilons = [most * step / _STEPS for step in range(_STEPS + 1)]
     deltas = [min(1.0, max(0.0, delta(each))) for each in epsilons]
-    half = (INSIDE - 30) / 2
+    half = (INNER_WIDTH - 30) / 2
     profile = _profile(epsilons, deltas)
-    lower = beside([_tradeoff(epsilons, deltas, half), _spread(epsilons, tail, half)])
-    return framed(below([profile, lower]), "Privacy loss", foot)
+    lower = side_by_side([_tradeoff(epsilons, deltas, half), _spread(epsilons, tail, half)])
+    return framed_picture(stacked([profile, lower]), "Privacy loss", foot)
 
 
 def _profile(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing:
     visible = tuple(None if each < _LEAST else each for each in deltas)
     drawn = [each for each in visible if each is not None]
     if not drawn:
-        return panel(
+        return line_chart(
             [PlottedLine("δ", tuple(epsilons), tuple(deltas))],
-            Panel("δ at each ε: no δ is needed", "ε", ends=(0.0, 1.0)),
+            LineAxes("δ at each ε: no δ is needed", "ε", y_range=(0.0, 1.0)),
             240,
         )
     low = max(_LEAST, 10.0 ** math.floor(math.log10(min(drawn)) - 1e-9))
     ends = (low, max(drawn[0], 2 * low))
-    return panel(
+    return line_chart(
         [PlottedLine("δ", tuple(epsilons), visible)],
-        Panel("δ at each ε: the probability of a larger loss", "ε", LinearScale, LogScale, ends=ends),
+        LineAxes("δ at each ε: the probability of a larger loss", "ε", LinearScale, LogScale, y_range=ends),
         260,
     )
 
@@ -118,13 +140,15 @@ def _tradeoff(epsilons: Sequence[float], deltas: Sequence[float], wide: float) -
     bound = PlottedLine("this release", rates, tuple(map(least, rates)))
     guessing = PlottedLine("guessing", (0.0, 1.0), (1.0, 0.0))
     name = "Least false-negative rate of a test for one unit"
-    return panel([bound, guessing], Panel(name, "false-positive rate", ends=(0.0, 1.0)), 280, wide)
+    return line_chart([bound, guessing], LineAxes(name, "false-positive rate", y_range=(0.0, 1.0)), 280, wide)
 
 
 def _spread(epsilons: Sequence[float], tail: Callable[[float], float], wide: float) -> Drawing:
     values = tuple(min(1.0, max(0.0, tail(each))) for each in epsilons)
     name = "Probability that the loss is above ε"
-    return panel([PlottedLine("P(L > ε)", tuple(epsilons), values)], Panel(name, "ε", ends=(0.0, 1.0)), 280, wide)
+    return line_chart(
+        [PlottedLine("P(L > ε)", tuple(epsilons), values)], LineAxes(name, "ε", y_range=(0.0, 1.0)), 280, wide
+    )
 
 
 _STEP, _HEAD, _KEY = 16.0, 22.0, 24.0
@@ -140,7 +164,7 @@ _SHAPES: Mapping[str, tuple[tuple[float, float], ...]] = {
 
 
 @dataclass(frozen=True)
-class Dot:
+class PlottedPrecedent:
     """One deployment: its name, its ε, and the scope of its unit."""
 
     name: str
@@ -148,42 +172,44 @@ class Dot:
     scope: str
 
 
-def draw_precedents(dots: Sequence[Dot], own: Mapping[str, float], scopes: Mapping[str, str], unstated: int) -> Picture:
+def draw_precedents(
+    dots: Sequence[PlottedPrecedent], guarantee_lines: Mapping[str, float], scopes: Mapping[str, str], unstated: int
+) -> Picture:
     """Draw each deployment on its own row, the smallest ε first, and a line for each ε of ``own``."""
-    numbers = [each.epsilon for each in dots] + [each for each in own.values() if each > 0]
-    scale = LogScale(min(0.01, *numbers), max(100.0, *numbers), _LABELS, INSIDE - _NUMBERS)
-    top = _KEY + _HEAD + _STEP * len(own)
+    numbers = [each.epsilon for each in dots] + [each for each in guarantee_lines.values() if each > 0]
+    scale = LogScale(min(0.01, *numbers), max(100.0, *numbers), _LABELS, INNER_WIDTH - _NUMBERS)
+    top = _KEY + _HEAD + _STEP * len(guarantee_lines)
     foot = top + len(dots) * _STEP + 2
     parts = [*_key(scopes), heading(_LABELS - 8, top - 6, "deployment", _LABELS - 8, "end")]
-    parts += bottom(scale, top, foot, zero=False)
+    parts += x_axis(scale, top, foot, zero=False)
     parts += [mark for row, each in enumerate(dots) for mark in _row(each, scale, top + (row + 0.5) * _STEP)]
-    parts += _lines(own, scale, _KEY + 12, foot)
-    parts.append(label((scale.start + scale.end) / 2, foot + BELOW + 8, "ε", anchor="middle", fill=QUIET))
+    parts += _lines(guarantee_lines, scale, _KEY + 12, foot)
+    parts.append(label((scale.start + scale.end) / 2, foot + X_AXIS_HEIGHT + 8, "ε", anchor="middle", fill=QUIET))
     notes = [
         "a smaller ε promises more, for the same unit; a promise in ρ is drawn at its ε",
         f"{unstated} deployments of the registry state no ε and are not drawn",
     ]
     terms = ["source: OpenDP deployments registry (MIT licence)"]
-    return framed(Drawing(tuple(parts), INSIDE, foot + BELOW + 12), "ε in context", terms, notes)
+    return framed_picture(Drawing(tuple(parts), INNER_WIDTH, foot + X_AXIS_HEIGHT + 12), "ε in context", terms, notes)
 
 
 def _key(scopes: Mapping[str, str]) -> list[str]:
     """Draw the legend of the shapes."""
-    parts, x = [label(0, 9, "protects:", size=SMALL, fill=QUIET)], 60.0
+    parts, x = [label(0, 9, "protects:", size=SMALL_FONT, fill=QUIET)], 60.0
     for scope, words in scopes.items():
-        parts += [_mark(scope, x, 5.5), label(x + 9, 9, words, size=SMALL, fill=QUIET)]
-        x += 28 + width(words, SMALL)
+        parts += [_mark(scope, x, 5.5), label(x + 9, 9, words, size=SMALL_FONT, fill=QUIET)]
+        x += 28 + text_width(words, SMALL_FONT)
     return parts
 
 
-def _row(dot: Dot, scale: LogScale, y: float) -> list[str]:
+def _row(dot: PlottedPrecedent, scale: LogScale, y: float) -> list[str]:
     x = scale(dot.epsilon)
-    mark = f"<g>{told(f'{dot.name}: ε = {dot.epsilon:.3g}')}{_mark(dot.scope, x, y)}</g>"
+    mark = f"<g>{tooltip_element(f'{dot.name}: ε = {dot.epsilon:.3g}')}{_mark(dot.scope, x, y)}</g>"
     return [
-        label(_LABELS - 8, y + 4, dot.name, anchor="end", size=SMALL, room=_LABELS - 8),
-        path([across(scale.start, y, x)], LINES[5], 0.4),
+        label(_LABELS - 8, y + 4, dot.name, anchor="end", size=SMALL_FONT, max_width=_LABELS - 8),
+        path([horizontal_step(scale.start, y, x)], LINES[5], 0.4),
         mark,
-        label(INSIDE, y + 4, f"{dot.epsilon:.3g}", anchor="end", size=SMALL, fill=QUIET),
+        label(INNER_WIDTH, y + 4, f"{dot.epsilon:.3g}", anchor="end", size=SMALL_FONT, fill=QUIET),
     ]
 
 
@@ -191,12 +217,14 @@ def _lines(own: Mapping[str, float], scale: LogScale, y: float, foot: float) -> 
     parts = []
     for line_index, (words, epsilon) in enumerate(own.items()):
         x, text_y = scale(epsilon), y + line_index * _STEP
-        anchor = "end" if line_index or x + width(words) > INSIDE else "start"  # no text crosses another line
-        parts.append(path([upright(x, text_y - 8, foot)], SAMPLE, 1.6, ' stroke-dasharray="5 3"' if line_index else ""))
+        anchor = "end" if line_index or x + text_width(words) > INNER_WIDTH else "start"  # no text crosses another line
+        parts.append(
+            path([vertical_step(x, text_y - 8, foot)], SAMPLE, 1.6, ' stroke-dasharray="5 3"' if line_index else "")
+        )
         parts.append(label(x + (5 if anchor == "start" else -5), text_y, words, anchor=anchor, fill=SAMPLE))
     return parts
 
 
 def _mark(scope: str, x: float, y: float) -> str:
     colour = LINES[tuple(_SHAPES).index(scope)]
-    return moved(x, y, [area([(_SIZE * a, _SIZE * b) for a, b in _SHAPES[scope]], colour, 1.0)])
+    return translated(x, y, [polygon([(_SIZE * a, _SIZE * b) for a, b in _SHAPES[scope]], colour, 1.0)])

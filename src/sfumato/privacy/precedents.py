@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from sfumato.data.deployments import SCOPES, Deployment, deployments
 from sfumato.notebook_html import paragraph, paragraphs, table
 from sfumato.privacy import codec
-from sfumato.privacy.budget_words import promised
+from sfumato.privacy.budget_words import format_guarantee
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, float_above, shown, text
+from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, float_above, format_exact, format_number
 from sfumato.privacy.reading import Reading, posterior, reading
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Precedent:
     def words(self) -> tuple[str, ...]:
         """The deployment as a row of the table."""
         deployment = self.deployment
-        converted = "" if deployment.epsilon is not None else f" (ρ = {text(deployment.rho or Fraction(0))})"
+        converted = "" if deployment.epsilon is not None else f" (ρ = {format_exact(deployment.rho or Fraction(0))})"
         delta = "a formula" if deployment.note else _format_amount(self.promise.delta) + converted
         belief = "" if deployment.note else _percent_up(self.belief)
         return "", _format_amount(self.promise.epsilon), delta, belief, _unit_words(deployment), _short_name(deployment)
@@ -88,10 +88,10 @@ class Precedents:
             sum(precedent.deployment.scope == "person" for precedent in side) for side in (self.smaller, self.larger)
         ]
         return [
-            f"The promise {promised(self.promise.epsilon, self.promise.delta)} protects {self.protects}.",
+            f"The promise {format_guarantee(self.promise.epsilon, self.promise.delta)} protects {self.protects}.",
             *str(self.reading).splitlines(),
             f"Of {total_count} real deployments {stated_count} state what they promise: the ε is smaller than "
-            f"{text(self.promise.epsilon)} in {len(self.smaller)} of them, larger in {len(self.larger)}.",
+            f"{format_exact(self.promise.epsilon)} in {len(self.smaller)} of them, larger in {len(self.larger)}.",
             f"Of those that protect all of one person, it is smaller in {persons[0]}, larger in {persons[1]}.",
             _CAVEAT,
         ]
@@ -100,7 +100,7 @@ class Precedents:
         """Return a row of text for every deployment, with the guarantee itself among them; those that state no ε come
         last.
         """
-        belief = believed(self.promise, Fraction(self.reading.prior))
+        belief = posterior_belief(self.promise, Fraction(self.reading.prior))
         own_promise = _format_amount(self.promise.epsilon), _format_amount(self.promise.delta)
         own_row = ("→", *own_promise, _percent_up(belief), self.protects, "this promise")
         unstated_rows = [("", "not stated", "", "", _unit_words(each), _short_name(each)) for each in self.unstated]
@@ -114,7 +114,7 @@ class Precedents:
         """
         before, after = _percent_up(self.reading.prior), "becomes at most, except with probability 10 · δ"
         meaning = f"belief: what one of {before} that a unit is in the data {after}."
-        read_belief, listed = self.reading.membership, believed(self.promise, Fraction(self.reading.prior))
+        read_belief, listed = self.reading.membership, posterior_belief(self.promise, Fraction(self.reading.prior))
         if read_belief is None:
             return f"{meaning} Of this promise it is about a value of theirs: who is in the data is public."
         if _percent_up(read_belief) == _percent_up(listed):
@@ -127,25 +127,28 @@ class Precedents:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Draw the guarantee among the deployments; with a path (.svg, .png, .html) the picture is saved, too."""
-        from sfumato.plots.picture import saved
-        from sfumato.privacy.pictures import Dot, draw_precedents  # most promises are never drawn
+        from sfumato.plots.picture import save_if_path
+        from sfumato.privacy.pictures import PlottedPrecedent, draw_precedents  # most promises are never drawn
 
         dots = [
-            Dot(
+            PlottedPrecedent(
                 f"{precedent.deployment.curator} {precedent.deployment.year}: {precedent.deployment.name}",
                 float(precedent.promise.epsilon),
                 precedent.deployment.scope,
             )
             for precedent in self.stated
         ]
-        guarantee_lines = {f"this promise: ε = {text(self.promise.epsilon)}": float(self.promise.epsilon), **self.marks}
-        return saved(draw_precedents(dots, guarantee_lines, SCOPES, len(self.unstated)), path)
+        guarantee_lines = {
+            f"this promise: ε = {format_exact(self.promise.epsilon)}": float(self.promise.epsilon),
+            **self.marks,
+        }
+        return save_if_path(draw_precedents(dots, guarantee_lines, SCOPES, len(self.unstated)), path)
 
     def to_json(self) -> str:
         """Return the reading and all deployments as JSON text; exact numbers are strings."""
         document = {
-            "epsilon": text(self.promise.epsilon),
-            "delta": text(self.promise.delta),
+            "epsilon": format_exact(self.promise.epsilon),
+            "delta": format_exact(self.promise.delta),
             "reading": json.loads(codec.dumps(self.reading)),
             "smaller": len(self.smaller),
             "larger": len(self.larger),
@@ -198,10 +201,10 @@ def _precedent(deployment: Deployment, delta: Fraction, prior: Number) -> Preced
         promise = Guarantee(deployment.epsilon, deployment.delta or 0)
     else:
         promise = Guarantee(Curve.concentrated(deployment.rho or 0).epsilon(delta), delta)
-    return Precedent(deployment, promise, believed(promise, prior))
+    return Precedent(deployment, promise, posterior_belief(promise, prior))
 
 
-def believed(promise: Guarantee, prior: Number) -> float:
+def posterior_belief(promise: Guarantee, prior: Number) -> float:
     """Bound what a belief that one person is in the data becomes, except with probability ten times δ.
 
     With a bare (ε, δ) the loss is at most ε + h except with probability δ/(1 − e^{−h}) (``reading``), which is 10·δ for
@@ -230,15 +233,15 @@ def _deployment_fields(deployment: Deployment, promise: Guarantee | None) -> dic
         "unit": deployment.unit,
         "scope": deployment.scope,
         "model": deployment.model,
-        "rho": None if deployment.rho is None else text(deployment.rho),
-        "epsilon": None if promise is None else text(promise.epsilon),
-        "delta": None if promise is None else text(promise.delta),
+        "rho": None if deployment.rho is None else format_exact(deployment.rho),
+        "epsilon": None if promise is None else format_exact(promise.epsilon),
+        "delta": None if promise is None else format_exact(promise.delta),
         "slug": deployment.slug,
     }
 
 
 def _format_amount(amount: Fraction) -> str:
-    return shown(float(amount), 3) if amount else "0"
+    return format_number(float(amount), 3) if amount else "0"
 
 
 def _percent_up(share: Number) -> str:

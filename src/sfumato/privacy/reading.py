@@ -21,13 +21,13 @@ from sfumato.notebook_html import paragraph
 from sfumato.privacy import codec
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact, float_above, percent
+from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact, float_above, format_percent
 
 _SMALLEST_SHARE = Fraction(1, 10**300)
 _ROUND_UP = 1 + 2.0**-45  # what is computed here is known to far better than this
 
 
-@codec.value("reading")
+@codec.serialisable("reading")
 @dataclass(frozen=True)
 class Reading:
     """How far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith 2014)."""
@@ -58,12 +58,12 @@ class Reading:
     def __str__(self) -> str:
         head = f"Except with probability {self.delta:.3g}" if self.delta else f"At ε = {self.epsilon:.4g}"
         lines = [f"{head}, for any one unit:"]
-        belief = f"a belief of {percent(self.prior)} becomes at most"
+        belief = f"a belief of {format_percent(self.prior)} becomes at most"
         if self.membership is not None:
             lines.append(f"- being in the data: {belief} {_percent_up(self.membership)}")
         lines.append(f"- a value of theirs: {belief} {_percent_up(self.attribute)}")
         test = (
-            f"a test that is wrong {percent(self.false_positive_rate)} of the time when they are absent "
+            f"a test that is wrong {format_percent(self.false_positive_rate)} of the time when they are absent "
             f"finds them at most {_percent_up(self.true_positive_rate)} of the time"
         )
         return "\n".join([*lines, f"Without exception, {test}" if self.delta else f"- {test}"])

@@ -9,10 +9,10 @@ from fractions import Fraction
 from sfumato.errors import InvalidParameter, NeighboursDiffer
 from sfumato.privacy import codec
 from sfumato.privacy.guarantee import Neighbours
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer, format_exact
 
 
-@codec.value("sensitivity")
+@codec.serialisable("sensitivity")
 @dataclass(frozen=True)
 class Sensitivity:
     """Bounds on one unit's change: at most ``groups`` coordinates, each by at most ``per_group``.
@@ -39,7 +39,7 @@ class Sensitivity:
         squares: Number | None = None,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     ) -> None:
-        count = whole(groups, "groups", at_least=1)
+        count = exact_integer(groups, "groups", at_least=1)
         linf = exact(per_group, "per_group", NONNEGATIVE)
         l1 = count * linf
         if total is not None:
@@ -99,9 +99,9 @@ class Sensitivity:
         size_counts = ((self.per_group, int(full_count)), (remainder, 1))
         return tuple((size, count) for size, count in size_counts if size and count)
 
-    def times(self, k: int) -> Sensitivity:
+    def repeated(self, k: int) -> Sensitivity:
         """Return the sensitivity to k units at once: each norm, and the number of groups, grows k-fold."""
-        k = whole(k, "k", at_least=1)
+        k = exact_integer(k, "k", at_least=1)
         return Sensitivity(k * self.groups, k * self.per_group, k * self.total, k * k * self.squares, self.neighbours)
 
     def for_neighbours(self, neighbours: Neighbours | str, *, signed: bool = True) -> Sensitivity:
@@ -134,8 +134,9 @@ class Sensitivity:
 
     def __repr__(self) -> str:
         return (
-            f"Sensitivity(groups={self.groups}, per_group={text(self.per_group)}, total={text(self.total)}, "
-            f"squares={text(self.squares)}, neighbours={self.neighbours.value!r})"
+            f"Sensitivity(groups={self.groups}, per_group={format_exact(self.per_group)}, "
+            f"total={format_exact(self.total)}, "
+            f"squares={format_exact(self.squares)}, neighbours={self.neighbours.value!r})"
         )
 
 

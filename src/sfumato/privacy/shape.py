@@ -17,7 +17,17 @@ from itertools import pairwise
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
 from sfumato.privacy.losses import ConcentratedLoss, Loss, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, above, below, exact, float_above, float_below, lowered, raised
+from sfumato.privacy.numbers import (
+    INSIDE_UNIT,
+    Number,
+    exact,
+    float_above,
+    float_below,
+    greatest_float_below,
+    least_float_above,
+    rounded_down,
+    rounded_up,
+)
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 Part = tuple[Loss, int]
@@ -57,7 +67,7 @@ def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
         return _worst_epsilon(alternatives, delta)
     failure_low, failure_high = failure_range(parts)
     top = sum_above((loss.top, count) for loss, count in parts)
-    top_bounds = (math.inf, math.inf) if top is None else (below(top), above(top))
+    top_bounds = (math.inf, math.inf) if top is None else (greatest_float_below(top), least_float_above(top))
     if delta < failure_low:
         return math.inf, math.inf
     if not parts or top == 0:
@@ -77,12 +87,12 @@ def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
 
 def _round_down(low: float) -> float:
     """Round a computed lower bound of a number ≥ 0 down, so that its decimal meaning is a lower bound too."""
-    return max(0.0, lowered(low))
+    return max(0.0, rounded_down(low))
 
 
 def _round_up(high: float) -> float:
     """Round a computed upper bound of a number ≥ 0 up, so that its decimal meaning is an upper bound too."""
-    return raised(high) if high else 0.0
+    return rounded_up(high) if high else 0.0
 
 
 def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
@@ -94,12 +104,14 @@ def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
     if failure_low == 1:
         return 1.0, 1.0
     if top is not None and epsilon >= top:
-        return below(failure_low), above(failure_high)
+        return greatest_float_below(failure_low), least_float_above(failure_high)
     if (profile := _closed_form(parts)) is not None:
         profile_low, profile_high = profile(float_above(epsilon)), profile(float_below(epsilon))
-        return _round_down(lowered(profile_low[0] - profile_low[1])), min(1.0, raised(raised(sum(profile_high))))
+        return _round_down(rounded_down(profile_low[0] - profile_low[1])), min(
+            1.0, rounded_up(rounded_up(sum(profile_high)))
+        )
     low, high = _inverted_delta_range(parts, float(epsilon))
-    return min(1.0, _round_down(low + float_below(failure_low))), min(1.0, raised(high + float_above(failure_high)))
+    return min(1.0, _round_down(low + float_below(failure_low))), min(1.0, rounded_up(high + float_above(failure_high)))
 
 
 @lru_cache(maxsize=4096)
@@ -148,8 +160,8 @@ def _invert(profile: Profile, delta: Fraction) -> tuple[float, float]:
     """Bound the least ε ≥ 0 at which a falling profile is ≤ δ, using both ends of its rounding error."""
     delta_low, delta_high = float_below(delta), float_above(delta)
     return (
-        _bisect_floats(lambda epsilon: lowered(profile(epsilon)[0] - profile(epsilon)[1]) > delta_high)[0],
-        _bisect_floats(lambda epsilon: raised(sum(profile(epsilon))) > delta_low)[1],
+        _bisect_floats(lambda epsilon: rounded_down(profile(epsilon)[0] - profile(epsilon)[1]) > delta_high)[0],
+        _bisect_floats(lambda epsilon: rounded_up(sum(profile(epsilon))) > delta_low)[1],
     )
 
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.privacy.codec import spelled
+from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import (
@@ -26,7 +26,7 @@ from sfumato.privacy.numbers import (
     Number,
     Range,
     exact,
-    whole,
+    exact_integer,
 )
 
 _MAX_COMPOSED = 4000
@@ -78,7 +78,7 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     """k adaptive releases, each (ε, δ)-DP, are (√(2k ln(1/δ′))·ε + kε(e^ε − 1), kδ + δ′)-DP for any slack δ′ > 0
     (Dwork & Roth 2014, Thm 3.20).
     """
-    count = whole(k, "k", at_least=1)
+    count = exact_integer(k, "k", at_least=1)
     slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
@@ -92,7 +92,7 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
 
     δᵢ = Σ_{l<i} C(k,l)·(e^{(k−l)ε} − e^{(k−2i+l)ε})/(1 + e^ε)^k: none can be improved for randomised response.
     """
-    x, count = exact(epsilon, "epsilon", NONNEGATIVE), whole(k, "k", at_least=1)
+    x, count = exact(epsilon, "epsilon", NONNEGATIVE), exact_integer(k, "k", at_least=1)
     if count > _MAX_COMPOSED:
         raise InvalidParameter("k", k, f"at most {_MAX_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)])")
     e, m = float(x), np.arange(count // 2 + 1)
@@ -112,7 +112,7 @@ def group(guarantee: Guarantee, k: int) -> Guarantee:
     """
     promise = Guarantee.of(guarantee)
     curve = Curve.approximate(promise.epsilon, promise.delta).group(k)
-    return Guarantee(whole(k, "k", at_least=1) * promise.epsilon, curve.failure)
+    return Guarantee(exact_integer(k, "k", at_least=1) * promise.epsilon, curve.failure)
 
 
 # ── conversions between currencies ─────────────────────────────────────────────────────────────
@@ -167,7 +167,7 @@ class RenyiAllowance:
     order: Fraction
     divergence: Fraction
 
-    __repr__ = spelled
+    __repr__ = constructor_repr
 
     @property
     def rho(self) -> Fraction:
@@ -231,7 +231,7 @@ def chernoff_additive(samples: int, deviation: Number) -> float:
     """The mean of m independent variables in [0, 1] exceeds its expectation by t with probability ≤ e^{−2mt²}
     (Dwork & Roth 2014, Thm 3.1; Hoeffding 1963).
     """
-    m, t = whole(samples, "samples", at_least=1), float(exact(deviation, "deviation", NONNEGATIVE))
+    m, t = exact_integer(samples, "samples", at_least=1), float(exact(deviation, "deviation", NONNEGATIVE))
     return _upper_probability(-2 * m * t * t)
 
 
@@ -239,7 +239,7 @@ def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
     """Bound the tail of the mean S of m independent variables in {0, 1} with expectation μ: P(S > (1+r)μ) ≤
     e^{−mμr²/3}; for a negative ratio P(S < (1−|r|)μ) ≤ e^{−mμr²/2} (Dwork & Roth 2014, Thm 3.2).
     """
-    m, mu = whole(samples, "samples", at_least=1), float(exact(mean, "mean", PROBABILITY))
+    m, mu = exact_integer(samples, "samples", at_least=1), float(exact(mean, "mean", PROBABILITY))
     r = float(exact(ratio, "ratio", _UNIT_RATIO))
     return _upper_probability(-m * mu * r * r / (3 if r >= 0 else 2))
 
@@ -259,7 +259,7 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
 
 def stirling(n: int) -> tuple[float, float]:
     """Bound ln n! by ln √(2πn) + n ln n − n plus something between 1/(12n+1) and 1/(12n) (Robbins 1955)."""
-    count = whole(n, "n", at_least=1)
+    count = exact_integer(n, "n", at_least=1)
     log_leading = math.log(2 * math.pi * count) / 2 + count * math.log(count) - count
     slack = 2.0**-50 * (1 + count + count * math.log(count))
     return log_leading + 1 / (12 * count + 1) - slack, log_leading + 1 / (12 * count) + slack

@@ -27,14 +27,14 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.losses import Loss, ResponseLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, exact, whole
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, exact, exact_integer
 
 _MAX_WEIGHT = 4096
 _DIGITS = Context(prec=50)
 _ROUND_UP = Fraction(1, 10**40)
 
 
-@codec.value("laplace-threshold-loss")
+@codec.serialisable("laplace-threshold-loss")
 @dataclass(frozen=True, repr=False)
 class LaplaceThresholdLoss(Loss):
     """The loss of a key threshold with discrete Laplace noise.
@@ -57,10 +57,10 @@ class LaplaceThresholdLoss(Loss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", exact(self.scale, "scale", POSITIVE))
-        object.__setattr__(self, "threshold", whole(self.threshold, "threshold", at_least=1))
+        object.__setattr__(self, "threshold", exact_integer(self.threshold, "threshold", at_least=1))
         object.__setattr__(self, "reveal", exact(self.reveal, "delta", INSIDE_UNIT))
         for name in ("weight", "most", "moved"):
-            object.__setattr__(self, name, whole(getattr(self, name), name, at_least=1))
+            object.__setattr__(self, name, exact_integer(getattr(self, name), name, at_least=1))
         if self.weight % self.most:
             raise InvalidParameter("weight", self.weight, "a whole multiple of most")
 
@@ -89,13 +89,13 @@ class LaplaceThresholdLoss(Loss):
             return self
         if k * self.most > _MAX_WEIGHT:
             return ResponseLoss(self.pure, 2, self.reveal).group(k)
-        reveal = most_passing(self.scale, self.threshold, k * self.weight, k * self.most)
+        reveal = max_passing_probability(self.scale, self.threshold, k * self.weight, k * self.most)
         if reveal >= 1:
             raise InvalidParameter("k", k, "small enough that the group's δ stays below 1")
         return LaplaceThresholdLoss(self.scale, self.threshold, reveal, k * self.weight, k * self.most, self.moved)
 
 
-@codec.value("gaussian-threshold-loss")
+@codec.serialisable("gaussian-threshold-loss")
 @dataclass(frozen=True, repr=False)
 class GaussianThresholdLoss(Loss):
     """The loss of a key threshold with discrete Gaussian noise on every count, of which ``keys`` move: half of
@@ -119,7 +119,7 @@ class GaussianThresholdLoss(Loss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma_squared", exact(self.sigma_squared, "sigma_squared", POSITIVE))
-        object.__setattr__(self, "keys", whole(self.keys, "keys", at_least=1))
+        object.__setattr__(self, "keys", exact_integer(self.keys, "keys", at_least=1))
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", POSITIVE))
         object.__setattr__(self, "delta_in_all", exact(self.delta_in_all, "delta", INSIDE_UNIT))
 
@@ -163,7 +163,7 @@ def _exp_decay(scale: Fraction, t: int) -> Decimal:
 
 
 @lru_cache(maxsize=256)
-def most_passing(scale: Fraction, threshold: int, weight: int, most: int) -> Fraction:
+def max_passing_probability(scale: Fraction, threshold: int, weight: int, most: int) -> Fraction:
     """Bound the probability that some key passes which only a few units hold, with ``weight`` in all and at most
     ``most`` on each key; rounded up at 40 digits.
     """

@@ -30,7 +30,7 @@ from functools import lru_cache
 from sfumato.privacy import codec
 from sfumato.privacy.losses import ROUNDING, ZERO, ConcentratedLoss, Loss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
-from sfumato.privacy.numbers import POSITIVE, exact, whole
+from sfumato.privacy.numbers import POSITIVE, exact, exact_integer
 
 SLACK = 6e-17
 """4h: the most by which a moved coordinate raises the loss of the continuous pair, rounded up."""
@@ -45,7 +45,7 @@ _MAX_TOTAL = 64
 Shift = tuple[int, ...]
 
 
-@codec.value("discrete-gaussian-vector-loss")
+@codec.serialisable("discrete-gaussian-vector-loss")
 @dataclass(frozen=True, repr=False)
 class DiscreteGaussianVectorLoss(Loss):
     """The loss of discrete Gaussian noise on a vector: at most ``groups`` coordinates move, each by at most
@@ -61,7 +61,7 @@ class DiscreteGaussianVectorLoss(Loss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma_squared", exact(self.sigma_squared, "sigma_squared", POSITIVE))
         for name in ("groups", "per_group", "total", "squares"):
-            object.__setattr__(self, name, whole(getattr(self, name), name))
+            object.__setattr__(self, name, exact_integer(getattr(self, name), name))
 
     @property
     def pure(self) -> Fraction | None:

@@ -23,7 +23,7 @@ synthesis   adaptive methods that buy a model step by step: AIM, MST, MWEM, inde
 files       sealed files of synopses and models
 synopsis            noisy marginals as people hold them
 synthetic           a model and rows sampled from it, as people hold them
-drawn_rows          sampling of rows from a model
+sampling            sampling of rows from a model
 mwem, fits          multiplicative weights with the exponential mechanism, and what was released for a model
 published_files     reading any published file; fitted models as people hold them
 online              online sessions: gates between the exact counts and a public hypothesis

@@ -17,30 +17,30 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.dense_readings import MOST_CELLS
+from sfumato.plan.readings.dense_readings import MAX_CELLS
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import Block, Set, checked_set
+from sfumato.publish.marginals.blocks import AttributeSet, Block, checked_set
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
-from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import largest_sets
-from sfumato.publish.mwem import CellView, Model, MwemRound, replayed
+from sfumato.publish.mwem import CellView, MwemModel, MwemRound, replayed
 from sfumato.release.prices import Price
 
 _MAX_ROUNDS = 1000
 
 
-@codec.value("mwem-round")
+@codec.serialisable("mwem-round")
 @dataclass(frozen=True)
 class FitRound:
     """What one round released: the indices of the chosen columns, which of their cells were counted as one (None for
     each by itself), and the noisy counts in steps.
     """
 
-    places: Set
+    places: AttributeSet
     cells: tuple[int, ...] | None
     values: tuple[int, ...]
 
@@ -52,18 +52,18 @@ class FitRound:
             object.__setattr__(self, name, tuple(integers))
 
 
-@codec.value("mwem-fit")
+@codec.serialisable("mwem-fit")
 @dataclass(frozen=True, eq=False)
-class Fit:
+class MwemFit:
     """All numbers that were released for a model, and the terms: the model follows from them bit for bit."""
 
     attributes: Attributes
-    face: TableFace
+    face: PublicTableFacts
     table: str
     where: str
     unit_value: Fraction
     """What one step of the counts is worth, in rows."""
-    sets: tuple[Set, ...]
+    sets: tuple[AttributeSet, ...]
     """The requested marginals, each cell by itself."""
     rows: int
     """The noisy number of rows, in steps."""
@@ -80,7 +80,7 @@ class Fit:
         codec.check_fields(self)
         noise_type = type(self.rows_noise)
         field_types: dict[str, type] = {
-            "face": TableFace,
+            "face": PublicTableFacts,
             "rows_noise": noise_type,
             "noise": noise_type,
             "price": Price,
@@ -93,8 +93,8 @@ class Fit:
         object.__setattr__(self, "attributes", tuple(self.attributes))
         object.__setattr__(self, "rounds", tuple(self.rounds))
         is_complete = all(isinstance(attribute, Attribute) for attribute in self.attributes) and self.attributes
-        if not is_complete or math.prod(attribute.size for attribute in self.attributes) > MOST_CELLS:
-            raise InvalidParameter("attributes", len(self.attributes), f"columns of at most {MOST_CELLS:,} cells")
+        if not is_complete or math.prod(attribute.size for attribute in self.attributes) > MAX_CELLS:
+            raise InvalidParameter("attributes", len(self.attributes), f"columns of at most {MAX_CELLS:,} cells")
         object.__setattr__(
             self, "sets", tuple(checked_set(tuple(requested_set), self.attributes) for requested_set in self.sets)
         )
@@ -116,17 +116,17 @@ class Fit:
             )
 
     @property
-    def model(self) -> Model:
+    def model(self) -> MwemModel:
         """The model, recomputed deterministically."""
         shape = tuple(attribute.size for attribute in self.attributes)
-        start = Model.uniform(shape, self.rows, self.planned, textbook=self.textbook)
+        start = MwemModel.uniform(shape, self.rows, self.planned, textbook=self.textbook)
         return replayed(
             start,
             (MwemRound(CellView(fit_round.places, fit_round.cells), fit_round.values) for fit_round in self.rounds),
         )
 
     @property
-    def known(self) -> SynopsisEstimates:
+    def estimates(self) -> SynopsisEstimates:
         """The estimates from what was measured: the number of rows, and every marginal that rounds measured as a
         whole.
         """
@@ -140,7 +140,7 @@ class Fit:
         sets = largest_sets([marginal.places for marginal in measured])
         return SynopsisEstimates(estimates, sets, {block: self._prior_precision(block) for block in estimates.parts})
 
-    def _measured_marginal(self, places: Set, values: tuple[int, ...], noise: Additive) -> MeasuredMarginal:
+    def _measured_marginal(self, places: AttributeSet, values: tuple[int, ...], noise: Additive) -> MeasuredMarginal:
         shape = tuple(self.attributes[place].size for place in places)
         counts = np.array(values, np.int64).reshape(shape)
         return MeasuredMarginal(places, counts, max(noise.sizes), unit_value=self.unit_value)

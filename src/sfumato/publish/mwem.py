@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.readings.dense_readings import Counted, Misfits, summed_cells
+from sfumato.plan.readings.dense_readings import CountDistances, MarginalView, sum_cells
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 
 _MAX_TOTAL = 1 << 60
@@ -28,7 +28,7 @@ _MAX_PASSES, _MAX_UPDATES = 40, 4 * 10**8
 """The most passes over all measurements after each round, and the most weight updates in all."""
 
 
-@codec.value("mwem-counts")
+@codec.serialisable("mwem-counts")
 @dataclass(frozen=True)
 class NoisyCounts:
     """Noisy counts, in integer steps, as measured in one step."""
@@ -52,11 +52,11 @@ class MwemView(Protocol):
     """What a round measures: all cells of some attributes, or some of these cells as one count."""
 
     @property
-    def places(self) -> Set: ...
+    def places(self) -> AttributeSet: ...
     @property
     def cells(self) -> tuple[int, ...] | None: ...
 
-    def summed(self, whole: Floats) -> Floats:
+    def sum_cells(self, whole: Floats) -> Floats:
         """Sum the weights of all cells to the numbers that are measured."""
         ...
 
@@ -65,11 +65,11 @@ class MwemView(Protocol):
 class CellView:
     """A view of a model alone, from which no row can be read."""
 
-    places: Set
+    places: AttributeSet
     cells: tuple[int, ...] | None = None
 
-    def summed(self, whole: Floats) -> Floats:
-        return summed_cells(whole, tuple(range(whole.ndim)), self.places, self.cells)
+    def sum_cells(self, whole: Floats) -> Floats:
+        return sum_cells(whole, tuple(range(whole.ndim)), self.places, self.cells)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class MwemRound:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class MwemModel:
     """A weight for each cell of the universe, in steps; the weights sum to the noisy number of rows."""
 
     weights: Floats
@@ -95,20 +95,20 @@ class Model:
     """For the textbook variant: the sum of the weights after every round."""
 
     @classmethod
-    def uniform(cls, shape: tuple[int, ...], rows: int, rounds: int, *, textbook: bool = False) -> Model:
+    def uniform(cls, shape: tuple[int, ...], rows: int, rounds: int, *, textbook: bool = False) -> MwemModel:
         """Start with equal weights; a noisy number of rows below one step counts as one."""
         cells, total = math.prod(shape), float(min(max(1, rows), _MAX_TOTAL))
         passes = 1 if textbook else max(1, min(_MAX_PASSES, 2 * _MAX_UPDATES // (cells * rounds * (rounds + 1))))
         return cls(np.full(shape, total / cells), total, rows, (), textbook, passes)
 
-    def updated(self, found: MwemRound) -> Model:
+    def updated(self, found: MwemRound) -> MwemModel:
         """Return the model after one more measurement: the textbook variant applies it once, otherwise all are
         applied in turn, several times.
         """
         rounds, weights = (*self.rounds, found), self.weights
         for _ in range(self.passes):
             for mwem_round in (found,) if self.textbook else rounds:
-                weights = multiplied(weights, self.total, mwem_round)
+                weights = update_weights(weights, self.total, mwem_round)
         added = weights if self.added is None else self.added + weights
         return replace(self, weights=weights, rounds=rounds, added=added if self.textbook else None)
 
@@ -119,16 +119,16 @@ class Model:
 
     def predicted(self, view: MwemView) -> Integers:
         """Return the model's counts, in integer steps: public numbers with which the truth is compared."""
-        return np.rint(view.summed(self.weights)).astype(np.int64)
+        return np.rint(view.sum_cells(self.weights)).astype(np.int64)
 
 
-def multiplied(weights: Floats, total: float, found: MwemRound) -> Floats:
+def update_weights(weights: Floats, total: float, mwem_round: MwemRound) -> Floats:
     """Multiply every weight by e^{(measured − predicted)/2n̂} of the counts it is part of, and rescale to n̂.
 
     Measured counts are clipped to [0, n̂], as is every count of a table with n̂ rows.
     """
-    view = found.view
-    gap = np.clip(np.array(found.values, np.float64), 0.0, total) - view.summed(weights)
+    view = mwem_round.view
+    gap = np.clip(np.array(mwem_round.values, np.float64), 0.0, total) - view.sum_cells(weights)
     shape = tuple(size if place in view.places else 1 for place, size in enumerate(weights.shape))
     factor = np.exp(gap / (2 * total))
     if view.cells is not None:
@@ -140,7 +140,7 @@ def multiplied(weights: Floats, total: float, found: MwemRound) -> Floats:
     return scaled
 
 
-def replayed(start: Model, rounds: Iterable[MwemRound]) -> Model:
+def replayed(start: MwemModel, rounds: Iterable[MwemRound]) -> MwemModel:
     """Recompute a model from its start and what the rounds released, bit for bit."""
     model = start
     for mwem_round in rounds:
@@ -152,18 +152,18 @@ def replayed(start: Model, rounds: Iterable[MwemRound]) -> Model:
 class CandidateCounts:
     """The counts to choose from: whole views, or with ``each`` every single number of them."""
 
-    views: tuple[Counted, ...]
-    each: bool = False
+    views: tuple[MarginalView, ...]
+    single_cells: bool = False
 
-    def scores(self, predict: Callable[[Counted], Integers]) -> Misfits:
-        return Misfits(self.views, tuple(map(predict, self.views)), self.each)
+    def scores(self, predict: Callable[[MarginalView], Integers]) -> CountDistances:
+        return CountDistances(self.views, tuple(map(predict, self.views)), self.single_cells)
 
     def __len__(self) -> int:
-        return sum(view.size for view in self.views) if self.each else len(self.views)
+        return sum(view.size for view in self.views) if self.single_cells else len(self.views)
 
-    def view(self, place: int) -> Counted:
+    def view(self, place: int) -> MarginalView:
         """Return what is measured when the candidate of this index is chosen."""
-        if not self.each:
+        if not self.single_cells:
             return self.views[place]
         ends = np.cumsum([view.size for view in self.views])
         index = int(np.searchsorted(ends, place, side="right"))

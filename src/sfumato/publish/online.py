@@ -34,18 +34,18 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.mechanisms import AboveThreshold, Gaussian, Session, laplace
-from sfumato.mechanisms.additive import MOST_STEPS
+from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.sparse import SecretSession
 from sfumato.plan.readings.dense_readings import Marginal, Marginals
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import Number
-from sfumato.publish.cells.answering import Quantity
-from sfumato.publish.marginals.blocks import Set, summed
-from sfumato.publish.marginals.bounds import CellWeights, model
+from sfumato.publish.cells.answering import GroupedTotals
+from sfumato.publish.marginals.blocks import AttributeSet, sum_to
+from sfumato.publish.marginals.bounds import CellWeights, fit_max_entropy
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.measuring import PublishDraw, Published
+from sfumato.publish.marginals.measuring import MarginalsDraw, PublishedMarginals
 from sfumato.release.measurement import Batch
 from sfumato.release.releasing import Read
 
@@ -67,12 +67,12 @@ _MIN_DEVIATION = 8
 """In steps: discrete Gaussian noise on any finer grid then agrees up to e^(−1000)."""
 
 
-def gate_for(epsilon: Fraction, most: int, neighbours: Neighbours) -> AboveThreshold:
+def build_gate(epsilon: Fraction, sensitivity: int, neighbours: Neighbours) -> AboveThreshold:
     """Return the gate for scores that one unit moves by at most so many steps; its threshold follows from its noise."""
-    zero_threshold = AboveThreshold(epsilon, 0, 1, most, False, None, neighbours)
+    zero_threshold = AboveThreshold(epsilon, 0, 1, sensitivity, False, None, neighbours)
     first, second, _ = zero_threshold.scales
     threshold = laplace.half_width(first, FALSE_ALARM) + laplace.half_width(second, FALSE_ALARM)
-    return AboveThreshold(epsilon, threshold, 1, most, False, None, neighbours)
+    return AboveThreshold(epsilon, threshold, 1, sensitivity, False, None, neighbours)
 
 
 def close_width(gate: AboveThreshold, rounds: int, beta: float) -> int:
@@ -94,19 +94,28 @@ class SessionBatch(Batch):
     def __post_init__(self) -> None:
         super().__post_init__()
         (measure,) = self.bounded.measures
-        is_suited = self.gate.sensitivity >= measure.added.total and self.gate.positives == 1 and not self.gate.monotone
+        is_suited = (
+            self.gate.sensitivity >= measure.add_remove_sensitivity.total
+            and self.gate.positives == 1
+            and not self.gate.monotone
+        )
         if not is_suited or self.gate.neighbours is not measure.sensitivity.neighbours:
-            rule = f"a gate for one answer about scores that a unit moves by {measure.added.total}, either way"
+            rule = (
+                "a gate for one answer about scores that a unit moves by "
+                f"{measure.add_remove_sensitivity.total}, either way"
+            )
             raise InvalidParameter("gate", repr(self.gate), rule)
 
     def noise_for(self, reach: int) -> Gaussian:
         """Return the noise for totals to which a row adds up to ``reach``: the same loss on a finer grid."""
         return self.noise if reach == 1 else Gaussian(reach * max(self.noise.sizes))
 
-    def can_weigh(self, asked: WeighedMeasure) -> bool:
+    def can_buy(self, asked: IntegerWeightedMeasure) -> bool:
         """Return whether such totals can be bought; decided by public numbers alone."""
         deviation = max(self.noise.sizes)
-        return asked.reach == 1 or (deviation >= _MIN_DEVIATION and asked.reach * deviation <= MOST_STEPS)
+        return asked.max_row_effect == 1 or (
+            deviation >= _MIN_DEVIATION and asked.max_row_effect * deviation <= MAX_STEPS
+        )
 
     @cached_property
     def charged(self) -> tuple[Charged, ...]:
@@ -122,7 +131,7 @@ class OnlineDraw:
     recorded.
     """
 
-    publish: PublishDraw
+    publish: MarginalsDraw
     secret: list[Integers] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -140,20 +149,20 @@ class OnlineDraw:
         return self.publish.readings
 
     @property
-    def good_enough(self) -> dict[str, Number]:
+    def required_accuracy(self) -> dict[str, Number]:
         return {}
 
-    def draw(self, read: Read) -> Published:
+    def draw(self, read: Read) -> PublishedMarginals:
         exact = read(self.publish.reading)
         published = self.publish.noisy(exact)
         self.secret.append(exact[0])
         return published
 
-    def rehearsal(self) -> Published:
-        return self.publish.rehearsal()
+    def dry_run_result(self) -> PublishedMarginals:
+        return self.publish.dry_run_result()
 
 
-class Gates(SecretSession):
+class GatedCounts(SecretSession):
     """The exact counts behind gates: a single secret session that can be neither copied nor stored."""
 
     def __init__(self, batch: SessionBatch, exact: Integers) -> None:
@@ -164,22 +173,22 @@ class Gates(SecretSession):
         self._gate: Session = batch.gate.start()
 
     @property
-    def left(self) -> int:
+    def remaining_answers(self) -> int:
         """The number of answers that may still be bought; 0 once closed, and in another process."""
         return 0 if self._exact is None or self._process != os.getpid() else self._left
 
-    def ask(self, asked: WeighedMeasure, guess: Integers) -> Integers | None:
+    def ask(self, asked: IntegerWeightedMeasure, guess: Integers) -> Integers | None:
         """Return None if the guess is close, and otherwise noisy totals, in steps.
 
         A call that is interrupted may have used up an answer or not; the session is closed.
         """
-        if self._exact is None or not self.left:
+        if self._exact is None or not self.remaining_answers:
             raise InvalidParameter("question", "gated", "one that is asked while answers are left")
         try:
-            totals = asked.of(summed(self._exact, tuple(range(self._exact.ndim)), asked.axes))
-            if not self._gate.ask(score(totals, guess, asked.reach)):
+            totals = asked.extract(sum_to(self._exact, tuple(range(self._exact.ndim)), asked.axes))
+            if not self._gate.ask(score(totals, guess, asked.max_row_effect)):
                 return None
-            return self._buy_answer(totals, asked.reach)
+            return self._buy_answer(totals, asked.max_row_effect)
         except BaseException:
             self.close()
             raise
@@ -206,59 +215,59 @@ def score(exact: Integers, guess: Integers, reach: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class WeighedMeasure:
+class IntegerWeightedMeasure:
     """A measure as gates compare it: its totals, with integer weights."""
 
-    parts: tuple[Quantity, ...]
+    parts: tuple[GroupedTotals, ...]
     scale: int
     """The factor that made the weights integers."""
 
     @property
-    def axes(self) -> Set:
+    def axes(self) -> AttributeSet:
         return self.parts[0].axes
 
     @cached_property
-    def reach(self) -> int:
+    def max_row_effect(self) -> int:
         """V of the theorem."""
         weight_tables = [weights.low for part in self.parts for weights in part.weights]
         above, below = (sum(np.maximum(sign * weights, 0) for weights in weight_tables) for sign in (1, -1))
         return max(1, int(np.max(above)) + int(np.max(below)))
 
-    def of(self, table: Integers) -> Integers:
+    def extract(self, table: Integers) -> Integers:
         """Sum exact counts over the axes without overflow: the totals of all parts, concatenated and clipped to 64
         bits.
         """
-        if self.reach == 1:
-            return np.concatenate([part.of(table) for part in self.parts])
+        if self.max_row_effect == 1:
+            return np.concatenate([part.sum_by_group(table) for part in self.parts])
         totals: Any = 0
         for shift in range(0, 63, _LIMB_BITS):
             limb = (table >> shift) & ((1 << _LIMB_BITS) - 1)
-            totals = totals + (np.concatenate([part.of(limb) for part in self.parts]).astype(object) << shift)
+            totals = totals + (np.concatenate([part.sum_by_group(limb) for part in self.parts]).astype(object) << shift)
         return np.clip(totals, -_MAX_TOTAL, _MAX_TOTAL).astype(np.int64)
 
 
-def weighed(asked: Sequence[Quantity]) -> WeighedMeasure | None:
+def with_integer_weights(totals: Sequence[GroupedTotals]) -> IntegerWeightedMeasure | None:
     """Scale weights to integers, as decimals of few digits allow; None if they are not such, or are too large."""
     for digits in range(_MAX_DIGITS + 1):
         scale = 10**digits
-        parts = tuple(_scale_weights(quantity, scale) for quantity in asked)
+        parts = tuple(_scale_weights(quantity, scale) for quantity in totals)
         pairs = [
             (weights.low, scaled.low)
-            for quantity, part in zip(asked, parts, strict=True)
+            for quantity, part in zip(totals, parts, strict=True)
             for weights, scaled in _pairs(quantity, part)
         ]
         if any(float(np.abs(scaled).max()) >= _MAX_WEIGHT for _, scaled in pairs):
             return None
         if all(bool((np.abs(weights * scale - scaled) <= _ROUNDING_TOLERANCE).all()) for weights, scaled in pairs):
-            return WeighedMeasure(parts, scale)
+            return IntegerWeightedMeasure(parts, scale)
     return None
 
 
-def _pairs(one: Quantity, other: Quantity) -> Iterable[tuple[CellWeights, CellWeights]]:
+def _pairs(one: GroupedTotals, other: GroupedTotals) -> Iterable[tuple[CellWeights, CellWeights]]:
     return zip(one.weights, other.weights, strict=True)
 
 
-def _scale_weights(quantity: Quantity, scale: int) -> Quantity:
+def _scale_weights(quantity: GroupedTotals, scale: int) -> GroupedTotals:
     integer_weights = [np.rint(weights.low * scale) for weights in quantity.weights]
     return replace(quantity, weights=tuple(CellWeights(weights, weights) for weights in integer_weights))
 
@@ -272,16 +281,18 @@ class Hypothesis:
     textbook: bool = False
     """Whether updates are Hardt & Rothblum's: by exp(±η), with η half of the threshold as a share of rows."""
 
-    def of(self, asked: Quantity) -> Floats:
+    def guess_totals(self, asked: GroupedTotals) -> Floats:
         """Guess the totals of all groups."""
-        return asked.of(self.over(asked.axes))
+        return asked.sum_by_group(self.marginal(asked.axes))
 
-    def over(self, axes: Set) -> Floats:
+    def marginal(self, axes: AttributeSet) -> Floats:
         """Guess the counts over some attributes."""
         summed_axes = tuple(axis for axis in range(self.counts.ndim) if axis not in axes)
         return np.asarray(self.counts.sum(summed_axes))
 
-    def updated(self, asked: WeighedMeasure, bought: Floats, near: float, far: float) -> Hypothesis:
+    def updated(
+        self, asked: IntegerWeightedMeasure, bought: Floats, noise_width: float, threshold: float
+    ) -> Hypothesis:
         """Move totals toward what was bought of them, if that is further off than its noise (``near``), and rescale to
         the total; ``far`` is the threshold of the gates, in rows.
 
@@ -289,25 +300,27 @@ class Hypothesis:
         1972), which converges in one round for counts of groups.
         """
         hypothesis = self
-        for _ in range(1 if asked.reach == 1 or self.textbook else _SCALING_ROUNDS):
-            current = np.concatenate([hypothesis.of(part) for part in asked.parts])
-            steps = np.where(np.abs(bought - current) > near, hypothesis._steps(asked, bought, current, far), 0.0)
+        for _ in range(1 if asked.max_row_effect == 1 or self.textbook else _SCALING_ROUNDS):
+            current = np.concatenate([hypothesis.guess_totals(part) for part in asked.parts])
+            steps = np.where(
+                np.abs(bought - current) > noise_width, hypothesis._steps(asked, bought, current, threshold), 0.0
+            )
             hypothesis = hypothesis._reweighted(asked, steps)
         return hypothesis
 
-    def _steps(self, asked: WeighedMeasure, bought: Floats, current: Floats, far: float) -> Floats:
+    def _steps(self, asked: IntegerWeightedMeasure, bought: Floats, current: Floats, far: float) -> Floats:
         if self.textbook:
             return np.sign(bought - current) * min(1.0, far / self.total / 2)
         if any(bool((weights.low < 0).any()) for part in asked.parts for weights in part.weights):
-            return (bought - current) / (asked.reach * self.total)
-        least = self.total * asked.reach * 1e-12
+            return (bought - current) / (asked.max_row_effect * self.total)
+        least = self.total * asked.max_row_effect * 1e-12
         return np.log(np.maximum(bought, least) / np.maximum(current, least))
 
-    def _reweighted(self, asked: WeighedMeasure, steps: Floats) -> Hypothesis:
-        steps_by_part = np.split(steps, np.cumsum([len(part.groups.places) for part in asked.parts])[:-1])
+    def _reweighted(self, asked: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
+        steps_by_part = np.split(steps, np.cumsum([len(part.groups.grid_index) for part in asked.parts])[:-1])
         table = (
             sum(part.spread(part_steps) for part, part_steps in zip(asked.parts, steps_by_part, strict=True))
-            / asked.reach
+            / asked.max_row_effect
         )
         shape = [1] * self.counts.ndim
         for axis, place in enumerate(asked.axes):
@@ -324,13 +337,13 @@ def first_hypothesis(known: SynopsisEstimates, *, textbook: bool = False) -> Hyp
     uniform = np.full(sizes, total / cells)
     if textbook:
         return Hypothesis(uniform, total, True)
-    sets: Sequence[Set] = known.sets
+    sets: Sequence[AttributeSet] = known.sets
     rounds = max(2, min(30, _MAX_CELL_UPDATES // (cells * max(1, len(sets)))))
-    fitted = model(known, tuple(range(len(sizes))), sets, rounds)
+    fitted = fit_max_entropy(known, tuple(range(len(sizes))), sets, rounds)
     mixed = (1 - _UNIFORM_SHARE) * fitted + _UNIFORM_SHARE * uniform
     return Hypothesis(mixed * (total / float(mixed.sum())), total)
 
 
-def in_steps(guess: Floats, unit_value: Fraction) -> Integers:
+def round_to_steps(guess: Floats, unit_value: Fraction) -> Integers:
     """Round a guess to integer steps of the compared totals."""
     return np.rint(np.clip(guess / float(unit_value), -float(_MAX_TOTAL), float(_MAX_TOTAL))).astype(np.int64)

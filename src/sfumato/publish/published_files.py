@@ -25,17 +25,17 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.publish.cells import answering
 from sfumato.publish.files import fitted_files, model_files, sealed_files, synopsis_files
-from sfumato.publish.fits import Fit
+from sfumato.publish.fits import MwemFit
 from sfumato.publish.marginals.attributes import Attributes, summarize_columns
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.mwem import Model
+from sfumato.publish.mwem import MwemModel
 from sfumato.publish.synopsis import Synopsis, cell_keys, column_indices, key_type
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.receipts import INVENTED, Receipt
+from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.prices import Price
-from sfumato.untrusted import UNFORESEEN, refusing
+from sfumato.untrusted import MALFORMED_INPUT, refuse_malformed
 
 _MAX_JSON_CHARACTERS = 1 << 30
 """The most characters of a model's JSON text."""
@@ -54,18 +54,18 @@ class FittedRound:
     """The cost of the choice and of the measurement, each a step of its own."""
 
 
-@codec.value("fitted-model")
+@codec.serialisable("fitted-model")
 @dataclass(frozen=True)
 class _FittedModelFile:
     """A model as it is written: what was released for it, and the receipt; the model is fitted again when it is
     read.
     """
 
-    fit: Fit
+    fit: MwemFit
     receipt: Receipt
 
     def __post_init__(self) -> None:
-        if not isinstance(self.fit, Fit) or not isinstance(self.receipt, Receipt):
+        if not isinstance(self.fit, MwemFit) or not isinstance(self.receipt, Receipt):
             raise InvalidParameter("fit", type(self.fit).__name__, "what a model was fitted from, and its receipt")
 
 
@@ -74,9 +74,9 @@ class _FittedModelFile:
 class FittedModel:
     """A model of a table, fitted by MWEM: it yields every marginal of its columns, without a further charge."""
 
-    fit: Fit = field(repr=False)
+    fit: MwemFit = field(repr=False)
     receipt: Receipt = field(repr=False)
-    model: Model = field(repr=False)
+    model: MwemModel = field(repr=False)
 
     @property
     def attributes(self) -> Attributes:
@@ -92,9 +92,9 @@ class FittedModel:
         return tuple(attribute.name for attribute in self.attributes)
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Whether the model was invented from the policy alone: nothing was read, charged or recorded."""
-        return self.receipt.rehearsed
+        return self.receipt.is_preview
 
     @property
     def guarantee(self) -> Price:
@@ -142,16 +142,16 @@ class FittedModel:
         if isinstance(self.fit.noise, Laplace):
             rule = "a model's ranges are known for Gaussian noise only, and a pure price has Laplace noise"
             raise Unsupported("pure-price", rule, fix="ask for marginal([…]), or fit a model with a delta or rho")
-        return answering.ask(self.face, question, parameters, confidence=confidence, together=together)
+        return answering.answer_sql(self.face, question, parameters, confidence=confidence, together=together)
 
     @cached_property
-    def face(self) -> answering.Face:
+    def face(self) -> answering.QueryableTable:
         """What questions in SQL see of the model."""
-        estimates = replace(self.fit.known, modelled=self._modelled_counts)
-        domains = self.fit.face.known(self.attributes)
-        return answering.Face(self.table, self.attributes, domains, estimates, self.receipt, self.fit.where)
+        estimates = replace(self.fit.estimates, model_marginal=self._modelled_counts)
+        domains = self.fit.face.domains_for(self.attributes)
+        return answering.QueryableTable(self.table, self.attributes, domains, estimates, self.receipt, self.fit.where)
 
-    def _modelled_counts(self, places: Set) -> Floats:
+    def _modelled_counts(self, places: AttributeSet) -> Floats:
         """Return the model's counts in all cells of some columns, in rows."""
         summed_axes = tuple(place for place in range(len(self.attributes)) if place not in places)
         return np.asarray(self.model.fitted.sum(axis=summed_axes)) * float(self.fit.unit_value)
@@ -185,7 +185,7 @@ class FittedModel:
     def from_json(cls, source: str) -> FittedModel:
         """Parse the text that ``to_json`` wrote, and fit the model again, bit for bit. Any other text is refused."""
         written = codec.loads_as(_FittedModelFile, source, longest=_MAX_JSON_CHARACTERS)
-        with refusing(lambda: InvalidParameter("source", source, "the JSON text of a fitted model")):
+        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a fitted model")):
             return cls(written.fit, written.receipt, written.fit.model)
 
     @classmethod
@@ -198,33 +198,33 @@ class FittedModel:
         lines = [
             f"model      {self.table}, fitted in {len(self.rounds)} of {self.planned} rounds",
             f"columns    {summarize_columns(self.attributes)}",
-            f"promise    {self.guarantee}{INVENTED if self.rehearsed else ''}",
+            f"promise    {self.guarantee}{PREVIEW_MARK if self.is_preview else ''}",
         ]
         return "\n".join(lines)
 
 
-Published = Synopsis | FittedModel | Synthetic
+PublishedObject = Synopsis | FittedModel | Synthetic
 
 _SURVEY_FORM_KIND = "survey-file/1"
-_READERS: dict[str, Callable[[bytes, str], Published]] = {
+_READERS: dict[str, Callable[[bytes, str], PublishedObject]] = {
     fitted_files.KIND: FittedModel.read,
     model_files.KIND: Synthetic.read,
 }
 """Readers by the kind of the manifest; anything else is read as a synopsis, whose reader reports what is wrong."""
 
 
-def synopsis(path: str | os.PathLike[str]) -> Published:
+def synopsis(path: str | os.PathLike[str]) -> PublishedObject:
     """Read a published file: no data, curator or ledger is needed, and an edited file is refused.
 
     A file of marginals gives a ``Synopsis``, one of a synthetic table a ``Synthetic``, and one of a model that MWEM
     fitted a ``FittedModel``.
     """
     content = sealed_files.content_of(path)
-    with refusing(lambda: sealed_files.damaged(str(path), "its parts do not fit together")):
+    with refuse_malformed(lambda: sealed_files.damaged_file_error(str(path), "its parts do not fit together")):
         return _read_published(content, path)
 
 
-def _read_published(content: bytes, path: str | os.PathLike[str]) -> Published:
+def _read_published(content: bytes, path: str | os.PathLike[str]) -> PublishedObject:
     kind = _manifest_kind(content, str(path))
     if kind == _SURVEY_FORM_KIND:
         fix = "read it with sf.form; what was answered is in the reports"
@@ -235,10 +235,10 @@ def _read_published(content: bytes, path: str | os.PathLike[str]) -> Published:
 
 def _manifest_kind(content: bytes, place: str) -> str:
     """Return the kind that a file's manifest states; the readers verify the rest."""
-    for name, member in sealed_files.members_of(content, place):
+    for name, member in sealed_files.iterate_members(content, place):
         if name == sealed_files.MANIFEST:
             try:
                 return str(json.loads(member, parse_float=str, parse_constant=str)["kind"])
-            except UNFORESEEN:
+            except MALFORMED_INPUT:
                 return ""
     return ""

@@ -45,9 +45,9 @@ from sfumato.policy import Policy, Table
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
-from sfumato.publish.marginals.attributes import coded
-from sfumato.publish.marginals.blocks import Set
-from sfumato.release.answers.receipts import INVENTED, Receipt
+from sfumato.publish.marginals.attributes import code_columns
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
@@ -61,7 +61,7 @@ _LOW_BITS = 31
 # ── the public candidate ───────────────────────────────────────────────────────────────────────
 
 
-def coded_candidate(source: Any, table: Table, names: Sequence[str], called: str = "candidate") -> CodedRows:
+def code_candidate(source: Any, table: Table, names: Sequence[str], called: str = "candidate") -> CodedRows:
     """Code the rows of a public table as cells, by the coding of a policy's table: the same statements that read
     private rows are used, so that a cell means the same in both. ``called`` names the table in refusals.
     """
@@ -74,10 +74,10 @@ def coded_candidate(source: Any, table: Table, names: Sequence[str], called: str
         policy = Policy(PrivacyUnit("row", every_row=True), Budget(1), {public_table.name: public_table})
         engine = open_engine(policy)
     except InvalidPolicy as error:
-        raise error.inside(f"the {called}") from None
+        raise error.within(f"the {called}") from None
     try:
         candidate_rows = selection(engine.catalog(), public_table.name)
-        coded_columns = coded(public_table, names, candidate_rows.rows.resolve)
+        coded_columns = code_columns(public_table, names, candidate_rows.rows.resolve)
         plan = Aggregate(candidate_rows.rows.relation, tuple(column.key for column in coded_columns), (Count(),))
         bounded = weighted_bounding(plan, plan.limits, math.prod(column.attribute.size for column in coded_columns))
         return engine.read(CellRows(bounded, tuple(column.codes for column in coded_columns)), 0)
@@ -102,7 +102,7 @@ class SetDistance:
     """The distance between the private counts and a candidate's over all sets of columns, as one integer."""
 
     reading: CellRows
-    sets: tuple[Set, ...]
+    sets: tuple[AttributeSet, ...]
     candidate: CodedRows
     grid: int
     """The factor by which counts, in their own steps, are multiplied: a power of two."""
@@ -112,7 +112,7 @@ class SetDistance:
 
     def __post_init__(self) -> None:
         if self.candidate.sizes != self.reading.sizes:
-            raise InvalidParameter("candidate", self.candidate.sizes, "one coded as the private rows are")
+            raise InvalidParameter("candidate", self.candidate.sizes, "a table coded as the private rows are")
         if not self.sets or not self.candidate_rows:
             raise InvalidParameter("candidate", "nothing", "a table with rows, and at least one set of columns")
 
@@ -135,7 +135,7 @@ class SetDistance:
         )
         return Sensitivity(1, self.grid * change, neighbours=sensitivities[0].neighbours)
 
-    def of(self, exact: CodedRows) -> Integers:
+    def extract(self, exact: CodedRows) -> Integers:
         """Compute the distance from the rows as they were read, clipped at 2^62; clipping does not increase
         sensitivity.
         """
@@ -143,12 +143,12 @@ class SetDistance:
         distance = max(distances) if self.worst else sum(distances)
         return np.array([min(distance, LARGEST_INTEGER)], np.int64)
 
-    def _set_distance(self, exact: CodedRows, places: Set) -> int:
+    def _set_distance(self, exact: CodedRows, places: AttributeSet) -> int:
         largest_count = LARGEST_INTEGER // self.grid
-        counts = np.minimum(CellCounts(self.reading, places).of(exact), largest_count) * self.grid
+        counts = np.minimum(CellCounts(self.reading, places).extract(exact), largest_count) * self.grid
         return _exact_sum(np.abs(counts - self.predicted(places)))
 
-    def predicted(self, places: Set) -> Integers:
+    def predicted(self, places: AttributeSet) -> Integers:
         """Scale the candidate's counts to ``total``, in integer steps: a function of public numbers alone."""
         scale = float(Fraction(self.total * self.grid, self.candidate_rows))
         scaled = np.rint(self.candidate.marginal(places) * scale)
@@ -164,7 +164,7 @@ def _exact_sum(gaps: Integers) -> int:
 # ── what is released ───────────────────────────────────────────────────────────────────────────
 
 
-@codec.value("candidate-score")
+@codec.serialisable("candidate-score")
 @dataclass(frozen=True)
 class CandidateScore:
     """A noisy score of how close a candidate's marginals are to those of the private table, from 0 to 1000.
@@ -205,7 +205,7 @@ class CandidateScore:
     @property
     def rows(self) -> float:
         """The number of rows to which the candidate was scaled: noisy, unless it was public."""
-        return float(used_total(self.total, self.unit_value) * self.unit_value)
+        return float(scaled_row_count(self.total, self.unit_value) * self.unit_value)
 
     @property
     def total_variation(self) -> float:
@@ -274,9 +274,9 @@ class CandidateScore:
         return float(self.noise.error(confidence) * self._step + rounding_error)
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Whether the score was invented from the policy alone: nothing was read, charged or recorded."""
-        return self.receipt is not None and self.receipt.rehearsed
+        return self.receipt is not None and self.receipt.is_preview
 
     def to_json(self) -> str:
         """Serialize the score as JSON text, with a kind and a version."""
@@ -292,7 +292,7 @@ class CandidateScore:
         kind = "worst" if self.worst else "mean"
         over = f"{kind} of {self.sets:,} {self.k}-way marginals of {len(self.columns)} columns"
         scaled = f"the candidate's {self.candidate_rows:,} rows stand for {self.rows:,.0f}"
-        mark = INVENTED if self.rehearsed else ""
+        mark = PREVIEW_MARK if self.is_preview else ""
         lines = [
             f"score {self.score:.0f} of {BEST}{mark}, {low:.0f} to {high:.0f} with 95 % confidence: {over}; {scaled}"
         ]
@@ -309,7 +309,7 @@ def _score_of(variation: float) -> float:
     return BEST * (1 - min(1.0, max(0.0, variation)))
 
 
-def used_total(total: int, unit_value: Fraction) -> int:
+def scaled_row_count(total: int, unit_value: Fraction) -> int:
     """Return the number of rows to which a candidate is scaled, in steps: at least one row, whatever the noise."""
     return max(total, math.ceil(1 / unit_value))
 
@@ -353,7 +353,7 @@ class ScoreDraw:
         return self.view.bounded.measures[0].unit_value
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """The half-widths that a stored score must match to be reused."""
         step = distance_step(self.unit_value, self.view.grid, 1 if self.view.worst else len(self.view.sets))
         widths = {"distance": self.noise.error("0.95") * step}
@@ -366,11 +366,11 @@ class ScoreDraw:
         coded_rows = read(self.view.reading)
         total = self.view.total
         if self.rows_noise is not None:
-            total = int(Measurement(self._rows, self.rows_noise).draw(self._rows.of(coded_rows))[0])
-        view = replace(self.view, total=used_total(total, self.unit_value))
-        return self._score(total, int(Measurement(view, self.noise).draw(view.of(coded_rows))[0]))
+            total = int(Measurement(self._rows, self.rows_noise).draw(self._rows.extract(coded_rows))[0])
+        view = replace(self.view, total=scaled_row_count(total, self.unit_value))
+        return self._score(total, int(Measurement(view, self.noise).draw(view.extract(coded_rows))[0]))
 
-    def rehearsal(self) -> CandidateScore:
+    def dry_run_result(self) -> CandidateScore:
         return self._score(LARGEST_INTEGER, LARGEST_INTEGER)
 
     def _score(self, total: int, distance: int) -> CandidateScore:

@@ -19,26 +19,27 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plots.answers import draw_panels
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact
 from sfumato.publish.cells import answering
+from sfumato.publish.cells.cell_labels import describe_cell
 from sfumato.publish.files import synopsis_files
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes, Cell, ListedCell, RangeCell, summarize_columns
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.consistency import Consistent, Zeros, consistent
+from sfumato.publish.marginals.consistency import Consistent, Zeros, make_consistent
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.implied import ImpliedCells, implied
-from sfumato.publish.marginals.measuring import Published, Several, shapes_of
-from sfumato.publish.marginals.planning import Plan
+from sfumato.publish.marginals.implied import ImpliedCells, infer_dependency
+from sfumato.publish.marginals.measuring import CombinedReleases, PublishedMarginals, shapes_of
+from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.release.answers.answer import MEASURED, Answer
-from sfumato.release.answers.answer_pictures import foot, notes
-from sfumato.release.answers.receipts import INVENTED, Receipt
-from sfumato.release.answers.stacked_answers import free
+from sfumato.release.answers.answer_pictures import caption_lines, notes
+from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
+from sfumato.release.answers.stacked_answers import unused_name
 from sfumato.release.prices import Price
 
 if TYPE_CHECKING:
@@ -56,32 +57,32 @@ _IMPLICATION_MISS = 1e-9
 """The probability that noise makes some pair of columns imply what one does not decide of the other."""
 
 
-@codec.value("synopsis")
+@codec.serialisable("synopsis")
 @dataclass(frozen=True, eq=False)
 class Synopsis:
     """What was measured of a table, from which marginals and answers are computed without a further charge."""
 
-    published: Published = field(repr=False)
+    published: PublishedMarginals = field(repr=False)
     receipt: Receipt = field(repr=False)
     earlier: tuple[Synopsis, ...] = field(default=(), repr=False)
     """Earlier releases of the same table that this one was added to, the first one first."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.published, Published) or not isinstance(self.receipt, Receipt):
+        if not isinstance(self.published, PublishedMarginals) or not isinstance(self.receipt, Receipt):
             raise InvalidParameter("published", type(self.published).__name__, "what was published, with its receipt")
         if type(self.earlier) is not tuple or not all(isinstance(release, Synopsis) for release in self.earlier):
             raise InvalidParameter("earlier", type(self.earlier).__name__, "a list of synopses")
 
     @cached_property
-    def _several(self) -> Several:
-        return Several.of([release.published for release in (*self.earlier, self)])
+    def _several(self) -> CombinedReleases:
+        return CombinedReleases.of([release.published for release in (*self.earlier, self)])
 
     @property
     def attributes(self) -> Attributes:
         return self._several.attributes
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> NoisePlan:
         return self.published.plan
 
     @property
@@ -94,14 +95,14 @@ class Synopsis:
         return tuple(attribute.name for attribute in self.attributes)
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Whether the synopsis was invented from the policy alone: nothing was read, charged or recorded."""
-        return self.receipt.rehearsed
+        return self.receipt.is_preview
 
     @property
     def guarantee(self) -> Price:
         """The guarantee of this release by itself: ε, (ε, δ) or ρ."""
-        return self.published.promise
+        return self.published.guaranteed_price
 
     @property
     def releases(self) -> tuple[Synopsis, ...]:
@@ -122,13 +123,13 @@ class Synopsis:
         return least_squares(self.attributes, self.blocks, self.marginals)
 
     @property
-    def sets(self) -> tuple[Set, ...]:
+    def sets(self) -> tuple[AttributeSet, ...]:
         """The marginals that were requested, each once."""
-        return self._several.asked
+        return self._several.requested_sets
 
     @cached_property
     def _known(self) -> SynopsisEstimates:
-        return SynopsisEstimates(self.estimates, self._several.measured, self._etas())
+        return SynopsisEstimates(self.estimates, self._several.measured_sets, self._etas())
 
     def _etas(self) -> dict[block_algebra.Block, float] | None:
         """Return a precision for every block that was fixed before any noise was drawn: that of the first release,
@@ -140,13 +141,13 @@ class Synopsis:
         return {block: 1 / first_variances.get(block, first_variances[()]) for block in self.estimates.parts}
 
     @cached_property
-    def face(self) -> answering.Face:
+    def face(self) -> answering.QueryableTable:
         """What questions in SQL see of the synopsis."""
-        return self._face(replace(self._known, zeros=lambda: self._zeros))
+        return self._face(replace(self._known, declared_zeros=lambda: self._zeros))
 
-    def _face(self, known: SynopsisEstimates) -> answering.Face:
+    def _face(self, known: SynopsisEstimates) -> answering.QueryableTable:
         face_fields = self.table, self.attributes, self._several.domains, known, self.receipt, self.published.where
-        return answering.Face(*face_fields)
+        return answering.QueryableTable(*face_fields)
 
     # ── questions ──────────────────────────────────────────────────────────────────────────────
 
@@ -162,7 +163,7 @@ class Synopsis:
 
         Each number states its basis: measured, or bounded. ``together`` makes all ranges hold at once.
         """
-        return answering.ask(self.face, question, parameters, confidence=confidence, together=together)
+        return answering.answer_sql(self.face, question, parameters, confidence=confidence, together=together)
 
     def marginal(
         self,
@@ -209,9 +210,9 @@ class Synopsis:
             ranges["consistent"] = tuple(zip(*ends, strict=True))
         names = [attribute.name for attribute in attributes]
         kinds, keys = [key_type(attribute) for attribute in attributes], cell_keys(attributes)
-        output_names = {name: free(name, names) for name in numbers}
+        output_names = {name: unused_name(name, names) for name in numbers}
         rows = tuple((*key, *cells) for key, cells in zip(keys, zip(*numbers.values(), strict=True), strict=True))
-        receipt = _free_receipt(self.receipt, f"the marginal of {' and '.join(names)}", text(confidence))
+        receipt = _free_receipt(self.receipt, f"the marginal of {' and '.join(names)}", format_exact(confidence))
         return Answer(
             (*names, *output_names.values()),
             (*kinds, *(Type.REAL for _ in numbers)),
@@ -232,7 +233,7 @@ class Synopsis:
         )
         rounds = max(50, min(5_000, _MAX_ADDITIONS // (16 * max(1, cells))))
         zeros = {places: cells for places, cells in self._zeros.items() if self._known.covers(places)}
-        return consistent(self.estimates, sets, zeros, rounds)
+        return make_consistent(self.estimates, sets, zeros, rounds)
 
     @cached_property
     def _zeros(self) -> Zeros:
@@ -256,22 +257,22 @@ class Synopsis:
         order = np.argsort(pair)
         zeros = np.zeros(counts.shape, bool) if zeros is None else zeros
         counts, widths, zeros = (array.transpose(order) for array in (counts, widths, zeros))
-        return implied(counts, self.attributes[pair[0]], widths=widths, impossible=zeros)
+        return infer_dependency(counts, self.attributes[pair[0]], widths=widths, impossible=zeros)
 
-    def _declared_zeros(self) -> dict[Set, Any]:
+    def _declared_zeros(self) -> dict[AttributeSet, Any]:
         """Return the cells that the policy declares impossible."""
-        zeros: dict[Set, Any] = {}
+        zeros: dict[AttributeSet, Any] = {}
         face = self._face(self._known)
         for declared in dict.fromkeys(rule for release in self.releases for rule in release.published.face.impossible):
             try:
-                places, cells = answering.surely(face, declared)
+                places, cells = answering.certain_cells(face, declared)
             except Unsupported:  # the condition names a column that was not published
                 continue
             if places:
                 zeros[places] = zeros.get(places, False) | cells
         return zeros
 
-    def places(self, columns: Sequence[str]) -> Set:
+    def attribute_indices(self, columns: Sequence[str]) -> AttributeSet:
         """Return the indices of columns among those that were measured, in increasing order."""
         return tuple(sorted(column_indices(columns, self.columns)))
 
@@ -297,7 +298,7 @@ class Synopsis:
             names = [self.attributes[place].name for place in places]
             cells = self.marginal(names, consistent=False).to_arrow()
             marginal_names = pyarrow.array([" × ".join(names)] * cells.num_rows, pyarrow.string())
-            tables.append(cells.add_column(0, free("marginal", self.columns), marginal_names))
+            tables.append(cells.add_column(0, unused_name("marginal", self.columns), marginal_names))
         combined = pyarrow.concat_tables(tables, promote_options="default")
         keys = [name for name in self.columns if name in combined.column_names]
         counts = [name for name in combined.column_names[1:] if name not in keys]
@@ -324,7 +325,9 @@ class Synopsis:
         column_names = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
         answers = [self.marginal([name], consistent=False) for name in column_names]
         charts = [answer.chart_data(answer.columns[-1]) for answer in answers]
-        return saved(draw_panels(charts, "Counts of each column", foot(self.receipt), notes(charts)), path)
+        return save_if_path(
+            draw_panels(charts, "Counts of each column", caption_lines(self.receipt), notes(charts)), path
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, which ``sf.synopsis(path)`` reads without data, curator or ledger."""
@@ -353,7 +356,7 @@ class Synopsis:
             rule = "another release: adding a release to itself adds no information"
             raise InvalidParameter("other", "the same release", rule, fix="add the synopsis of another release")
         ordered = sorted(releases, key=lambda release: release.receipt.line)
-        Several.of([release.published for release in ordered])
+        CombinedReleases.of([release.published for release in ordered])
         return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
 
     def __repr__(self) -> str:
@@ -364,7 +367,10 @@ class Synopsis:
             f"synopsis   {self.table}{where}",
             f"columns    {summarize_columns(self.attributes)}",
             f"marginals  {len(self.sets):,}, from {cells:,} noisy numbers",
-            *(f"promise    {release.guarantee}{INVENTED if release.rehearsed else ''}" for release in self.releases),
+            *(
+                f"promise    {release.guarantee}{PREVIEW_MARK if release.is_preview else ''}"
+                for release in self.releases
+            ),
         ]
         return "\n".join(lines)
 
@@ -434,7 +440,7 @@ def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
 
 def _cell_key(cell: Cell, kind: Type) -> Any:
     if not isinstance(cell, ListedCell) or kind is Type.TEXT:
-        return answering.cell_name(cell)
+        return describe_cell(cell)
     return float(cell.value) if kind is Type.REAL else cell.value  # type: ignore[arg-type]
 
 

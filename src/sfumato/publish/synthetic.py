@@ -30,40 +30,40 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Anchor, Charged
-from sfumato.notebook_html import folded, paragraph, preformatted, table
+from sfumato.notebook_html import collapsed, paragraph, preformatted, table
+from sfumato.plan.descriptions import count_with_noun
+from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.words import many
-from sfumato.plan.written_names import quoted
 from sfumato.plots.answers import draw_panels
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import Curve, Neighbours, codec
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, exact_integer, format_exact, format_percent
 from sfumato.publish.cells import answering
-from sfumato.publish.cells.answering import Condition
-from sfumato.publish.drawn_rows import MOST_AT_ONCE, DrawnColumn, DrawnRows, drawn, mend
+from sfumato.publish.cells.answering import CellCondition
 from sfumato.publish.files import model_files
-from sfumato.publish.graph.models import GraphModel
+from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.attributes import Attributes, ListedCell, summarize_columns
-from sfumato.publish.marginals.blocks import Block, Set, maximal
+from sfumato.publish.marginals.blocks import AttributeSet, Block, maximal
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import Estimates, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.faces import BARE
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.half_widths import noise_size
+from sfumato.publish.marginals.half_widths import noise_l1_bounds
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks, step_cost
+from sfumato.publish.sampling import MAX_AT_ONCE, ColumnSampler, SampledRows, remove_impossible_rows, sample_codes
 from sfumato.publish.synthesis.implications import (
     deciding_cells,
     deciding_pairs,
     last_cell,
     required_places,
-    zeros_of_model,
+    zeros_from_model,
 )
-from sfumato.publish.synthesis.released import ImpliedColumn, SynthesisRound, Synthesized
+from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedSynthesis, SynthesisRound
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.answer_pictures import foot, notes
+from sfumato.release.answers.answer_pictures import caption_lines, notes
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
-from sfumato.untrusted import refusing
+from sfumato.untrusted import refuse_malformed
 
 if TYPE_CHECKING:
     import pandas
@@ -124,7 +124,8 @@ class Quality:
         low, high = self.total_range
         lines = [
             f"rows        {self.rows:,} drawn; n̂ = {self.total:,.0f}, the truth between {low:,.0f} and {high:,.0f}",
-            f"measured    in {many(len(self.marginals), 'round')}; the share of rows in another cell, noise taken off:",
+            f"measured    in {count_with_noun(len(self.marginals), 'round')}; the share of rows in "
+            "another cell, noise taken off:",
         ]
         worst_first = sorted(self.marginals, key=lambda marginal: -marginal.distance)[:_MAX_LISTED_MARGINALS]
         name_width = max((len(" × ".join(marginal.columns)) for marginal in worst_first), default=0)
@@ -134,8 +135,10 @@ class Quality:
             lines.append(f"  {padded_name}  {percent_of(marginal.distance):>6}  {ends:>16}  {marginal.cells:,} cells")
         if len(self.marginals) > len(worst_first):
             lines.append(f"  and {len(self.marginals) - len(worst_first):,} with smaller distances")
-        lines.append(f"unmeasured  {many(len(self.unmeasured), 'pair')} of columns{self._unmeasured}")
-        return "\n".join([*lines, f"Each range holds with {percent(self.confidence)} confidence, for the noise alone."])
+        lines.append(f"unmeasured  {count_with_noun(len(self.unmeasured), 'pair')} of columns{self._unmeasured}")
+        return "\n".join(
+            [*lines, f"Each range holds with {format_percent(self.confidence)} confidence, for the noise alone."]
+        )
 
     @property
     def _unmeasured(self) -> str:
@@ -152,7 +155,7 @@ def percent_of(share: float) -> str:
 
 
 def model_quality(
-    model: GraphModel,
+    model: GraphicalModel,
     names: Sequence[str],
     measured: Sequence[MeasuredMarginal],
     total_range: tuple[float, float],
@@ -167,7 +170,7 @@ def model_quality(
         for marginal in marginals
     )
     rows = max(1, round(model.total))
-    return Quality(qualities, _unmeasured(names, sets), rows, model.total, total_range, text(confidence))
+    return Quality(qualities, _unmeasured(names, sets), rows, model.total, total_range, format_exact(confidence))
 
 
 def _compare_marginal(
@@ -175,7 +178,7 @@ def _compare_marginal(
 ) -> MarginalQuality:
     step = float(measured.unit_value)
     observed_distance = float(np.abs(measured.values * step - modelled).sum())
-    mean, largest_noise = noise_size(measured.values.size, float(measured.size), beta, laplace=measured.laplace)
+    mean, largest_noise = noise_l1_bounds(measured.values.size, float(measured.size), beta, laplace=measured.laplace)
     share = 1 / (2 * total)
     ends = (
         max(0.0, (observed_distance - largest_noise * step) * share),
@@ -186,21 +189,21 @@ def _compare_marginal(
     return MarginalQuality(columns, measured.values.size, math.sqrt(measured.variance), distance, *ends)
 
 
-def _unmeasured(names: Sequence[str], sets: Sequence[Set]) -> tuple[tuple[str, str], ...]:
+def _unmeasured(names: Sequence[str], sets: Sequence[AttributeSet]) -> tuple[tuple[str, str], ...]:
     measured_pairs = {pair for measured_set in sets for pair in combinations(sorted(measured_set), 2)}
     return tuple((names[a], names[b]) for a, b in combinations(range(len(names)), 2) if (a, b) not in measured_pairs)
 
 
-MOST_HELD = 20_000_000
+MAX_HELD = 20_000_000
 """The most rows held in memory; more are written to a file part by part."""
-MOST_WRITTEN = 10**11
-_ROWS_PER_PART = MOST_AT_ONCE
+MAX_WRITTEN = 10**11
+_ROWS_PER_PART = MAX_AT_ONCE
 _ROW_FILE_SUFFIXES = (".parquet", ".csv")
 _MAX_JSON_CHARACTERS = 1 << 31
 """The most characters of a synthetic table's JSON text."""
 
 
-@codec.value("synthetic")
+@codec.serialisable("synthetic")
 @dataclass(frozen=True)
 class _SyntheticFile:
     """A synthetic table as it is written: its file, in base64."""
@@ -216,8 +219,8 @@ class _SyntheticFile:
 class Synthetic:
     """What was measured of a table, and the model fitted to it, from which rows are sampled."""
 
-    released: Synthesized = field(repr=False)
-    model: GraphModel = field(repr=False)
+    released: ReleasedSynthesis = field(repr=False)
+    model: GraphicalModel = field(repr=False)
     receipt: Receipt = field(repr=False)
     steps: tuple[Charged, ...] = field(default=(), repr=False)
     """Every charged step, in order."""
@@ -233,9 +236,9 @@ class Synthetic:
         return (*self.released.columns, *(implied.attribute.name for implied in self.released.implied))
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Whether the table was invented from the policy alone: nothing was read, charged or recorded."""
-        return self.receipt.rehearsed
+        return self.receipt.is_preview
 
     @property
     def guarantee(self) -> Price | None:
@@ -265,9 +268,9 @@ class Synthetic:
     def sample(self, rows: int) -> pyarrow.Table:
         """Sample so many new rows. This is free."""
         row_count = _row_count(rows)
-        if row_count > MOST_HELD:
+        if row_count > MAX_HELD:
             fix = f'write them to a file: synthetic.write("rows.parquet", rows={row_count}), or sfumato sample'
-            raise InvalidParameter("rows", row_count, f"at most {MOST_HELD:,} rows in memory", fix=fix)
+            raise InvalidParameter("rows", row_count, f"at most {MAX_HELD:,} rows in memory", fix=fix)
         import pyarrow
 
         return pyarrow.concat_tables(list(self._parts(row_count)))
@@ -287,13 +290,13 @@ class Synthetic:
         self, path: str | os.PathLike[str], rows: int | None = None, progress: Callable[[str], None] | None = None
     ) -> None:
         """Write rows to a Parquet or a CSV file part by part: any number of them, in little memory."""
-        target = check_rows_file(path)
+        target = rows_file_path(path)
         row_count = round(max(1.0, self.total)) if rows is None else _row_count(rows)
         partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
             with _writer(partial, target.suffix.lower(), self._schema) as writer:
                 rows_written = 0
-                for part in [self._table] if rows is None and row_count <= MOST_HELD else self._parts(row_count):
+                for part in [self._table] if rows is None and row_count <= MAX_HELD else self._parts(row_count):
                     writer.write_table(part)
                     rows_written += part.num_rows
                     if progress is not None:
@@ -313,13 +316,15 @@ class Synthetic:
     def _draw_part(self, rows: int) -> pyarrow.Table:
         codes = np.zeros((rows, len(self._row_columns)), np.int32, order="F")
         model_columns = len(self.attributes)
-        codes[:, :model_columns] = drawn(self._conditionals, rows, model_columns)
+        codes[:, :model_columns] = sample_codes(self._conditionals, rows, model_columns)
         for place, implied in enumerate(self.released.implied, model_columns):
             codes[:, place] = np.array(implied.cells, np.int32)[codes[:, implied.by]]
-        sampled = DrawnRows.of(self._row_columns, codes)
+        sampled = SampledRows.of(self._row_columns, codes)
         for deciding, place in self._decided_bins:
-            sampled.take_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
-        mend(sampled, self._conditions, self._row_face, fixed={place for _, place in self._decided_bins})
+            sampled.set_to_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
+        remove_impossible_rows(
+            sampled, self._conditions, self._row_face, fixed={place for _, place in self._decided_bins}
+        )
         return sampled.to_arrow()
 
     @property
@@ -329,7 +334,7 @@ class Synthetic:
         return [(deciding, place) for deciding, place in pairs if self._row_columns[place].binned]
 
     @cached_property
-    def drawn_model(self) -> GraphModel:
+    def sampling_model(self) -> GraphicalModel:
         """The distribution of sampled rows: the model, conditioned on no missing value in columns that the policy
         does not call nullable. Missing or unlisted values are redistributed over the declared cells, given the other
         columns. A column that decides another decides it here too, even if the model was fitted by an older version,
@@ -338,9 +343,9 @@ class Synthetic:
         required = required_places(self.released.face)
         pairs = deciding_pairs(self.attributes, self.released.face)
         held_pairs = tuple(pair for pair in pairs if self.model.tree.holding(pair) is not None)
-        decided = zeros_of_model(self.model, self.attributes, held_pairs, required=required)
+        decided = zeros_from_model(self.model, self.attributes, held_pairs, required=required)
         missing = [last_cell(self.attributes, place) for place in required]
-        conditioned = self.model.without([*missing, *decided])
+        conditioned = self.model.conditioned_on_zeros([*missing, *decided])
         try:
             conditioned.conditionals()
         except InvalidParameter:  # the policy's impossible cells leave only rows with a missing value
@@ -370,39 +375,39 @@ class Synthetic:
             return f"bins of {self.attributes[deciding].name} hold several values"
         if self.model.tree.holding((deciding, decided)) is None:
             return "the model does not hold both together"
-        return "the policy's impossible conditions leave no such row" if self.drawn_model is self.model else ""
+        return "the policy's impossible conditions leave no such row" if self.sampling_model is self.model else ""
 
     @cached_property
     def _conditionals(self) -> Any:
-        return self.drawn_model.conditionals()
+        return self.sampling_model.conditionals()
 
     @cached_property
-    def _row_face(self) -> answering.Face:
+    def _row_face(self) -> answering.QueryableTable:
         """What conditions on whole rows see: implied columns too."""
         implied = tuple(column.attribute for column in self.released.implied)
-        domains = (*self.released.face.known(self.attributes), *BARE.known(implied))
+        domains = (*self.released.face.domains_for(self.attributes), *BARE.domains_for(implied))
         not_needed: Any = None
-        return answering.Face(
+        return answering.QueryableTable(
             self.released.table or "rows", (*self.attributes, *implied), domains, not_needed, not_needed
         )
 
     @cached_property
-    def _row_columns(self) -> tuple[DrawnColumn, ...]:
+    def _row_columns(self) -> tuple[ColumnSampler, ...]:
         return tuple(
-            DrawnColumn.of(*pair) for pair in zip(self._row_face.attributes, self._row_face.domains, strict=True)
+            ColumnSampler.of(*pair) for pair in zip(self._row_face.attributes, self._row_face.domains, strict=True)
         )
 
     @property
     def _schema(self) -> pyarrow.Schema:
-        return DrawnRows.of(self._row_columns, np.zeros((0, len(self._row_columns)), np.int32)).to_arrow().schema
+        return SampledRows.of(self._row_columns, np.zeros((0, len(self._row_columns)), np.int32)).to_arrow().schema
 
     @cached_property
-    def _conditions(self) -> tuple[Condition, ...]:
+    def _conditions(self) -> tuple[CellCondition, ...]:
         """The conditions that the policy says no row meets; those on columns that are not here are left out."""
         conditions = []
         for declared in self.released.face.impossible:
             try:
-                conditions.append(answering.condition(self._row_face, declared))
+                conditions.append(answering.parse_condition(self._row_face, declared))
             except Unsupported:
                 continue
         return tuple(conditions)
@@ -431,12 +436,12 @@ class Synthetic:
         return {block: 1 / measured[0].variance if block == () else first_precision for block in self.estimates.parts}
 
     @cached_property
-    def face(self) -> answering.Face:
+    def face(self) -> answering.QueryableTable:
         """What questions in SQL see of the model."""
-        domains = self.released.face.known(self.attributes)
+        domains = self.released.face.domains_for(self.attributes)
         face_fields = self.released.table or "rows", self.attributes, domains, self._known, self.receipt
         decided = {implied.attribute.name: (implied.by, _implied_texts(implied)) for implied in self.released.implied}
-        return answering.Face(*face_fields, self.released.where, decided)
+        return answering.QueryableTable(*face_fields, self.released.where, decided)
 
     def sql(
         self,
@@ -451,7 +456,7 @@ class Synthetic:
         Each number states its basis: measured, with a range that holds although earlier noise decided what was
         measured, or bounded, with the model's estimate inside. No row is sampled for it.
         """
-        return answering.ask(self.face, question, parameters, confidence=confidence, together=together)
+        return answering.answer_sql(self.face, question, parameters, confidence=confidence, together=together)
 
     def quality(self, *, confidence: Number = "0.95") -> Quality:
         """Estimate the distance of sampled rows from the truth, on every marginal that was measured. This is free and
@@ -464,7 +469,7 @@ class Synthetic:
         _, noise = self._known.totals(np.ones(()), (), (), ())
         middle, width = float(self._known.marginal(())), float(noise.width(1 - float(confidence_level), 1))
         ends = max(0.0, middle - width), max(0.0, middle) + width
-        return model_quality(self.drawn_model, self.released.columns, self.released.measured, ends, confidence_level)
+        return model_quality(self.sampling_model, self.released.columns, self.released.measured, ends, confidence_level)
 
     def plot(self, path: str | None = None) -> Picture:
         """Plot the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved
@@ -479,20 +484,22 @@ class Synthetic:
             for name in column_names
         ]
         charts = [answer.chart_data(answer.columns[-1]) for answer in answers]
-        return saved(draw_panels(charts, "Counts of each column", foot(self.receipt), notes(charts)), path)
+        return save_if_path(
+            draw_panels(charts, "Counts of each column", caption_lines(self.receipt), notes(charts)), path
+        )
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
 
     def to_json(self) -> str:
         """Serialize the whole table as JSON text: its file, in base64."""
-        content = model_files.written((self.released, self.model, self.steps, self.receipt))
+        content = model_files.to_bytes((self.released, self.model, self.steps, self.receipt))
         return codec.dumps(_SyntheticFile(base64.b64encode(content).decode()))
 
     @classmethod
     def from_json(cls, source: str) -> Synthetic:
         """Parse the text that ``to_json`` wrote, without the buyer's remaining budget; any other text is refused."""
         written = codec.loads_as(_SyntheticFile, source, longest=_MAX_JSON_CHARACTERS)
-        with refusing(lambda: InvalidParameter("file", written.file, "the bytes of a file in base64")):
+        with refuse_malformed(lambda: InvalidParameter("file", written.file, "the bytes of a file in base64")):
             return cls.read(base64.b64decode(written.file, validate=True), "the JSON text")
 
     @classmethod
@@ -524,10 +531,11 @@ class Synthetic:
                 f"           {implied.attribute.name}, which {self.attributes[implied.by].name} decides"
                 for implied in released.implied
             ),
-            f"measured   {many(len(released.sets), 'marginal')} in {many(len(released.rounds), 'round')}{ended}; "
+            f"measured   {count_with_noun(len(released.sets), 'marginal')} in "
+            f"{count_with_noun(len(released.rounds), 'round')}{ended}; "
             f"n̂ = {self.total:,.0f} rows",
-            f"model      {many(cells, 'cell')} in {many(len(self.model.tree.cliques), 'clique')}",
-            f"promise    {self.guarantee if self.steps else 'none: this was a rehearsal on invented rows'}",
+            f"model      {count_with_noun(cells, 'cell')} in {count_with_noun(len(self.model.tree.cliques), 'clique')}",
+            f"promise    {self.guarantee if self.steps else 'none: this was a preview on invented rows'}",
             *(f"warning    {warning}" for warning in self.warnings),
         ]
         return "\n".join(lines)
@@ -536,7 +544,7 @@ class Synthetic:
         first_rows = self._table.slice(0, 5)
         rows = [["" if cell is None else str(cell) for cell in row.values()] for row in first_rows.to_pylist()]
         sample_html = paragraph("Sampled rows, which belong to nobody:") + table(first_rows.column_names, rows)
-        return preformatted(repr(self)) + sample_html + folded("receipt", preformatted(str(self.receipt)))
+        return preformatted(repr(self)) + sample_html + collapsed("receipt", preformatted(str(self.receipt)))
 
 
 def _implied_texts(column: ImpliedColumn) -> tuple[str | None, ...]:
@@ -553,13 +561,13 @@ def _count_name(name: str) -> str:
 
 
 def _row_count(rows: int) -> int:
-    count = whole(rows, "rows", at_least=1)
-    if count > MOST_WRITTEN:
-        raise InvalidParameter("rows", rows, f"at most {MOST_WRITTEN:,} rows")
+    count = exact_integer(rows, "rows", at_least=1)
+    if count > MAX_WRITTEN:
+        raise InvalidParameter("rows", rows, f"at most {MAX_WRITTEN:,} rows")
     return count
 
 
-def check_rows_file(path: str | os.PathLike[str]) -> Path:
+def rows_file_path(path: str | os.PathLike[str]) -> Path:
     """Refuse a file name that rows cannot be written to; return its path."""
     target = Path(path)
     if target.suffix.lower() not in _ROW_FILE_SUFFIXES:
@@ -581,11 +589,11 @@ def _writer(path: Path, kind: str, schema: pyarrow.Schema) -> Any:
 # ── checking ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_charge(released: Synthesized, steps: tuple[Charged, ...], receipt: Receipt) -> list[Check]:
+def _check_charge(released: ReleasedSynthesis, steps: tuple[Charged, ...], receipt: Receipt) -> list[Check]:
     """Recompute the charge: Σρ of the steps under a price with δ or ρ, Σε under a pure one."""
     price = released.price
     if price is None or not steps:
-        return [Check("charge", None, "nothing was bought: it was a rehearsal on invented rows")]
+        return [Check("charge", None, "nothing was bought: it was a preview on invented rows")]
     costs = [step_cost(step, pure=not price.allows_gaussian) for step in steps]
     if None in costs:
         return [Check("charge", None, "a step has a mechanism whose cost cannot be summed")]

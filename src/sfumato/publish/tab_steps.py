@@ -13,12 +13,12 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.engine.seam import OpenReading, Reader, Unheld
+from sfumato.engine.protocols import OpenReading, Reader, StatelessReading
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.cell_rows import CellCounts, SetMisfits
-from sfumato.plan.readings.dense_readings import Counted, Misfits
+from sfumato.plan.readings.cell_rows import CellCounts, ColumnSetDistances
+from sfumato.plan.readings.dense_readings import CountDistances, MarginalView
 from sfumato.plan.readings.total_readings import E, Integers, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
@@ -29,7 +29,7 @@ from sfumato.release.releasing import Read
 T = TypeVar("T")
 
 
-@codec.value("mwem-choice")
+@codec.serialisable("mwem-choice")
 @dataclass(frozen=True)
 class Choice:
     """The index of the candidate that was chosen in one step."""
@@ -45,9 +45,9 @@ class Choice:
 class MeasureStep(Generic[T]):
     """A step that releases all counts of a view with noise; for a view of no columns, the number of rows."""
 
-    view: Counted | CellCounts
+    view: MarginalView | CellCounts
     noise: Additive
-    shown: Callable[[Integers], T]
+    to_outcome: Callable[[Integers], T]
     """Converts the noisy counts to the outcome that is recorded."""
 
     @cached_property
@@ -59,22 +59,22 @@ class MeasureStep(Generic[T]):
         return (self.view.reading,)
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         return {}
 
     def draw(self, read: Read) -> T:
         (measurement,) = self.batch.measurements
-        return self.shown(measurement.draw(self.view.of(read(self.readings[0]))))
+        return self.to_outcome(measurement.draw(self.view.extract(read(self.readings[0]))))
 
-    def rehearsal(self) -> T:
-        return self.shown(np.full(self.view.size, LARGEST_INTEGER, np.int64))
+    def dry_run_result(self) -> T:
+        return self.to_outcome(np.full(self.view.size, LARGEST_INTEGER, np.int64))
 
 
 @dataclass(frozen=True)
 class ChooseStep:
     """A step that releases the index of one candidate."""
 
-    scores: Misfits | SetMisfits
+    scores: CountDistances | ColumnSetDistances
     mechanism: Exponential
 
     @cached_property
@@ -86,18 +86,18 @@ class ChooseStep:
         return (self.scores.views[0].reading,)
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         return {}
 
     def draw(self, read: Read) -> Choice:
         (measurement,) = self.batch.measurements
-        return Choice(int(measurement.draw(self.scores.of(read(self.readings[0])))))
+        return Choice(int(measurement.draw(self.scores.extract(read(self.readings[0])))))
 
-    def rehearsal(self) -> Choice:
+    def dry_run_result(self) -> Choice:
         return Choice(LARGEST_INTEGER)
 
 
-class ReadOnce:
+class CachingReader:
     """A reader that reads rows in the first step, once it is charged; later steps, each charged before, reuse the
     counts.
     """
@@ -108,12 +108,12 @@ class ReadOnce:
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         missing = [reading for reading in readings if reading not in self._results]
-        return _CachingReading(self, self._engine.check(*missing)) if missing else Unheld(self)
+        return _CachingReading(self, self._engine.check(*missing)) if missing else StatelessReading(self)
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        return self.kept(reading, key, self._engine)
+        return self.read_cached(reading, key, self._engine)
 
-    def kept(self, reading: PlanReading[E], key: int, source: Reader | OpenReading) -> E:
+    def read_cached(self, reading: PlanReading[E], key: int, source: Reader | OpenReading) -> E:
         """Return the cached result of a reading, or read it now from this source and cache it."""
         if reading not in self._results:
             self._results[reading] = source.read(reading, key)
@@ -128,11 +128,11 @@ class ReadOnce:
 class _CachingReading:
     """An open reading that reads what a step was charged for, and caches it for later steps."""
 
-    steps: ReadOnce
+    steps: CachingReader
     opened: OpenReading
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        return self.steps.kept(reading, key, self.opened)
+        return self.steps.read_cached(reading, key, self.opened)
 
     def close(self) -> None:
         self.opened.close()

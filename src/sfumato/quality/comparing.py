@@ -11,20 +11,28 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.engine.opening import PairedTables, paired_tables, tables, whole_table
+from sfumato.engine.opening import PairedTables, paired_tables, read_table, tables
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import Policy, Table, Type, read
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import exact_integer
 from sfumato.publish.marginals.attributes import Attribute, attribute_of, coded_names
-from sfumato.publish.scoring import coded_candidate
+from sfumato.publish.scoring import code_candidate
 from sfumato.publish.synopsis import cell_keys
-from sfumato.quality.distances import Coded, Set, associations, correlations, distances, summed_up
+from sfumato.quality.distances import CodedTable, ColumnSet, associations, correlations, distances, summarise_marginals
 from sfumato.quality.learning import learning, propensity
 from sfumato.quality.nearest_rows import nearest_rows
-from sfumato.quality.page import HEADING, ComparedColumn, Matrix, QualityFigures, body, page, told
+from sfumato.quality.page import (
+    HEADING,
+    ComparedColumn,
+    Matrix,
+    QualityFigures,
+    figure_lines,
+    quality_body,
+    quality_page,
+)
 from sfumato.quality.paired_columns import PairedColumn, paired_columns
 
-MOST_BINS = 1_000
+MAX_BINS = 1_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,19 +46,19 @@ class Comparison(QualityFigures):
 
     def html(self) -> str:
         """Render all figures as one self-contained HTML page with plots."""
-        return page(self)
+        return quality_page(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the page to a file that only its owner can read (mode 0600)."""
         save_private(self.html(), path)
 
     def __str__(self) -> str:
-        return "\n".join([HEADING, "", *(f"{name:<22} {words}" for name, words in told(self)), "", HEADING])
+        return "\n".join([HEADING, "", *(f"{name:<22} {words}" for name, words in figure_lines(self)), "", HEADING])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return body(self)
+        return quality_body(self)
 
 
 def save_private(text: str, path: str | os.PathLike[str]) -> None:
@@ -91,9 +99,9 @@ def compare(
     values and ``bins`` quantiles of the real table. With ``target``, that column is predicted from the others, which
     needs the extra ``quality``.
     """
-    bin_count = whole(bins, "bins", at_least=2)
-    if bin_count > MOST_BINS:
-        raise InvalidParameter("bins", bins, f"a whole number from 2 to {MOST_BINS:,}")
+    bin_count = exact_integer(bins, "bins", at_least=2)
+    if bin_count > MAX_BINS:
+        raise InvalidParameter("bins", bins, f"a whole number from 2 to {MAX_BINS:,}")
     policy_table = None if policy is None else _policy_table(policy, table)
     real, synthetic = _open_source(real, policy_table), _open_source(synthetic, None)
     both_tables = paired_tables(real, synthetic)
@@ -127,7 +135,7 @@ def _open_source(source: Any, policy_table: Table | None) -> Any:
             place=str(path),
             fix=f"give the policy that names one of {', '.join(names[:10])}, or write that table as Parquet",
         )
-    return whole_table(path, table_name)
+    return read_table(path, table_name)
 
 
 def _policy_table(policy: Policy | str | os.PathLike[str], table: str | None) -> Table:
@@ -163,13 +171,13 @@ def _select_columns(both_tables: PairedTables, columns: Sequence[str] | None, ta
     return PairedTables({name: both_tables.kinds[name] for name in names}, (first, second), both_tables.left_out)
 
 
-Cells = tuple[tuple[str, ...], tuple[tuple[str, ...], ...], Coded, Coded]
+Cells = tuple[tuple[str, ...], tuple[tuple[str, ...], ...], CodedTable, CodedTable]
 """The names of columns, the labels of their cells, and the coded rows of both tables."""
 
 
 def _code_by_values(columns: Sequence[PairedColumn]) -> Cells:
     sizes = tuple(column.size for column in columns)
-    coded = [Coded(sizes, tuple(column.codes[table] for column in columns)) for table in (0, 1)]
+    coded = [CodedTable(sizes, tuple(column.codes[table] for column in columns)) for table in (0, 1)]
     return tuple(column.name for column in columns), tuple(column.labels for column in columns), coded[0], coded[1]
 
 
@@ -178,11 +186,11 @@ def _code_by_policy(table: Table, sources: tuple[Any, Any], compared: PairedTabl
     exact_name = {name.lower(): name for name in table.columns}
     names = [exact_name[column.lower()] for column in compared.kinds]
     candidates = [
-        coded_candidate(source, table, names, role)
+        code_candidate(source, table, names, role)
         for source, role in zip(sources, ("real table", "synthetic table"), strict=True)
     ]
     coded = [
-        Coded(rows.sizes, tuple(map(_as_int64, rows.codes)), rows.totals.astype(np.float64)) for rows in candidates
+        CodedTable(rows.sizes, tuple(map(_as_int64, rows.codes)), rows.totals.astype(np.float64)) for rows in candidates
     ]
     attributes = [attribute_of(name, table.columns[name], table.codings.get(name)) for name in names]
     return tuple(names), tuple(map(_labels, attributes)), coded[0], coded[1]
@@ -216,7 +224,7 @@ def _compute(
         tuple(_compare_column(index, names, types, labels, cells, distances_by_ways[1]) for index in range(len(names))),
         tables.left_out,
         cell_source,
-        tuple(summed_up(marginals, names, ways) for ways, marginals in distances_by_ways.items()),
+        tuple(summarise_marginals(marginals, names, ways) for ways, marginals in distances_by_ways.items()),
         _distance_matrix(len(names), distances_by_ways),
         (_as_matrix(associations(real)), _as_matrix(associations(synthetic))),
         tuple(each.name for each in numeric_columns),
@@ -233,7 +241,7 @@ def _compare_column(
     types: Sequence[Type],
     labels: Sequence[tuple[str, ...]],
     cells: Cells,
-    distances_by_column: dict[Set, float],
+    distances_by_column: dict[ColumnSet, float],
 ) -> ComparedColumn:
     *_, real, synthetic = cells
     shares = [
@@ -244,7 +252,7 @@ def _compare_column(
     return ComparedColumn(names[index], types[index].value, labels[index], real_shares, synthetic_shares, distance)
 
 
-def _distance_matrix(columns: int, distances_by_ways: dict[int, dict[Set, float]]) -> Matrix:
+def _distance_matrix(columns: int, distances_by_ways: dict[int, dict[ColumnSet, float]]) -> Matrix:
     matrix = np.diag([distances_by_ways[1][(column,)] for column in range(columns)])
     for (first, second), distance in distances_by_ways.get(2, {}).items():
         matrix[first, second] = matrix[second, first] = distance

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from sfumato.quality.paired_columns import PairedColumn
 
-MOST_SETS = 2_000
+MAX_SETS = 2_000
 """The most k-way marginals that are compared for one k."""
 _MAX_DENSE_CELLS = 1 << 22
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Set = tuple[int, ...]
+ColumnSet = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
+class CodedTable:
     """The rows of one table as cell codes per column, with the multiplicity of each combination."""
 
     sizes: tuple[int, ...]
@@ -39,18 +39,18 @@ class Coded:
     def rows(self) -> float:
         return float(len(self.codes[0]) if self.totals is None else self.totals.sum())
 
-    def index(self, places: Set) -> Codes:
+    def index(self, columns: ColumnSet) -> Codes:
         """Return for each row the index of its cell in the marginal of these columns."""
-        cell_index = self.codes[places[0]].astype(np.int64)
-        for column in places[1:]:
+        cell_index = self.codes[columns[0]].astype(np.int64)
+        for column in columns[1:]:
             cell_index = cell_index * self.sizes[column] + self.codes[column]
         return cell_index
 
-    def extended(self, index: Codes, place: int) -> Codes:
-        return index * self.sizes[place] + self.codes[place]
+    def extend_index(self, index: Codes, column: int) -> Codes:
+        return index * self.sizes[column] + self.codes[column]
 
 
-def variation(one: tuple[Codes, Coded], other: tuple[Codes, Coded], cells: int) -> float:
+def total_variation(one: tuple[Codes, CodedTable], other: tuple[Codes, CodedTable], cells: int) -> float:
     """Return the total variation distance of two tables, given the cell index of each row: from 0 to 1."""
     if cells > _MAX_DENSE_CELLS:  # a sparse table: renumber the cells that have rows
         occupied, joint = np.unique(np.concatenate([one[0], other[0]]), return_inverse=True)
@@ -61,7 +61,7 @@ def variation(one: tuple[Codes, Coded], other: tuple[Codes, Coded], cells: int) 
 
 
 @dataclass(frozen=True)
-class Ways:
+class MarginalSummary:
     """Summary of the total variation over all k-way marginals, k = ``ways``."""
 
     ways: int
@@ -76,40 +76,44 @@ class Ways:
     """NIST's k-marginal score, from 0 to 1000: 1000·(1 − mean)."""
 
 
-def chosen_sets(columns: int, ways: int) -> list[Set]:
+def marginal_sets(columns: int, ways: int) -> list[ColumnSet]:
     """List all sets of ``ways`` columns, or ``MOST_SETS`` evenly spaced ones where there are more."""
     count = math.comb(columns, ways)
     combinations = itertools.combinations(range(columns), ways)
-    if count <= MOST_SETS:
+    if count <= MAX_SETS:
         return list(combinations)
-    selected = {step * count // MOST_SETS for step in range(MOST_SETS)}
+    selected = {step * count // MAX_SETS for step in range(MAX_SETS)}
     return [columns_of_set for rank, columns_of_set in enumerate(combinations) if rank in selected]
 
 
-def distances(real: Coded, synthetic: Coded, ways: int) -> dict[Set, float]:
+def distances(real: CodedTable, synthetic: CodedTable, ways: int) -> dict[ColumnSet, float]:
     """Return the total variation of every ``ways``-way marginal."""
-    return dict(_distances_by_prefix(real, synthetic, chosen_sets(len(real.sizes), ways)))
+    return dict(_distances_by_prefix(real, synthetic, marginal_sets(len(real.sizes), ways)))
 
 
-def _distances_by_prefix(real: Coded, synthetic: Coded, sets: Sequence[Set]) -> Iterator[tuple[Set, float]]:
+def _distances_by_prefix(
+    real: CodedTable, synthetic: CodedTable, sets: Sequence[ColumnSet]
+) -> Iterator[tuple[ColumnSet, float]]:
     """Compute the cell index of all columns but the last once for all sets with the same prefix."""
     for prefix, same_prefix in itertools.groupby(sets, key=lambda columns: columns[:-1]):
         prefix_indices = [table.index(prefix) if prefix else None for table in (real, synthetic)]
         for columns in same_prefix:
             indexed = [
-                (table.index(columns) if index is None else table.extended(index, columns[-1]), table)
+                (table.index(columns) if index is None else table.extend_index(index, columns[-1]), table)
                 for index, table in zip(prefix_indices, (real, synthetic), strict=True)
             ]
-            yield columns, variation(indexed[0], indexed[1], math.prod(real.sizes[column] for column in columns))
+            yield columns, total_variation(indexed[0], indexed[1], math.prod(real.sizes[column] for column in columns))
 
 
-def summed_up(found: dict[Set, float], names: Sequence[str], ways: int) -> Ways:
+def summarise_marginals(marginal_distances: dict[ColumnSet, float], names: Sequence[str], ways: int) -> MarginalSummary:
     """Summarise the total variation of all ``ways``-way marginals."""
-    worst = max(found, key=lambda columns: found[columns])
-    mean = math.fsum(found.values()) / len(found)
+    worst = max(marginal_distances, key=lambda columns: marginal_distances[columns])
+    mean = math.fsum(marginal_distances.values()) / len(marginal_distances)
     sets = math.comb(len(names), ways)
     worst_names = tuple(names[column] for column in worst)
-    return Ways(ways, len(found), sets, mean, found[worst], worst_names, 1000 * (1 - mean))
+    return MarginalSummary(
+        ways, len(marginal_distances), sets, mean, marginal_distances[worst], worst_names, 1000 * (1 - mean)
+    )
 
 
 _ROUNDING = 1e-12
@@ -135,7 +139,7 @@ def cramers_v(counts: Floats) -> float:
     return float(min(1.0, np.sqrt(chi_square / (total * degrees))))
 
 
-def associations(table: Coded) -> Floats:
+def associations(table: CodedTable) -> Floats:
     """Return the matrix of Cramér's V of every pair of columns, with 1 on its diagonal."""
     matrix = np.eye(len(table.sizes))
     for first, second in itertools.combinations(range(len(table.sizes)), 2):

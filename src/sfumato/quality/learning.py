@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter, SfumatoError, installing
+from sfumato.errors import InvalidParameter, SfumatoError, install_command
 from sfumato.quality.paired_columns import PairedColumn
 
 Floats = NDArray[np.float64]
@@ -51,25 +51,25 @@ class Propensity:
         return self.pmse / self.expected if self.expected else 0.0
 
 
-def evenly(count: int, most: int) -> NDArray[np.int64]:
+def evenly_spaced(count: int, limit: int) -> NDArray[np.int64]:
     """Return at most ``most`` evenly spaced indices below ``count``.
 
-    >>> evenly(10, 4).tolist()
+    >>> evenly_spaced(10, 4).tolist()
     [0, 2, 5, 7]
     """
-    return np.arange(count) if count <= most else np.arange(most, dtype=np.int64) * count // most
+    return np.arange(count) if count <= limit else np.arange(limit, dtype=np.int64) * count // limit
 
 
 def propensity(columns: Sequence[PairedColumn]) -> Propensity:
     """Compute the pMSE of a logistic model on the cells of all columns."""
-    rows = [evenly(len(columns[0].codes[table]), _MAX_PROPENSITY_ROWS) for table in (0, 1)]
+    rows = [evenly_spaced(len(columns[0].codes[table]), _MAX_PROPENSITY_ROWS) for table in (0, 1)]
     labels = np.concatenate([np.zeros(len(rows[0])), np.ones(len(rows[1]))])
     design = np.concatenate([_one_hot(each, rows) for each in columns], axis=1)
     centred = np.concatenate([np.ones((len(labels), 1)), design - design.mean(axis=0)], axis=1)
     share, count = float(labels.mean()), len(labels)
     rank = int(np.linalg.matrix_rank(centred.T @ centred, hermitian=True))
     expected = (rank - 1) * (1 - share) * share / count
-    pmse = float(((fitted(centred, labels) - share) ** 2).mean())
+    pmse = float(((logistic_probabilities(centred, labels) - share) ** 2).mean())
     return Propensity(pmse, expected, rank, count)
 
 
@@ -83,7 +83,7 @@ def _one_hot(column: PairedColumn, rows: Sequence[NDArray[np.int64]]) -> Floats:
     return (merged_codes[:, None] == np.arange(1, merged_codes.max(initial=0) + 1)).astype(np.float64)
 
 
-def fitted(design: Floats, labels: Floats) -> Floats:
+def logistic_probabilities(design: Floats, labels: Floats) -> Floats:
     """Return the fitted probabilities of a logistic regression, by Newton's method.
 
     A small ridge keeps the weights finite for cells that only one of the tables has.
@@ -111,13 +111,13 @@ def _logistic(values: Floats) -> Floats:
 
 Codes = NDArray[np.int64]
 
-_MAX_LEARNING_ROWS, MOST_CLASSES = 30_000, 20
+_MAX_LEARNING_ROWS, MAX_CLASSES = 30_000, 20
 _TEST_EVERY = 3
 """One real row in this many is held out to test both models."""
 
 
 @dataclass(frozen=True)
-class Learning:
+class PredictionScores:
     """Prediction of a column on held-out real rows, by models trained on each table."""
 
     target: str
@@ -130,7 +130,7 @@ class Learning:
     """The number of held-out real rows."""
 
 
-def learning(columns: Sequence[PairedColumn], target: str) -> Learning:
+def learning(columns: Sequence[PairedColumn], target: str) -> PredictionScores:
     """Train a model on each table and test both on held-out real rows."""
     target_index = _column_index(columns, target)
     new_model = _import_model()
@@ -138,7 +138,7 @@ def learning(columns: Sequence[PairedColumn], target: str) -> Learning:
     if not features:
         raise InvalidParameter("target", target, "a column of tables that have other columns to predict it from")
     labels, classes = _classes(columns[target_index])
-    rows = [evenly(len(classes_of_rows), _MAX_LEARNING_ROWS) for classes_of_rows in labels]
+    rows = [evenly_spaced(len(classes_of_rows), _MAX_LEARNING_ROWS) for classes_of_rows in labels]
     is_test = np.arange(len(rows[0])) % _TEST_EVERY == 0
     real, test, synthetic = rows[0][~is_test], rows[0][is_test], rows[1]
     inputs = {0: _feature_matrix(features, 0), 1: _feature_matrix(features, 1)}
@@ -149,7 +149,7 @@ def learning(columns: Sequence[PairedColumn], target: str) -> Learning:
         )
         for table, training in ((1, synthetic), (0, real))
     ]
-    return Learning(columns[target_index].name, classes, areas[0], areas[1], len(test))
+    return PredictionScores(columns[target_index].name, classes, areas[0], areas[1], len(test))
 
 
 def _import_model() -> Any:
@@ -159,7 +159,7 @@ def _import_model() -> Any:
         raise SfumatoError(
             "predicting a target column needs scikit-learn, which is not installed",
             place="target",
-            fix=f"{installing('quality')}, or leave out the target",
+            fix=f"{install_command('quality')}, or leave out the target",
         ) from None
     return lambda: HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=0)
 
@@ -174,10 +174,10 @@ def _column_index(columns: Sequence[PairedColumn], target: str) -> int:
 
 def _classes(column: PairedColumn) -> tuple[tuple[Codes, Codes], int]:
     """Return the classes of both tables: the cells where they are few, otherwise above or not above the real median."""
-    if column.numbers is None and column.size > MOST_CLASSES:
-        rule = f"a numeric column, or one with at most {MOST_CLASSES} values; {column.name} has more"
+    if column.numbers is None and column.size > MAX_CLASSES:
+        rule = f"a numeric column, or one with at most {MAX_CLASSES} values; {column.name} has more"
         raise InvalidParameter("target", column.name, rule)
-    if column.numbers is None or len(np.unique(column.numbers[0])) <= min(MOST_CLASSES, column.size):
+    if column.numbers is None or len(np.unique(column.numbers[0])) <= min(MAX_CLASSES, column.size):
         return column.codes, column.size
     median = np.nanmedian(column.numbers[0])
     real, synthetic = ((each > median).astype(np.int64) for each in column.numbers)
@@ -199,16 +199,16 @@ def _train_and_test(model: Any, training: tuple[Floats, Codes], test: tuple[Floa
     with threadpool_limits(1):  # for so few rows, threads cost more than they gain
         model.fit(*training)
         scores[:, model.classes_] = model.predict_proba(test[0])
-    areas = [area(scores[:, index], test[1] == index) for index in range(classes)]
+    areas = [roc_auc(scores[:, index], test[1] == index) for index in range(classes)]
     defined = [each for each in areas if each is not None]
     return float(np.mean(defined)) if defined else 0.5
 
 
-def area(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
+def roc_auc(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
     """Return the area under the ROC curve: the probability that a positive row scores above a negative one, ties
     counted as half. None where one of the classes is empty.
 
-    >>> area(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
+    >>> roc_auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
     0.75
     """
     positives, negatives = int(positive.sum()), int((~positive).sum())

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.quality.learning import evenly
+from sfumato.quality.learning import evenly_spaced
 from sfumato.quality.paired_columns import PairedColumn
 
 CAVEAT = "a distance is no evidence of privacy: only how a table was generated can protect people"
-ASKED, AMONG = 300, 20_000
+MAX_QUERIED_ROWS, MAX_SEARCHED_ROWS = 300, 20_000
 """Rows whose nearest real row is searched, and real rows that are searched."""
 _SHARES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _BLOCK_ENTRIES = 1 << 22
@@ -52,8 +52,8 @@ def nearest_rows(columns: Sequence[PairedColumn]) -> NearestRows | None:
     real_count, synthetic_count = (len(columns[0].codes[table]) for table in (0, 1))
     if real_count < 2:
         return None
-    searched, queried = evenly(real_count, AMONG), evenly(synthetic_count, ASKED)
-    own_positions = evenly(len(searched), ASKED)
+    searched, queried = evenly_spaced(real_count, MAX_SEARCHED_ROWS), evenly_spaced(synthetic_count, MAX_QUERIED_ROWS)
+    own_positions = evenly_spaced(len(searched), MAX_QUERIED_ROWS)
     synthetic = _nearest_distances(columns, (1, queried), searched, None)
     real = _nearest_distances(columns, (0, searched[own_positions]), searched, own_positions)
     quantiles = [tuple(float(each) for each in np.quantile(distances, _SHARES)) for distances in (synthetic, real)]

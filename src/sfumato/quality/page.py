@@ -9,13 +9,13 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sfumato.plots.bars import FIRST as REAL, SECOND as SYNTHETIC, aligned, paired_bars
-from sfumato.plots.frame import Drawing, bare
-from sfumato.plots.heat_maps import MOST_ROWS, HeatMapGrid, heat_map
-from sfumato.plots.lines import Panel, PlottedLine, panel
+from sfumato.plots.bars import FIRST as REAL, SECOND as SYNTHETIC, bar_panels, paired_bars
+from sfumato.plots.frame import Drawing, unframed_picture
+from sfumato.plots.heat_maps import MAX_ROWS, HeatMapGrid, heat_map
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.scales import ChartData
-from sfumato.quality.distances import Ways
-from sfumato.quality.learning import Learning, Propensity
+from sfumato.quality.distances import MarginalSummary
+from sfumato.quality.learning import PredictionScores, Propensity
 from sfumato.quality.nearest_rows import CAVEAT, NearestRows
 
 HEADING = "NOT FOR PUBLICATION: exact figures about private rows, not protected by noise. For the data owner only."
@@ -48,7 +48,7 @@ class QualityFigures:
     """The columns that only the real table has, and only the synthetic one."""
     cells: str
     """How the cells were chosen, in words."""
-    ways: tuple[Ways, ...]
+    ways: tuple[MarginalSummary, ...]
     """Distances of 1-, 2- and 3-way marginals."""
     pairs: Matrix
     """The total variation of every pair of columns; single columns on the diagonal."""
@@ -60,7 +60,7 @@ class QualityFigures:
     """Correlations of ``numbers`` in each table."""
     propensity: Propensity
     nearest: NearestRows | None
-    learning: Learning | None = None
+    learning: PredictionScores | None = None
 
     @property
     def score(self) -> float:
@@ -72,7 +72,7 @@ class QualityFigures:
         return tuple(each.name for each in self.columns)
 
 
-_MAX_OVERLAYS, _MAX_OVERLAY_CELLS, _MAX_NAMES = 6, 25, MOST_ROWS
+_MAX_OVERLAYS, _MAX_OVERLAY_CELLS, _MAX_NAMES = 6, 25, MAX_ROWS
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #333a45; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
@@ -84,23 +84,28 @@ figcaption { color: #6a7382; }
 """
 
 
-def told(found: QualityFigures) -> list[tuple[str, str]]:
+def figure_lines(figures: QualityFigures) -> list[tuple[str, str]]:
     """Return all figures as lines of text: a name, and its description."""
-    only_real, only_synthetic = found.left_out
+    only_real, only_synthetic = figures.left_out
     lines = [
-        ("rows", f"{found.real_rows:,} real, {found.synthetic_rows:,} synthetic"),
-        ("columns", f"{len(found.columns)} in both tables: {_join_names(found.names)}"),
+        ("rows", f"{figures.real_rows:,} real, {figures.synthetic_rows:,} synthetic"),
+        ("columns", f"{len(figures.columns)} in both tables: {_join_names(figures.names)}"),
         *([("only in real", _join_names(only_real))] if only_real else []),
         *([("only in synthetic", _join_names(only_synthetic))] if only_synthetic else []),
-        ("cells", found.cells),
-        ("k-marginal score", f"{found.score:.0f} of 1000 (NIST), over marginals of {found.ways[-1].ways} columns"),
+        ("cells", figures.cells),
+        ("k-marginal score", f"{figures.score:.0f} of 1000 (NIST), over marginals of {figures.ways[-1].ways} columns"),
     ]
-    for summary in found.ways:
+    for summary in figures.ways:
         complete = summary.compared == summary.sets
         over = f"{summary.compared:,}" if complete else f"{summary.compared:,} of {summary.sets:,}"
         worst = f"worst {summary.worst:.4f} for {' × '.join(summary.worst_columns)}"
         lines.append((f"{summary.ways}-way distance", f"mean {summary.mean:.4f} over {over} marginals; {worst}"))
-    lines += [*_association_lines(found), *_propensity_line(found), *_learning_line(found), *_nearest_line(found)]
+    lines += [
+        *_association_lines(figures),
+        *_propensity_line(figures),
+        *_learning_line(figures),
+        *_nearest_line(figures),
+    ]
     return lines
 
 
@@ -152,21 +157,23 @@ def _nearest_line(figures: QualityFigures) -> Iterator[tuple[str, str]]:
 # ── the page ───────────────────────────────────────────────────────────────────────────────────
 
 
-def page(found: QualityFigures) -> str:
+def quality_page(figures: QualityFigures) -> str:
     """Render the whole page."""
     head = '<meta charset="utf-8"><meta name="robots" content="noindex">'
     title = "<title>Synthetic and real data: not for publication</title>"
-    inner = f"<h1>Comparison of synthetic and real data</h1>{body(found)}"
+    inner = f"<h1>Comparison of synthetic and real data</h1>{quality_body(figures)}"
     return (
         f"<!doctype html><html lang=en><head>{head}{title}<style>{_STYLE}</style></head><body>{inner}</body></html>\n"
     )
 
 
-def body(found: QualityFigures) -> str:
+def quality_body(figures: QualityFigures) -> str:
     """Render the figures in words and the plots, as a notebook shows them."""
     private = f'<p class="private" style="color:#b03a2e;font-weight:600">{html.escape(HEADING)}</p>'
-    rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>" for name, words in told(found))
-    return f"{private}<table>{rows}</table>{''.join(_plot_sections(found))}{private}"
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>" for name, words in figure_lines(figures)
+    )
+    return f"{private}<table>{rows}</table>{''.join(_plot_sections(figures))}{private}"
 
 
 def _plot_sections(figures: QualityFigures) -> Iterator[str]:
@@ -201,7 +208,7 @@ def _plot_sections(figures: QualityFigures) -> Iterator[str]:
             for name, values in (("synthetic rows", nearest.synthetic), ("real rows, to another", nearest.real))
         ]
         words = f"Quantiles of the distance to the nearest real row. Note: {CAVEAT}."
-        yield _section("Nearest real row", panel(lines, Panel("", "% of the rows"), 260.0, 600.0), words)
+        yield _section("Nearest real row", line_chart(lines, LineAxes("", "% of the rows"), 260.0, 600.0), words)
 
 
 def _overlay_figures(columns: Sequence[ComparedColumn]) -> Iterator[str]:
@@ -217,7 +224,7 @@ def _overlay_figures(columns: Sequence[ComparedColumn]) -> Iterator[str]:
             else f"; the {len(shown_cells)} of {len(cells):,} cells that differ most"
         )
         names = [column.labels[cell] for cell in shown_cells]
-        picture = bare(paired_bars(names, ("real", "synthetic"), shares[0], shares[1])).svg
+        picture = unframed_picture(paired_bars(names, ("real", "synthetic"), shares[0], shares[1])).svg
         caption = f"<figcaption>{legend}{omitted}</figcaption>"
         yield f"<figure><b>{html.escape(column.name)}</b><br>{picture}{caption}</figure>"
 
@@ -227,7 +234,7 @@ def _distance_bars(columns: Sequence[ComparedColumn]) -> Drawing:
     values = tuple(each.variation for each in columns)
     texts = tuple(f"{each:.3f}" for each in values)
     names = tuple(each.name for each in columns)
-    return aligned([ChartData("total variation", "column", names, values, (None,) * len(values), texts)], 600.0)
+    return bar_panels([ChartData("total variation", "column", names, values, (None,) * len(values), texts)], 600.0)
 
 
 def _pair_heat_map(names: Sequence[str], cells: Matrix, *, signed: bool = False) -> Drawing:
@@ -245,5 +252,5 @@ def _difference(matrices: tuple[Matrix, Matrix]) -> Matrix:
 
 
 def _section(title: str, drawing: Drawing, words: str) -> str:
-    picture = bare(drawing, title).svg
+    picture = unframed_picture(drawing, title).svg
     return f"<h2>{html.escape(title)}</h2><figure>{picture}<figcaption>{html.escape(words)}</figcaption></figure>"

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sfumato.engine.opening import PairedTables
 from sfumato.policy import Type
-from sfumato.privacy.numbers import shown
-from sfumato.untrusted import printable
+from sfumato.privacy.numbers import format_number
+from sfumato.untrusted import escape_unprintable
 
 if TYPE_CHECKING:
     import pyarrow
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-MOST_TEXTS = 100
+MAX_TEXTS = 100
 """The most texts of a column with cells of their own."""
 MISSING, UNKNOWN, OTHERS = "missing", "not in the real table", "other values"
 
@@ -83,19 +83,19 @@ def _pair_numbers(name: str, kind: Type, numbers: tuple[Floats, Floats], bins: i
         labels = [_format_value(value, kind) for value in distinct]
         codes = [_index_in(values, distinct) for values in numbers]
     else:
-        edges, frequent = cut(present, bins)
+        edges, frequent = quantile_bins(present, bins)
         labels = [_cell_label(low, high, frequent, kind) for low, high in pairwise([-np.inf, *edges.tolist(), np.inf])]
         codes = [np.searchsorted(edges, values, side="right") for values in numbers]
     missing = [np.isnan(values) for values in numbers]
     return _with_special_cells(name, kind, labels, codes, missing, numbers)
 
 
-def cut(numbers: Floats, bins: int) -> tuple[Floats, Floats]:
+def quantile_bins(numbers: Floats, bins: int) -> tuple[Floats, Floats]:
     """Return the edges of about ``bins`` cells, and the frequent values that have a cell of their own.
 
     A value is frequent if it alone has as many rows as a cell would have. The others are binned at their quantiles.
 
-    >>> edges, frequent = cut(np.array([0.0] * 80 + list(range(1, 21))), 3)
+    >>> edges, frequent = quantile_bins(np.array([0.0] * 80 + list(range(1, 21))), 3)
     >>> edges.round(9).tolist(), frequent.tolist()
     ([0.0, 0.0, 10.0], [0.0])
     """
@@ -136,16 +136,14 @@ def _pair_texts(name: str, kind: Type, real: pyarrow.ChunkedArray, synthetic: py
     real_index, synthetic_index = text_index[: len(real)], text_index[len(real) :]
     counts = np.bincount(real_index, minlength=len(texts) + 1)[: len(texts)]
     in_real = np.flatnonzero(counts)
-    frequent = (
-        in_real[np.argsort(-counts[in_real], kind="stable")[:MOST_TEXTS]] if len(in_real) > MOST_TEXTS else in_real
-    )
+    frequent = in_real[np.argsort(-counts[in_real], kind="stable")[:MAX_TEXTS]] if len(in_real) > MAX_TEXTS else in_real
     frequent = frequent[np.argsort(texts[frequent].astype(str))]
     code_of_text = np.full(
         len(texts) + 1, len(frequent) + (len(in_real) > len(frequent)), np.int64
     )  # the cell of texts that only the synthetic table has
     code_of_text[in_real] = len(frequent)
     code_of_text[frequent] = np.arange(len(frequent))
-    labels = [printable(text) for text in texts[frequent]] + [OTHERS] * (len(in_real) > len(frequent))
+    labels = [escape_unprintable(text) for text in texts[frequent]] + [OTHERS] * (len(in_real) > len(frequent))
     missing = [rows == len(texts) for rows in (real_index, synthetic_index)]
     return _with_special_cells(
         name, kind, labels, [code_of_text[real_index], code_of_text[synthetic_index]], missing, None
@@ -169,7 +167,7 @@ def _with_special_cells(
         ]
         labels = [*labels, MISSING]
     codes = tuple(np.asarray(table_codes, np.int64) for table_codes in codes_by_table)
-    return PairedColumn(printable(name), kind, tuple(labels), (codes[0], codes[1]), numbers)
+    return PairedColumn(escape_unprintable(name), kind, tuple(labels), (codes[0], codes[1]), numbers)
 
 
 def _format_value(number: float, kind: Type) -> str:
@@ -179,4 +177,4 @@ def _format_value(number: float, kind: Type) -> str:
         return str(np.datetime64(int(number), "D"))
     if kind is Type.TIMESTAMP:
         return str(np.datetime64(int(number), "us").astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
-    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else shown(number)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else format_number(number)

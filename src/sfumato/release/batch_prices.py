@@ -23,36 +23,36 @@ from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.combining import CombinedReading, combined
+from sfumato.plan.readings.combining import CombinedReading, combine_readings
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading
 from sfumato.privacy import Budget, Curve, codec, compose
 from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number
-from sfumato.release.measured import Measured
+from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, rounded_down, rounded_up as size_rounded_up
-from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, rounded_up
+from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read, ReleaseStrategy
 
 _PRECISION = Fraction(1, 2**16)
 
 
 @dataclass(frozen=True)
-class Offer:
+class BatchQuestionPrice:
     """One question of a batch, which can be prepared at any price; ``finds`` marks one that needs a δ of its own."""
 
-    prepare: Callable[[Price, Family], Prepared]
+    prepare: Callable[[Price, Family], PricedRelease]
     share: Fraction
     """The share of the price of all questions."""
-    finds: bool = False
+    discovers_groups: bool = False
 
 
 @dataclass(frozen=True)
 class PricedBatch:
     """Several prepared questions with one price: the guarantee of their composition."""
 
-    prepared: tuple[Prepared, ...]
+    prepared: tuple[PricedRelease, ...]
     price: Price
     reason: str
 
@@ -69,9 +69,9 @@ class PricedBatch:
         return all(question.pure for question in self.prepared)
 
     @property
-    def apart(self) -> float:
+    def separate_epsilon(self) -> float:
         """Estimate the total ε of Laplace noise with about the same half-widths, priced question by question."""
-        measurements = [measurement for question in self.prepared for measurement in question.measured[0]]
+        measurements = [measurement for question in self.prepared for measurement in question.measurements[0]]
         widths_and_sensitivities = [
             (float(measurement.mechanism.error("0.95")), measurement.sensitivity) for measurement in measurements
         ]
@@ -81,15 +81,17 @@ class PricedBatch:
             if sensitivity is not None
         )
 
-    def only(self, places: Sequence[int]) -> PricedBatch:
+    def only(self, indices: Sequence[int]) -> PricedBatch:
         """Restrict the batch to the questions at these positions, and price those alone."""
-        if len(places) == len(self.prepared):
+        if len(indices) == len(self.prepared):
             return self
-        remaining = replace(self, prepared=tuple(self.prepared[position] for position in places))
-        return replace(remaining, price=promised(remaining, self.price.delta)) if places else remaining
+        remaining = replace(self, prepared=tuple(self.prepared[position] for position in indices))
+        return replace(remaining, price=composed_price(remaining, self.price.delta)) if indices else remaining
 
 
-def priced(offers: Sequence[Offer], price: Price, family: Family | None, account: Budget | None) -> PricedBatch:
+def price_batch(
+    offers: Sequence[BatchQuestionPrice], price: Price, family: Family | None, account: Budget | None
+) -> PricedBatch:
     """Split a price over questions, with the noise family that the price allows and that has the smaller error.
 
     Gaussian noise would close the account's pure-ε currency, so while that is open it must halve the error to be
@@ -105,8 +107,8 @@ def priced(offers: Sequence[Offer], price: Price, family: Family | None, account
     return gaussian if gain >= _required_gain(laplace, account) else laplace
 
 
-def within(
-    offers: Sequence[Offer],
+def price_batch_within(
+    offers: Sequence[BatchQuestionPrice],
     least_prices: Callable[[Family], Sequence[Price]],
     delta: Fraction,
     family: Family | None,
@@ -122,7 +124,7 @@ def within(
         batch = PricedBatch(
             tuple(prepared), Price(1), f"{noise_family.__name__} noise, each question at its least price"
         )
-        return replace(batch, price=promised(batch, delta))
+        return replace(batch, price=composed_price(batch, delta))
 
     if family is not None or not delta:
         return prepare_all(family or Laplace)
@@ -131,27 +133,27 @@ def within(
     return gaussian if gain >= _required_gain(laplace, account) else laplace
 
 
-def promised(found: PricedBatch, delta: Fraction) -> Price:
+def composed_price(batch: PricedBatch, delta: Fraction) -> Price:
     """Return the composed price of a batch: the least ε at this δ, or their total ρ without a δ."""
-    prices = [question.price for question in found.prepared]
+    prices = [question.price for question in batch.prepared]
     if all(price.epsilon is not None for price in prices):  # ε's and δ's add up, whatever composition would prove
         summed = Price(sum(price.epsilon or 0 for price in prices), sum(price.delta for price in prices))
-        if not delta or summed.kept_by(found.curve):
+        if not delta or summed.kept_by(batch.curve):
             return summed
     if not delta:
         return Price(rho=sum((price.rho or Fraction(0) for price in prices), Fraction(0)))
-    epsilon = rounded_up(Fraction(found.curve.epsilon(float(delta))))
-    while not Price(epsilon, delta).kept_by(found.curve):
+    epsilon = rounded_up(Fraction(batch.curve.epsilon(float(delta))))
+    while not Price(epsilon, delta).kept_by(batch.curve):
         epsilon = rounded_up(epsilon * (1 + Fraction(1, 10**4)))
     return Price(epsilon, delta)
 
 
-def _split_epsilon(offers: Sequence[Offer], price: Price) -> PricedBatch:
+def _split_epsilon(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatch:
     """Assign each question its share of ε; those that discover groups share the δ."""
-    discovery_share = sum((offer.share for offer in offers if offer.finds), Fraction(0))
+    discovery_share = sum((offer.share for offer in offers if offer.discovers_groups), Fraction(0))
     prepared = []
     for offer in offers:
-        delta = price.delta * offer.share / discovery_share if offer.finds else Fraction(0)
+        delta = price.delta * offer.share / discovery_share if offer.discovers_groups else Fraction(0)
         question_price = (
             Price(rho=price.rho * offer.share)
             if price.rho is not None
@@ -162,7 +164,7 @@ def _split_epsilon(offers: Sequence[Offer], price: Price) -> PricedBatch:
     return PricedBatch(tuple(prepared), charged_price, "Laplace noise, whose ε's add up to the price")
 
 
-def _split_rho(offers: Sequence[Offer], price: Price) -> PricedBatch:
+def _split_rho(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatch:
     """Assign each question its share of the largest ρ whose composition satisfies the price."""
     reason = "Gaussian noise, calibrated to the composition of all questions"
 
@@ -189,10 +191,10 @@ def _split_rho(offers: Sequence[Offer], price: Price) -> PricedBatch:
     return batch
 
 
-def _gaussian_price(offer: Offer, rho: Fraction, price: Price) -> Price:
+def _gaussian_price(offer: BatchQuestionPrice, rho: Fraction, price: Price) -> Price:
     """Return a question's share of ρ; one that discovers groups gets (ε, δ), with half of the δ split among those."""
     rho_share = rho * offer.share
-    if not offer.finds:
+    if not offer.discovers_groups:
         return Price(rho=rounded_down(rho_share))
     return Price(rounded_down(Fraction(math.sqrt(8 * rho_share))), price.delta * offer.share / 2)
 
@@ -222,24 +224,24 @@ def _log_noise(batch: PricedBatch) -> float:
     return sum(math.log(float(max(width, Fraction(1, 10**9)))) for width in widths) / max(1, len(widths))
 
 
-@codec.value("measured-together")
+@codec.serialisable("measured-together")
 @dataclass(frozen=True)
-class MeasuredTogether:
+class BatchMeasurements:
     """The noisy results of several questions, in their order."""
 
-    each: tuple[Measured, ...]
+    each: tuple[NoisyMeasurements, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "each", tuple(self.each))
-        if not all(isinstance(question, Measured) for question in self.each):
+        if not all(isinstance(question, NoisyMeasurements) for question in self.each):
             raise InvalidParameter("each", "something else", "what was drawn for each question")
 
 
 @dataclass(frozen=True)
-class Together:
+class BatchRelease:
     """Several release strategies as one: their measurements form one batch."""
 
-    kinds: tuple[ReleaseStrategy[Measured], ...]
+    kinds: tuple[ReleaseStrategy[NoisyMeasurements], ...]
 
     @cached_property
     def batch(self) -> Batch:
@@ -248,7 +250,7 @@ class Together:
     @cached_property
     def shared(self) -> tuple[CombinedReading, ...]:
         """Return the combined statements, each with the readings of totals that it serves."""
-        return combined([reading for reading in self._all_readings if isinstance(reading, GroupTotals)])
+        return combine_readings([reading for reading in self._all_readings if isinstance(reading, GroupTotals)])
 
     @property
     def _all_readings(self) -> Sequence[PlanReading[Any]]:
@@ -260,11 +262,11 @@ class Together:
         return [*(statement.reading for statement in self.shared), *others]
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """Always empty: stored answers are looked up question by question."""
         return {}
 
-    def draw(self, read: Read) -> MeasuredTogether:
+    def draw(self, read: Read) -> BatchMeasurements:
         totals: dict[GroupTotals, Integers] = {}
         for statement in self.shared:
             exact_totals = read(statement.reading)
@@ -275,7 +277,7 @@ class Together:
                 return read(reading)
             return totals[reading]
 
-        return MeasuredTogether(tuple(kind.draw(read_shared) for kind in self.kinds))
+        return BatchMeasurements(tuple(kind.draw(read_shared) for kind in self.kinds))
 
-    def rehearsal(self) -> MeasuredTogether:
-        return MeasuredTogether(tuple(kind.rehearsal() for kind in self.kinds))
+    def dry_run_result(self) -> BatchMeasurements:
+        return BatchMeasurements(tuple(kind.dry_run_result() for kind in self.kinds))

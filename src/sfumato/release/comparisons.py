@@ -28,13 +28,13 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, exact, shown
-from sfumato.release.answers.receipts import INVENTED
+from sfumato.privacy.numbers import Number, exact, format_number
+from sfumato.release.answers.receipts import PREVIEW_MARK
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.releasing import Read
 
 
-@codec.value("compared")
+@codec.serialisable("compared")
 @dataclass(frozen=True)
 class ThresholdAnswer:
     """The answer to a question of a session: noisily above the threshold, or below it.
@@ -50,7 +50,7 @@ class ThresholdAnswer:
     """The value of one step."""
     rounding: Fraction = field(default=Fraction(0), repr=False)
     """The most that rounding down to steps may have taken away."""
-    rehearsed: bool = False
+    is_preview: bool = field(default=False, metadata=codec.stored_name("rehearsed"))
     """Whether it was invented from the policy alone."""
 
     def __post_init__(self) -> None:
@@ -78,10 +78,10 @@ class ThresholdAnswer:
         return self.above
 
     def __str__(self) -> str:
-        mark = INVENTED if self.rehearsed else ""
+        mark = PREVIEW_MARK if self.is_preview else ""
         if self.value is None:
             return f"{'above' if self.above else 'below'}{mark}"
-        return f"above, {shown(float(self.value), 6)} ± {shown(float(self.error() or 0), 6)}{mark}"
+        return f"above, {format_number(float(self.value), 6)} ± {format_number(float(self.error() or 0), 6)}{mark}"
 
     __repr__ = __str__
 
@@ -100,7 +100,7 @@ class ThresholdComparison:
         return Batch((Measurement(self.compared, self.mechanism),))
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         return {}
 
     @property
@@ -108,7 +108,7 @@ class ThresholdComparison:
         return (self.reading,)
 
     def draw(self, read: Read) -> ThresholdAnswer:
-        exact_steps = int(self.compared.of(read(self.reading))[0, 0])
+        exact_steps = int(self.compared.extract(read(self.reading))[0, 0])
         try:
             above = self.session.ask(exact_steps)
             return self._answer(above, self.session.value)
@@ -116,7 +116,7 @@ class ThresholdComparison:
             self.session.close()
             raise
 
-    def rehearsal(self) -> ThresholdAnswer:
+    def dry_run_result(self) -> ThresholdAnswer:
         return self._answer(True, LARGEST_INTEGER)
 
     def _answer(self, above: bool, value: int | None) -> ThresholdAnswer:
@@ -129,7 +129,7 @@ class ThresholdComparison:
 T = TypeVar("T", covariant=True)
 
 
-class OneReading(ABC, Generic[T]):
+class SingleReadingRelease(ABC, Generic[T]):
     """A release of one reading of totals: subclasses define the reading and the result."""
 
     @property
@@ -138,7 +138,7 @@ class OneReading(ABC, Generic[T]):
         """The totals that the engine reads."""
 
     @abstractmethod
-    def made(self, totals: Integers) -> T:
+    def draw_from(self, totals: Integers) -> T:
         """Draw the result from measurements of these totals, and nothing else."""
 
     @property
@@ -146,8 +146,8 @@ class OneReading(ABC, Generic[T]):
         return (self.reading,)
 
     def draw(self, read: Read) -> T:
-        return self.made(read(self.reading))
+        return self.draw_from(read(self.reading))
 
-    def rehearsal(self) -> T:
+    def dry_run_result(self) -> T:
         """Return the result for the largest possible totals."""
-        return self.made(np.full(self.reading.shape, LARGEST_INTEGER, np.int64))
+        return self.draw_from(np.full(self.reading.shape, LARGEST_INTEGER, np.int64))

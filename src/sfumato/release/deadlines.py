@@ -13,7 +13,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Lock, Thread, get_ident
 
-from sfumato.engine.seam import Reader
+from sfumato.engine.protocols import Reader
 
 _INTERRUPT_INTERVAL = 0.02
 """Seconds between two interrupts: a statement may not have begun when its time was up."""

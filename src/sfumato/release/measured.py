@@ -14,27 +14,27 @@ from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.aggregates.measures import CombinedEstimate, Estimator, Floats, GroupEstimate, TotalEstimate, Width
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.total_readings import Integers, PlanReading
-from sfumato.plan.sharing import Made
+from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.release.measurement import Batch
 from sfumato.release.noisy_rows.key_functions import AnswerRows
-from sfumato.release.parts.question_parts import ENDS
-from sfumato.release.parts.scales import ONE_GROUP, CombinedScale, GroupKeys, NamedScale, NoiseScale
+from sfumato.release.parts.question_parts import EXTREME_TOTALS
+from sfumato.release.parts.scales import ONE_GROUP, CombinedScale, FrequentValueScale, GroupKeys, NoiseScale
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.preparing import Prepared
+from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read
 
 T = TypeVar("T")
 
-MOST_NUMBERS = 1_000_000
+MAX_NUMBERS = 1_000_000
 """The most numbers of an answer, so that it fits its ledger line; more are refused before the charge."""
 
 
-@codec.value("derived")
+@codec.serialisable("derived")
 @dataclass(frozen=True)
-class Derived:
+class ResultEstimator:
     """A requested result: an estimator, and the scales whose noisy numbers it reads."""
 
     estimator: Estimator
@@ -45,13 +45,13 @@ class Derived:
         object.__setattr__(self, "scales", tuple(self.scales))
 
 
-@codec.value("measured", 2)
+@codec.serialisable("measured", 2)
 @dataclass(frozen=True)
-class Measured:
+class NoisyMeasurements:
     """The noisy numbers of every group, their scales, and the terms on which they were bought."""
 
     scales: tuple[NoiseScale, ...]
-    results: tuple[Derived, ...]
+    results: tuple[ResultEstimator, ...]
     """One for each requested aggregate, in order."""
     columns: tuple[tuple[int, ...], ...]
     """The columns of all scales in turn: a number for each group."""
@@ -62,11 +62,11 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class KnownGroups:
+class DeclaredGroupsRelease:
     """A release of a question whose groups are known from the policy and the query."""
 
-    prepared: Prepared
-    made: tuple[Made, ...]
+    prepared: PricedRelease
+    requests: tuple[MeasuredRequest, ...]
     groups: tuple[GroupKey, ...]
     version: str
     """The version of the data as it is shown to readers."""
@@ -77,80 +77,90 @@ class KnownGroups:
 
     @property
     def readings(self) -> tuple[PlanReading[Any], ...]:
-        parts = zip(self.prepared.parts, self.prepared.measured, strict=True)
+        parts = zip(self.prepared.parts, self.prepared.measurements, strict=True)
         return tuple(part.reading(self.groups) for part, measured in parts if measured)
 
     @property
-    def good_enough(self) -> dict[str, Number]:
-        return good_enough(self.prepared)
+    def required_accuracy(self) -> dict[str, Number]:
+        return required_accuracy(self.prepared)
 
-    def draw(self, read: Read) -> Measured:
-        return with_noise(self.prepared, self.made, drawn(self.prepared, self.groups, read), self.groups, self.version)
+    def draw(self, read: Read) -> NoisyMeasurements:
+        return noisy_measurements(
+            self.prepared, self.requests, draw_numbers(self.prepared, self.groups, read), self.groups, self.version
+        )
 
-    def rehearsal(self) -> Measured:
+    def dry_run_result(self) -> NoisyMeasurements:
         """Return the result for totals at the ends of their ranges, under the first group's key."""
-        groups = self.groups[:1] * len(ENDS)
-        return with_noise(self.prepared, self.made, rehearsed(self.prepared), groups, self.version)
+        groups = self.groups[:1] * len(EXTREME_TOTALS)
+        return noisy_measurements(self.prepared, self.requests, dry_run_numbers(self.prepared), groups, self.version)
 
 
-def good_enough(prepared: Prepared) -> dict[str, Number]:
+def required_accuracy(prepared: PricedRelease) -> dict[str, Number]:
     """Return the numbers by which stored answers are compared with this release: a stored one is as good if no
     half-width is larger, no selection is weaker, and no bought interval misses more often.
     """
     accuracy: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.accuracy)}
-    for index, (part, measurements) in enumerate(zip(prepared.others, prepared.measured[1:], strict=True)):
-        accuracy |= {f"{name} {index}": number for name, number in part.good_enough(measurements).items()}
+    for index, (part, measurements) in enumerate(zip(prepared.others, prepared.measurements[1:], strict=True)):
+        accuracy |= {f"{name} {index}": number for name, number in part.required_accuracy(measurements).items()}
     return accuracy
 
 
-def drawn(prepared: Prepared, groups: tuple[GroupKey, ...], read: Read) -> Integers:
+def draw_numbers(prepared: PricedRelease, groups: tuple[GroupKey, ...], read: Read) -> Integers:
     """Draw the noisy numbers of every part, a row for each group; a part without measurements is not read."""
-    parts = zip(prepared.parts, prepared.measured, strict=True)
+    parts = zip(prepared.parts, prepared.measurements, strict=True)
     part_numbers = [part.draw(measurements, read(part.reading(groups))) for part, measurements in parts if measurements]
     return np.hstack([np.zeros((len(groups), 0), np.int64), *part_numbers])
 
 
-def rehearsed(prepared: Prepared) -> Integers:
+def dry_run_numbers(prepared: PricedRelease) -> Integers:
     """Draw noisy numbers for three groups without data, from totals at the ends of their ranges."""
-    parts = zip(prepared.parts, prepared.measured, strict=True)
-    return np.hstack([part.rehearsed(measurements) for part, measurements in parts])
+    parts = zip(prepared.parts, prepared.measurements, strict=True)
+    return np.hstack([part.dry_run(measurements) for part, measurements in parts])
 
 
-def with_noise(
-    prepared: Prepared, made: Sequence[Made], numbers: Integers, groups: Sequence[GroupKey], version: str
-) -> Measured:
+def noisy_measurements(
+    prepared: PricedRelease,
+    requests: Sequence[MeasuredRequest],
+    numbers: Integers,
+    groups: Sequence[GroupKey],
+    version: str,
+) -> NoisyMeasurements:
     """Combine the noisy numbers of these groups with everything needed to estimate results from them."""
     keys = GroupKeys.of(groups, [key.domain.type for key in prepared.bounded.plan.keys])
     terms = purchase([part.bounded for part in prepared.parts], prepared.price, version)
     columns = tuple(map(tuple, numbers.T.tolist()))
-    return Measured(scales(prepared), results(prepared, made), columns, keys, terms)
+    return NoisyMeasurements(scales(prepared), results(prepared, requests), columns, keys, terms)
 
 
-def scales(prepared: Prepared) -> tuple[NoiseScale, ...]:
+def scales(prepared: PricedRelease) -> tuple[NoiseScale, ...]:
     """Return the scales of all parts in turn."""
     return tuple(chain.from_iterable(prepared.scales))
 
 
-def results(prepared: Prepared, made: Sequence[Made]) -> tuple[Derived, ...]:
+def results(prepared: PricedRelease, requests: Sequence[MeasuredRequest]) -> tuple[ResultEstimator, ...]:
     """Return for each requested aggregate its estimator and the scales that it reads."""
     scale_counts = [len(part_scales) for part_scales in prepared.scales]
     derived = []
-    for request in made:
+    for request in requests:
         start = sum(scale_counts[: request.part])
         steps = prepared.parts[request.part].steps(request.measures)
-        derived.append(Derived(request.asked.estimator(*steps), tuple(start + index for index in request.measures)))
+        derived.append(
+            ResultEstimator(request.request.estimator(*steps), tuple(start + index for index in request.measures))
+        )
     return tuple(derived)
 
 
-def rank_errors(measured: Measured, confidence: Number) -> tuple[float | None, ...]:
+def rank_errors(measured: NoisyMeasurements, confidence: Number) -> tuple[float | None, ...]:
     """Bound the rank error of each result, in rows; None for results that are not quantiles."""
     return tuple(measured.scales[derived.scales[0]].rank(confidence) for derived in measured.results)
 
 
-def promises(measured: Measured, confidence: Number) -> tuple[str | None, ...]:
+def selection_notes(measured: NoisyMeasurements, confidence: Number) -> tuple[str | None, ...]:
     """Describe how good each selected value is; None for results that are not selected from a list of values."""
     scales = (measured.scales[derived.scales[0]] for derived in measured.results)
-    return tuple(scale.promise(confidence) if isinstance(scale, NamedScale) else None for scale in scales)
+    return tuple(
+        scale.selection_note(confidence) if isinstance(scale, FrequentValueScale) else None for scale in scales
+    )
 
 
 def by_column(query: Query, said: Sequence[T | None]) -> dict[str, T]:
@@ -169,8 +179,8 @@ class _ScaledColumns:
     columns: tuple[Floats, ...]
 
 
-def estimating(
-    measured: Measured, confidence: Number, rows: AnswerRows | None = None
+def estimator(
+    measured: NoisyMeasurements, confidence: Number, rows: AnswerRows | None = None
 ) -> Callable[[int], list[GroupEstimate]]:
     """Return a function from ``parts`` to the estimates of all results, with intervals that hold for so many noise
     draws at once.

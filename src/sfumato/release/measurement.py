@@ -19,25 +19,25 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, SelectionMechanism
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.cell_rows import SetMisfits
+from sfumato.plan.readings.cell_rows import ColumnSetDistances
 from sfumato.plan.readings.combining import FactoredTotals
-from sfumato.plan.readings.dense_readings import Marginal, Misfits, Ranks
+from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Ranks
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     GroupSizes,
-    Holders,
     Integers,
+    KeyHolders,
     LinearScores,
     LinearTotals,
     Supports,
     Totals,
 )
-from sfumato.plan.readings.value_readings import Differences, Frequencies, SteppedTotal
+from sfumato.plan.readings.value_readings import DistinctCounts, Frequencies, SteppedTotal
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
-from sfumato.privacy.numbers import text
+from sfumato.privacy.numbers import format_exact
 
 
-class Scoring(SelectionMechanism, Protocol):
+class CalibratedSelection(SelectionMechanism, Protocol):
     """A selection mechanism that depends only on the differences between scores."""
 
     @property
@@ -55,7 +55,7 @@ class Scoring(SelectionMechanism, Protocol):
     def neighbours(self) -> Neighbours: ...
 
 
-class Noised(Protocol):
+class NoisyView(Protocol):
     """A view of a reading as integers to which noise is added, with the sensitivity that the bounded plan proves."""
 
     @property
@@ -64,12 +64,12 @@ class Noised(Protocol):
     @property
     def sensitivity(self) -> Sensitivity: ...
 
-    def of(self, exact: Any) -> Integers:
+    def extract(self, exact: Any) -> Integers:
         """Return the integers, given the engine's exact result."""
         ...
 
 
-_SELECTIONS = (LinearScores, Misfits, SetMisfits, Holders, Ranks, Frequencies, SteppedTotal)
+_SELECTIONS = (LinearScores, CountDistances, ColumnSetDistances, KeyHolders, Ranks, Frequencies, SteppedTotal)
 
 
 @dataclass(frozen=True)
@@ -86,24 +86,24 @@ class Measurement:
         | Supports
         | ChosenGroups
         | GroupSizes
-        | Differences
+        | DistinctCounts
         | LinearScores
-        | Misfits
-        | SetMisfits
-        | Holders
+        | CountDistances
+        | ColumnSetDistances
+        | KeyHolders
         | Ranks
         | Frequencies
         | SteppedTotal
-        | Noised
+        | NoisyView
     )
     mechanism: Any
     """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, ``Quantiles`` for ranks, an
     ``AboveThreshold`` for comparisons."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.reading, (LinearScores, Misfits, SetMisfits)):
+        if isinstance(self.reading, (LinearScores, CountDistances, ColumnSetDistances)):
             _require_covered(self.reading, self.mechanism)
-        elif isinstance(self.reading, Holders):
+        elif isinstance(self.reading, KeyHolders):
             _require_every_key(self.reading, self.mechanism)
         elif isinstance(self.reading, (Ranks, Frequencies)):
             _require_every_row(self.reading, self.mechanism)
@@ -121,7 +121,7 @@ class Measurement:
 
     def draw(self, exact: Integers) -> Any:
         """Draw the noisy values, the index of the selected candidate, or which keys are selected."""
-        return self.mechanism.choose(exact) if self.sensitivity is None else noisy(self.mechanism, exact)
+        return self.mechanism.choose(exact) if self.sensitivity is None else add_noise(self.mechanism, exact)
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,16 @@ class Batch:
         return compose(charged.curve for charged in self.charged)
 
 
-def noisy(mechanism: Additive, exact: Integers) -> Integers:
+def add_noise(mechanism: Additive, exact: Integers) -> Integers:
     """Add fresh noise to every number."""
     if exact.size == 1:  # avoids the overhead of arrays
         return np.full(exact.shape, mechanism.apply(int(exact.flat[0])), np.int64)
     return mechanism.apply(exact)
 
 
-def _require_covered(reading: LinearScores | Misfits | SetMisfits, mechanism: Scoring) -> None:
+def _require_covered(
+    reading: LinearScores | CountDistances | ColumnSetDistances, mechanism: CalibratedSelection
+) -> None:
     """Require that a selection's ε covers the spread that the reading proves, and its grid keeps integer scores."""
     if mechanism.neighbours is not reading.neighbours:
         rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
@@ -176,19 +178,23 @@ def _require_covered(reading: LinearScores | Misfits | SetMisfits, mechanism: Sc
         raise InvalidParameter("mechanism", repr(mechanism), f"{rule}{reading.spread}")
 
 
-def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
+def _require_every_key(reading: KeyHolders, mechanism: KeyThreshold) -> None:
     """Require that a threshold covers as many keys as one unit can hold, under the neighbours of the policy."""
-    covers_keys = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted
+    covers_keys = mechanism.max_groups >= reading.max_keys and mechanism.weighted >= reading.weighted
     if not covers_keys or mechanism.neighbours is not reading.neighbours:
-        rule = f"one for {reading.most} keys of a unit under {reading.neighbours.value}"
+        rule = f"one for {reading.max_keys} keys of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
 def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
     """Require that a selection by ranks covers as many rows as one unit has, under the neighbours of the policy."""
     lacks_groups = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
-    if lacks_groups or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
-        rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"
+    if (
+        lacks_groups
+        or mechanism.neighbours is not reading.neighbours
+        or mechanism.rows_per_unit < reading.rows_per_unit
+    ):
+        rule = f"one for {reading.rows_per_unit} rows of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
@@ -197,12 +203,12 @@ def _require_within(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
     if mechanism.neighbours is not reading.neighbours:
         rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
-    if reading.most > mechanism.sensitivity:
-        change, allowed = (text(steps * reading.grid) for steps in (reading.most, mechanism.sensitivity))
+    if reading.max_change > mechanism.sensitivity:
+        change, allowed = (format_exact(steps * reading.grid) for steps in (reading.max_change, mechanism.sensitivity))
         rule = f"at most {allowed}, the sensitivity that the session was opened with"
         fix = f"lower the limits, for example .limit(rows=1), or open a session with sensitivity={change}"
-        raise InvalidParameter("what one unit changes in this question", change, rule, fix=fix)
-    if mechanism.monotone and not reading.rises:
+        raise InvalidParameter("the most that one unit can change this question's answer", change, rule, fix=fix)
+    if mechanism.monotone and not reading.is_monotone:
         rule = "none: this session was opened for questions that can only grow when a unit is added"
         fix = "sum values that cannot be negative, for example GREATEST(x, 0), or open a session with monotone=False"
         raise InvalidParameter("negative values in the sum", "declared as possible", rule, fix=fix)

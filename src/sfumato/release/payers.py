@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Account, Entry, Line, StoredAnswer, Tab
 from sfumato.ledger.accounts.holds import SettledAnswer
-from sfumato.plan import words
+from sfumato.plan import descriptions
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.prices import Price, weak_words
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sfumato.plan.bounding import BoundedPlan
 
 
-class Paying(Protocol):
+class Payment(Protocol):
     """One release on its way through the ledger."""
 
     @property
@@ -36,7 +36,7 @@ class Paying(Protocol):
         """Return the stored answer, or None once the release has been charged durably."""
         ...
 
-    def stands(self) -> bool:
+    def is_charged(self) -> bool:
         """Return whether it was charged, whatever was interrupted."""
         ...
 
@@ -48,13 +48,13 @@ class Paying(Protocol):
 class Payer(Protocol):
     """What a release is charged to, and where its answer is stored."""
 
-    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying: ...
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment: ...
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line: ...
 
 
 @dataclass(frozen=True)
-class OnTab:
+class TabPayer:
     """A tab as a payer: each release is a step, charged to the reserved budget.
 
     No stored answers are looked up and no equal question is waited for: each step of a series is new.
@@ -63,7 +63,7 @@ class OnTab:
     account: Account
     tab: Tab
 
-    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:  # noqa: ARG002
         return _Step(self.tab, entry)
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
@@ -87,7 +87,7 @@ class _Step:
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> None:  # noqa: ARG002
         self._paid = self._tab.step(self._entry)
 
-    def stands(self) -> bool:
+    def is_charged(self) -> bool:
         return self._paid is not None
 
     def stop(self) -> None:
@@ -96,7 +96,7 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class OnPaidTab:
+class PrepaidTabPayer:
     """A tab whose mechanism was charged in full when it was opened: its answers cost nothing more, and any other step
     is refused.
 
@@ -106,7 +106,7 @@ class OnPaidTab:
     account: Account
     tab: Tab
 
-    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:  # noqa: ARG002
         if entry.columns["parts"] != self.tab.opening.parts:
             raise InvalidParameter("parts", entry.parts, "those that the tab was opened and charged for")
         no_loss = Curve((), entry.curve.neighbours)
@@ -124,7 +124,7 @@ class _PaidStep(_Step):
 
 
 @dataclass(frozen=True)
-class PaidQuestion:
+class BatchQuestion:
     """The ledger entry of one of several questions that are charged together."""
 
     text: str
@@ -132,7 +132,7 @@ class PaidQuestion:
     accuracy: Mapping[str, Number]
 
 
-class AllAtOnce:
+class BatchPayer:
     """A payer for several questions: all are charged at once, and each answer is stored under its own question, so that
     asking it alone later finds it.
     """
@@ -140,7 +140,7 @@ class AllAtOnce:
     def __init__(
         self,
         opening: Callable[[Entry], Tab | StoredAnswer],
-        questions: Sequence[PaidQuestion],
+        questions: Sequence[BatchQuestion],
         bodies: Callable[[str], Sequence[str]],
         *,
         more: bool = False,
@@ -154,11 +154,11 @@ class AllAtOnce:
         """Whether the tab stays open for a result that is computed from all answers."""
         self.tab: Tab | None = None
         self._entry: Entry | None = None
-        self.known: StoredAnswer | None = None
+        self.stored_answer: StoredAnswer | None = None
         self.lines: tuple[Line, ...] = ()
         """The lines of the answers, in the order of the questions."""
 
-    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:  # noqa: ARG002
         self._entry = entry
         return self
 
@@ -178,10 +178,10 @@ class AllAtOnce:
         if isinstance(opened, Tab):
             self.tab = opened
         else:
-            self.known = opened
-        return self.known
+            self.stored_answer = opened
+        return self.stored_answer
 
-    def stands(self) -> bool:
+    def is_charged(self) -> bool:
         return self.tab is not None
 
     def stop(self) -> None:
@@ -203,7 +203,7 @@ class AllAtOnce:
         return line
 
 
-@codec.value("purchase")
+@codec.serialisable("purchase")
 @dataclass(frozen=True)
 class Purchase:
     """The terms on which an answer was bought; a later reader gets this guarantee, not the one of their own request."""
@@ -238,15 +238,15 @@ def purchase(bounded: Sequence[BoundedPlan], price: Price, version: str) -> Purc
     from sfumato.mechanisms import bits  # imported here: reading a purchase needs no randomness
 
     measured_plans = [plan for plan in bounded if plan.measures]
-    bound_texts = (words.bounds(scaled) for plan in measured_plans for scaled in plan.measures)
+    bound_texts = (descriptions.describe_bounds(scaled) for plan in measured_plans for scaled in plan.measures)
     return Purchase(
         str(price),
         _join_distinct(plan.strategy.value for plan in measured_plans),
-        _join_distinct(words.enforced(plan) for plan in measured_plans),
+        _join_distinct(descriptions.describe_enforced_limits(plan) for plan in measured_plans),
         tuple(dict.fromkeys(bound_text for bound_text in bound_texts if bound_text is not None)),
         version,
         weak_words(price),
-        f"{bits.integer(128):032x}",
+        f"{bits.random_bits(128):032x}",
     )
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
-from sfumato.privacy.calibration import above, least, shortfall
-from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, text
+from sfumato.privacy.calibration import excess_over, least, shortfall
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, format_exact
 
 LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 
@@ -28,7 +28,7 @@ GAUSSIAN_NEEDS = "Laplace for a price without a δ: Gaussian noise needs a δ, o
 GIVE_DELTA = "give a delta (--delta), such as 1e-9, or rho (--rho) instead of epsilon (--epsilon)"
 
 
-@codec.value("price")
+@codec.serialisable("price")
 @dataclass(frozen=True)
 class Price:
     """A price: ε, (ε, δ) or ρ, exactly one of these."""
@@ -64,13 +64,13 @@ class Price:
     def shortfall(self, curve: Curve) -> float:
         """Return by how much a curve exceeds the price, as a logarithm: at most 0 where it satisfies it."""
         if self.rho is not None:
-            return math.inf if curve.failure else above(curve.rho(), self.rho)
+            return math.inf if curve.failure else excess_over(curve.rho(), self.rho)
         return shortfall(curve, Guarantee(self.epsilon or 0, self.delta))
 
     def __str__(self) -> str:
         if self.rho is not None:
-            return f"ρ = {text(self.rho)}"
-        formatted_epsilon = f"ε = {text(self.epsilon or Fraction(0))}"
+            return f"ρ = {format_exact(self.rho)}"
+        formatted_epsilon = f"ε = {format_exact(self.epsilon or Fraction(0))}"
         return f"{formatted_epsilon}, δ = {float(self.delta):.3g}" if self.delta else formatted_epsilon
 
 
@@ -124,15 +124,15 @@ def _warn(reason: str) -> None:
     warnings.warn(reason, WeakPrivacy, stacklevel=stack_level if frame is not None else 1)
 
 
-MOST_PRICES = 1_000_000
+MAX_PRICES = 1_000_000
 
 
 def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
     """Parse public prices: return them sorted without duplicates, and the factor that makes all of them integers."""
     if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
         raise InvalidParameter("prices", prices, "a list of at least one price")
-    if len(prices) > MOST_PRICES:
-        raise InvalidParameter("prices", f"{len(prices)} prices", f"at most {MOST_PRICES}")
+    if len(prices) > MAX_PRICES:
+        raise InvalidParameter("prices", f"{len(prices)} prices", f"at most {MAX_PRICES}")
     sorted_prices = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
     denominator = math.lcm(*(price.denominator for price in sorted_prices))
     if sorted_prices[-1] * denominator > 10**12:

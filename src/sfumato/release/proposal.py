@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.errors import Draining, InvalidParameter, Unsupported
 from sfumato.ledger import Account
 from sfumato.ledger.accounts.account import AccountStatement
 from sfumato.plan import account_periods
 from sfumato.policy import Policy
-from sfumato.privacy.budget_words import promised
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text
+from sfumato.privacy.budget_words import format_guarantee
+from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
 from sfumato.release import releasing
-from sfumato.release.answers.receipts import Receipt, paying, promise
+from sfumato.release.answers.receipts import Receipt, describe_charged_periods, describe_period_guarantee
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import Purchase
 from sfumato.release.prices import Price, warn_if_weak
@@ -42,7 +42,7 @@ class RunningWork:
         self._draining = False
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         """Count one release from before its charge to its end; raise ``Draining`` before the charge once drained."""
         with self._changed:
             if self._draining:
@@ -82,7 +82,7 @@ class Proposal(Protocol):
         """The columns of the answer by name and type, without releasing it."""
         ...
 
-    def rehearse(self, *price: Any, **more: Any) -> Any:
+    def preview(self, *price: Any, **more: Any) -> Any:
         """Return an answer of the right shape with invented numbers, from the policy alone."""
         ...
 
@@ -103,7 +103,7 @@ class Proposal(Protocol):
         ...
 
 
-class Surroundings(Protocol):
+class ReleaseContext(Protocol):
     """The context of a release: the policy, the engine, the account and the analyst."""
 
     @property
@@ -130,17 +130,17 @@ class Surroundings(Protocol):
     def analyst(self) -> str | None: ...
 
     @property
-    def declared(self) -> str:
+    def policy_version(self) -> str:
         """The hash of everything that the policy declares."""
         ...
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Whether everything here is invented; statements about the account are then not about the real one."""
         ...
 
     @property
-    def work(self) -> RunningWork: ...
+    def running_work(self) -> RunningWork: ...
 
 
 @dataclass(frozen=True)
@@ -158,64 +158,64 @@ class ReleaseCall:
         if self.seconds is not None:
             exact(self.seconds, "seconds", POSITIVE)
 
-    def limit(self, otherwise: float | None) -> float | None:
+    def time_limit(self, default: float | None) -> float | None:
         """Return the time limit of reading, in seconds."""
         if self.seconds is None:
-            return otherwise
+            return default
         return min(float(exact(self.seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
 
 
-def released(
+def release_or_find(
     kind: ReleaseStrategy[T],
     price: Price,
     show: Callable[[StoredResult[T]], S],
     *,
     question: str,
     plan: str,
-    here: Surroundings,
+    context: ReleaseContext,
     call: ReleaseCall,
-    rehearsed: bool = False,
+    skip_dry_run: bool = False,
 ) -> S:
     """Return a stored answer that is good enough, or else release a new one; ``show`` renders either.
 
-    ``rehearsed`` skips the dry run where the caller has already done it; it reads no data, so once is enough.
+    ``skip_dry_run`` says that the caller has done it already; it reads no data, so once is enough.
     """
-    _require_paid(kind.batch, here)
-    request = ReleaseRequest(question, plan, here.engine.identity(), here.analyst, call.request_id)
-    result = releasing.stored(kind, request, here.account, fresh=call.fresh)
+    _require_paid(kind.batch, context)
+    request = ReleaseRequest(question, plan, context.engine.identity(), context.analyst, call.request_id)
+    result = releasing.find_stored(kind, request, context.account, fresh=call.fresh)
     if result is None:
-        if not rehearsed:
-            rehearse(kind, show)
-        warn(price, here)
-        with here.work.one():
+        if not skip_dry_run:
+            check_dry_run(kind, show)
+        warn_of_weak_price(price, context)
+        with context.running_work.running():
             result = releasing.release(
                 kind,
                 request,
-                payer=here.account,
-                engine=here.engine,
+                payer=context.account,
+                engine=context.engine,
                 fresh=call.fresh,
-                seconds=call.limit(here.seconds),
-                progress=here.progress if call.progress is None else call.progress,
+                seconds=call.time_limit(context.seconds),
+                progress=context.progress if call.progress is None else call.progress,
             )
     return show(result)
 
 
-def warn(price: Price, here: Surroundings) -> None:
+def warn_of_weak_price(price: Price, context: ReleaseContext) -> None:
     """Warn of a weak guarantee, except in a preview."""
-    if not here.rehearsed:
+    if not context.is_preview:
         warn_if_weak(price)
 
 
-def is_stored(kind: ReleaseStrategy[Any], plan: str, here: Surroundings) -> bool:
+def is_stored(kind: ReleaseStrategy[Any], plan: str, context: ReleaseContext) -> bool:
     """Return whether a stored answer is as good as this release, so that asking is free."""
-    stored_answer = here.account.stored(plan=plan, data=here.engine.identity(), accuracy=kind.good_enough)
+    stored_answer = context.account.stored(plan=plan, data=context.engine.identity(), accuracy=kind.required_accuracy)
     return stored_answer is not None
 
 
-def rehearse(kind: ReleaseStrategy[T], show: Callable[[StoredResult[T]], S]) -> None:
+def check_dry_run(kind: ReleaseStrategy[T], show: Callable[[StoredResult[T]], S]) -> None:
     """Compute, encode and render an answer without data: what fails is refused before the charge."""
     try:
-        repr(show(releasing.rehearse(kind)))
+        repr(show(releasing.dry_run(kind)))
     except (InvalidParameter, ArithmeticError):
         raise Unsupported(
             "extreme-numbers",
@@ -225,60 +225,60 @@ def rehearse(kind: ReleaseStrategy[T], show: Callable[[StoredResult[T]], S]) -> 
         ) from None
 
 
-def receipt(
-    found: StoredResult[Any],
+def make_receipt(
+    result: StoredResult[Any],
     bought: Purchase,
     mechanisms: tuple[str, ...],
     *,
     question: str,
-    here: Surroundings,
+    context: ReleaseContext,
     confidence: Number,
 ) -> Receipt:
     """Return the receipt of a release on the terms on which it was bought; ``mechanisms`` describes what was run."""
-    policy, statement = here.policy, here.account.statement(here.analyst)
+    policy, statement = context.policy, context.account.statement(context.analyst)
     return Receipt(
         question=question,
         unit=str(policy.unit),
         neighbours=policy.neighbours.value,
         guarantee=bought.price,
-        account=promised(statement.budget.epsilon, statement.budget.delta),
+        account=format_guarantee(statement.budget.epsilon, statement.budget.delta),
         mechanisms=mechanisms,
         strategy=bought.strategy,
         limits=bought.limits,
         bounds=bought.bounds,
-        policy=here.declared,
-        data="invented" if here.rehearsed else bought.data,
+        policy=context.policy_version,
+        data="invented" if context.is_preview else bought.data,
         software=f"sfumato {__version__}",
-        line=0 if here.rehearsed else found.number,
-        hash="" if here.rehearsed else found.hash,
-        time=found.time.isoformat(),
-        free=found.free,
-        confidence=text(exact(confidence, "confidence")),
-        remaining="not shown in a rehearsal" if here.rehearsed else remaining(statement),
-        epsilons=tuple(text(epsilon) for epsilon in statement.epsilons),
-        share=here.analyst or "",
-        periods=paying(policy, here.account.periods),
-        promise=promise(policy),
+        line=0 if context.is_preview else result.number,
+        hash="" if context.is_preview else result.hash,
+        time=result.time.isoformat(),
+        free=result.free,
+        confidence=format_exact(exact(confidence, "confidence")),
+        remaining="not shown in a preview" if context.is_preview else remaining_budget_text(statement),
+        epsilons=tuple(format_exact(epsilon) for epsilon in statement.epsilons),
+        share=context.analyst or "",
+        periods=describe_charged_periods(policy, context.account.periods),
+        promise=describe_period_guarantee(policy),
         weak=bought.weak,
-        rehearsed=here.rehearsed,
+        is_preview=context.is_preview,
     )
 
 
-def remaining(statement: AccountStatement) -> str:
+def remaining_budget_text(statement: AccountStatement) -> str:
     """Describe what the analyst may still spend: of the account, and of their own share where they have one."""
-    if statement.own is None:
-        return statement.budget.left_words
-    return statement.own.left_beside(statement.budget)
+    if statement.analyst_budget is None:
+        return statement.budget.remaining_words
+    return statement.analyst_budget.remaining_words_with(statement.budget)
 
 
-def _require_paid(batch: Batch, here: Surroundings) -> None:
+def _require_paid(batch: Batch, here: ReleaseContext) -> None:
     """Refuse to read periods other than those whose accounts are charged, where every period has its own account."""
     policy, account = here.policy, here.account
     if policy.per is None:
         return
-    periods = account_periods.runs(account.periods, policy.per)
+    periods = account_periods.parse_periods(account.periods, policy.per)
     relations = (measurement.reading.bounded.plan.source for measurement in batch.measurements)
-    if not all(account_periods.keeps_to(relation, policy, periods) for relation in relations):
+    if not all(account_periods.reads_only_periods(relation, policy, periods) for relation in relations):
         raise Unsupported(
             "unpaid-periods",
             f"this kind of release cannot be limited to the {policy.per}s whose accounts it is charged to",

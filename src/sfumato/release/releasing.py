@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
-from sfumato.engine.seam import OpenReading, Reader
+from sfumato.engine.protocols import OpenReading, Reader
 from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
@@ -36,7 +36,7 @@ elsewhere before it returns.
 """
 
 
-def quietly(phase: str) -> None:
+def ignore_progress(phase: str) -> None:
     """Ignore progress."""
 
 
@@ -58,7 +58,7 @@ class ReleaseStrategy(Protocol[T]):
         ...
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """The errors of this release: a stored answer is at least as good if it has each of them, none larger."""
         ...
 
@@ -69,13 +69,13 @@ class ReleaseStrategy(Protocol[T]):
         """
         ...
 
-    def rehearsal(self) -> T:
+    def dry_run_result(self) -> T:
         """Return what ``draw`` returns for totals at the ends of their ranges, without data."""
         ...
 
 
 @runtime_checkable
-class TellsMore(Protocol):
+class RecordsAccuracy(Protocol):
     """A kind whose ledger lines record more half-widths than the comparison of stored answers needs."""
 
     @property
@@ -85,7 +85,7 @@ class TellsMore(Protocol):
 
 
 def _written_accuracy(kind: ReleaseStrategy[Any]) -> Mapping[str, Number]:
-    return kind.written_accuracy if isinstance(kind, TellsMore) else kind.good_enough
+    return kind.written_accuracy if isinstance(kind, RecordsAccuracy) else kind.required_accuracy
 
 
 @dataclass(frozen=True)
@@ -116,45 +116,48 @@ class StoredResult(Generic[T]):
     """Whether it was bought before, so that nothing was charged now."""
 
 
-def stored(
-    kind: ReleaseStrategy[T], asked: ReleaseRequest, account: Account, *, fresh: bool = False
+def find_stored(
+    kind: ReleaseStrategy[T], request: ReleaseRequest, account: Account, *, fresh: bool = False
 ) -> StoredResult[T] | None:
     """Return the stored answer to this request id, or, unless ``fresh``, to the same question on the same data if it is
     good enough; None without one.
     """
-    if asked.request_id is not None:
+    if request.request_id is not None:
         stored_answer = account.requested(
-            asked.request_id, analyst=asked.analyst, question=asked.question, plan=asked.plan
+            request.request_id, analyst=request.analyst, question=request.question, plan=request.plan
         )
         if stored_answer is not None:
             return _decode(stored_answer)
     if fresh:
         return None
-    stored_answer = account.stored(plan=asked.plan, data=asked.data, accuracy=kind.good_enough)
+    stored_answer = account.stored(plan=request.plan, data=request.data, accuracy=kind.required_accuracy)
     return None if stored_answer is None else _decode(stored_answer)
 
 
-def rehearse(kind: ReleaseStrategy[T]) -> StoredResult[T]:
+def dry_run(kind: ReleaseStrategy[T]) -> StoredResult[T]:
     """Encode and decode the result for totals at the ends of their ranges: an answer that cannot be stored and read
     back is refused here, before the charge.
     """
-    entries.write_widths(entries.widths(_written_accuracy(kind)))
-    body = codec.dumps(kind.rehearsal())
-    if len(body) > entries.BODY:
-        rule = f"the answer is too large to store: {len(body):,} characters of JSON, and at most {entries.BODY:,} fit"
+    entries.write_widths(entries.checked_widths(_written_accuracy(kind)))
+    body = codec.dumps(kind.dry_run_result())
+    if len(body) > entries.MAX_BODY_LENGTH:
+        rule = (
+            f"the answer is too large to store: {len(body):,} characters of JSON, and at most "
+            f"{entries.MAX_BODY_LENGTH:,} fit"
+        )
         raise Unsupported("answer-too-large", rule, fix="ask for fewer groups or fewer columns at once")
     return StoredResult(codec.loads(body, longest=len(body)), 0, datetime.now(UTC), "", free=False)
 
 
 def release(
     kind: ReleaseStrategy[T],
-    asked: ReleaseRequest,
+    request: ReleaseRequest,
     *,
     payer: Payer,
     engine: Reader,
     fresh: bool = False,
     seconds: float | None = None,
-    progress: Progress = quietly,
+    progress: Progress = ignore_progress,
 ) -> StoredResult[T]:
     """Release a batch, the only way to exact totals: they are read after the charge, and the result is stored before it
     is returned.
@@ -164,7 +167,7 @@ def release(
     """
     progress("checking")
     with _bind(engine, kind.readings, seconds) as opened:
-        return _buy(kind, asked, payer, engine, opened, fresh=fresh, seconds=seconds, progress=progress)
+        return _buy(kind, request, payer, engine, opened, fresh=fresh, seconds=seconds, progress=progress)
 
 
 def _buy(
@@ -180,7 +183,7 @@ def _buy(
 ) -> StoredResult[T]:
     """Charge the bound readings, read them, draw the noise and store the result."""
     progress("charging")
-    paying = payer.ask(asked.entry(kind.batch), kind.good_enough, fresh=fresh)
+    paying = payer.ask(asked.entry(kind.batch), kind.required_accuracy, fresh=fresh)
     try:
         stored_answer = paying.begin(seconds, lambda: progress("waiting for an equal question"))
         if stored_answer is not None:
@@ -192,7 +195,7 @@ def _buy(
         return StoredResult(drawn, line.number, line.time, line.hash, free=False)
     except BaseException as error:
         # One fixed refusal for any failure after the charge, Ctrl-C included: the cause may depend on private rows.
-        if not paying.stands():
+        if not paying.is_charged():
             raise
         with suppress(Exception):
             progress("stopping")
@@ -233,7 +236,7 @@ def _reader(engine: Reader, opened: OpenReading, seconds: float | None, progress
     def read(reading: PlanReading[E]) -> E:
         progress("reading")
         with limited(engine, None if end is None else max(0.0, end - time.monotonic())):
-            exact = opened.read(reading, bits.integer(62))
+            exact = opened.read(reading, bits.random_bits(62))
         progress("adding noise")
         return exact
 

@@ -15,12 +15,14 @@ from typing import Protocol
 
 from sfumato.errors import AnswerPending, InvalidParameter, LedgerUnavailable, RequestDiffers
 from sfumato.ledger import Entry, StoredAnswer, Tab
+from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.values.expressions import Expression, Result, WindowResult, columns
 from sfumato.privacy import Cost, Curve
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import Price
-from sfumato.release.proposal import ReleaseCall, Surroundings, remaining
+from sfumato.release.proposal import ReleaseCall, ReleaseContext, remaining_budget_text
 
 Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
@@ -29,7 +31,7 @@ Weights = Mapping[str, Number]
 
 
 @dataclass(frozen=True)
-class Request:
+class PriceRequest:
     """A price in ε, (ε, δ) or ρ; or an accuracy, for which the least price that reaches it is paid."""
 
     epsilon: Number | None = None
@@ -56,8 +58,22 @@ class Request:
         if self.weights is not None and not isinstance(self.weights, Mapping):
             raise InvalidParameter("weights", self.weights, 'numbers by column, such as {"visits": 2}')
 
+    def result_weights(self, finish: Finish, results: int) -> tuple[Fraction, ...]:
+        """Return the weight of each result: that of the heaviest column computed from it."""
+        column_weights = self.weights or {}
+        results_by_column = {output.name: _result_indices(output.expression, finish) for output in finish.outputs}
+        noisy_columns = [name for name, indices in results_by_column.items() if indices]
+        for name in column_weights:
+            if name not in noisy_columns:
+                raise InvalidParameter("weights", name, "by columns of noisy numbers: " + ", ".join(noisy_columns))
+        weights = {name: exact(weight, f"weights {name}", POSITIVE) for name, weight in column_weights.items()}
+        return tuple(
+            max([weights[name] for name in weights if index in results_by_column[name]], default=Fraction(1))
+            for index in range(results)
+        )
+
     @property
-    def named(self) -> bool:
+    def is_stated(self) -> bool:
         """Whether the request states a price or an accuracy."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
 
@@ -65,7 +81,7 @@ class Request:
     def family(self) -> Family | None:
         return noise_family(self.mechanism)
 
-    def around(self, together: int) -> Fraction | None:
+    def interval_confidence(self, together: int) -> Fraction | None:
         """Return the confidence of each of so many bought intervals around quantiles; None where none are bought."""
         return None if self.range is None else 1 - (1 - exact(self.confidence, "confidence")) / together
 
@@ -84,29 +100,29 @@ class WrittenSeries(Protocol):
 class RequestedSeries:
     """One series of steps: its question and its call options."""
 
-    here: Surroundings
+    context: ReleaseContext
     question: str
     plan: str
     """The hash of the question, which detects a request id that was used for another one."""
     call: ReleaseCall
 
-    def known(self) -> StoredAnswer | None:
+    def find_stored(self) -> StoredAnswer | None:
         """Return the stored result of the same request id."""
         if self.call.request_id is None:
             return None
-        return self.here.account.requested(
-            self.call.request_id, analyst=self.here.analyst, question=self.question, plan=self.plan
+        return self.context.account.requested(
+            self.call.request_id, analyst=self.context.analyst, question=self.question, plan=self.plan
         )
 
     def open(self, hold: Entry | Cost, *, whole: bool = False, seconds: float | None = None) -> Tab | StoredAnswer:
         """Open the tab, or return the stored result of the same request; one under way is waited for."""
-        here, call = self.here, self.call
+        here, call = self.context, self.call
         if call.request_id is None:
             return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)
         no_loss = Curve((), here.policy.neighbours)
         entry = Entry(no_loss, self.question, self.plan, "", here.analyst, call.request_id)
         progress = here.progress if call.progress is None else call.progress
-        limit = call.limit(here.seconds) if seconds is None else seconds
+        limit = call.time_limit(here.seconds) if seconds is None else seconds
         waiting: Callable[[], None] = lambda: progress("waiting for an equal question")  # noqa: E731
         return here.account.ask_tab(hold, entry, whole=whole, seconds=limit, waiting=waiting)
 
@@ -115,27 +131,35 @@ class RequestedSeries:
         try:
             opened = self.open(hold, seconds=0)
         except AnswerPending:
-            raise one_session() from None
+            raise refuse_second_session() from None
         if isinstance(opened, StoredAnswer):
-            raise one_session()
+            raise refuse_second_session()
         return opened
 
-    def finish(self, tab: Tab, made: WrittenSeries) -> None:
+    def finish(self, tab: Tab, result: WrittenSeries) -> None:
         """Store the result of the series; where that fails, the caller still gets it this once."""
         if self.call.request_id is not None:
             with suppress(LedgerUnavailable, InvalidParameter):
-                self.here.account.finish(tab, made.to_json())
+                self.context.account.finish(tab, result.to_json())
 
 
-def given_again(receipt: Receipt, here: Surroundings) -> Receipt:
+def repeated_receipt(receipt: Receipt, context: ReleaseContext) -> Receipt:
     """Return the receipt of a stored result, with the budget that remains now."""
-    return replace(receipt, free=True, remaining=remaining(here.account.statement(here.analyst)))
+    return replace(receipt, free=True, remaining=remaining_budget_text(context.account.statement(context.analyst)))
 
 
-def one_session() -> RequestDiffers:
+def refuse_second_session() -> RequestDiffers:
     """Return the refusal to open a session again: its secret state is in the process that opened it."""
     return RequestDiffers(
         "this request id has already opened a session, and only the process that opened it can ask it questions",
         place="request_id",
         fix="ask in that session, or give a new request id: that opens a new session with its own charge",
     )
+
+
+def _result_indices(expression: Expression, finish: Finish) -> set[int]:
+    """Return the indices of the results that an expression reads, directly or through a window."""
+    references = columns(expression)
+    arguments = [finish.windows[window.index].argument for window in references if isinstance(window, WindowResult)]
+    window_results = (_result_indices(argument, finish) for argument in arguments if argument is not None)
+    return {reference.index for reference in references if isinstance(reference, Result)}.union(*window_results)

@@ -23,14 +23,14 @@ from sfumato.plan.bounding import ScaledMeasure
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plots.answers import draw_lines
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.answer_pictures import foot, keyed, line_chart, notes
-from sfumato.release.comparisons import OneReading
+from sfumato.release.answers.answer_pictures import caption_lines, key_column, line_chart, notes
+from sfumato.release.comparisons import SingleReadingRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.scales import ONE_GROUP, GroupKeys
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
@@ -39,7 +39,7 @@ from sfumato.release.prices import Price
 Floats = NDArray[np.float64]
 
 
-@codec.value("running-noise")
+@codec.serialisable("running-noise")
 @dataclass(frozen=True)
 class RunningNoise:
     """The noise of running totals: a factorisation, and the mechanism applied to its encoded totals."""
@@ -56,7 +56,7 @@ class RunningNoise:
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
         object.__setattr__(self, "rounding", exact(self.rounding, "rounding"))
-        object.__setattr__(self, "lengths", tuple(codec.real(length, "lengths") for length in self.lengths))
+        object.__setattr__(self, "lengths", tuple(codec.parse_float(length, "lengths") for length in self.lengths))
 
     @classmethod
     def of(cls, factorisation: Factorisation, mechanism: Additive, scaled: ScaledMeasure) -> RunningNoise:
@@ -94,7 +94,7 @@ def _unit_scale_widths(factorisation: Factorisation, failure_probability: float)
     return continuous_widths(factorisation.decoder, failure_probability)
 
 
-@codec.value("running-measured")
+@codec.serialisable("running-measured")
 @dataclass(frozen=True)
 class RunningMeasured:
     """Noisy running totals with the keys of their rows, and the terms of their purchase."""
@@ -106,7 +106,7 @@ class RunningMeasured:
     purchase: Purchase = NOT_BOUGHT
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "totals", tuple(codec.real(total, "totals") for total in self.totals))
+        object.__setattr__(self, "totals", tuple(codec.parse_float(total, "totals") for total in self.totals))
         if not self.totals or len(self.totals) % len(self.noise.lengths):
             raise InvalidParameter("totals", len(self.totals), "a number for each period of each series")
 
@@ -116,7 +116,7 @@ class RunningMeasured:
 
 
 @dataclass(frozen=True)
-class RunningDraw(OneReading[RunningMeasured]):
+class RunningDraw(SingleReadingRelease[RunningMeasured]):
     """The release of running totals: discrete noise on encoded totals, decoded per period."""
 
     batch: Batch
@@ -133,14 +133,14 @@ class RunningDraw(OneReading[RunningMeasured]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """Return the worst and the root-mean-square half-width, which a stored release must not exceed."""
         widths = self.noise.widths()
         return {"worst": _format_width(widths.max()), "typical": _format_width(np.sqrt((widths**2).mean()))}
 
-    def made(self, totals: Integers) -> RunningMeasured:
+    def draw_from(self, totals: Integers) -> RunningMeasured:
         (measurement,) = self.batch.measurements
-        noisy_encoded = measurement.draw(measurement.reading.of(totals)).astype(np.float64)
+        noisy_encoded = measurement.draw(measurement.reading.extract(totals)).astype(np.float64)
         decoder = self.noise.factorisation.decoder
         running_totals = noisy_encoded.reshape(-1, decoder.shape[1]) @ decoder.T * float(self.noise.unit_value)
         terms = purchase([self.batch.bounded], self.total, self.version)
@@ -155,7 +155,7 @@ def _format_width(number: float) -> str:
     return f"{number:.12g}"
 
 
-@codec.value("running-answer")
+@codec.serialisable("running-answer")
 @dataclass(frozen=True, repr=False)
 class RunningAnswer(Answer):
     """An answer whose rows are periods in their order, each with the total of all periods so far."""
@@ -169,10 +169,12 @@ class RunningAnswer(Answer):
         The picture shows itself in a notebook; with a path (.svg, .png, .html) it is also saved.
         """
         (column,) = self.intervals
-        series_keys = [keyed(name, self.column(name)) for name in self.keys if name != self.period]
-        periods = keyed(self.period, self.column(self.period))
+        series_keys = [key_column(name, self.column(name)) for name in self.keys if name != self.period]
+        periods = key_column(self.period, self.column(self.period))
         charts = [self.chart_data(column)]
-        return saved(draw_lines(charts, periods, series_keys, foot(self.receipt), notes(charts, self.above)), path)
+        return save_if_path(
+            draw_lines(charts, periods, series_keys, caption_lines(self.receipt), notes(charts, self.above)), path
+        )
 
     def to_altair(self) -> Any:
         """Return the lines and their bands as an Altair chart."""

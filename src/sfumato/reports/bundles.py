@@ -21,15 +21,15 @@ from sfumato.ledger import Line
 from sfumato.ledger.spending import write_cost
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, codec
-from sfumato.publish.files.sealed_files import check_place, save, zipped
+from sfumato.publish.files.sealed_files import build_zip, check_place, save
 from sfumato.release.answers.answer import Answer
+from sfumato.reports.account_reports import AccountReport, Questions, ReportedQuestion, collect_report, report_page
 from sfumato.reports.signing_keys import SigningKey
-from sfumato.reports.telling import AccountReport, Questions, ReportedQuestion, page, told
 from sfumato.version import __version__
 
 MANIFEST, CHAIN, PAGE, README, SIGNATURE = "manifest.json", "chain.json", "report.html", "README.txt", "signature.json"
 FORMAT = 1
-MOST_ANSWERS = 60_000
+MAX_ANSWERS = 60_000
 """The most answers of one bundle: a zip counts its members in 16 bits."""
 _SIGNATURE_CONTEXT = b"sfumato bundle 1\n"
 """Domain separation: the signed text begins with it, so that no other signature of the key passes for a bundle's."""
@@ -47,7 +47,7 @@ Verify it offline, with the owner's public key from another source than this fil
 """
 
 
-@codec.value("bundle-line")
+@codec.serialisable("bundle-line")
 @dataclass(frozen=True)
 class BundleLine:
     """One ledger line of the account, as a bundle publishes it."""
@@ -75,7 +75,7 @@ class BundleLine:
         codec.check_fields(self)
 
 
-@codec.value("bundle-chain")
+@codec.serialisable("bundle-chain")
 @dataclass(frozen=True)
 class BundleChain:
     """The hash chain: the account's lines, and the hash of every line of the ledger up to the last of them."""
@@ -89,7 +89,7 @@ class BundleChain:
             raise InvalidParameter("lines", self.lines, "lines of an account")
 
 
-@codec.value("bundle")
+@codec.serialisable("bundle")
 @dataclass(frozen=True)
 class BundleManifest:
     """The manifest of a bundle: the account's guarantee and budgets, the signing key, and the members' hashes."""
@@ -115,7 +115,7 @@ class BundleManifest:
         object.__setattr__(self, "members", dict(self.members))
 
 
-@codec.value("bundle-signature")
+@codec.serialisable("bundle-signature")
 @dataclass(frozen=True)
 class BundleSignature:
     """The signature of the manifest, and the public key that verifies it."""
@@ -144,38 +144,43 @@ def bundle(
     if Path(path).suffix.lower() != ".zip":
         raise InvalidParameter("path", str(path), "a file that ends in .zip")
     check_place(path)
-    account_report = told(policy, ledger, questions=questions)
-    save(written(account_report, key, title), path)
+    account_report = collect_report(policy, ledger, questions=questions)
+    save(bundle_bytes(account_report, key, title), path)
     return account_report
 
 
-def written(found: AccountReport, key: SigningKey, title: str | None = None) -> bytes:
+def bundle_bytes(account_report: AccountReport, key: SigningKey, title: str | None = None) -> bytes:
     """Return the bytes of a signed bundle."""
     members = {
-        CHAIN: codec.dumps(chain(found)).encode(),
-        **{name: answer.to_json().encode() for name, answer in answers(found.asked)},
-        PAGE: page(found, title).html.encode(),
+        CHAIN: codec.dumps(bundle_chain(account_report)).encode(),
+        **{name: answer.to_json().encode() for name, answer in answer_members(account_report.questions)},
+        PAGE: report_page(account_report, title).html.encode(),
         README: _README.encode(),
     }
-    if len(members) > MOST_ANSWERS:
-        raise InvalidParameter("questions", len(members), f"at most {MOST_ANSWERS:,} answers", fix="name fewer lines")
+    if len(members) > MAX_ANSWERS:
+        raise InvalidParameter("questions", len(members), f"at most {MAX_ANSWERS:,} answers", fix="name fewer lines")
     manifest = codec.dumps(
         BundleManifest(
             FORMAT,
-            found.made.isoformat(),
+            account_report.created.isoformat(),
             f"sfumato {__version__}",
-            *promised(found),
+            *manifest_terms(account_report),
             key.public.raw.hex(),
             {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
         )
     ).encode()
     signature = BundleSignature(key.public.raw.hex(), key.sign(signed_text(manifest)).hex(), "Ed25519")
-    return zipped({MANIFEST: manifest, **members, SIGNATURE: codec.dumps(signature).encode()})
+    return build_zip({MANIFEST: manifest, **members, SIGNATURE: codec.dumps(signature).encode()})
 
 
-def promised(found: AccountReport) -> tuple[str, str, tuple[Budget, ...], str]:
+def manifest_terms(account_report: AccountReport) -> tuple[str, str, tuple[Budget, ...], str]:
     """Return the manifest's fields about the account: unit, neighbours, every budget, and the reserved amounts."""
-    return str(found.unit), found.neighbours.value, found.budgets, write_cost(_newest(found.lines).held)
+    return (
+        str(account_report.unit),
+        account_report.neighbours.value,
+        account_report.budgets,
+        write_cost(_newest(account_report.lines).held),
+    )
 
 
 def signed_text(manifest: bytes) -> bytes:
@@ -183,19 +188,19 @@ def signed_text(manifest: bytes) -> bytes:
     return _SIGNATURE_CONTEXT + manifest
 
 
-def answers(asked: Sequence[ReportedQuestion]) -> Iterator[tuple[str, Answer]]:
+def answer_members(questions: Sequence[ReportedQuestion]) -> Iterator[tuple[str, Answer]]:
     """Yield the shown answers, each with the name of its zip member."""
-    for question in asked:
+    for question in questions:
         if question.answer is not None:
             yield f"answers/{question.answer_line:08d}.json", question.answer
 
 
-def chain(found: AccountReport) -> BundleChain:
+def bundle_chain(account_report: AccountReport) -> BundleChain:
     """Return the hash chain of the account."""
     account_numbers: dict[str, int] = {}
-    questions = {each.number: each for each in found.asked}
-    lines = [_publish_line(line, account_numbers, questions.get(line.number)) for line in found.lines]
-    return BundleChain(tuple(lines), found.hashes)
+    questions = {each.number: each for each in account_report.questions}
+    lines = [_publish_line(line, account_numbers, questions.get(line.number)) for line in account_report.lines]
+    return BundleChain(tuple(lines), account_report.hashes)
 
 
 def _publish_line(line: Line, account_numbers: dict[str, int], question: ReportedQuestion | None) -> BundleLine:

@@ -44,16 +44,18 @@ class PublicKey:
             raise InvalidParameter("key", self.raw, "32 bytes")
 
     @classmethod
-    def read(cls, given: str | os.PathLike[str]) -> PublicKey:
+    def read(cls, source: str | os.PathLike[str]) -> PublicKey:
         """Read a public key from its file, or parse the line of text itself."""
         text = (
-            given if isinstance(given, str) and _LINE.fullmatch(given) else _read_file(given).decode(errors="replace")
+            source
+            if isinstance(source, str) and _LINE.fullmatch(source)
+            else _read_file(source).decode(errors="replace")
         )
         match = _LINE.fullmatch(text)
         if match is None:
             raise SfumatoError(
                 f"a public key is one line: {_NAME} and 64 hexadecimal digits",
-                place=str(given),
+                place=str(source),
                 fix="name the .pub file that sfumato key new wrote beside the private key",
             )
         return cls(bytes.fromhex(match[1]))
@@ -69,7 +71,7 @@ class PublicKey:
         digest = hashlib.sha256(self.raw).hexdigest()[:32]
         return " ".join(digest[start : start + 4] for start in range(0, 32, 4))
 
-    def signed(self, signature: bytes, content: bytes) -> bool:
+    def verifies(self, signature: bytes, content: bytes) -> bool:
         """Return whether the owner of this key signed exactly this content."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, content)
@@ -87,7 +89,7 @@ class SigningKey:
     @classmethod
     def new(cls) -> SigningKey:
         """Generate a key from the same randomness as all noise."""
-        return cls(Ed25519PrivateKey.from_private_bytes(bits.integer(256).to_bytes(32, "big")))
+        return cls(Ed25519PrivateKey.from_private_bytes(bits.random_bits(256).to_bytes(32, "big")))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> SigningKey:
@@ -138,7 +140,7 @@ class SigningKey:
         return f"<SigningKey of {self.public.line}>"
 
 
-def is_locked(path: str | os.PathLike[str]) -> bool:
+def is_encrypted(path: str | os.PathLike[str]) -> bool:
     """Return whether a key file is encrypted, so that a passphrase is asked for only then."""
     return b"ENCRYPTED" in _read_file(path)
 
@@ -174,7 +176,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
 
 def _file_exists(path: Path) -> SfumatoError:
     return SfumatoError(
-        "this file exists already, and a key in it would be lost",
+        "this file already exists, and writing to it would destroy a key in it",
         place=str(path),
         fix="name another file",
     )

@@ -20,12 +20,12 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.errors import InvalidRequest, NotThere
-from sfumato.server.connections import RepliesAtTicks, Ticks
-from sfumato.server.counter import Counter
+from sfumato.server.connections import ReplyTickMiddleware, Ticks
+from sfumato.server.gateway import Gateway
 from sfumato.server.pages import page_routes
 from sfumato.server.pages.rendering import static_files
 from sfumato.server.requests.calls import in_thread
-from sfumato.server.requests.problems import BoundedBodies, fault, problem
+from sfumato.server.requests.problems import BodyLimitMiddleware, fault_response, problem
 from sfumato.server.rest import interface as rest
 from sfumato.server.rest.routes_health import Metrics
 
@@ -41,40 +41,40 @@ HEADERS = {
 _HTTPS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
-def application(counter: Counter, more: Sequence[BaseRoute] = ()) -> Starlette:
+def build_application(gateway: Gateway, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Build the Starlette application; every process of a server builds its own."""
-    headers = {**HEADERS, **(_HTTPS_HEADERS if counter.settings.secure else {})}
-    rest.description()  # rendered and compressed now, like the static files, not while a client waits
+    headers = {**HEADERS, **(_HTTPS_HEADERS if gateway.settings.secure else {})}
+    rest.openapi_reply()  # rendered and compressed now, like the static files, not while a client waits
     static_files()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         app.state.ticks = Ticks(asyncio.get_running_loop())
         yield
-        stop(app)
-        await in_thread(counter.drain)
+        stop_accepting(app)
+        await in_thread(gateway.drain)
         app.state.ticks.end()
 
     app = Starlette(
-        routes=[*rest.routes(), *page_routes.routes(), *more],
+        routes=[*rest.routes(), *page_routes.routes(), *extra_routes],
         middleware=[
-            Middleware(RepliesAtTicks),
+            Middleware(ReplyTickMiddleware),
             Middleware(_Headers, headers=headers),
             Middleware(_Faults),
-            Middleware(BoundedBodies, most=counter.settings.body_bytes),
+            Middleware(BodyLimitMiddleware, most=gateway.settings.body_bytes),
         ],
         exception_handlers={HTTPException: _refuse_route},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.gateway, app.state.metrics, app.state.stopping = counter, Metrics(), False
+    app.state.gateway, app.state.metrics, app.state.stopping = gateway, Metrics(), False
     return app
 
 
-def stop(app: Starlette) -> None:
+def stop_accepting(app: Starlette) -> None:
     """Refuse new work from now on; work in progress goes on."""
     app.state.stopping = True
-    app.state.gateway.stop_taking()
+    app.state.gateway.stop_accepting()
 
 
 async def _refuse_route(request: Request, error: Exception) -> Response:
@@ -83,7 +83,7 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
     if status == 404:
         missing = NotThere("this address")
         wants_html = "text/html" in request.headers.get("Accept", "")  # a browser, not a program
-        return await page_routes.refused(request, missing) if wants_html else problem(missing)
+        return await page_routes.render_refusal(request, missing) if wants_html else problem(missing)
     refusal = InvalidRequest(
         "this address does not accept this method", place="the method", fix="see GET /v1/openapi.json"
     )
@@ -135,4 +135,4 @@ class _Faults:
         except Exception as error:
             if response_started or scope["type"] != "http":
                 raise
-            await fault(error)(scope, receive, send)
+            await fault_response(error)(scope, receive, send)

@@ -60,7 +60,7 @@ def admitted_peers(settings: ServerSettings) -> AdmittedPeers | None:
     if not settings.behind_proxies:
         return None
     refusal = InvalidRequest(
-        "this server answers only its proxies, because it has no certificate of its own",
+        "this server accepts requests only from its proxies, because it has no certificate of its own",
         place="the connection",
         fix=f"open {settings.public_url}; as the owner, list the proxy in proxies, or set a certificate",
     )
@@ -115,7 +115,7 @@ class Ticks:
                 future.set_result(None)
 
 
-class RepliesAtTicks:
+class ReplyTickMiddleware:
     """Middleware that starts every response at a tick."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -134,17 +134,17 @@ class RepliesAtTicks:
 
 HEAD_SECONDS = 10
 """Seconds for a request head to arrive, and for a TLS handshake."""
-MOST_HEAD = 65536
+MAX_HEAD_BYTES = 65536
 """Approximate limit of a request head in bytes."""
 READ_SECONDS = 20
 """Seconds after which a client must have read more of a reply."""
-LEAST_READ = 65536
+MIN_READ_BYTES = 65536
 """Bytes that a client must read in that time while more are buffered."""
-MOST_WAITING = 64
+MAX_PIPELINED = 64
 """Pipelined requests that may wait on one connection."""
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """Return how many connections a process keeps open: half of its file descriptors."""
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 10_000 if max_files == resource.RLIM_INFINITY else max(8, max_files // 2)
@@ -162,7 +162,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Bytes of an unfinished request head; None after it."""
         self._read_timer: asyncio.TimerHandle | None = None
         """Closes the connection of a client that does not read."""
-        self.since = self.loop.time()
+        self.opened_at = self.loop.time()
         self._refused = False
         """The client was refused, or sent no valid HTTP: the rest is not read."""
         self._stopping = False
@@ -175,7 +175,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=1)  # even a few unread bytes pause writing
         self._start_head_timer()
-        if len(self.connections) > most_connections():
+        if len(self.connections) > max_connections():
             self._close_surplus()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -192,7 +192,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._head_bytes is not None:
             self._head_bytes += len(data)
-        if len(self.pipeline) > MOST_WAITING or (self._head_bytes or 0) > MOST_HEAD:
+        if len(self.pipeline) > MAX_PIPELINED or (self._head_bytes or 0) > MAX_HEAD_BYTES:
             self._refused = True
             self._at_tick(self.transport.abort)
 
@@ -273,7 +273,7 @@ class BoundedConnection(HttpToolsProtocol):
     # ── time limits ────────────────────────────────────────────────────────────────────────────
 
     @property
-    def waits(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether the connection is idle: no request yet, or the last one is answered."""
         return self.cycle is None or self.cycle.response_complete
 
@@ -281,10 +281,10 @@ class BoundedConnection(HttpToolsProtocol):
         """Close the oldest idle connection if there are too many; if none is idle, the newest."""
         connections = [each for each in self.connections if isinstance(each, BoundedConnection)]
         open_connections = sorted(
-            (each for each in connections if not each.transport.is_closing()), key=lambda each: each.since
+            (each for each in connections if not each.transport.is_closing()), key=lambda each: each.opened_at
         )
-        idle = [each for each in open_connections if each.waits]
-        if len(open_connections) > most_connections():
+        idle = [each for each in open_connections if each.is_idle]
+        if len(open_connections) > max_connections():
             (idle[0] if idle else open_connections[-1]).transport.abort()
 
     def _start_head_timer(self) -> None:
@@ -305,7 +305,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _check_read_progress(self, buffered_before: int) -> None:
         """Close the connection if the client has read too little; otherwise keep waiting."""
         bytes_read = buffered_before - self.transport.get_write_buffer_size()
-        if self._stopping or bytes_read < LEAST_READ:
+        if self._stopping or bytes_read < MIN_READ_BYTES:
             self.transport.abort()
         else:
             self._start_read_timer()
@@ -334,7 +334,7 @@ def listening(settings: ServerSettings) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def address(settings: ServerSettings, listener: socket.socket) -> str:
+def base_url(settings: ServerSettings, listener: socket.socket) -> str:
     """Return the base URL that people open."""
     if settings.public_url:
         return settings.public_url.rstrip("/")

@@ -28,18 +28,18 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-from sfumato.curator.policy_account import people_place, read_policy
+from sfumato.curator.policy_account import read_policy, users_path
 from sfumato.errors import SfumatoError, WeakLedger, WeakPrivacy, outcome
 from sfumato.server.activity_log import ActivityLog
-from sfumato.server.application import application, stop
-from sfumato.server.connections import HEAD_SECONDS, BoundedConnection, address, admitted_peers, listening
-from sfumato.server.counter import Counter
-from sfumato.server.people.known_people import Role, User
+from sfumato.server.application import build_application, stop_accepting
+from sfumato.server.connections import HEAD_SECONDS, BoundedConnection, admitted_peers, base_url, listening
+from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.users import Role, User
 from sfumato.server.requests.proposals import propose
-from sfumato.server.served import Served
+from sfumato.server.served_policies import ServedPolicies
 from sfumato.server.settings import ServerSettings
-from sfumato.server.spawned_processes import WorkerProcesses, confirm, handed
+from sfumato.server.worker_processes import WorkerProcesses, confirm, receive_connections
 
 _CLOSE_SECONDS = 5
 """Seconds that a worker has to close its files after its charged releases are finished."""
@@ -59,24 +59,26 @@ class ProcessSettings:
     @property
     def people(self) -> Path:
         """The path of the people file, beside the ledger."""
-        return Path(f"{os.path.realpath(people_place(read_policy(self.policies[0]), self.ledger))}.people")
+        return Path(f"{os.path.realpath(users_path(read_policy(self.policies[0]), self.ledger))}.people")
 
 
-def serve(given: ProcessSettings, ready: Callable[[str], None]) -> int:
+def serve(process_settings: ProcessSettings, ready: Callable[[str], None]) -> int:
     """Serve until told to stop, and return the exit code.
 
     ``ready`` is called once the server listens, with a one-time login link for the owner.
     """
-    with listening(given.settings) as listener:
+    with listening(process_settings.settings) as listener:
 
         def announce() -> None:
-            ready(_owner_login_link(given, address(given.settings, listener)))
+            ready(_owner_login_link(process_settings, base_url(process_settings.settings, listener)))
 
-        process_count = given.settings.processes
+        process_count = process_settings.settings.processes
         if process_count == 1:
-            return run(given, listener, announce)
-        patience = given.settings.drain_seconds + _CLOSE_SECONDS
-        return WorkerProcesses(partial(_run_worker, given), listener, process_count, _BACKLOG, patience).run(announce)
+            return run(process_settings, listener, announce)
+        patience = process_settings.settings.drain_seconds + _CLOSE_SECONDS
+        return WorkerProcesses(partial(_run_worker, process_settings), listener, process_count, _BACKLOG, patience).run(
+            announce
+        )
 
 
 def _owner_login_link(process_settings: ProcessSettings, base_url: str) -> str:
@@ -95,14 +97,14 @@ def _unused_owner_name(users: Collection[User]) -> str:
 
 
 @contextmanager
-def opened(given: ProcessSettings) -> Iterator[Counter]:
+def open_gateway(process_settings: ProcessSettings) -> Iterator[Gateway]:
     """Open the gateway of one process, and close it on exit."""
     with (
-        Served(given.policies, given.ledger) as served,
-        closing(PeopleFile(given.people)) as people,
-        closing(ActivityLog(given.settings.log)) as log,
+        ServedPolicies(process_settings.policies, process_settings.ledger) as served,
+        closing(PeopleFile(process_settings.people)) as people,
+        closing(ActivityLog(process_settings.settings.log)) as log,
     ):
-        yield Counter(given.settings, people, served, propose, log=log)
+        yield Gateway(process_settings.settings, people, served, propose, log=log)
 
 
 def show_warnings(log: ActivityLog) -> None:
@@ -119,7 +121,7 @@ def _print_warning(log: ActivityLog, message: Warning | str, category: type[Warn
 
 
 def run(
-    given: ProcessSettings,
+    process_settings: ProcessSettings,
     listener: socket.socket | None,
     ready: Callable[[], None] = lambda: None,
     channel: socket.socket | None = None,
@@ -127,10 +129,12 @@ def run(
     """Serve in this process until told to stop: from a listening socket, or from connections handed over on a
     channel.
     """
-    log = ActivityLog(given.settings.log)  # stays open until the process ends: closing a ledger may still warn
+    log = ActivityLog(
+        process_settings.settings.log
+    )  # stays open until the process ends: closing a ledger may still warn
     show_warnings(log)
-    with opened(given) as counter:
-        server = UvicornServer(application(counter), given.settings, ready, channel)
+    with open_gateway(process_settings) as counter:
+        server = UvicornServer(build_application(counter), process_settings.settings, ready, channel)
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([] if listener is None else [listener]))
     return 0
@@ -199,7 +203,7 @@ class UvicornServer(uvicorn.Server):
 
     def stop(self) -> None:
         """Refuse new work; connections close after their current reply."""
-        stop(self._app)
+        stop_accepting(self._app)
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -220,7 +224,7 @@ class UvicornServer(uvicorn.Server):
 
     def _accept_handed(self, channel: socket.socket) -> None:
         """Start and confirm every connection that was handed over."""
-        for connection in handed(channel):
+        for connection in receive_connections(channel):
             confirm(channel)
             task = asyncio.get_running_loop().create_task(self._begin_connection(connection))
             self._handshakes.add(task)

@@ -8,13 +8,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from sfumato.errors import InvalidParameter, InvalidPolicy, InvalidSettings
 from sfumato.policy.domains import check_keys
-from sfumato.privacy.numbers import Range, exact, whole
+from sfumato.privacy.numbers import Range, exact, exact_integer
 
 _MAX_BYTES = 1 << 20
 _SECONDS = Range("a number of seconds from 0.001 to 3600", exact("0.001", "answer_after"), exact(3600, "answer_after"))
@@ -55,7 +56,8 @@ class ServerSettings:
         for name in ("listen", "public_url", "certificate", "certificate_key", "log"):
             _require_text(name, getattr(self, name))
         for name in ("processes", "free_per_second", "releases_at_once", "queue", "body_bytes", *_DURATIONS):
-            object.__setattr__(self, name, _with_place(name, lambda: whole(getattr(self, name), name, at_least=1)))  # noqa: B023
+            check = partial(exact_integer, getattr(self, name), name, at_least=1)
+            object.__setattr__(self, name, _with_place(name, check))
         seconds = _with_place("answer_after", lambda: exact(self.answer_after, "answer_after", _SECONDS))
         object.__setattr__(self, "answer_after", float(seconds))
         object.__setattr__(self, "proxies", _parse_networks(self.proxies))
@@ -114,10 +116,10 @@ def read_settings(path: str | os.PathLike[str]) -> ServerSettings:
         raise InvalidSettings(
             "a settings file has at most 1 MiB", place=str(file), fix="check that this is the settings file"
         )
-    return settings_of(_parse_toml(content, str(file)), file.parent)
+    return build_settings(_parse_toml(content, str(file)), file.parent)
 
 
-def settings_of(written: Mapping[str, Any], folder: Path) -> ServerSettings:
+def build_settings(written: Mapping[str, Any], folder: Path) -> ServerSettings:
     """Build settings from keys and values; file names are relative to ``folder``."""
     try:
         check_keys(written, [field.name for field in fields(ServerSettings)], "")

@@ -5,8 +5,8 @@ counts             unbiased counts from reports with confidence intervals; choic
 forms              the form: questions, answering, estimating, guarantee and file
 """
 
-from sfumato.surveys.counts import Counts, Refused, SurveyEstimate
+from sfumato.surveys.counts import Counts, RefusedReport, SurveyEstimate
 from sfumato.surveys.encodings import Report
 from sfumato.surveys.forms import Form, collect, form
 
-__all__ = ["Counts", "Form", "Refused", "Report", "SurveyEstimate", "collect", "form"]
+__all__ = ["Counts", "Form", "RefusedReport", "Report", "SurveyEstimate", "collect", "form"]

@@ -37,14 +37,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.confidence_limits import at_least, at_most
+from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
 from sfumato.mechanisms.response import Response
 from sfumato.plots.answers import draw_panels
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData
-from sfumato.privacy.numbers import percent, shown
+from sfumato.privacy.numbers import format_number, format_percent
 from sfumato.publish.marginals.attributes import Attribute
-from sfumato.surveys.encodings import Chances, Encoding, chances, supports
+from sfumato.surveys.encodings import Encoding, SupportProbabilities, support_matrix, support_probabilities
 
 if TYPE_CHECKING:
     import pandas
@@ -72,21 +72,21 @@ class Counts:
     def chart_data(self) -> ChartData:
         """The counts as data for a bar chart."""
         labels = tuple(" · ".join(each) for each in self.answers)
-        cells = tuple(shown(each) for each in self.counts)
+        cells = tuple(format_number(each) for each in self.counts)
         return ChartData(" × ".join(self.questions), "answer", labels, self.counts, self.intervals, cells)
 
     def __str__(self) -> str:
         names = [", ".join(each) for each in self.answers]
         width = max(map(len, names))
         lines = (
-            f"  {name:<{width}}  {shown(count):>9}   {shown(low)} to {shown(high)}"
+            f"  {name:<{width}}  {format_number(count):>9}   {format_number(low)} to {format_number(high)}"
             for name, count, (low, high) in zip(names, self.counts, self.intervals, strict=True)
         )
         return "\n".join([f"{' and '.join(self.questions)} ({self.asked:,} reports)", *lines])
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedReport:
     """A rejected report: its position in the list, from 0, and the reason."""
 
     place: int
@@ -100,7 +100,7 @@ class SurveyEstimate:
     respondents: int
     """The number of accepted reports; the counts are out of these."""
     tables: tuple[Counts, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedReport, ...]
     confidence: str
     together: bool
     """Whether all intervals hold simultaneously, or each one separately."""
@@ -131,9 +131,9 @@ class SurveyEstimate:
         scope_text = "all at once" if self.together else "each by itself"
         foot = [
             f"{self.respondents:,} respondents",
-            f"ranges hold with {percent(self.confidence)} confidence, {scope_text}",
+            f"ranges hold with {format_percent(self.confidence)} confidence, {scope_text}",
         ]
-        return saved(draw_panels([each.chart_data for each in self.tables], "Estimated answers", foot), path)
+        return save_if_path(draw_panels([each.chart_data for each in self.tables], "Estimated answers", foot), path)
 
     def to_json(self) -> str:
         """Serialise the estimate as JSON text."""
@@ -141,26 +141,29 @@ class SurveyEstimate:
 
     def __str__(self) -> str:
         scope_text = "all at once" if self.together else "each by itself"
-        head = f"{self.respondents:,} respondents; ranges hold with {percent(self.confidence)} confidence, {scope_text}"
+        head = (
+            f"{self.respondents:,} respondents; ranges hold with {format_percent(self.confidence)} "
+            f"confidence, {scope_text}"
+        )
         refusals = (
             [f"{len(self.refused):,} reports were refused; the first: {self.refused[0].reason}"] if self.refused else []
         )
         return "\n".join([head, *refusals, *map(str, self.tables)])
 
 
-def supported(mechanism: Response, parts: list[Any]) -> Floats:
+def support_counts(mechanism: Response, parts: list[Any]) -> Floats:
     """Count for each cell the randomised answers that support it."""
     support = np.zeros(mechanism.choices)
     for rows in _slices(len(parts), mechanism.choices):
-        support += supports(mechanism, parts[rows]).sum(0)
+        support += support_matrix(mechanism, parts[rows]).sum(0)
     return support
 
 
-def supported_pairs(first: Response, second: Response, parts: Sequence[list[Any]]) -> Floats:
+def pair_support_counts(first: Response, second: Response, parts: Sequence[list[Any]]) -> Floats:
     """Count for each pair of cells the reports that support both."""
     support = np.zeros((first.choices, second.choices))
     for rows in _slices(len(parts[0]), max(first.choices, second.choices)):
-        support += supports(first, parts[0][rows]).T @ supports(second, parts[1][rows])
+        support += support_matrix(first, parts[0][rows]).T @ support_matrix(second, parts[1][rows])
     return support
 
 
@@ -169,21 +172,23 @@ def _slices(count: int, cells: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, count, step)]
 
 
-def estimated(found: Floats, asked: int, respondents: int, chance: Chances) -> Floats:
+def unbiased_counts(support: Floats, asked: int, respondents: int, chance: SupportProbabilities) -> Floats:
     """Return unbiased counts from support counts; a uniform split of the respondents where nobody was asked."""
     if not asked:
-        return np.full(found.size, respondents / found.size)
-    return respondents * (found / asked - chance.q) / chance.gap
+        return np.full(support.size, respondents / support.size)
+    return respondents * (support / asked - chance.q) / chance.gap
 
 
-def interval(found: int, asked: int, respondents: int, chance: Chances, miss: float) -> tuple[float, float]:
+def count_interval(
+    support: int, asked: int, respondents: int, chance: SupportProbabilities, miss: float
+) -> tuple[float, float]:
     """Return a confidence interval of a count from its support, each end failing with probability at most ``miss``/2.
 
     With much noise the interval may lie outside [0, respondents]. So the upper end is at least half of the length above
     0, and the lower end as much below the number of respondents: ends that only move outward fail no more often, and no
     interval shrinks to a point.
     """
-    low, high = frequency_limits(found, asked, miss / 2)
+    low, high = frequency_limits(support, asked, miss / 2)
     slack = 1e-12 * respondents / chance.gap  # p and q are doubles
     ends = (respondents * (limit - chance.q) / chance.gap for limit in (low, high))
     bottom, top = next(ends) - slack, next(ends) + slack
@@ -191,30 +196,30 @@ def interval(found: int, asked: int, respondents: int, chance: Chances, miss: fl
     return max(0.0, min(bottom, respondents - half_length)), min(float(respondents), max(top, half_length))
 
 
-def frequency_limits(found: int, asked: int, miss: float) -> tuple[float, float]:
+def frequency_limits(successes: int, trials: int, miss: float) -> tuple[float, float]:
     """Return limits of the mean of ``asked`` independent Bernoulli variables with ``found`` successes, each failing
     with probability at most ``miss``.
     """
-    if not asked:
+    if not trials:
         return 0.0, 1.0
-    low = min(at_least(found, asked, miss), max(0.0, (found - 1) / asked))
-    high = max(at_most(found, asked, miss), min(1.0, (found + 1) / asked))
+    low = min(lower_limit(successes, trials, miss), max(0.0, (successes - 1) / trials))
+    high = max(upper_limit(successes, trials, miss), min(1.0, (successes + 1) / trials))
     return low, high
 
 
 @dataclass(frozen=True)
-class PairCounts:
+class PairSupport:
     """Support counts of two questions, separately and jointly, among the same reports."""
 
     first: Floats
     second: Floats
     both: Floats
     respondents: int
-    chances: tuple[Chances, Chances]
+    probabilities: tuple[SupportProbabilities, SupportProbabilities]
 
     def estimates(self) -> Floats:
         """Return unbiased estimates of the number that holds each pair of cells."""
-        first_chances, second_chances = self.chances
+        first_chances, second_chances = self.probabilities
         centred = (
             self.both
             - second_chances.q * self.first[:, None]
@@ -225,7 +230,7 @@ class PairCounts:
 
     def half_widths(self, miss: float) -> Floats:
         """Bound the errors of the estimates, each with failure probability ``miss``."""
-        first_chances, second_chances = self.chances
+        first_chances, second_chances = self.probabilities
         max_holders = (
             self._max_holders(self.first, first_chances, miss / 4),
             self._max_holders(self.second, second_chances, miss / 4),
@@ -241,33 +246,37 @@ class PairCounts:
         """Bound the variances, given upper bounds on the holders of each cell: they increase with the holders of either
         cell, and are linear in those who hold both.
         """
-        first_chances, second_chances = self.chances
-        first_increase, second_increase = (1 + chance.held - chance.other for chance in (first_chances, second_chances))
+        first_chances, second_chances = self.probabilities
+        first_increase, second_increase = (
+            1 + chance.true_cell_variance - chance.other_cell_variance for chance in (first_chances, second_chances)
+        )
         joint = max(0.0, first_increase * second_increase - 1) * np.minimum(first[:, None], second[None, :])
         separate = (
-            first[:, None] * first_increase * second_chances.other
-            + second[None, :] * first_chances.other * second_increase
+            first[:, None] * first_increase * second_chances.other_cell_variance
+            + second[None, :] * first_chances.other_cell_variance * second_increase
         )
-        return np.asarray(self.respondents * first_chances.other * second_chances.other + separate + joint)
+        return np.asarray(
+            self.respondents * first_chances.other_cell_variance * second_chances.other_cell_variance + separate + joint
+        )
 
-    def _max_holders(self, support: Floats, chance: Chances, miss: float) -> Floats:
+    def _max_holders(self, support: Floats, chance: SupportProbabilities, miss: float) -> Floats:
         return np.array(
-            [interval(int(count), self.respondents, self.respondents, chance, 2 * miss)[1] for count in support]
+            [count_interval(int(count), self.respondents, self.respondents, chance, 2 * miss)[1] for count in support]
         )
 
 
-def _max_deviation(chance: Chances) -> float:
+def _max_deviation(chance: SupportProbabilities) -> float:
     """Return the largest absolute value of (S − q)/(p − q)."""
     return max(chance.q, 1 - chance.q) / chance.gap
 
 
-def chances_of(mechanisms: Sequence[Response]) -> tuple[Chances, ...]:
+def support_probabilities_of(mechanisms: Sequence[Response]) -> tuple[SupportProbabilities, ...]:
     """Compute p and q of every question."""
-    return tuple(map(chances, mechanisms))
+    return tuple(map(support_probabilities, mechanisms))
 
 
 @dataclass(frozen=True)
-class Way:
+class SurveyDesign:
     """A randomisation of a form: split or sampled, an encoding for each question, and the resulting variances."""
 
     sampled: bool
@@ -276,34 +285,34 @@ class Way:
     """Variance of a count per respondent, averaged over the cells of each question."""
 
 
-def share(epsilon: Fraction, questions: int, *, sampled: bool) -> Fraction:
+def epsilon_per_question(epsilon: Fraction, questions: int, *, sampled: bool) -> Fraction:
     """Return the ε that one asked question gets."""
     return epsilon if sampled else epsilon / questions
 
 
-def best(questions: tuple[Attribute, ...], epsilon: Fraction, *, sampled: bool) -> Way:
+def best_design(questions: tuple[Attribute, ...], epsilon: Fraction, *, sampled: bool) -> SurveyDesign:
     """Choose the encoding of least variance for each question."""
-    question_epsilon = share(epsilon, len(questions), sampled=sampled)
+    question_epsilon = epsilon_per_question(epsilon, len(questions), sampled=sampled)
     encodings = tuple(_least_variance_encoding(question.size, question_epsilon) for question in questions)
     variances = tuple(
-        variance(encoding, question.size, question_epsilon, len(questions) if sampled else 1)
+        mean_count_variance(encoding, question.size, question_epsilon, len(questions) if sampled else 1)
         for encoding, question in zip(encodings, questions, strict=True)
     )
-    return Way(sampled, encodings, variances)
+    return SurveyDesign(sampled, encodings, variances)
 
 
-def better(questions: tuple[Attribute, ...], epsilon: Fraction) -> Way:
+def choose_design(questions: tuple[Attribute, ...], epsilon: Fraction) -> SurveyDesign:
     """Choose between splitting and sampling; in a tie split, which also allows counts of pairs."""
-    candidates = [best(questions, epsilon, sampled=sampled) for sampled in (False, True)]
+    candidates = [best_design(questions, epsilon, sampled=sampled) for sampled in (False, True)]
     return min(candidates, key=lambda candidate: sum(candidate.variances))
 
 
-def variance(encoding: Encoding, cells: int, epsilon: Fraction, one_of: int) -> float:
+def mean_count_variance(encoding: Encoding, cells: int, epsilon: Fraction, one_of: int) -> float:
     """Return the mean variance of a count per respondent, who is asked one of ``one_of`` questions."""
-    noise_variance = chances(encoding.mechanism(epsilon, cells)).mean_variance(cells)
+    noise_variance = support_probabilities(encoding.mechanism(epsilon, cells)).mean_variance(cells)
     return one_of * noise_variance + (one_of - 1) * (1 - 1 / cells) / cells
 
 
 def _least_variance_encoding(cells: int, epsilon: Fraction) -> Encoding:
-    suitable = [encoding for encoding in Encoding if encoding.suits(epsilon, cells)]
-    return min(suitable, key=lambda encoding: variance(encoding, cells, epsilon, 1))
+    suitable = [encoding for encoding in Encoding if encoding.is_suitable(epsilon, cells)]
+    return min(suitable, key=lambda encoding: mean_count_variance(encoding, cells, epsilon, 1))

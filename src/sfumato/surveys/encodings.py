@@ -23,7 +23,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.response import PRIME, OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse, Response
 from sfumato.privacy import codec
 
-Part = int | str | tuple[int, ...]
+RandomisedAnswer = int | str | tuple[int, ...]
 """One randomised answer as it is written: a cell; bits as hexadecimal digits; or a, b and a hashed cell."""
 _MAX_UNARY_CELLS = 256
 """Cells of a unary report: beyond this a hashed report is much smaller and as accurate."""
@@ -39,13 +39,13 @@ class Encoding(Enum):
     HASHING = "hashing"
 
     @classmethod
-    def of(cls, value: Encoding | str) -> Encoding:
+    def parse(cls, value: Encoding | str) -> Encoding:
         try:
             return cls(value)
         except ValueError:
             raise InvalidParameter("encodings", value, "one of " + ", ".join(each.value for each in cls)) from None
 
-    def suits(self, epsilon: Fraction, cells: int) -> bool:
+    def is_suitable(self, epsilon: Fraction, cells: int) -> bool:
         """Return whether the mechanism exists for these parameters and its reports stay small."""
         if self is Encoding.HASHING:
             return epsilon <= _MAX_HASHING_EPSILON
@@ -64,7 +64,7 @@ _MECHANISMS: dict[Encoding, Any] = {
 
 
 @dataclass(frozen=True)
-class Chances:
+class SupportProbabilities:
     """Support probabilities of a report: p = q + gap for the true cell, q for each other."""
 
     q: float
@@ -75,21 +75,21 @@ class Chances:
         return self.q + self.gap
 
     @property
-    def held(self) -> float:
+    def true_cell_variance(self) -> float:
         """The variance that one report adds to the estimate of its true cell."""
         return self.p * (1 - self.p) / self.gap**2
 
     @property
-    def other(self) -> float:
+    def other_cell_variance(self) -> float:
         """The variance that one report adds to the estimate of any other cell."""
         return self.q * (1 - self.q) / self.gap**2
 
     def mean_variance(self, cells: int) -> float:
         """Return the variance that one report adds, averaged over the cells: exactly one of them is the true cell."""
-        return (self.held + (cells - 1) * self.other) / cells
+        return (self.true_cell_variance + (cells - 1) * self.other_cell_variance) / cells
 
 
-def chances(mechanism: Response) -> Chances:
+def support_probabilities(mechanism: Response) -> SupportProbabilities:
     """Compute p and q of a mechanism; the gap is computed separately, so that a small one keeps its precision.
 
     A hash (a·x + b mod P) mod g, with a ≠ 0, maps two answers to distinct numbers below P, each pair equally often: the
@@ -97,15 +97,15 @@ def chances(mechanism: Response) -> Chances:
     """
     exp_epsilon, exp_epsilon_minus_one = math.exp(mechanism.epsilon), math.expm1(mechanism.epsilon)
     if isinstance(mechanism, OptimizedUnaryEncoding):
-        return Chances(1 / (exp_epsilon + 1), exp_epsilon_minus_one / (2 * (exp_epsilon + 1)))
+        return SupportProbabilities(1 / (exp_epsilon + 1), exp_epsilon_minus_one / (2 * (exp_epsilon + 1)))
     if isinstance(mechanism, OptimalLocalHashing):
         collision = _collision_probability(mechanism.cells)
         total_weight = exp_epsilon + mechanism.cells - 1
-        return Chances(
+        return SupportProbabilities(
             (collision * exp_epsilon + (1 - collision)) / total_weight,
             (1 - collision) * exp_epsilon_minus_one / total_weight,
         )
-    return Chances(
+    return SupportProbabilities(
         1 / (exp_epsilon + mechanism.choices - 1), exp_epsilon_minus_one / (exp_epsilon + mechanism.choices - 1)
     )
 
@@ -116,7 +116,7 @@ def _collision_probability(cells: int) -> float:
     return float(Fraction(pairs, PRIME * (PRIME - 1)))
 
 
-def randomised(mechanism: Response, cell: int) -> Part:
+def randomise(mechanism: Response, cell: int) -> RandomisedAnswer:
     """Draw the randomised answer for a true cell."""
     if isinstance(mechanism, OptimizedUnaryEncoding):
         return np.packbits(mechanism.choose([cell])[0]).tobytes().hex()
@@ -125,32 +125,32 @@ def randomised(mechanism: Response, cell: int) -> Part:
     return int(mechanism.choose(cell))
 
 
-def fits(mechanism: Response, part: object) -> bool:
+def is_possible_answer(mechanism: Response, answer: object) -> bool:
     """Return whether this mechanism could have drawn this randomised answer."""
     if isinstance(mechanism, OptimizedUnaryEncoding):
         byte_count = -(-mechanism.choices // 8)
-        if type(part) is not str or re.fullmatch(f"[0-9a-f]{{{2 * byte_count}}}", part) is None:
+        if type(answer) is not str or re.fullmatch(f"[0-9a-f]{{{2 * byte_count}}}", answer) is None:
             return False
-        return int(part, 16) % (1 << (8 * byte_count - mechanism.choices)) == 0
+        return int(answer, 16) % (1 << (8 * byte_count - mechanism.choices)) == 0
     if isinstance(mechanism, OptimalLocalHashing):
         limits = ((1, PRIME), (0, PRIME), (0, mechanism.cells))
         return (
-            type(part) is tuple
-            and len(part) == len(limits)
+            type(answer) is tuple
+            and len(answer) == len(limits)
             and all(
-                type(number) is int and low <= number < high for number, (low, high) in zip(part, limits, strict=True)
+                type(number) is int and low <= number < high for number, (low, high) in zip(answer, limits, strict=True)
             )
         )
-    return type(part) is int and 0 <= part < mechanism.choices
+    return type(answer) is int and 0 <= answer < mechanism.choices
 
 
-def supports(mechanism: Response, parts: list[Any]) -> NDArray[np.float64]:
+def support_matrix(mechanism: Response, answers: list[Any]) -> NDArray[np.float64]:
     """Return a 0/1 matrix: whether each randomised answer supports each cell."""
     cells = np.arange(mechanism.choices)
     if isinstance(mechanism, OptimizedUnaryEncoding):
-        packed = np.frombuffer(bytes.fromhex("".join(parts)), np.uint8).reshape(len(parts), -1)
+        packed = np.frombuffer(bytes.fromhex("".join(answers)), np.uint8).reshape(len(answers), -1)
         return np.unpackbits(packed, axis=1, count=mechanism.choices).astype(np.float64)
-    table = np.array(parts, np.int64)
+    table = np.array(answers, np.int64)
     if isinstance(mechanism, OptimalLocalHashing):
         a, b, cell = table.reshape(-1, 3, 1).transpose(1, 0, 2)
         return (mechanism.hashed(a, b, cells) == cell).astype(np.float64)
@@ -161,14 +161,14 @@ _MAX_LENGTH = 1 << 16
 _KIND = re.compile(r'"kind"\s*:\s*"survey-report/1"')
 
 
-@codec.value("survey-report")
+@codec.serialisable("survey-report")
 @dataclass(frozen=True)
 class Report:
     """A respondent's report: one randomised answer for each question that was asked."""
 
     form: str
     """The form's id: the first sixteen hexadecimal digits of its SHA-256."""
-    answers: tuple[Part, ...]
+    answers: tuple[RandomisedAnswer, ...]
     question: int | None = None
     """The index of the one question that was sampled; None where all were asked."""
 

@@ -28,36 +28,36 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.response import Response
-from sfumato.policy.domains import Type, as_value, implied
+from sfumato.policy.domains import Type, common_type, parse_value
 from sfumato.privacy import Curve, codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
 from sfumato.publish.files import sealed_files
-from sfumato.publish.files.sealed_files import MANIFEST, FileKind, content_of, damaged, members_of, save
-from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, Other, RangeCell
+from sfumato.publish.files.sealed_files import MANIFEST, FileKind, content_of, damaged_file_error, iterate_members, save
+from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, OtherCell, RangeCell
 from sfumato.surveys import counts
-from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
-from sfumato.surveys.encodings import Chances, Encoding, Report, fits, randomised
-from sfumato.untrusted import printable, refusing
+from sfumato.surveys.counts import Counts, PairSupport, RefusedReport, SurveyEstimate
+from sfumato.surveys.encodings import Encoding, Report, SupportProbabilities, is_possible_answer, randomise
+from sfumato.untrusted import escape_unprintable, refuse_malformed
 
-MOST_QUESTIONS = 100
-MOST_CELLS = 4096
+MAX_QUESTIONS = 100
+MAX_CELLS = 4096
 """Cells of one question: estimation takes time proportional to reports × cells."""
 
 
-def questions_of(given: object) -> tuple[Attribute, ...]:
+def parse_questions(given: object) -> tuple[Attribute, ...]:
     """Parse the questions of a form: for each name a list of answers, ``{"bins": edges}``, or an Attribute."""
-    if not isinstance(given, Mapping) or not 1 <= len(given) <= MOST_QUESTIONS:
-        raise InvalidParameter("questions", given, f"a mapping from 1 to {MOST_QUESTIONS} names to lists of answers")
+    if not isinstance(given, Mapping) or not 1 <= len(given) <= MAX_QUESTIONS:
+        raise InvalidParameter("questions", given, f"a mapping from 1 to {MAX_QUESTIONS} names to lists of answers")
     return tuple(_question(name, answers) for name, answers in given.items())
 
 
 def check_questions(questions: object) -> tuple[Attribute, ...]:
     """Check attributes as questions of one form: their number, their sizes, and distinct names."""
-    if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MOST_QUESTIONS:
-        raise InvalidParameter("questions", questions, f"1 to {MOST_QUESTIONS} attributes")
+    if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MAX_QUESTIONS:
+        raise InvalidParameter("questions", questions, f"1 to {MAX_QUESTIONS} attributes")
     for question in questions:
-        if type(question) is not Attribute or not 2 <= question.size <= MOST_CELLS:
-            raise InvalidParameter("questions", question, f"attributes of 2 to {MOST_CELLS:,} cells")
+        if type(question) is not Attribute or not 2 <= question.size <= MAX_CELLS:
+            raise InvalidParameter("questions", question, f"attributes of 2 to {MAX_CELLS:,} cells")
     if len({each.name for each in questions}) != len(questions):
         raise InvalidParameter("questions", [each.name for each in questions], "a list of different names")
     return tuple(questions)
@@ -69,36 +69,36 @@ def _question(name: object, answers: Any) -> Attribute:
     if type(answers) is Attribute:
         if answers.name != name:
             raise InvalidParameter(name, answers.name, "an Attribute with the same name as the question")
-        return answers.flat
+        return answers.without_levels
     if isinstance(answers, Mapping) and set(answers) == {"bins"}:
         return _binned_question(name, answers["bins"])
-    value_type = implied(answers)
+    value_type = common_type(answers)
     if value_type is None:
         allowed = 'a list of answers of one type, {"bins": [0, 18, 65]}, or an Attribute'
         raise InvalidParameter(name, answers, allowed)
     if len(set(answers)) != len(answers):
         raise InvalidParameter(name, answers, "a list of different answers")
-    return Attribute(name, value_type, (*map(ListedCell, answers), Other()))
+    return Attribute(name, value_type, (*map(ListedCell, answers), OtherCell()))
 
 
 def _binned_question(name: str, edges: Any) -> Attribute:
     """Return the question whose cells are the half-open ranges between edges; the last range is closed."""
-    value_type = implied(edges)
+    value_type = common_type(edges)
     rule = "at least two edges in increasing order: numbers, dates or times"
     if value_type is None or value_type in (Type.TEXT, Type.BOOLEAN) or len(edges) < 2:
         raise InvalidParameter(name, edges, rule)
-    pairs: list[Any] = list(pairwise(as_value(value_type, each, name) for each in edges))
+    pairs: list[Any] = list(pairwise(parse_value(value_type, each, name) for each in edges))
     if not all(low < high for low, high in pairs):
         raise InvalidParameter(name, edges, rule)
     ranges = [RangeCell(low, high, closed=index == len(pairs) - 1) for index, (low, high) in enumerate(pairs)]
-    return Attribute(name, value_type, (*ranges, Other()))
+    return Attribute(name, value_type, (*ranges, OtherCell()))
 
 
-def cell_of(question: Attribute, answer: object) -> int:
+def code_answer(question: Attribute, answer: object) -> int:
     """Return the index of the cell of an answer; the last cell holds whatever is in no other."""
     last = question.size - 1
     try:
-        value = as_value(question.type, answer, question.name)
+        value = parse_value(question.type, answer, question.name)
     except InvalidParameter:
         return last
     matches = (index for index, cell in enumerate(question.cells[:-1]) if _holds(cell, value))
@@ -113,10 +113,10 @@ def _holds(cell: Cell, value: Any) -> bool:
     return False
 
 
-def label(cell: Cell) -> str:
+def cell_label(cell: Cell) -> str:
     """Format a cell for display."""
     if isinstance(cell, ListedCell):
-        return printable(str(cell.value))
+        return escape_unprintable(str(cell.value))
     if isinstance(cell, RangeCell):
         return f"{cell.low} to {'' if cell.closed else 'below '}{cell.high}"
     return "other or no answer"
@@ -128,7 +128,7 @@ _FORMAT = 1
 _KIND = FileKind("survey form", _FORMAT, _MAX_LENGTH)
 
 
-@codec.value("survey-form")
+@codec.serialisable("survey-form")
 @dataclass(frozen=True)
 class Form:
     """A public survey form: the questions and how their answers are randomised. It holds no answers.
@@ -149,25 +149,28 @@ class Form:
             raise InvalidParameter("sampled", self.sampled, "True or False")
         if not isinstance(self.encodings, (tuple, list)) or len(self.encodings) != len(self.questions):
             raise InvalidParameter("encodings", self.encodings, "a list with one encoding for each question")
-        object.__setattr__(self, "encodings", tuple(map(Encoding.of, self.encodings)))
+        object.__setattr__(self, "encodings", tuple(map(Encoding.parse, self.encodings)))
         _ = self.mechanisms  # built now, so that invalid parameters are refused here
 
     def __repr__(self) -> str:
         names = ", ".join(each.name for each in self.questions)
         how = "one is sampled" if self.sampled else "all are answered"
-        return f"<Form of {len(self.questions)} questions, of which {how}, at ε = {text(self.epsilon)}: {names[:400]}>"
+        return (
+            f"<Form of {len(self.questions)} questions, of which {how}, at ε = "
+            f"{format_exact(self.epsilon)}: {names[:400]}>"
+        )
 
     @cached_property
     def mechanisms(self) -> tuple[Response, ...]:
         """The mechanism of each question. Their ε derive from the form's, so a file cannot state others."""
-        question_epsilon = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        question_epsilon = counts.epsilon_per_question(self.epsilon, len(self.questions), sampled=self.sampled)
         return tuple(
             encoding.mechanism(question_epsilon, question.size)
             for encoding, question in zip(self.encodings, self.questions, strict=True)
         )
 
     @cached_property
-    def number(self) -> str:
+    def form_id(self) -> str:
         """The form's id, sixteen hexadecimal digits, which its reports carry."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
@@ -175,7 +178,8 @@ class Form:
     def guarantee(self) -> str:
         """The privacy guarantee in words, for respondents."""
         return (
-            f"Each report is {text(self.epsilon)}-differentially private for the person who sends it: no report is "
+            f"Each report is {format_exact(self.epsilon)}-differentially private for the person who "
+            "sends it: no report is "
             f"more than {_format_rounded_up(math.exp(self.epsilon))} times as likely with that person's answers as "
             "with any others (replace neighbours). Nobody has to be trusted: answers are randomised before they are "
             "sent. That somebody took part is not hidden, and each further report of the same person costs the same ε "
@@ -192,10 +196,10 @@ class Form:
         """Randomise one person's answers. Run it once, on that person's device: a second report costs ε again."""
         cells = self._code_answers(answers)
         if self.sampled:
-            sampled_question = bits.below(len(cells))
-            randomised_answer = randomised(self.mechanisms[sampled_question], cells[sampled_question])
-            return Report(self.number, (randomised_answer,), sampled_question)
-        return Report(self.number, tuple(map(randomised, self.mechanisms, cells)))
+            sampled_question = bits.random_below(len(cells))
+            randomised_answer = randomise(self.mechanisms[sampled_question], cells[sampled_question])
+            return Report(self.form_id, (randomised_answer,), sampled_question)
+        return Report(self.form_id, tuple(map(randomise, self.mechanisms, cells)))
 
     def _code_answers(self, answers: Mapping[str, object]) -> list[int]:
         """Code every answer; only the names of questions can be wrong, and they are public."""
@@ -203,19 +207,21 @@ class Form:
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
             rule = "answers must be a mapping from this form's question names to answers"
             raise SfumatoError(rule, place="answers", fix="use the names " + ", ".join(names))
-        return [cell_of(each, answers.get(each.name)) for each in self.questions]
+        return [code_answer(each, answers.get(each.name)) for each in self.questions]
 
     # ── estimating ─────────────────────────────────────────────────────────────────────────────
 
     def check(self, report: Report | str) -> Report:
         """Return a valid report of this form, parsed if it is JSON text; refuse anything else."""
         parsed = report if type(report) is Report else Report.from_json(report)  # type: ignore[arg-type]
-        if parsed.form != self.number:
-            raise InvalidParameter("report", parsed.form, f"a report of this form, whose id is {self.number}")
+        if parsed.form != self.form_id:
+            raise InvalidParameter("report", parsed.form, f"a report of this form, whose id is {self.form_id}")
         if (parsed.question is not None) is not self.sampled or (parsed.question or 0) >= len(self.questions):
             raise InvalidParameter("report", parsed.question, "one that answers this form's questions")
         asked_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
-        if len(parsed.answers) != len(asked_mechanisms) or not all(map(fits, asked_mechanisms, parsed.answers)):
+        if len(parsed.answers) != len(asked_mechanisms) or not all(
+            map(is_possible_answer, asked_mechanisms, parsed.answers)
+        ):
             raise InvalidParameter("report", parsed.answers, "one that this form could have drawn")
         return parsed
 
@@ -238,10 +244,10 @@ class Form:
         tables = [self._counts(question, accepted, miss) for question in range(len(self.questions))]
         tables += [self._pair_counts(pair, accepted, miss) for pair in pair_indices]
         return SurveyEstimate(
-            len(accepted), tuple(tables), refused, text(exact(confidence, "confidence", CONFIDENCE)), together
+            len(accepted), tuple(tables), refused, format_exact(exact(confidence, "confidence", CONFIDENCE)), together
         )
 
-    def _accept_reports(self, reports: Iterable[Report | str]) -> tuple[list[Report], tuple[Refused, ...]]:
+    def _accept_reports(self, reports: Iterable[Report | str]) -> tuple[list[Report], tuple[RefusedReport, ...]]:
         if isinstance(reports, (str, bytes, Report, Mapping)) or not isinstance(reports, Iterable):
             raise InvalidParameter("reports", reports, "a list of reports")
         accepted, refused = [], []
@@ -249,7 +255,7 @@ class Form:
             try:
                 accepted.append(self.check(report))
             except InvalidParameter as error:
-                refused.append(Refused(index, error.rule))
+                refused.append(RefusedReport(index, error.rule))
         return accepted, tuple(refused)
 
     def _answers_to(self, question: int, reports: list[Report]) -> list[Any]:
@@ -261,20 +267,20 @@ class Form:
     def _counts(self, question: int, reports: list[Report], miss: float) -> Counts:
         parts, respondents = self._answers_to(question, reports), len(reports)
         chance = self._chances[question]
-        support = counts.supported(self.mechanisms[question], parts)
-        ranges = tuple(counts.interval(int(count), len(parts), respondents, chance, miss) for count in support)
-        estimates = counts.estimated(support, len(parts), respondents, chance)
+        support = counts.support_counts(self.mechanisms[question], parts)
+        ranges = tuple(counts.count_interval(int(count), len(parts), respondents, chance, miss) for count in support)
+        estimates = counts.unbiased_counts(support, len(parts), respondents, chance)
         attribute = self.questions[question]
-        answers = tuple((label(cell),) for cell in attribute.cells)
+        answers = tuple((cell_label(cell),) for cell in attribute.cells)
         return Counts((attribute.name,), answers, tuple(estimates.tolist()), ranges, len(parts))
 
     def _pair_counts(self, pair: tuple[int, int], reports: list[Report], miss: float) -> Counts:
         first, second = (self.mechanisms[question] for question in pair)
         parts = [self._answers_to(question, reports) for question in pair]
-        pair_counts = PairCounts(
-            counts.supported(first, parts[0]),
-            counts.supported(second, parts[1]),
-            counts.supported_pairs(first, second, parts),
+        pair_counts = PairSupport(
+            counts.support_counts(first, parts[0]),
+            counts.support_counts(second, parts[1]),
+            counts.pair_support_counts(first, second, parts),
             len(reports),
             (self._chances[pair[0]], self._chances[pair[1]]),
         )
@@ -288,15 +294,15 @@ class Form:
             (estimates + half_widths).clip(0, respondents).tolist(),
         )
         attributes = [self.questions[question] for question in pair]
-        answers = tuple(product(*(map(label, attribute.cells) for attribute in attributes)))
+        answers = tuple(product(*(map(cell_label, attribute.cells) for attribute in attributes)))
         ranges = tuple(zip(lows, highs, strict=True))
         return Counts(
             (attributes[0].name, attributes[1].name), answers, tuple(estimates.tolist()), ranges, len(reports)
         )
 
     @cached_property
-    def _chances(self) -> tuple[Chances, ...]:
-        return counts.chances_of(self.mechanisms)
+    def _chances(self) -> tuple[SupportProbabilities, ...]:
+        return counts.support_probabilities_of(self.mechanisms)
 
     def _pair_indices(self, names: object) -> tuple[int, int]:
         if self.sampled:
@@ -337,7 +343,7 @@ class Form:
         """Return the expected half-width of an interval for each question, and for pairs, among this many respondents,
         when all answers are equally frequent.
         """
-        respondent_count = whole(respondents, "respondents", at_least=1)
+        respondent_count = exact_integer(respondents, "respondents", at_least=1)
         if respondent_count > _MAX_RESPONDENTS:
             raise InvalidParameter("respondents", respondents, f"at most {_MAX_RESPONDENTS:,}")
         pair_indices = [self._pair_indices(pair) for pair in pairs]
@@ -362,20 +368,20 @@ class Form:
             np.array([float(round(respondent_count * (chance.q + chance.gap / size)))])
             for chance, size in zip(chances, sizes, strict=True)
         )
-        pair_counts = PairCounts(first_support, second_support, np.zeros((1, 1)), respondent_count, chances)
+        pair_counts = PairSupport(first_support, second_support, np.zeros((1, 1)), respondent_count, chances)
         return min(float(respondent_count), float(pair_counts.half_widths(miss)[0, 0]))
 
     def explain(self, respondents: int = 1000) -> str:
         """Describe the form, and compare the standard errors of its counts with those of the alternatives."""
-        respondent_count = whole(respondents, "respondents", at_least=1)
+        respondent_count = exact_integer(respondents, "respondents", at_least=1)
         this_form = self._design()
-        alternatives = [counts.best(self.questions, self.epsilon, sampled=sampled) for sampled in (False, True)]
+        alternatives = [counts.best_design(self.questions, self.epsilon, sampled=sampled) for sampled in (False, True)]
         width = max(8, *(len(each.name) for each in self.questions))
         lines = [
             f"{'question':<{width}}  answers  encoding  this form     split   sampled",
             *(
                 f"{question.name:<{width}}  {question.size:>7}  {encoding.value:<8}"
-                + "".join(f"  {shown(math.sqrt(respondent_count * variance), 3):>8}" for variance in variances)
+                + "".join(f"  {format_number(math.sqrt(respondent_count * variance), 3):>8}" for variance in variances)
                 for question, encoding, *variances in zip(
                     self.questions,
                     self.encodings,
@@ -387,28 +393,29 @@ class Form:
         return "\n".join([self._summary(respondent_count), *lines, self.guarantee])
 
     def _summary(self, respondents: int) -> str:
-        question_epsilon = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        question_epsilon = counts.epsilon_per_question(self.epsilon, len(self.questions), sampled=self.sampled)
         assignment = "each respondent answers one, drawn at random" if self.sampled else "each respondent answers all"
         questions = "1 question" if len(self.questions) == 1 else f"{len(self.questions)} questions"
         return (
-            f"{questions} at ε = {text(self.epsilon)}: {assignment}, at ε = {text(question_epsilon)} per question.\n"
+            f"{questions} at ε = {format_exact(self.epsilon)}: {assignment}, at ε = "
+            f"{format_exact(question_epsilon)} per question.\n"
             f"Standard errors of a count among {respondents:,} respondents, averaged over equally frequent answers:"
         )
 
-    def _design(self) -> counts.Way:
-        question_epsilon = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
+    def _design(self) -> counts.SurveyDesign:
+        question_epsilon = counts.epsilon_per_question(self.epsilon, len(self.questions), sampled=self.sampled)
         one_of = len(self.questions) if self.sampled else 1
         variances = (
-            counts.variance(encoding, question.size, question_epsilon, one_of)
+            counts.mean_count_variance(encoding, question.size, question_epsilon, one_of)
             for encoding, question in zip(self.encodings, self.questions, strict=True)
         )
-        return counts.Way(self.sampled, self.encodings, tuple(variances))
+        return counts.SurveyDesign(self.sampled, self.encodings, tuple(variances))
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the form in the file format of synopses: a zip of one member, with its own hash inside."""
-        save(written(self), path)
+        save(form_bytes(self), path)
 
     def to_json(self) -> str:
         """Serialise the form as JSON text."""
@@ -423,7 +430,7 @@ class Form:
 def _format_rounded_up(number: float) -> str:
     """Format a number rounded up to four digits."""
     step = 10.0 ** (math.floor(math.log10(number)) - 3)
-    return shown(math.ceil(number / step) * step)
+    return format_number(math.ceil(number / step) * step)
 
 
 def collect(questions: Mapping[str, Any], epsilon: Number, *, split: bool | None = None) -> Form:
@@ -436,17 +443,21 @@ def collect(questions: Mapping[str, Any], epsilon: Number, *, split: bool | None
     >>> collect({"smokes": ["yes", "no"], "age": {"bins": [0, 30, 60, 110]}}, epsilon=1).sampled
     True
     """
-    attributes = check_questions(questions_of(questions))
+    attributes = check_questions(parse_questions(questions))
     budget = exact(epsilon, "epsilon", POSITIVE)
     if split is not None and type(split) is not bool:
         raise InvalidParameter("split", split, "True, False or None")
     for sampled in (False, True):  # refuses an ε that is out of range before anything is compared
-        Encoding.RESPONSE.mechanism(counts.share(budget, len(attributes), sampled=sampled), 2)
-    design = counts.better(attributes, budget) if split is None else counts.best(attributes, budget, sampled=not split)
+        Encoding.RESPONSE.mechanism(counts.epsilon_per_question(budget, len(attributes), sampled=sampled), 2)
+    design = (
+        counts.choose_design(attributes, budget)
+        if split is None
+        else counts.best_design(attributes, budget, sampled=not split)
+    )
     return Form(attributes, budget, design.sampled, design.encodings)
 
 
-@codec.value("survey-file")
+@codec.serialisable("survey-file")
 @dataclass(frozen=True)
 class FormManifest:
     """The manifest of a form's file: format version, its own hash, and the form."""
@@ -465,27 +476,27 @@ class FormManifest:
             raise InvalidParameter("form", self.form, "a form")
 
 
-def written(form: Form) -> bytes:
+def form_bytes(form: Form) -> bytes:
     """Return the bytes of a form's file."""
-    return sealed_files.written(FormManifest(_FORMAT, sealed_files.hashes(), form))
+    return sealed_files.to_bytes(FormManifest(_FORMAT, sealed_files.hashes(), form))
 
 
 def form(path: str | os.PathLike[str]) -> Form:
     """Read a survey form from its file; an edited file is refused."""
-    return read(content_of(path), str(path))
+    return parse_form(content_of(path), str(path))
 
 
-def read(content: bytes, place: str = "the file") -> Form:
+def parse_form(content: bytes, place: str = "the file") -> Form:
     """Parse a form from the bytes of its file; accept only the bytes that ``written`` returns for it."""
-    with refusing(lambda: damaged(place, f"{MANIFEST} does not hold a survey form")):
+    with refuse_malformed(lambda: damaged_file_error(place, f"{MANIFEST} does not hold a survey form")):
         return _read(content, place)
 
 
 def _read(content: bytes, place: str) -> Form:
-    if len(dict(members_of(content, place))) > 1:
+    if len(dict(iterate_members(content, place))) > 1:
         fix = "read a synopsis or a model with sf.synopsis, or sfumato ask"
         raise SynopsisDamaged(f"a survey form is a zip of {MANIFEST} alone", place=place, fix=fix)
     manifest, _ = _KIND.read(FormManifest, content, place)
-    if written(manifest.form) != content:
-        raise damaged(place, f"{MANIFEST} does not hold a survey form in its canonical form")
+    if form_bytes(manifest.form) != content:
+        raise damaged_file_error(place, f"{MANIFEST} does not hold a survey form in its canonical form")
     return manifest.form

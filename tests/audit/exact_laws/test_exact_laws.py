@@ -20,7 +20,7 @@ import sfumato as sf
 from sfumato.audit.exact_laws.choice_laws import frequent_law, rank_law, score_law
 from sfumato.audit.exact_laws.report_laws import key_law
 from sfumato.audit.exact_laws.stream_laws import stream_law
-from sfumato.audit.lower_bounds.falsifying import runs
+from sfumato.audit.lower_bounds.falsifying import samplers
 
 DRAWS, LONG_DRAWS = 700, 20_000
 _MISS = 1e-8
@@ -66,7 +66,7 @@ DRAWN: list[tuple[Any, Any, Any]] = [
 def test_the_law_is_the_one_that_is_drawn(law: Any, mechanism: Any, given: Any, long: bool) -> None:
     chances = {_stream(outcome, mechanism, given): float(p) for outcome, p in law(mechanism, given).items()}
     assert math.isclose(math.fsum(chances.values()), 1, rel_tol=1e-12)
-    drawn = np.asarray(runs(mechanism, (given, given))[0](LONG_DRAWS if long else DRAWS)).tolist()
+    drawn = np.asarray(samplers(mechanism, (given, given))[0](LONG_DRAWS if long else DRAWS)).tolist()
     seen = Counter(_flat(each) for each in drawn)
     assert set(seen) <= set(chances)
     assert not _refuted(seen, chances)

@@ -36,8 +36,8 @@ def test_the_chances_of_all_limits_together_are_what_the_confidence_leaves(
 
         return measured
 
-    monkeypatch.setattr(falsifying, "at_least", counted(confidence_limits.at_least))
-    monkeypatch.setattr(falsifying, "at_most", counted(confidence_limits.at_most))
+    monkeypatch.setattr(falsifying, "lower_limit", counted(confidence_limits.lower_limit))
+    monkeypatch.setattr(falsifying, "upper_limit", counted(confidence_limits.upper_limit))
     random = np.random.default_rng(1)
     sf.audit.falsify([_coins(random), _coins(random)], sf.Guarantee(0), 400, confidence)
     assert len(chances) == 2 * falsifying._MAX_EVENTS  # of hundreds that other samples were asked about
@@ -108,6 +108,6 @@ def test_the_three_parts_share_no_sample() -> None:
     for columns in (1, 2):
         numbers = np.arange(1003 * columns).reshape(1003, columns)
         parted = falsifying._split_samples(numbers, numbers)
-        sides = [side.ravel().tolist() for side, _ in (parted.training, parted.picking, parted.measuring)]
+        sides = [side.ravel().tolist() for side, _ in (parted.training, parted.selection, parted.measurement)]
         assert [*sides[0], *sides[1], *sides[2]] == numbers.ravel().tolist()
         assert (len(sides[0]) > 0) == (columns > 1)

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.audit.lower_bounds.events import LabelView, by_value, discriminant, grown, one_column, whole_row
+from sfumato.audit.lower_bounds.events import (
+    LabelView,
+    fit_discriminant,
+    fit_trees,
+    row_view,
+    select_column,
+    value_view,
+)
 
 Sampler = Callable[[int], Any]
 SAMPLES = 40_000
@@ -135,14 +142,14 @@ def test_what_is_no_number_is_an_output_like_any_other(odd: float) -> None:
 def test_a_value_among_many_others_has_a_label_of_its_own() -> None:
     rng = np.random.default_rng(3)
     values = np.where(rng.random(5000) < 0.3, 0.5, rng.random(5000))[:, None]
-    view = by_value("the value", lambda outputs: one_column(0, outputs), values, values)
+    view = value_view("the value", lambda outputs: select_column(0, outputs), values, values)
     labels = view.label(np.array([[0.5], [np.nextafter(0.5, 1)], [np.nextafter(0.5, 0)]]))
     assert len(set(labels.tolist())) == 3
 
 
 def test_whole_rows_are_labelled_by_all_their_columns() -> None:
     rows = np.array([[0, 1], [1, 0], [1, 1], [2, 2]])
-    view = whole_row(rows[:3], rows[:3])
+    view = row_view(rows[:3], rows[:3])
     labels = view.label(rows)
     assert len(set(labels.tolist())) == 4
     assert labels[3] == view.size - 1
@@ -150,14 +157,14 @@ def test_whole_rows_are_labelled_by_all_their_columns() -> None:
 
 def test_a_line_is_found_where_noises_cancel_out() -> None:
     worlds = [_two_sums_with_one_noise(x)(2000) for x in (0, 1)]
-    line = discriminant(worlds[0], worlds[1])
+    line = fit_discriminant(worlds[0], worlds[1])
     scores = [line.scores(_two_sums_with_one_noise(x)(2000)) for x in (0, 1)]
     assert scores[0].min() > scores[1].max()
 
 
 def test_trees_find_a_corner_and_add_up_to_odds() -> None:
     worlds = [_a_corner(x)(20_000) for x in (0, 1)]
-    trees = grown([lambda rows, i=i: rows[:, i] for i in range(3)], worlds[0], worlds[1])
+    trees = fit_trees([lambda rows, i=i: rows[:, i] for i in range(3)], worlds[0], worlds[1])
     inside, outside = trees.scores(np.array([[9, 9, 9], [9, 9, -9]]))
     assert inside > 1.5
     assert abs(outside) < 0.5
@@ -181,6 +188,6 @@ def test_the_joint_law_of_sound_noise_is_nearly_tight() -> None:
 
 def test_views_count_every_output_once() -> None:
     rows = _noise(500, 2)
-    for view in (whole_row(rows, rows), by_value("a column", lambda outputs: outputs[:, 0], rows, rows)):
+    for view in (row_view(rows, rows), value_view("a column", lambda outputs: outputs[:, 0], rows, rows)):
         assert isinstance(view, LabelView)
         assert view.counts(rows + 1).sum() == 500

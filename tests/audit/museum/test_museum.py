@@ -17,9 +17,9 @@ import pytest
 import sfumato as sf
 from refusals import assert_refused
 from sfumato.audit import museum
-from sfumato.audit.museum import EXHIBITS, ROOMS, Catch, Exhibit, Tour, shown_keys
+from sfumato.audit.museum import EXHIBITS, ROOMS, Catch, Exhibit, Tour, revealing_groups
 from sfumato.audit.museum.exhibits import DemonstrationNoise
-from sfumato.mechanisms.confidence_limits import at_least, at_most
+from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
 
 ROOT = Path(__file__).parents[3]
 FIGURE = re.compile(r"(?m)^(\| \[(.+?)\]\(#.*\) \| .* \|) (\d+\.\d\d) \| (\d+\.\d\d) \|$")
@@ -70,7 +70,7 @@ def test_every_exhibit_says_what_is_wrong_and_where_it_was_published() -> None:
 
 def test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told() -> None:
     """The tour is not content by itself: with the two exchanged it says so, in words that cannot be overlooked."""
-    shown = museum.catching._find_exhibit("Half the noise")
+    shown = museum.exhibit_audits._find_exhibit("Half the noise")
     fine = caught(shown)
     exchanged = sf.audit.catch(replace(shown, broken=shown.correct, correct=shown.broken))
     assert Tour((fine,)).holds
@@ -116,7 +116,7 @@ def test_correct_twins_that_use_their_whole_claim_are_seen_to() -> None:
 )
 def test_no_more_is_proven_than_what_is_true(name: str, truth: float) -> None:
     """Where theory tells how much really leaks, the bound is below it (false alarm 1e-6) and not far below."""
-    found = caught(museum.catching._find_exhibit(name))
+    found = caught(museum.exhibit_audits._find_exhibit(name))
     assert float(found.exhibit.claim.epsilon) < found.broken.lower_bound <= truth
 
 
@@ -128,8 +128,8 @@ def test_what_is_caught_can_be_seen_again() -> None:
 
 def test_the_two_worlds_have_noise_of_their_own() -> None:
     """An audit takes the runs of both worlds to be independent, also where the two inputs are the same."""
-    shown = replace(museum.catching._find_exhibit("Half the noise"), inputs=(0, 0))
-    first, second = (world(1_000) for world in museum.catching._samplers_of(shown.correct, shown, "correct"))
+    shown = replace(museum.exhibit_audits._find_exhibit("Half the noise"), inputs=(0, 0))
+    first, second = (world(1_000) for world in museum.exhibit_audits._samplers_of(shown.correct, shown, "correct"))
     assert (first != second).any()
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.2
 
@@ -173,18 +173,18 @@ def test_a_name_that_is_nearly_right_is_proposed() -> None:
 @pytest.mark.parametrize("scale", [0.5, 1, 4])
 def test_demonstration_noise_has_the_law_it_says(scale: float) -> None:
     """Each of nine frequencies lies within limits that a true law leaves with probability 1e-7."""
-    drawn = Counter(DemonstrationNoise.of("law", scale).laplace(scale, 20_000).tolist())
+    drawn = Counter(DemonstrationNoise.from_labels("law", scale).laplace(scale, 20_000).tolist())
     ratio = math.exp(-1 / scale)
     for x in range(-4, 5):
         chance = (1 - ratio) / (1 + ratio) * ratio ** abs(x)
-        assert at_least(drawn[x], 20_000, 5e-8) <= chance <= at_most(drawn[x], 20_000, 5e-8)
+        assert lower_limit(drawn[x], 20_000, 5e-8) <= chance <= upper_limit(drawn[x], 20_000, 5e-8)
 
 
 def test_noise_of_scale_zero_is_none_and_labels_tell_draws_apart() -> None:
-    noise = DemonstrationNoise.of("a", 1)
+    noise = DemonstrationNoise.from_labels("a", 1)
     assert not noise.laplace(0, 3, 2).any()
-    same, other = DemonstrationNoise.of("a", 1), DemonstrationNoise.of("a", 2)
-    assert (same.laplace(9, 20) == DemonstrationNoise.of("a", 1).laplace(9, 20)).all()
+    same, other = DemonstrationNoise.from_labels("a", 1), DemonstrationNoise.from_labels("a", 2)
+    assert (same.laplace(9, 20) == DemonstrationNoise.from_labels("a", 1).laplace(9, 20)).all()
     assert (same.laplace(9, 20) != other.laplace(9, 20)).any()
 
 
@@ -195,7 +195,7 @@ def test_the_threshold_of_keys_is_the_least_that_keeps_delta(scale: float, delta
         ratio = math.exp(-1 / scale)
         return ratio ** (threshold - 1) / (1 + ratio)
 
-    threshold = shown_keys._threshold(scale, delta)
+    threshold = revealing_groups._threshold(scale, delta)
     assert passing(threshold) <= delta < passing(threshold - 1)
 
 
@@ -209,8 +209,8 @@ def test_deviations_of_gaussian_exhibits_keep_what_they_claim_or_do_not() -> Non
 
 
 def test_rows_of_digits_are_one_number() -> None:
-    assert museum.exhibits.coded(np.array([[True, False, True], [False, False, True]])).tolist() == [5, 1]
-    assert museum.exhibits.least(np.array([[3, 1, 2], [5, 7, 6]])).tolist() == [1, 5]
+    assert museum.exhibits.encode_digits(np.array([[True, False, True], [False, False, True]])).tolist() == [5, 1]
+    assert museum.exhibits.row_minimum(np.array([[3, 1, 2], [5, 7, 6]])).tolist() == [1, 5]
 
 
 # ── the page ───────────────────────────────────────────────────────────────────────────────────

@@ -22,22 +22,22 @@ import pytest
 
 import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE
-from sfumato.audit.asked_questions.compared_outcomes import differences, forecast, outcome
-from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, questions_of, templates
+from sfumato.audit.asked_questions.generated_questions import RandomQuestion, read_questions, templates
+from sfumato.audit.asked_questions.visible_outcomes import compare_outcomes, record_forecast, record_outcome
 from sfumato.audit.whole_policies import curator_audits
-from sfumato.audit.whole_policies.audit_stages import AuditStage, prepared, set_up
+from sfumato.audit.whole_policies.audit_stages import AuditStage, open_stage, price_release
 from sfumato.audit.whole_policies.curator_audits import _audit_queries, _AuditQuery, _AuditRun, _time_notes
 from sfumato.audit.whole_policies.curator_findings import (
-    DRAWN,
-    OWN,
+    OWNER,
+    RANDOM,
     TEMPLATE,
     CuratorAudit,
-    Sampled,
-    TriedQuestion,
-    row,
-    told,
+    QuestionResult,
+    SamplingResult,
+    describe_sampling,
+    result_row,
 )
-from sfumato.audit.whole_policies.planted_faults import CaughtFault, planted_faults
+from sfumato.audit.whole_policies.planted_faults import FaultResult, planted_faults
 from sfumato.audit.whole_policies.shared_noise import compare_noise
 from sfumato.curator import Question
 from sfumato.policy import Policy, Table
@@ -45,7 +45,7 @@ from sfumato.privacy import Budget, Guarantee, PrivacyUnit
 from sfumato.release.answers.web_pages import loads_nothing
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import NoisyTotals
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 CONFIDENCE = "0.999999"
 COLUMNS = {
@@ -65,7 +65,7 @@ def policy(relation: str = "add-remove", *, every_row: bool = False) -> Policy:
 @pytest.fixture(scope="module", params=["units", pytest.param("rows", marks=pytest.mark.long)])
 def stage(request: pytest.FixtureRequest) -> Iterator[AuditStage]:
     declared = policy() if request.param == "units" else policy("replace", every_row=True)
-    with set_up(declared) as opened:
+    with open_stage(declared) as opened:
         yield opened
 
 
@@ -101,9 +101,11 @@ _SHARED = {
 }
 
 
-def _compared(stage: AuditStage, text: str) -> TriedQuestion:
-    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
-    (tried,), _ = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly).questions(
+def _compared(stage: AuditStage, text: str) -> QuestionResult:
+    few = replace(
+        stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[:1])
+    )
+    (tried,), _ = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress).questions(
         [_AuditQuery(text, TEMPLATE, gaussian=False)]
     )
     return tried
@@ -113,7 +115,7 @@ def _compared(stage: AuditStage, text: str) -> TriedQuestion:
 def test_a_sound_release_has_noises_of_its_own(stage: AuditStage, text: str, numbers: int) -> None:
     """How often it is drawn follows from the law: of all pairs, one agrees every time with probability ≤ 1e-6."""
     question = stage.question(text)
-    made = prepared(question, stage.paid(question))
+    made = price_release(question, stage.price_for(question))
     compared = compare_noise(question, made, stage.engines[""], 1 - Fraction(CONFIDENCE))
     assert compared is not None
     assert compared.holds
@@ -140,7 +142,7 @@ def test_a_curator_that_uses_a_noise_twice_is_doubted(
 
 def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: AuditStage) -> None:
     question = stage.question(_SHARED["groups"])
-    made = prepared(question, stage.paid(question))
+    made = price_release(question, stage.price_for(question))
     signs = np.array([[1], [-1], [1]])
     twin = compare_noise(question, made, stage.engines[""], Fraction(1, 10**6), lambda noise, _: noise[:1] * signs)
     assert twin is not None
@@ -148,37 +150,42 @@ def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: Aud
     assert "numbers 1 and 2 of 3 share their noise in all" in str(twin)
     assert compare_noise(question, made, stage.engines[""], Fraction(1, 10**100_000)) is None
     alone = stage.question("SELECT COUNT(*) FILTER (WHERE ward = 'A') AS n FROM visits")
-    assert compare_noise(alone, prepared(alone, stage.paid(alone)), stage.engines[""], Fraction(1, 10**6)) is None
+    assert (
+        compare_noise(alone, price_release(alone, stage.price_for(alone)), stage.engines[""], Fraction(1, 10**6))
+        is None
+    )
 
 
 def test_outcomes_are_alike_whoever_is_in_the_table(stage: AuditStage, long: bool) -> None:
     for text in templates(stage.catalog)[:: 1 if long else 6]:
         try:
-            paid = stage.paid(stage.question(text))
+            paid = stage.price_for(stage.question(text))
         except sf.SfumatoError:
-            paid = stage.paid(None)
+            paid = stage.price_for(None)
         populations = stage.tables.populations[:: 1 if long else 5]
-        seen = [(each, outcome(stage.curators[each.name], text, paid.keywords)) for each in populations]
-        assert differences(seen) == (), text
-        before = [(each, forecast(stage.curators[each.name], text, paid.keywords)) for each in populations[:2]]
-        assert differences(before) == (), text
+        seen = [(each, record_outcome(stage.curators[each.name], text, paid.release_arguments)) for each in populations]
+        assert compare_outcomes(seen) == (), text
+        before = [
+            (each, record_forecast(stage.curators[each.name], text, paid.release_arguments)) for each in populations[:2]
+        ]
+        assert compare_outcomes(before) == (), text
 
 
 def test_what_is_seen_holds_the_charge_and_the_groups(stage: AuditStage) -> None:
     """The comparison looks at something: each part is there, and changes when it should."""
     text = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
-    others = stage.tables.others
+    others = stage.tables.ordinary_population
     curator = stage.curators[others.name]
-    once, dearer = (outcome(curator, text, {"epsilon": price, "fresh": True}) for price in (1, 2))
+    once, dearer = (record_outcome(curator, text, {"epsilon": price, "fresh": True}) for price in (1, 2))
     assert "'A'" in once["groups"]
     assert once["charge"] != dearer["charge"]
     assert once["receipt"] != dearer["receipt"]
     assert "charge" in once["ledger"]
-    found = differences([(others, once), (others, dearer)])
-    assert {each.what for each in found} >= {"charge", "receipt"}
-    refused = outcome(curator, "SELECT * FROM visits", {"epsilon": 1, "fresh": True})
+    found = compare_outcomes([(others, once), (others, dearer)])
+    assert {each.aspect for each in found} >= {"charge", "receipt"}
+    refused = record_outcome(curator, "SELECT * FROM visits", {"epsilon": 1, "fresh": True})
     assert "never shown" in refused["refusal"]
-    assert "refusal" in {each.what for each in differences([(others, once), (others, refused)])}
+    assert "refusal" in {each.aspect for each in compare_outcomes([(others, once), (others, refused)])}
 
 
 def test_templates_cover_what_can_be_asked(stage: AuditStage) -> None:
@@ -192,7 +199,7 @@ def test_templates_cover_what_can_be_asked(stage: AuditStage) -> None:
             continue
         assert isinstance(question, Question)
         measured |= {type(each).__name__ for each in question.query.plan.measures}
-        found += bool(question.found)
+        found += bool(question.discovered_keys)
     assert len(measured) >= 6
     assert found
     assert 2 <= refused < len(asked) / 3
@@ -201,11 +208,11 @@ def test_templates_cover_what_can_be_asked(stage: AuditStage) -> None:
 def test_the_owners_questions_are_read(tmp_path: Path) -> None:
     path = tmp_path / "ours.sql"
     path.write_text("SELECT COUNT(*) FROM visits; -- all\nSELECT AVG(age) FROM visits")
-    assert questions_of(path) == ("SELECT COUNT(*) FROM visits", "SELECT AVG(age) FROM visits")
-    assert questions_of(["a", "b"]) == ("a", "b")
-    assert questions_of(None) == ()
+    assert read_questions(path) == ("SELECT COUNT(*) FROM visits", "SELECT AVG(age) FROM visits")
+    assert read_questions(["a", "b"]) == ("a", "b")
+    assert read_questions(None) == ()
     with pytest.raises(sf.SfumatoError, match="the file of questions cannot be read"):
-        questions_of(tmp_path / "nothing.sql")
+        read_questions(tmp_path / "nothing.sql")
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +227,7 @@ def test_a_sound_policy_is_not_doubted(audited: CuratorAudit) -> None:
     assert audited.doubts == () or all("no power" in each or "nothing was tested" in each for each in audited.doubts)
     assert not any(each.doubts for each in audited.tried)
     assert audited.faults
-    assert not audited.missed
+    assert not audited.missed_faults
 
 
 def test_the_page_needs_nothing_else(audited: CuratorAudit) -> None:
@@ -232,7 +239,7 @@ def test_the_page_needs_nothing_else(audited: CuratorAudit) -> None:
 
 
 def test_an_audit_that_misses_a_fault_says_that_it_has_no_power(audited: CuratorAudit) -> None:
-    blind = replace(audited, faults=(CaughtFault("half the noise", "SELECT 1", False, "nothing"),))
+    blind = replace(audited, faults=(FaultResult("half the noise", "SELECT 1", False, "nothing"),))
     assert not blind.holds
     assert not blind.has_power
     assert any("no power" in each for each in blind.doubts)
@@ -240,24 +247,24 @@ def test_an_audit_that_misses_a_fault_says_that_it_has_no_power(audited: Curator
 
 
 def test_a_difference_a_change_and_a_verdict_are_doubts(stage: AuditStage) -> None:
-    others = stage.tables.others
-    other = stage.tables.larger[0]
-    sound = TriedQuestion("SELECT 1", "template", "ε = 1", True, ())
+    others = stage.tables.ordinary_population
+    other = stage.tables.populations_with_extra_unit[0]
+    sound = QuestionResult("SELECT 1", "template", "ε = 1", True, ())
     assert sound.doubts == ()
-    (found,) = differences([(others, {"charge": "1"}), (other, {"charge": "2"})])
+    (found,) = compare_outcomes([(others, {"charge": "1"}), (other, {"charge": "2"})])
     assert "charge differs" in replace(sound, differences=(found,)).doubts[0]
-    assert "DIFFERS" in row(replace(sound, differences=(found,)))
+    assert "DIFFERS" in result_row(replace(sound, differences=(found,)))
     verdict = sf.audit.Verdict(2.0, Guarantee(1), 0.99, "a ray", 300, 1)
-    assert replace(sound, bought=Sampled(verdict, 300, 1.5)).doubts == (str(verdict),)
-    assert told(Sampled(verdict, 300, 1.5)).startswith("REFUTED")
-    assert told(Sampled(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few"
+    assert replace(sound, releases=SamplingResult(verdict, 300, 1.5)).doubts == (str(verdict),)
+    assert describe_sampling(SamplingResult(verdict, 300, 1.5)).startswith("REFUTED")
+    assert describe_sampling(SamplingResult(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few"
 
 
 def test_an_audit_is_written_for_programs(audited: CuratorAudit) -> None:
     """An ε that no samples would have refuted is null, since JSON has no infinity."""
     verdict = sf.audit.Verdict(2.0, Guarantee(1), 0.99, "a ray", 300, 1)
-    tried = TriedQuestion("SELECT 1", TEMPLATE, "ε = 1", True, (), drawn=Sampled(verdict, 300, math.inf))
-    found = replace(audited, tried=(replace(tried, bought=Sampled(verdict, 400, 1.5)),))
+    tried = QuestionResult("SELECT 1", TEMPLATE, "ε = 1", True, (), noise_draws=SamplingResult(verdict, 300, math.inf))
+    found = replace(audited, tried=(replace(tried, releases=SamplingResult(verdict, 400, 1.5)),))
     told = json.loads(found.to_json())
     assert (told["kind"], told["holds"], told["doubts"]) == ("curator-audit/1", False, list(found.doubts))
     assert [each["name"] for each in told["faults"]] == [each.name for each in found.faults]
@@ -292,8 +299,8 @@ def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
 
 def test_an_audit_says_of_what_too_few_releases_were_bought(stage: AuditStage) -> None:
     """Where the time is up, nothing is bought, and nothing is said to have been."""
-    tried = tuple(TriedQuestion(text, TEMPLATE, "ε = 1", True, ()) for text in templates(stage.catalog)[:1])
-    kept, unbought = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), quietly).with_bought(tried, 300)
+    tried = tuple(QuestionResult(text, TEMPLATE, "ε = 1", True, ()) for text in templates(stage.catalog)[:1])
+    kept, unbought = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), ignore_progress).with_bought(tried, 300)
     assert kept == tried
     assert unbought == ("SELECT COUNT(*) AS n FROM visits",)
     (note,) = _time_notes((), unbought)
@@ -302,14 +309,14 @@ def test_an_audit_says_of_what_too_few_releases_were_bought(stage: AuditStage) -
 
 def test_faults_take_until_then_and_those_that_are_left_are_named(stage: AuditStage, audited: CuratorAudit) -> None:
     """One fault is planted however late it is; what is left is planted later, if there is time."""
-    caught = [CaughtFault(name, "SELECT 1", True, "it was seen") for name in ("first", "second", "third")]
+    caught = [FaultResult(name, "SELECT 1", True, "it was seen") for name in ("first", "second", "third")]
     planned = {each.name: partial(iter, [each]) for each in caught}
-    run = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), quietly)
+    run = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), ignore_progress)
     found, left = run.faults({"no place": partial(iter, []), **planned}, 0.0)
     assert (found, list(left)) == ((caught[0],), ["second", "third"])
     assert run.faults(left, 0.0, found) == (found, left)
     assert run.faults(left, math.inf, found) == (tuple(caught), {})
-    late = replace(audited, faults=found, unplanted=tuple(left))
+    late = replace(audited, faults=found, untested_faults=tuple(left))
     assert "1 of 3 planted faults were caught, and there was no time for second, third" in str(late)
     assert json.loads(late.to_json())["unplanted"] == ["second", "third"]
     assert "1 of 3" in sf.audit.page(late).html
@@ -324,16 +331,16 @@ def test_half_of_the_time_is_left_for_questions(monkeypatch: pytest.MonkeyPatch)
     found = sf.audit.curator(policy(), "0.1", ["SELECT COUNT(*) AS n FROM visits"], confidence=CONFIDENCE)
     assert found.tried
     assert found.faults
-    assert found.unplanted
-    assert not found.missed
+    assert found.untested_faults
+    assert not found.missed_faults
 
 
 def test_one_doubt_is_one_doubt(audited: CuratorAudit) -> None:
-    missed = CaughtFault("half the noise", "SELECT 1", False, "nothing")
-    tried = (TriedQuestion("SELECT 1", TEMPLATE, "ε = 1", True, ()),)
+    missed = FaultResult("half the noise", "SELECT 1", False, "nothing")
+    tried = (QuestionResult("SELECT 1", TEMPLATE, "ε = 1", True, ()),)
     for many, words in ((0, "no doubt"), (1, "1 doubt"), (2, "2 doubts")):
         own = replace(audited, tried=tried, faults=(replace(missed, caught=True), *[missed] * many))
-        assert own.doubt_words == words
+        assert own.doubt_summary == words
         assert f">{words}<" in sf.audit.page(own).html
 
 
@@ -347,16 +354,18 @@ def test_whole_audits_of_sound_policies(relation: str, every_row: bool) -> None:
     declared = policy(relation, every_row=every_row)
     found = sf.audit.curator(declared, 10, confidence=CONFIDENCE)
     assert found.holds, found.doubts
-    assert any(each.bought for each in found.tried)
+    assert any(each.releases for each in found.tried)
 
 
 def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: AuditStage) -> None:
     """One that is answered and one that is refused: of the second, the refusal is compared."""
-    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::6]))
+    few = replace(
+        stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[::6])
+    )
     limits = {} if stage.policy.unit.every_row else {"rows": 1}
     texts = ["SELECT SUM(age + 1) AS a0 FROM visits WHERE age > 3", "SELECT SUM(note) AS a0 FROM visits"]
-    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
-    tried, _ = run.questions([_AuditQuery(DrawnQuestion(each, limits), DRAWN, gaussian=False) for each in texts])
+    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
+    tried, _ = run.questions([_AuditQuery(RandomQuestion(each, limits), RANDOM, gaussian=False) for each in texts])
     assert [each.doubts for each in tried] == [(), ()]
     assert [each.answered for each in tried] == [True, False]
     assert tried[0].replay is not None
@@ -367,9 +376,11 @@ def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: AuditStag
 def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise(stage: AuditStage) -> None:
     """It is understood, and refused when its groups are looked for: an audit that drew it goes on."""
     text = "SELECT ward AS k0, COUNT(*) AS a0 FROM visits WHERE ward = 'A' AND ward = 'B' GROUP BY k0"
-    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
-    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
-    asked = [_AuditQuery(DrawnQuestion(text, {}), DRAWN, gaussian=True)]
+    few = replace(
+        stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[:1])
+    )
+    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
+    asked = [_AuditQuery(RandomQuestion(text, {}), RANDOM, gaussian=True)]
     (tried,), _ = run.questions(asked)
     assert (tried.answered, tried.doubts) == (False, ())
     assert list(run.gaussian(asked)) == []
@@ -381,22 +392,24 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Audit
     """
     texts = ["SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "SELECT SUM(age) AS total FROM visits"]
     asked = [_AuditQuery(each, TEMPLATE, gaussian=True) for each in (texts if long else texts[:1])]
-    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::6]))
-    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
+    few = replace(
+        stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[::6])
+    )
+    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
     tried, untried = run.questions(asked)
     assert untried == ()
     tried = (*tried, *run.gaussian(asked))
     assert [each.doubts for each in tried] == [()] * 2 * len(asked)
     assert ["Gaussian" in each.price for each in tried] == [False] * len(asked) + [True] * len(asked)
-    assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)
+    assert all(each.answered and each.replay is not None and each.noise_draws is not None for each in tried)
 
 
 def test_the_owners_questions_come_first_and_drawn_ones_last(stage: AuditStage) -> None:
     own = "SELECT AVG(age) AS ours FROM visits"
     asked = list(_audit_queries(stage, [own], 7, 5))
-    assert (asked[0].text, asked[0].origin) == (own, OWN)
-    assert [each.origin for each in asked].count(DRAWN) == 5
-    assert [each.origin for each in asked[-5:]] == [DRAWN] * 5
+    assert (asked[0].text, asked[0].origin) == (own, OWNER)
+    assert [each.origin for each in asked].count(RANDOM) == 5
+    assert [each.origin for each in asked[-5:]] == [RANDOM] * 5
     assert list(_audit_queries(stage, [own], 7, 9))[-9:][:5] == asked[-5:]
     assert list(_audit_queries(stage, [own], 8, 5))[-5:] != asked[-5:]
 
@@ -407,8 +420,8 @@ def test_a_budget_of_nothing_is_refused_at_once() -> None:
 
 
 def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
-    tried = (TriedQuestion("SELECT 1", DRAWN, "ε = 1", True, ()),)
+    tried = (QuestionResult("SELECT 1", RANDOM, "ε = 1", True, ()),)
     audit = CuratorAudit("p", "person", "add-remove", 0.99, (), tried, (), (), 1.0, 42)
-    assert audit.drawn_words == "1 random question from seed 42, which draws the same again"
+    assert audit.seed_summary == "1 random question from seed 42, which draws the same again"
     assert json.loads(audit.to_json())["seed"] == 42
-    assert replace(audit, seed=None).drawn_words == ""
+    assert replace(audit, seed=None).seed_summary == ""

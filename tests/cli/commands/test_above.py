@@ -26,7 +26,7 @@ def test_questions_of_a_file_are_answered_until_enough_are_above(policy: Path, t
     source = tmp_path / "questions.sql"
     source.write_text(f"-- who is late\n{LATE};\n\n{ALL}; {LATE};")
     explained = run(*session(policy, "--file", source, "--explain"))
-    assert "charged whole" in explained.stdout
+    assert "charged in full" in explained.stdout
     assert spent(policy) == 0
     done = run(*session(policy, "--file", source))
     assert done.exit_code == 0, done.stderr

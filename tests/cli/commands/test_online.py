@@ -84,5 +84,5 @@ def test_ctrl_c_closes_the_session(policy: Path, monkeypatch: pytest.MonkeyPatch
     assert done.exit_code == 130
     assert "is closed; its charge stands" in done.stderr
     assert len(held) == 1
-    assert held[0].left == 0
+    assert held[0].remaining == 0
     assert charged(policy) == 1

@@ -18,7 +18,7 @@ import pytest
 import sfumato as sf
 from cli.running import COUNTS, run, spent
 from forked_commands import run_forked
-from sfumato.cli.common.exit_codes import MEANINGS
+from sfumato.cli.common.exit_codes import EXIT_CODE_MEANINGS
 from sfumato.errors import OUTCOMES
 
 AIRPORTS = {"EWR", "JFK", "LGA"}
@@ -525,8 +525,8 @@ def test_who_only_waited_is_not_told_of_a_charge(
 def test_every_exit_code_is_documented_once() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "exit-codes.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
-    assert {int(code): words for code, words in rows} == MEANINGS
-    assert {each.exit_code for each in OUTCOMES.values()} <= set(MEANINGS)
+    assert {int(code): words for code, words in rows} == EXIT_CODE_MEANINGS
+    assert {each.exit_code for each in OUTCOMES.values()} <= set(EXIT_CODE_MEANINGS)
     for command in ("init", "check", "query", "budget", "history", "ledger", "auction", "degrees", "bounds", "limits"):
         told = " ".join(run(command, "--help").output.split())
         assert told.count("Exit codes: 0 done") == 1, command

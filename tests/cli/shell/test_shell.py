@@ -13,8 +13,8 @@ import pytest
 import sfumato as sf
 from cli.running import run, spent
 from cli.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
-from sfumato.cli.shell.completion import pieces
-from sfumato.cli.shell.lines import TypedHistory, usual_path
+from sfumato.cli.shell.completion import split_input
+from sfumato.cli.shell.line_input import InputHistory, default_history_path
 from sfumato.cli.shell.session import COMMANDS, ShellSession, ShellSettings
 from sfumato.errors import SfumatoError
 
@@ -144,7 +144,7 @@ def test_typed_lines_are_kept_for_their_owner_alone(policy: Path) -> None:
         terminal.expect("of 3>")
         terminal.type(CTRL_D)
         assert terminal.ends() == 0
-    assert TypedHistory(kept).texts == ["SHOW TABLES;"]
+    assert InputHistory(kept).texts == ["SHOW TABLES;"]
 
 
 def test_a_terminal_without_an_editor_is_served_too(policy: Path) -> None:
@@ -279,7 +279,7 @@ def test_only_a_yes_spends(
     policy: Path, raises: type[BaseException] | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with sf.open(policy) as flights:
-        ShellSession(flights, _Unwilling(raises), None, False, True, ShellSettings(epsilon="0.5")).obey(COUNT)
+        ShellSession(flights, _Unwilling(raises), None, False, True, ShellSettings(epsilon="0.5")).run(COUNT)
     assert capsys.readouterr().out.endswith("Nothing was spent.\n")
     assert spent(policy) == 0
 
@@ -292,20 +292,20 @@ def test_an_interruption_says_whether_the_answer_is_stored(
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shell_session, "show", interrupted)
+    monkeypatch.setattr(shell_session, "print_table", interrupted)
     with sf.open(policy) as flights:
         session = ShellSession(flights, _Nobody(), None, False, True, ShellSettings(epsilon="0.5"))
-        session.obey(COUNT)
+        session.run(COUNT)
         assert "interrupted after its answer was stored" in capsys.readouterr().err
         monkeypatch.undo()
-        session.obey("\\ask")
+        session.run("\\ask")
         assert "bought before: it is free" in capsys.readouterr().out
     assert spent(policy) == 0.5
 
 
 def test_what_the_account_refuses_is_not_asked_for(policy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with sf.open(policy) as flights:
-        ShellSession(flights, _Nobody(), None, False, True, ShellSettings(epsilon="4")).obey(COUNT)
+        ShellSession(flights, _Nobody(), None, False, True, ShellSettings(epsilon="4")).run(COUNT)
     assert "would REFUSE it now\n" in (out := capsys.readouterr().out)
     assert "Nothing was spent" in out
 
@@ -328,7 +328,7 @@ def test_what_the_account_refuses_is_not_asked_for(policy: Path, capsys: pytest.
     ],
 )
 def test_texts_are_cut_into_pieces(text: str, found: list[str], rest: str) -> None:
-    assert pieces(text) == (found, rest)
+    assert split_input(text) == (found, rest)
 
 
 def test_a_price_takes_the_place_of_an_accuracy() -> None:
@@ -346,17 +346,17 @@ class TestTypedHistory:
         path = tmp_path / "typed"
         path.write_text('"SELECT 1;"\n')
         path.chmod(0o644)
-        history = TypedHistory(path)
+        history = InputHistory(path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        history.keep("SELECT\n2;")
-        history.keep("SELECT\n2;")
-        history.keep("  ")
-        assert TypedHistory(path).texts == ["SELECT 1;", "SELECT\n2;"]
+        history.append("SELECT\n2;")
+        history.append("SELECT\n2;")
+        history.append("  ")
+        assert InputHistory(path).texts == ["SELECT 1;", "SELECT\n2;"]
 
     def test_damaged_lines_are_left_out(self, tmp_path: Path) -> None:
         path = tmp_path / "typed"
         path.write_bytes(b'cut short"\n{"a": 1}\n\xff\xfe\n"SELECT 1;"\n')
-        assert TypedHistory(path).texts == ["SELECT 1;"]
+        assert InputHistory(path).texts == ["SELECT 1;"]
 
     @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
     def test_what_is_no_file_is_refused(self, tmp_path: Path, kind: str) -> None:
@@ -369,11 +369,11 @@ class TestTypedHistory:
         else:
             os.mkfifo(path)
         with pytest.raises(SfumatoError, match="--no-history"):
-            TypedHistory(path)
+            InputHistory(path)
 
     def test_it_stays_where_programs_keep_their_state(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XDG_STATE_HOME", "/state")
-        assert usual_path() == Path("/state/sfumato/shell-history")
+        assert default_history_path() == Path("/state/sfumato/shell-history")
         monkeypatch.delenv("XDG_STATE_HOME")
         monkeypatch.setenv("HOME", "/home/ana")
-        assert usual_path() == Path("/home/ana/.local/state/sfumato/shell-history")
+        assert default_history_path() == Path("/home/ana/.local/state/sfumato/shell-history")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sfumato as sf
-from sfumato.cli.shell.completion import AGGREGATES, Candidate, Completion, common
+from sfumato.cli.shell.completion import AGGREGATES, Candidate, Completion, common_prefix
 from sfumato.errors import Unsupported
 
 NAMES = Completion(
@@ -52,10 +52,10 @@ def test_columns_come_before_functions_and_words() -> None:
 
 
 def test_what_all_begin_with_is_typed() -> None:
-    assert common(NAMES.candidates("\\d")) == (1, "de")
-    assert common(NAMES.candidates("\\de")) == (2, "")
-    assert common([]) == (0, "")
-    assert common([Candidate("origin", 6, "column")]) == (6, "origin")
+    assert common_prefix(NAMES.candidates("\\d")) == (1, "de")
+    assert common_prefix(NAMES.candidates("\\de")) == (2, "")
+    assert common_prefix([]) == (0, "")
+    assert common_prefix([Candidate("origin", 6, "column")]) == (6, "origin")
 
 
 def test_every_function_that_is_offered_is_known() -> None:

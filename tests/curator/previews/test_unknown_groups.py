@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.release import found_groups
+from sfumato.release import discovered_groups
 
 PLACES = ("Rome", "Bonn", "Zürich", None)
 BY_CITY = "SELECT city, COUNT(*) AS n FROM visits GROUP BY city"
@@ -132,7 +132,7 @@ def test_nothing_kept_is_an_empty_answer_with_a_note(opened: Open) -> None:
 
 def test_as_many_keys_are_shown_as_an_answer_has(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first by value; a release does not fail because of how many there are."""
-    monkeypatch.setattr(found_groups, "MOST_GROUPS", 4)
+    monkeypatch.setattr(discovered_groups, "MAX_GROUPS", 4)
     curator = opened()
     answer = curator.sql("SELECT sex, city, COUNT(*) AS n FROM visits GROUP BY sex, city").release(**PRICE)
     assert [row[:2] for row in answer.rows] == [(sex, city) for sex in "fm" for city in ("Bonn", "Rome")]
@@ -182,7 +182,7 @@ def test_explain_says_the_shares_and_how_large_a_group_must_be(opened: Open) -> 
     said = str(ask.explain(**PRICE))
     size = re.search(r"a group of (\d+) units is shown with 95 % confidence", said)
     assert size is not None
-    threshold = ask.prepared(sf.release.requests.Request(**PRICE)).selection
+    threshold = ask.price_release(sf.release.requests.PriceRequest(**PRICE)).selection
     assert threshold is not None
     assert threshold.chance(int(size[1])) >= 0.95 > threshold.chance(int(size[1]) - 1)
     assert "for 1/3 of ε and all of δ" in said
@@ -197,8 +197,8 @@ def test_explain_says_the_shares_and_how_large_a_group_must_be(opened: Open) -> 
 def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Open, relation: str) -> None:
     """From the policy alone: every size that is told is where the threshold's own law says it is."""
     ask = opened(relation=relation).sql(BY_CITY)
-    threshold = ask.prepared(sf.release.requests.Request(**PRICE)).selection
-    alone = ask.limit(groups=1).prepared(sf.release.requests.Request(**PRICE)).selection
+    threshold = ask.price_release(sf.release.requests.PriceRequest(**PRICE)).selection
+    alone = ask.limit(groups=1).price_release(sf.release.requests.PriceRequest(**PRICE)).selection
     assert threshold is not None
     assert alone is not None
     for said in (ask.error(**PRICE).warnings, ask.explain(**PRICE).warnings):
@@ -291,7 +291,7 @@ def test_rows_that_a_join_multiplies_are_counted_with_their_weight(tmp_path: Pat
     text = "SELECT visits.city, COUNT(*) AS n FROM visits JOIN twice ON visits.sex = twice.sex GROUP BY visits.city"
     with sf.Curator(both, tmp_path / "twice.ledger") as joined:
         ask = joined.sql(text)
-        threshold = ask.prepared(sf.release.requests.Request(**PRICE)).selection
+        threshold = ask.price_release(sf.release.requests.PriceRequest(**PRICE)).selection
         assert threshold == sf.KeyThreshold(2, "1e-8", 2, weighted=True)
         assert ask.release(**PRICE).column("city") == ["Bonn", "Rome", "Zürich", None]
 

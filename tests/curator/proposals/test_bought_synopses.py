@@ -20,7 +20,7 @@ from sfumato.cli import main
 from sfumato.curator.proposals import bought_synopses
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Account, Publication
-from sfumato.publish.marginals.measuring import PublishDraw
+from sfumato.publish.marginals.measuring import MarginalsDraw
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 
@@ -239,7 +239,7 @@ def test_other_accounts_have_their_own(tmp_path: Path) -> None:
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger, sf.open(policy(), ledger=ledger) as curator:
         curator.marginals("people", SETS).release(rho=1)
         account, engine = curator._context.account, curator._context.engine
-        shelf = bought_synopses.shelf(curator._context, "people")
+        shelf = bought_synopses.plan_prefix(curator._context, "people")
         assert len(account.published(shelf, data=engine.identity())) == 1
         other = ledger.account("other", unit=sf.PrivacyUnit("person", every_row=True), budget=sf.Budget(1, "1e-6"))
         assert other.published(shelf, data=engine.identity()) == ()
@@ -407,7 +407,7 @@ def test_lines_are_read_once_by_a_process(curator: sf.Curator, monkeypatch: pyte
 
 
 def test_old_lines_without_columns_answer_too(curator: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PublishDraw, "written_accuracy", property(lambda self: self.good_enough))
+    monkeypatch.setattr(MarginalsDraw, "written_accuracy", property(lambda self: self.required_accuracy))
     proposal = curator.marginals("people", SETS)
     best = proposal.release(rho=RHO)
     monkeypatch.undo()

@@ -42,14 +42,14 @@ def test_the_sensitivity_holds_and_is_reached_on_every_small_graph(ends: tuple[s
         reading, groups = proposal.reading, proposal.nodes
         assert reading.sensitivity.l1 == 2 * len(ends)
         replaced = for_neighbours(reading.bounded, sf.Neighbours.REPLACE)
-        twice = type(reading)(type(reading.totals)(replaced), reading.most)
+        twice = type(reading)(type(reading.totals)(replaced), reading.max_size)
         assert twice.sensitivity.l1 == 2 * min(2 * len(ends), len(NODES))  # there are no more nodes to move
 
         def histogram(edges: tuple[tuple[int, int], ...]) -> np.ndarray:
             """The degrees reckoned here: an edge counts at each of its ends."""
             places = [slice(0, 2)] if len(ends) == 2 else [slice(1, 2)]
             found = Counter(NODES[node] for edge in edges for place in places for node in edge[place])
-            return reading.of(np.array([[found[str(group[0])]] for group in groups], np.int64))
+            return reading.extract(np.array([[found[str(group[0])]] for group in groups], np.int64))
 
         graphs = [edges for size in range(3) for edges in combinations_with_replacement(EDGES, size)]
         added = exchanged = one_place = 0
@@ -69,7 +69,7 @@ def test_the_sensitivity_holds_and_is_reached_on_every_small_graph(ends: tuple[s
 
 @pytest.mark.parametrize("name", ["karate", "florentine"])
 def test_without_noise_it_is_the_histogram(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     edges = pd.read_csv(GRAPHS / f"{name}.edges.csv")
     nodes = sorted({*edges["source"], *edges["target"]})
     degrees = Counter(Counter([*edges["source"], *edges["target"]]).values())

@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from mechanisms.recorded import seeded
-from sfumato.curator import Bounds, BoundsSearch
+from sfumato.curator import Bounds, BoundsProposal
 from sfumato.curator.step_counts import StepSearch
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.release.measurement import Measurement
@@ -140,7 +140,7 @@ def test_what_is_drawn_is_the_counts_and_the_two_numbers_and_nothing_else(
         asked.append((mechanism, exact.copy()))
         return np.roll(exact, 1) if len(asked) == 1 else exact + 1
 
-    monkeypatch.setattr("sfumato.release.measurement.noisy", recorded)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", recorded)
     with curator(frame(*[(3.0,)] * 300, *[(700.0,)] * 300), tmp_path) as made:
         proposal = made.bounds("visits", "cost")
         exact = totals(made)
@@ -148,7 +148,10 @@ def test_what_is_drawn_is_the_counts_and_the_two_numbers_and_nothing_else(
         assert [each.scale for each, _ in asked] == [Fraction(5, 4), Fraction(5)]
         assert np.array_equal(asked[0][1].reshape(-1), exact[:, 0])
         assert found.span is not None
-        assert proposal.ladder.ends(found.span) == (5, 2000)  # the noisy counts are one step higher: they alone decide
+        assert proposal.ladder.bounds_of(found.span) == (
+            5,
+            2000,
+        )  # the noisy counts are one step higher: they alone decide
         assert asked[1][1].tolist() == [300, 300]
         assert (found.inside, found.outside) == (301, 301)
 
@@ -229,7 +232,7 @@ def test_the_range_is_about_that_of_the_values(name: str, many: int, tmp_path: P
     with curator(people(values), tmp_path) as opened:
         draw, exact = opened.bounds("visits", "cost")._draw("0.1"), totals(opened)
     spans = [draw.search.draw(exact).span for _ in range(12)]
-    ends = np.array([[float(end) for end in draw.ladder.ends(span)] for span in spans if span is not None])  # type: ignore[arg-type]
+    ends = np.array([[float(end) for end in draw.ladder.bounds_of(span)] for span in spans if span is not None])  # type: ignore[arg-type]
     assert len(ends) == 12
     low, high = np.median(ends, axis=0)
     assert lows[0] <= low <= lows[1], (low, high)
@@ -257,7 +260,7 @@ def test_too_few_values_are_said_to_be_too_few(cells: list[Any], tmp_path: Path)
     values = people(np.array(cells, float)).astype({"who": "int64", "cost": "float64"})
     with curator(values, tmp_path) as made:
         found = made.bounds("visits", "cost").release(epsilon="0.1")
-        assert (found.low, found.high, found.ends, found.toml) == (None, None, None, "")
+        assert (found.low, found.high, found.bounds, found.toml) == (None, None, None, "")
         assert "no bounds were found for cost" in found.words()
         assert "none found" in repr(found)
         assert Bounds.from_json(found.to_json()) == found
@@ -282,7 +285,7 @@ def test_a_release_is_charged_and_found_again(relation: str, tmp_path: Path) -> 
     values = np.random.default_rng(5).lognormal(3, 1, 4000)
     with curator(people(values), tmp_path, neighbours=relation) as made:
         proposal = made.bounds("visits", "cost")
-        assert isinstance(proposal, BoundsSearch)
+        assert isinstance(proposal, BoundsProposal)
         said = str(proposal.explain("0.5"))
         assert f"all rows of one patient, {relation}" in said
         assert f"no step with {proposal.error('0.5'):,} or more values" in said
@@ -320,7 +323,7 @@ def test_an_account_with_delta_is_charged_in_both_currencies(tmp_path: Path) -> 
 def test_dates_and_whole_numbers_have_bounds_of_their_own_type(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     days = [dt.datetime(2021, 3, 1) + dt.timedelta(days=day) for day in range(600)]
     cells: list[Any] = (
         list(range(600)) if kind == "integer" else [each if kind == "timestamp" else each.date() for each in days]
@@ -342,9 +345,9 @@ def test_dates_and_whole_numbers_have_bounds_of_their_own_type(
         else:
             assert found.toml == expected[kind]
         assert Bounds.from_json(found.to_json()) == found
-        declared = {"cost": {"type": kind, "bounds": found.ends}}
+        declared = {"cost": {"type": kind, "bounds": found.bounds}}
         with curator(people(cells), tmp_path, declared, budget=1) as bounded:
-            assert bounded.policy.tables["visits"].columns["cost"].bounds == found.ends
+            assert bounded.policy.tables["visits"].columns["cost"].bounds == found.bounds
 
 
 def test_rows_that_are_units_all_count(tmp_path: Path) -> None:

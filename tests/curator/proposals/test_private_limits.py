@@ -64,7 +64,7 @@ def test_one_unit_moves_no_more_than_is_claimed_in_any_small_world(
     for first, second, third in product(UNITS, repeat=3):
         if relation == "replace" or not second or not third:
             a, b = read[first, second], read[first, third]
-            moved = [each.steps.reading.of(a) - each.steps.reading.of(b) for each in searches]
+            moved = [each.steps.reading.extract(a) - each.steps.reading.extract(b) for each in searches]
             most = [max(known, int(np.abs(each).sum())) for known, each in zip(most, moved, strict=True)]
     claimed = [each.steps.sensitivity.l1 for each in searches]
     assert most == claimed == [1 if relation == "add-remove" else 2] * len(searches)
@@ -75,7 +75,7 @@ def test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy(tmp_path: 
     units = ["a", "ab", "abca", "a" * 12, "abc" * 40]
     with curator(frame(*units), tmp_path) as made:
         ladder = made.limits("visits").ladder
-        limit = [ladder.ends((place, place))[1] for place in range(len(ladder))]
+        limit = [ladder.bounds_of((place, place))[1] for place in range(len(ladder))]
         rows = {limit[key[0]]: count for key, count in table(made, totals(made)).items()}
         assert rows == {1: 1, 2: 1, 4: 1, 15: 1, 150: 1}
         both = table(made, totals(made, "ward"), "ward")
@@ -91,7 +91,7 @@ def test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy(tmp_path: 
 
 
 def test_the_limits_are_those_that_most_units_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     units = ["a"] * 600 + ["ab"] * 300 + ["abc"] * 60 + ["abca"] * 40
     with curator(frame(*units), tmp_path) as made:
         found = made.limits("visits", by="ward").release(epsilon=2)
@@ -104,7 +104,7 @@ def test_the_limits_are_those_that_most_units_keep(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_release_is_charged_and_found_again(relation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     units = ["ab"] * 700 + ["abcabc"] * 300
     with curator(frame(*units), tmp_path, relation) as made:
         proposal = made.limits("visits", by=["ward"])

@@ -18,13 +18,13 @@ import sfumato as sf
 from covering_cases import covering
 from safety.worlds import question
 from sfumato.curator import RunningForecast
-from sfumato.curator.proposals.running_counts import running_totals
+from sfumato.curator.proposals.running_counts import propose_running_totals
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter, Overspent, Unsupported
-from sfumato.mechanisms.factorisations import MOST_PERIODS
+from sfumato.mechanisms.factorisations import MAX_PERIODS
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.privacy.numbers import shown
+from sfumato.privacy.numbers import format_number
 from sfumato.release.running_totals import RunningAnswer
 
 FIRST, LAST = dt.date(2024, 1, 1), dt.date(2024, 1, 20)
@@ -93,7 +93,7 @@ def test_without_noise_they_are_the_running_totals(
     text: str, price: Any, clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, what = SERIES[text]
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     found = clinic.running(text).release(**price)
     rows = frame()
     rows["week"] = [each - dt.timedelta(days=each.weekday()) for each in rows["day"]]
@@ -133,7 +133,7 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
     worlds = [each for count in range(4) for each in itertools.combinations_with_replacement(rows, count)]
     first = DuckDB(declared := policy(frame(1), columns=three, neighbours=relation))
     asked = question(first, declared, text)
-    proposal = running_totals(asked._context, asked)
+    proposal = propose_running_totals(asked._context, asked)
     readings: dict[Any, FactoredTotals] = {
         (family, way.reading.bounded.strategy, way.factorisation): way.reading
         for family in (sf.Laplace, sf.Gaussian)
@@ -149,9 +149,11 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
             cost=[cost for _, _, cost in people],
         )
         with closing(DuckDB(policy(table, columns=three, neighbours=relation))) as engine:
-            read = {each.strategy: engine.read(GroupTotals(each, proposal._groups), 7) for each in asked.options}
+            read = {
+                each.strategy: engine.read(GroupTotals(each, proposal._groups), 7) for each in asked.bounding_options
+            }
         for name, reading in readings.items():
-            exact[name][world] = reading.of(read[reading.bounded.strategy])
+            exact[name][world] = reading.extract(read[reading.bounded.strategy])
     assert len(readings) > 8
     for name, found in exact.items():
         said, values = readings[name].sensitivity, np.array([*found.values()])
@@ -249,7 +251,7 @@ def test_the_error_is_known_before_and_prices_reach_it(clinic: sf.Curator) -> No
         proposal.price(within="0.5")
     explained = str(proposal.explain(epsilon=1))
     assert "20 periods" in explained
-    assert f"±{shown(said.worst)} in the worst" in explained
+    assert f"±{format_number(said.worst)} in the worst" in explained
     assert "at ε = 1:" in str(proposal.explain())
     assert charges(clinic) == 0
 
@@ -354,14 +356,14 @@ def test_what_has_no_running_totals_is_refused_with_a_fix(clinic: sf.Curator, te
 def test_very_many_periods_are_refused_and_a_few_thousand_days_by_weeks_are_not(tmp_path: Path) -> None:
     ages = {**COLUMNS, "day": {"type": "date", "bounds": ["1750-01-01", "2023-12-31"]}}
     with curator(tmp_path, columns=ages) as made:
-        with pytest.raises(Unsupported, match=f"at most {MOST_PERIODS:,} periods; here they have 100,076") as refused:
+        with pytest.raises(Unsupported, match=f"at most {MAX_PERIODS:,} periods; here they have 100,076") as refused:
             made.running(VISITS)
         assert "weeks or months" in refused.value.fix
         weekly = made.running(
             "SELECT DATE_TRUNC('week', day) AS week, COUNT(*) AS n FROM visits "
             "WHERE day >= DATE '2010-01-01' GROUP BY week"
         )
-        assert MOST_PERIODS > len(weekly.periods) > 700
+        assert MAX_PERIODS > len(weekly.periods) > 700
 
 
 def test_pictures_are_lines_with_bands(clinic: sf.Curator, tmp_path: Path) -> None:

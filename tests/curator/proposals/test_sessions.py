@@ -68,7 +68,7 @@ def test_all_is_charged_at_the_opening_and_nothing_by_a_question(clinic: sf.Cura
     with proposal.release(2) as session:
         assert spent(clinic) == 2
         assert [bool(session.ask(each)) for each in (LOW, LOW, HIGH, LOW, HIGH)] == [False, False, True, False, True]
-        assert session.left == 0
+        assert session.remaining == 0
         assert "ended" in repr(session)
     assert spent(clinic) == 2
     assert kinds(clinic) == ["tab-open", *["step", "answer"] * 5, "tab-close"]
@@ -87,8 +87,8 @@ def test_answers_of_a_session_are_shown_as_a_table_and_a_rehearsal_says_what_it_
     shown = repr(asked.release(2))
     assert [line.split()[-1] for line in shown.splitlines() if "SELECT" in line] == ["false", "true", "NULL"]
     assert "ε = 2" in shown
-    assert "REHEARSAL" in repr(asked.rehearse(2)).upper()
-    assert "<table>" in asked.rehearse(2)._repr_html_()
+    assert "REHEARSAL" in repr(asked.preview(2)).upper()
+    assert "<table>" in asked.preview(2)._repr_html_()
 
 
 def test_a_session_that_has_ended_is_not_asked(clinic: sf.Curator) -> None:
@@ -130,7 +130,7 @@ def test_what_cannot_be_asked_is_refused_for_free_and_the_session_goes_on(asked:
         with pytest.raises(sf.SfumatoError, match=REFUSED[asked]):
             session.ask(asked)
         assert kinds(clinic) == before
-        assert session.left == 1
+        assert session.remaining == 1
         assert session.ask(HIGH)
 
 
@@ -297,7 +297,7 @@ def test_a_question_stopped_before_the_mechanism_was_asked_uses_up_nothing(
             with pytest.raises(sf.SessionInterrupted, match="stopped before its answer") as refused:
                 session.ask(HIGH)
         assert refused.value.__cause__ is None
-        assert session.left == 1
+        assert session.remaining == 1
         assert session._session.receipt.asked == 0
         assert session.ask(HIGH)
     assert kinds(clinic) == ["tab-open", "step", "step", "answer", "tab-close"]
@@ -311,7 +311,7 @@ def test_a_question_stopped_before_it_was_written_down_has_used_up_what_it_said(
             broken.setattr(type(clinic._context.account), "answer", stopping)
             with pytest.raises(sf.SessionInterrupted):
                 session.ask(HIGH)
-        assert session.left == 1
+        assert session.remaining == 1
         assert session.answers == ()
         assert session.ask(HIGH)
         with pytest.raises(sf.SessionClosed, match="after 2 positive"):
@@ -326,7 +326,7 @@ def test_a_question_stopped_while_the_mechanism_answers_ends_the_session(
             broken.setattr("sfumato.mechanisms.laplace.draw_one", stopping)  # the noise of the value
             with pytest.raises(sf.SessionInterrupted):
                 session.ask(HIGH)
-        assert session.left == 0
+        assert session.remaining == 0
         with pytest.raises(sf.SessionClosed):
             session.ask(LOW)
 
@@ -344,7 +344,7 @@ def test_a_time_limit_stops_a_question_and_not_the_session(clinic: sf.Curator) -
     session = clinic.above(4000, tables="visits").release(2, seconds="1e-9")
     with pytest.raises(sf.Unsupported, match="time limit"):
         session.ask(HIGH)
-    assert session.left == 1
+    assert session.remaining == 1
     session.close()
 
 
@@ -382,7 +382,7 @@ def test_a_session_is_not_carried_into_another_process(clinic: sf.Curator, monke
         with pytest.raises(sf.SessionClosed):
             session.ask(HIGH)
         session.close()  # of the copy alone
-    assert session.left == 1
+    assert session.remaining == 1
     session.close()
 
 

@@ -31,13 +31,13 @@ from publish.synthesis.clinic import (
 )
 from sfumato.curator.proposals.synthesis import _check_columns, _parse_memory
 from sfumato.ledger import Tab
-from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, SetMisfits
+from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, ColumnSetDistances
 from sfumato.privacy import codec
-from sfumato.publish.graph.fitting import Observation, fitted
-from sfumato.publish.marginals.measuring import packed
+from sfumato.publish.graph.fitting import Observation, fit_model
+from sfumato.publish.marginals.measuring import encode_integers
 from sfumato.publish.synthesis.candidates import NoisyCells
-from sfumato.publish.synthesis.course import SynthesisState
-from sfumato.publish.synthesis.released import Synthesized
+from sfumato.publish.synthesis.released import ReleasedSynthesis
+from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
@@ -60,11 +60,11 @@ def test_the_ledger_has_every_step_and_nothing_else(
             paid = [each.amounts[name] for each in costs]
             assert spent is None or spent == sum(filter(None, paid))
         if price == {"epsilon": 2}:
-            assert account.spent["pure"] == 2 == courses[-1].funds.spent
+            assert account.spent["pure"] == 2 == courses[-1].budget.spent
         elif "rho" in price:
-            claimed = courses[-1].funds.spent * account.budget.order  # the ledger's sums are rounded up
+            claimed = courses[-1].budget.spent * account.budget.order  # the ledger's sums are rounded up
             assert claimed * (1 - Fraction(1, 3)) < account.spent["renyi"] <= claimed * (1 + Fraction(1, 10**12))
-            assert courses[-1].funds.spent >= Fraction("0.4999999")
+            assert courses[-1].budget.spent >= Fraction("0.4999999")
         measured = [each for each in steps if "choosing" not in each.question]
         assert len(measured) == len(found.marginals) == 1 + len(found.rounds)
         assert found.complete
@@ -101,13 +101,13 @@ def test_a_model_comes_close(tmp_path: Path, units: bool) -> None:
     assert model.marginal((1, 2))[0, 1] < 50  # no young smokers
 
 
-def model_of(found: Synthesized, zeros: Any = ()) -> Any:
+def model_of(found: ReleasedSynthesis, zeros: Any = ()) -> Any:
     seen = [
         Observation(each.places, each.values * float(each.unit_value), each.variance**0.5)
         for each in found.measured
         if each.places
     ]
-    return fitted(seen, found.sizes, found.total, zeros=zeros, tolerance=1e-4)
+    return fit_model(seen, found.sizes, found.total, zeros=zeros, tolerance=1e-4)
 
 
 def test_impossible_cells_stay_empty(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     with curator(tmp_path, people(1, 40)) as clinic:
-        monkeypatch.setattr(SetMisfits, "of", interrupted)
+        monkeypatch.setattr(ColumnSetDistances, "extract", interrupted)
         with pytest.raises(sf.errors.Unanswered):
             clinic.synthesize("people").release(epsilon=1)
         assert clinic._context.account.spent["pure"] == 1
@@ -236,7 +236,7 @@ def test_a_second_ctrl_c_ends_the_step_and_spends_what_was_held(
 
 def interrupt_in(part: str, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     """Send a signal from within the first step of a kind."""
-    owner, name = (CodedRows, "marginal") if part == "measuring" else (SetMisfits, "of")
+    owner, name = (CodedRows, "marginal") if part == "measuring" else (ColumnSetDistances, "extract")
     whole, sent = getattr(owner, name), []
 
     def interrupted(*given: Any) -> Any:
@@ -309,10 +309,12 @@ def test_each_step_is_charged_before_it_reads_and_rows_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    step, count, score = Tab.step, CodedRows.marginal, SetMisfits.of
+    step, count, score = Tab.step, CodedRows.marginal, ColumnSetDistances.extract
     monkeypatch.setattr(Tab, "step", lambda tab, entry: (order.append("charge"), step(tab, entry))[1])
     monkeypatch.setattr(CodedRows, "marginal", lambda own, places: (order.append("count"), count(own, places))[1])
-    monkeypatch.setattr(SetMisfits, "of", lambda own, exact: (order.append("choose"), score(own, exact))[1])
+    monkeypatch.setattr(
+        ColumnSetDistances, "extract", lambda own, exact: (order.append("choose"), score(own, exact))[1]
+    )
     with curator(tmp_path, people(1, 40)) as clinic:
         engine = type(clinic._context.engine)
         read = engine.read
@@ -360,12 +362,12 @@ def test_on_neighbours_the_same_noise_takes_the_same_course(
     read: list[int] = []
 
     def measured(step: MeasureStep, reading: Any) -> NoisyCells:
-        counts = step.view.of(reading(step.view.reading))
+        counts = step.view.extract(reading(step.view.reading))
         read.append(int(counts.sum()))
-        return NoisyCells(packed(np.arange(counts.size, dtype=np.int64) * 31 % 17))
+        return NoisyCells(encode_integers(np.arange(counts.size, dtype=np.int64) * 31 % 17))
 
     def chosen(step: ChooseStep, reading: Any) -> Choice:
-        scores = step.scores.of(reading(step.readings[0]))
+        scores = step.scores.extract(reading(step.readings[0]))
         return Choice(7 * len(step.scores.views) // 11 if scores.size else -1)
 
     monkeypatch.setattr(MeasureStep, "draw", measured)
@@ -555,7 +557,7 @@ def test_what_is_free_spends_nothing_and_reads_nothing(tmp_path: Path, monkeypat
         wide = proposal.price(20)
         assert proposal.price(10) > wide > proposal.price(100, delta="1e-9") > 0
         phases: list[str] = []
-        found = proposal.rehearse(epsilon=1, rows=500, progress=phases.append).released
+        found = proposal.preview(epsilon=1, rows=500, progress=phases.append).released
         assert phases[0] == "counting rows"
         assert found.purchase.price == ""
         told = proposal.forecast(epsilon=1, rows=500)
@@ -595,7 +597,7 @@ def test_one_row_of_each_unit_stands_for_it_whatever_the_order_of_rows(order: st
     for rows in (ROWS, ROWS[::-1]):
         given = {"one_row_per": "unit", "order": order, "where": where}
         proposal, read = exact(policy_of(rows, units=True), Price(2), **given)
-        assert proposal.setting(Price(2)).most_rows == 1
+        assert proposal.setting(Price(2)).max_rows == 1
         cells = {tuple(int(each[row]) for each in read.codes) for row in range(len(read.totals))}
         bins = {1: 0, 2: 0, 5: 2, 7: 2, 8: 2}
         smoking = {False: 0, True: 1, None: 2}
@@ -610,7 +612,7 @@ def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str)
         exact(policy_of(each, units=True, relation=relation), Price(2), **given) for each in worlds(relation, True)
     ]
     view = CellCounts(found[0][0].setting(Price(2)).reading, (0, 1, 2))
-    moved = [np.abs(view.of(one) - view.of(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
+    moved = [np.abs(view.extract(one) - view.extract(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
     assert max(moved) == view.sensitivity.total == (1 if relation == "add-remove" else 2)
 
 
@@ -662,7 +664,7 @@ def test_units_move_the_rows_of_a_select_within_their_bound(relation: str) -> No
     text = "SELECT sex, age // 3 AS third FROM people"
     found = [exact(each, Price(2), text) for each in policies]
     view = CellCounts(found[0][0].setting(Price(2)).reading, (0, 1))
-    moved = [np.abs(view.of(one) - view.of(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
+    moved = [np.abs(view.extract(one) - view.extract(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
     assert max(moved) == view.sensitivity.total
 
 

@@ -70,7 +70,7 @@ def test_the_same_counts_as_without_a_table(tmp_path: Path) -> None:
         proposal = made.auction("bids", "bid", prices=PRICES)
         totals = made._context.engine.read(GroupTotals(proposal.bounded, proposal.question.groups), 0)
         _, counter = proposal.batch(1, "0.5").measurements
-        assert counter.reading.of(totals).tolist() == digital_goods(bids, 1, PRICES)._counts.tolist()
+        assert counter.reading.extract(totals).tolist() == digital_goods(bids, 1, PRICES)._counts.tolist()
 
 
 def test_two_bids_of_one_bidder_cost_twice(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_two_bids_of_one_bidder_cost_twice(tmp_path: Path) -> None:
         assert proposal.batch(1).curve.max_divergence == 1
 
 
-def _alone(folder: Path) -> games.TableAuction:
+def _alone(folder: Path) -> games.AuctionProposal:
     folder.mkdir()
     return curator(folder, [0.5]).auction("bids", "bid", prices=PRICES)
 
@@ -100,7 +100,9 @@ def test_what_is_charged_covers_what_one_bidder_changes(tmp_path: Path, neighbou
         pairs = [(a, b) for a in bids for b in (bids if neighbours == "replace" else [none])]
         spread = rows = 0
         for a, b in pairs:
-            scores, counts = (each.reading.of(a[:, None]) - each.reading.of(b[:, None]) for each in (choice, counter))
+            scores, counts = (
+                each.reading.extract(a[:, None]) - each.reading.extract(b[:, None]) for each in (choice, counter)
+            )
             spread, rows = max(spread, int(scores.max() - scores.min())), max(rows, int(np.abs(counts).max()))
         most = 2 * 4  # two bids at the top price, which is four units
         assert spread == most if neighbours == "replace" else spread <= most

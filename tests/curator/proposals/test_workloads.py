@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from covering_cases import covering
-from sfumato.curator import Answers, Workload, WorkloadForecast
+from sfumato.curator import Answers, WorkloadForecast, WorkloadProposal
 
 COLUMNS = {
     "kind": {"values": ["a", "b", "c"]},
@@ -149,7 +149,7 @@ def test_wanted_accuracies_decide_the_split(clinic: sf.Curator) -> None:
 
 def test_of_those_that_ask_the_same_the_finest_wish_counts(clinic: sf.Curator) -> None:
     asked = clinic.workload({"one": ALL, "two": ALL})
-    assert len(asked.measured) == 1
+    assert len(asked.measured_questions) == 1
     assert asked.price({"one": 400, "two": 40}) == asked.price({"one": 40}) == clinic.sql(ALL).price(40)  # type: ignore[union-attr]
 
 
@@ -301,7 +301,7 @@ def test_what_is_stopped_after_the_charge_is_spent_and_not_answered(
 
     target = {
         "read": "sfumato.engine.duckdb.driver.DuckDB.read",
-        "draw": "sfumato.release.batch_prices.MeasuredTogether",
+        "draw": "sfumato.release.batch_prices.BatchMeasurements",
         "write": "sfumato.ledger.transaction.Transaction.close_tab",
     }[where]
     asked = clinic.workload([ALL, A])
@@ -343,7 +343,7 @@ def test_a_weak_price_is_said_aloud(clinic: sf.Curator) -> None:
 
 def test_the_same_workload_is_the_same(clinic: sf.Curator) -> None:
     one, two = clinic.workload([ALL, A]), clinic.workload({"x": ALL, "y": A})
-    assert isinstance(one, Workload)
+    assert isinstance(one, WorkloadProposal)
     assert one.identity == two.identity != clinic.workload([ALL]).identity
 
 

@@ -243,7 +243,7 @@ def test_copies_count_toward_the_ceiling() -> None:
 def test_an_owner_sees_how_many_rows_are_nobodys() -> None:
     with Sources(family(VISITS, DRUGS), threads=1) as sources:
         found = inspect(sources, "drugs")
-    assert (found.rows, found.dropped, found.units, found.exceeding) == (6, 0.5, 2, 0)
+    assert (found.rows, found.without_id, found.units, found.units_over_limit) == (6, 0.5, 2, 0)
 
 
 def test_columns_of_the_source_with_our_names_do_no_harm() -> None:

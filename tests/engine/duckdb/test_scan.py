@@ -20,9 +20,9 @@ from hypothesis import given, settings, strategies as st
 
 from engine.tables import SOURCES, policy_of, private
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.sources.clean_cells import inner
+from sfumato.engine.sources.clean_cells import inner_bounds
 from sfumato.policy import Domain, Table, Type
-from sfumato.policy.domains import as_value
+from sfumato.policy.domains import parse_value
 
 NAN, INF = math.nan, math.inf
 DAY, MOMENT = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 23, 59, 59, 999999)
@@ -370,6 +370,6 @@ def test_the_scan_is_stable(some: list[tuple[Any, Any]], others: list[tuple[Any,
 
 @given(st.fractions(-100, 100), st.fractions(0, 10))
 def test_bounds_as_doubles_lie_inside_the_exact_ones(low: Any, width: Any) -> None:
-    least, largest = (as_value(Type.REAL, each, "bound") for each in inner(low, low + width))
+    least, largest = (parse_value(Type.REAL, each, "bound") for each in inner_bounds(low, low + width))
     assert least <= largest
     assert width < 1e-9 or low <= least <= largest <= low + width

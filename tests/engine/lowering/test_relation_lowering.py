@@ -11,11 +11,11 @@ import pytest
 
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering import total_lowering
+from sfumato.engine.lowering import bounded_totals
 from sfumato.plan.aggregates.measures import Count, Distinct, Sum
-from sfumato.plan.bounding import BoundedPlan, boundings
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.nodes import Aggregate, Cut, Filter, Relation, Scan, SemiJoin, Union, UnitJoin
+from sfumato.plan.nodes import Aggregate, Filter, LimitRowsPerUnit, Relation, Scan, SemiJoin, Union, UnitJoin
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call, literal
@@ -64,7 +64,7 @@ LARGE = call(">", BX, literal(Type.INTEGER, 1))
 
 def bounded(relation: Relation, value: Column, strategy: Strategy = Strategy.SAMPLE) -> BoundedPlan:
     plan = Aggregate(relation, (), (Count(), Sum(value)))
-    return next(each for each in boundings(plan, LIMITS, 1) if each.strategy in (strategy, Strategy.WHOLE))
+    return next(each for each in bounding_strategies(plan, LIMITS, 1) if each.strategy in (strategy, Strategy.WHOLE))
 
 
 def _matched(first: Sequence[Row], second: Sequence[Row], condition: bool) -> Iterator[tuple[Row, list[Row]]]:
@@ -90,11 +90,11 @@ def test_joins_and_unions_of_private_tables(seed: int, strategy: Strategy) -> No
     for extra in (None, condition):
         matched = list(_matched(first, second, extra is not None))
         for outer in (False, True):
-            tree = UnitJoin(Cut(A, 30), Cut(B, 30), ((AK, BK),), extra, outer)
+            tree = UnitJoin(LimitRowsPerUnit(A, 30), LimitRowsPerUnit(B, 30), ((AK, BK),), extra, outer)
             rows = [each[2] for _, found in matched for each in found or ([(None, 0, None)] if outer else [])]
             assert _read(engine, bounded(tree, BX, strategy)) == _totals(rows)
         for anti in (False, True):
-            tree_ = SemiJoin(A, Cut(B, 30), ((AK, BK),), extra, anti)
+            tree_ = SemiJoin(A, LimitRowsPerUnit(B, 30), ((AK, BK),), extra, anti)
             kept = [row[2] for row, found in matched if bool(found) is not anti]
             assert _read(engine, bounded(tree_, AX, strategy)) == _totals(kept)
     told = [row[2] for row in (*first, *second) if row[0] is not None]
@@ -118,7 +118,7 @@ def test_a_cut_keeps_so_many_rows_of_each_unit_and_no_more(most: int) -> None:
     engine, shuffled = (DuckDB(policy(found, [])) for found in (rows, Random(1).sample(rows, len(rows))))
     sums = set()
     for key in range(12):
-        made = bounded(Cut(A, most), AX)
+        made = bounded(LimitRowsPerUnit(A, most), AX)
         count, total = _read(engine, made, key)
         assert count == sum(min(most, each) for each in Counter(who for who, _, _ in rows).values())
         assert _read(shuffled, made, key) == (count, total)
@@ -135,7 +135,7 @@ def test_a_cut_of_one_unit_is_not_changed_by_another() -> None:
     alone, beside = DuckDB(policy(rows, [])), DuckDB(policy([*more, *rows], []))
     kept = defaultdict(set)
     for key in range(20):
-        made = bounded(Cut(A, 2), AX)
+        made = bounded(LimitRowsPerUnit(A, 2), AX)
         count, total = _read(beside, made, key)
         kept[_read(alone, made, key)].add((count - 2, total - 2))
     assert all(found == {each} for each, found in kept.items())
@@ -146,8 +146,8 @@ def test_a_cut_of_one_unit_is_not_changed_by_another() -> None:
 def test_rows_of_equal_digest_are_told_apart_by_their_values() -> None:
     """A missing value leaves no trace in a digest: (1, NULL) and (NULL, 1) tie there."""
     rows: list[Row] = [(0, 1, None), (0, None, 1)]  # type: ignore[list-item]
-    plan = Aggregate(Cut(A, 1), (), (Sum(AK), Sum(AX)))
-    (made,) = boundings(plan, LIMITS, 1)
+    plan = Aggregate(LimitRowsPerUnit(A, 1), (), (Sum(AK), Sum(AX)))
+    (made,) = bounding_strategies(plan, LIMITS, 1)
     found = set()
     for each in (rows, rows[::-1]):
         engine = DuckDB(policy(each, []))
@@ -157,7 +157,7 @@ def test_rows_of_equal_digest_are_told_apart_by_their_values() -> None:
 
 
 def test_only_units_beyond_the_limit_are_ranked() -> None:
-    (_, heavy), *_ = total_lowering.statement(bounded(Cut(A, 2), AX), 1).stages
+    (_, heavy), *_ = bounded_totals.statement(bounded(LimitRowsPerUnit(A, 2), AX), 1).stages
     assert heavy.having is not None
     assert "Rank" not in repr(heavy)
 
@@ -167,23 +167,23 @@ def test_only_units_beyond_the_limit_are_ranked() -> None:
 def test_limits_that_a_tree_proves_are_not_looked_at(strategy: Strategy, limit: int) -> None:
     """Of two rows beside two there are four: within a limit of four by proof, beyond one of three and cut there."""
     rows: list[Row] = [(0, 0, 1)] * 2
-    tree = UnitJoin(Cut(A, 2), Cut(B, 2), ((AK, BK),), None, False)
+    tree = UnitJoin(LimitRowsPerUnit(A, 2), LimitRowsPerUnit(B, 2), ((AK, BK),), None, False)
     plan = Aggregate(tree, (), (Count(), Sum(AX)))
-    made = next(each for each in boundings(plan, Limits(limit, 1, limit), 1) if each.strategy is strategy)
+    made = next(each for each in bounding_strategies(plan, Limits(limit, 1, limit), 1) if each.strategy is strategy)
     # a sample looks at groups, and only the plan knows that there is one
     engine = DuckDB(policy(rows, rows))
     assert _read(engine, made)[0] == limit
-    looked_at = {name for name, _ in total_lowering.statement(made, 1).stages} - {"p0", "p1"}
+    looked_at = {name for name, _ in bounded_totals.statement(made, 1).stages} - {"p0", "p1"}
     assert bool(looked_at) is (limit == 3 or strategy is Strategy.SAMPLE)
     engine.close()
 
 
 def test_people_of_several_rows_are_counted_once_where_a_tree_proves_the_limits() -> None:
     rows: list[Row] = [(0, 0, 1), (0, 0, 1), (1, 0, 1)]
-    tree = UnitJoin(Cut(A, 2), Cut(B, 2), ((AK, BK),), None, False)
+    tree = UnitJoin(LimitRowsPerUnit(A, 2), LimitRowsPerUnit(B, 2), ((AK, BK),), None, False)
     plan = Aggregate(tree, (AK,), (Distinct(), Count()))
     engine = DuckDB(policy(rows, rows))
-    for made in boundings(plan, Limits(4, 4, 4), 4):
+    for made in bounding_strategies(plan, Limits(4, 4, 4), 4):
         bits = [each.bits for each in made.measures]
         ((people, count),) = tuples(engine.read(GroupTotals(made, ((0,),)), 7))
         assert (people >> bits[0], count >> bits[1]) == (2, 5), made.strategy

@@ -23,7 +23,7 @@ from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.values.functions.temporal import PARTS
-from sfumato.plan.values.intervals import nearest
+from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import SMALLEST_REAL
 
@@ -174,14 +174,14 @@ def inside(value: Any, domain: Domain) -> bool:
         if value != 0 and not 2.0**-500 <= abs(value) <= 2.0**500:
             return False
         if domain.values is not None:
-            return value in {nearest(each) for each in domain.values}
-        return domain.bounds is None or nearest(domain.bounds[0]) <= value <= nearest(domain.bounds[1])
+            return value in {nearest_double(each) for each in domain.values}
+        return domain.bounds is None or nearest_double(domain.bounds[0]) <= value <= nearest_double(domain.bounds[1])
     if domain.type.temporal and isinstance(value, str):  # the driver has no value before year 1 or after 9999
         return False
     if domain.values is not None:
         return value in domain.values
     if domain.type is Type.TEXT:
-        return len(value) <= domain.letters
+        return len(value) <= domain.max_letters
     return domain.bounds is None or domain.bounds[0] <= value <= domain.bounds[1]
 
 
@@ -364,8 +364,8 @@ def test_the_calendar_is_the_engines(unit: str, kind: Type) -> None:
     for a, b, crossed, start, moved in found:
         assert crossed == calendar.between(unit, a, b)
         if unit in calendar.DAYS or kind is Type.TIMESTAMP:
-            assert plain(start) == plain(calendar.truncated(unit, a))
-            ours = calendar.shifted(a, steps, unit)
+            assert plain(start) == plain(calendar.truncate(unit, a))
+            ours = calendar.shift(a, steps, unit)
             assert isinstance(moved, str) if ours is None else plain(moved) == plain(ours)
 
 
@@ -513,7 +513,7 @@ def _within(source: random.Random, domain: Domain) -> Any:
     if source.random() < 0.4:
         return source.choice([low, high])
     if domain.type is Type.REAL:
-        return min(max(Fraction(source.uniform(nearest(low), nearest(high))), low), high)
+        return min(max(Fraction(source.uniform(nearest_double(low), nearest_double(high))), low), high)
     if domain.type is Type.DATE:
         return dt.date.fromordinal(source.randint(low.toordinal(), high.toordinal()))
     return source.randint(low, high)

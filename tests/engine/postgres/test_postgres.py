@@ -27,7 +27,7 @@ from safety.worlds import changes, question, text, world
 from sfumato import Curator
 from sfumato.cli import main
 from sfumato.curator.checking import check
-from sfumato.engine import carried_tables
+from sfumato.engine import public_tables
 from sfumato.engine.opening import open_engine
 from sfumato.engine.postgres import driver as postgres_driver
 from sfumato.engine.postgres.connection import ServerSessions
@@ -43,12 +43,12 @@ from sfumato.errors import (
 )
 from sfumato.ledger import Ledger
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import boundings, for_neighbours
+from sfumato.plan.bounding import bounding_strategies, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import ValueCounts
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import measured
+from sfumato.plan.sharing import with_measures
 from sfumato.plan.values.functions import call
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
@@ -96,7 +96,7 @@ def read(engine: Postgres, asked: str, key: int = 7, strategy: Strategy | None =
 
 def _reading(engine: Any, asked: str, strategy: Strategy | None = None) -> GroupTotals:
     plan = question(engine, engine._policy, asked)
-    made = boundings(plan.query.plan, plan.limits, len(plan.groups))
+    made = bounding_strategies(plan.query.plan, plan.limits, len(plan.groups))
     bounded = next(each for each in made if strategy in (None, each.strategy))
     return GroupTotals(bounded, tuple(plan.groups))
 
@@ -120,10 +120,10 @@ def test_neighbours_on_the_server_differ_by_at_most_the_claim(sessions: Sessions
         asked = text(random, made)
         try:
             plan = question(engines[""], engines[""]._policy, asked)  # type: ignore[arg-type]
-            made_of = boundings(measured(plan.query.plan), plan.limits, len(plan.groups))
+            made_of = bounding_strategies(with_measures(plan.query.plan), plan.limits, len(plan.groups))
         except Unsupported:
             continue
-        if plan.found:
+        if plan.discovered_keys:
             continue
         key = random.getrandbits(62)
         for bounded in made_of:
@@ -216,7 +216,7 @@ def test_a_table_that_takes_the_place_of_another_is_not_read(sessions: Sessions,
     sessions.run(f"CREATE TABLE {other}.visits AS SELECT who::numeric / 7 AS who, ward, age, note FROM {visits}")
     with contextlib.closing(Postgres(declared(sessions.server, visits))) as engine:
         reading = _reading(engine, BY_WARD, Strategy.REWEIGHT)
-        with engine.check(reading) as opened, engine.hold() as held:
+        with engine.check(reading) as opened, engine.open_snapshot() as held:
             held.check(reading)
             sessions.run(f"ALTER SCHEMA {schema} RENAME TO {schema}_old", f"ALTER SCHEMA {other} RENAME TO {schema}")
             with pytest.raises(EngineFailed):
@@ -230,7 +230,7 @@ def test_a_table_that_takes_the_place_of_another_is_not_read(sessions: Sessions,
 def test_a_snapshot_holds_the_rows_of_its_first_reading(sessions: Sessions, visits: str) -> None:
     engine = Postgres(declared(sessions.server, visits))
     reading = _reading(engine, BY_WARD, Strategy.REWEIGHT)
-    with engine.hold() as held:
+    with engine.open_snapshot() as held:
         held.check(reading).close()
         before = tuples(held.read(reading, 7))
         sessions.run(f"DELETE FROM {visits} WHERE who > 5")
@@ -248,8 +248,10 @@ def test_nothing_but_totals_of_groups_arrives(
 ) -> None:
     """However many rows a table has, as many arrive as there are groups; of ranks as many as there are values."""
     arrived: list[int] = []
-    real = postgres_driver.in_arrays
-    monkeypatch.setattr(postgres_driver, "in_arrays", lambda rows, own: arrived.append(len(rows)) or real(rows, own))
+    real = postgres_driver.arrays_from_rows
+    monkeypatch.setattr(
+        postgres_driver, "arrays_from_rows", lambda rows, own: arrived.append(len(rows)) or real(rows, own)
+    )
     sessions.run(f"INSERT INTO {visits} SELECT i, 'west', i % 3, '' FROM generate_series(1000, 6000) AS i")
     engine = Postgres(declared(sessions.server, visits))
     for strategy in Strategy:
@@ -397,7 +399,7 @@ def test_a_public_table_with_a_collation_names_its_own_groups(sessions: Sessions
 def test_public_tables_are_carried_up_to_a_limit(
     sessions: Sessions, visits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carried_tables, "MOST_ROWS", 3)
+    monkeypatch.setattr(public_tables, "MAX_CARRIED_ROWS", 3)
     policy = declared(sessions.server, visits)
     for rows in (3, 4):
         held = pa.table({"ward": ["north"] * rows, "weight": list(range(rows))})
@@ -515,7 +517,7 @@ def test_a_check_tells_of_writing_views_and_versions(sessions: Sessions, visits:
     told = check(policy).tables[0]
     assert [each.partition(" ")[0] for each in told.remarks] == ["The", "No"]
     assert told.costs is not None
-    assert (told.costs.rows, told.costs.units, told.costs.exceeding) == (120, 40, 40)
+    assert (told.costs.rows, told.costs.units, told.costs.units_over_limit) == (120, 40, 40)
     quiet = declared(sessions.server, visits, source=sessions.server.address(user="reader"), version="1")
     assert check(quiet).tables[0].remarks == ()
     file = tmp_path / "clinic.toml"

@@ -22,7 +22,7 @@ from sfumato.engine.postgres import connection, stored_relations
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.errors import EngineFailed, InvalidPolicy, SourceChanged, SourceTaken
 from sfumato.ledger import Ledger
-from sfumato.plan.bounding import boundings
+from sfumato.plan.bounding import bounding_strategies
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.values.grammars import LONGEST
@@ -62,7 +62,7 @@ def declared(
 
 def read(engine: Postgres, asked: str) -> list[tuple[int, ...]]:
     plan = question(engine, engine._policy, asked)  # type: ignore[arg-type]
-    made = boundings(plan.query.plan, plan.limits, len(plan.groups))
+    made = bounding_strategies(plan.query.plan, plan.limits, len(plan.groups))
     bounded = next(each for each in made if each.strategy in (Strategy.SAMPLE, Strategy.WHOLE))
     return tuples(engine.read(GroupTotals(bounded, tuple(plan.groups)), 7))
 
@@ -173,7 +173,7 @@ def test_a_view_below_a_view_is_part_of_its_shape(sessions: Sessions, visits: st
     sessions.run(f"CREATE OR REPLACE VIEW {below} AS SELECT * FROM {visits} WHERE who > 3")
     with pytest.raises(SourceChanged):
         engine.check()
-    assert stored_relations.found(view, "visits", engine.server.run).shape != before
+    assert stored_relations.find_relation(view, "visits", engine.server.run).shape != before
     engine.close()
 
 
@@ -403,7 +403,7 @@ def test_what_others_left_in_a_session_is_not_found(sessions: Sessions, visits: 
 def test_no_snapshot_is_taken_before_the_locks(sessions: Sessions, visits: str) -> None:
     """What is committed after a session is taken and before its first lock is seen."""
     engine = Postgres(declared(sessions.server, visits))
-    with engine.hold() as held:
+    with engine.open_snapshot() as held:
         sessions.run(f"INSERT INTO {visits} VALUES (10, 'south')")
         held.check().close()
         transaction = held._transaction
@@ -432,7 +432,7 @@ def test_an_interrupted_session_is_not_used_again(sessions: Sessions, visits: st
 def test_a_savepoint_is_let_go_of(sessions: Sessions, visits: str) -> None:
     """Another step of a series does not lie within all steps before it, and goes on after one that failed."""
     engine = Postgres(declared(sessions.server, visits))
-    with engine.hold() as held:
+    with engine.open_snapshot() as held:
         held.check().close()
         transaction = held._transaction
         with pytest.raises(EngineFailed):

@@ -26,17 +26,17 @@ from safety.tree_questions import tree
 from safety.worlds import question, text, world
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.questions import Question
-from sfumato.engine import proving
-from sfumato.engine.carried_tables import Carried
-from sfumato.engine.seam import Engine
-from sfumato.engine.spellings.duckdb import DuckDBSpelling, name as quoted
+from sfumato.engine import self_test
+from sfumato.engine.protocols import Engine
+from sfumato.engine.public_tables import PublicRows
+from sfumato.engine.spellings.duckdb import DuckDBSpelling, quote_identifier as quoted
 from sfumato.engine.spellings.postgres import TYPES as POSTGRES_TYPES, PostgresSpelling
 from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
-from sfumato.plan.bounding import BoundedPlan, boundings, found_bounding
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import measured
+from sfumato.plan.sharing import with_measures
 from sfumato.policy import Policy, Type
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +107,10 @@ def _bounded(engine: Engine, policy: Policy, asked: str) -> tuple[Any, tuple[Bou
         plan.groups  # noqa: B018 - found now
     except Unsupported:
         return None
-    totals = measured(plan.query.plan)
-    if plan.found:
-        return plan, (found_bounding(totals, plan.limits),)
-    return plan, tuple(boundings(totals, plan.limits, len(plan.groups)))
+    totals = with_measures(plan.query.plan)
+    if plan.discovered_keys:
+        return plan, (discovery_bounding(totals, plan.limits),)
+    return plan, tuple(bounding_strategies(totals, plan.limits, len(plan.groups)))
 
 
 Asked = tuple[str, Any, BoundedPlan]
@@ -129,17 +129,17 @@ def _asked(first: Engine, second: Engine, policy: Policy, text: str, choose: Cho
             question(second, policy, text).groups  # type: ignore[arg-type]  # noqa: B018
         return []
     plan, boundings = found
-    context = Context(policy, second, None, quietly, "version 1")  # type: ignore[arg-type]
+    context = Context(policy, second, None, ignore_progress, "version 1")  # type: ignore[arg-type]
     again = Question(context, text, plan.query, plan.limits)
     assert sorted(map(repr, again.groups)) == sorted(map(repr, plan.groups)), text
     return [(text, plan, bounded) for bounded in choose(boundings)]
 
 
 def _totals(opened: Any, plan: Any, bounded: BoundedPlan, key: int) -> Any:
-    if not plan.found:
+    if not plan.discovered_keys:
         return tuples(opened.read(GroupTotals(bounded, plan.groups), key))
     own = reading(plan, bounded)
-    return rows(opened.read(own, key), len(own.declared))
+    return rows(opened.read(own, key), len(own.declared_groups))
 
 
 def _equal(first: Engine, second: Engine, policy: Policy, texts: Sequence[str], random: Random, most: int) -> int:
@@ -230,7 +230,7 @@ def test_many_tables_that_meet(sessions: Sessions, every: str | None, seed: int)
 # Spellings prove themselves
 
 
-def _in_duckdb(table: Carried, carried: list[object]) -> str:
+def _in_duckdb(table: PublicRows, carried: list[object]) -> str:
     columns = []
     for column, kind, values in zip(table.names, table.kinds, table.columns, strict=True):
         carried.append(list(values))
@@ -248,8 +248,8 @@ def _run(statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
 
 
 def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
-    proving.prove(proving.Dialect(DuckDBSpelling(), _in_duckdb, _run), "here")
-    assert proving.wrong_letters(DuckDBSpelling(), _in_duckdb, _run) == []
+    self_test.require_correct_results(self_test.Dialect(DuckDBSpelling(), _in_duckdb, _run), "here")
+    assert self_test.wrong_case_functions(DuckDBSpelling(), _in_duckdb, _run) == []
 
 
 @pytest.mark.parametrize(
@@ -286,5 +286,5 @@ def test_a_server_that_computes_otherwise_is_refused_by_the_functions_name(
             raise EngineFailed from None
 
     with pytest.raises(InvalidPolicy) as refusal:
-        proving.prove(proving.Dialect(DuckDBSpelling(), _in_duckdb, run), "tables.t.source")
+        self_test.require_correct_results(self_test.Dialect(DuckDBSpelling(), _in_duckdb, run), "tables.t.source")
     assert f"computes {told}" in str(refusal.value)

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("psycopg", reason="psycopg is not installed: PostgreSQL is NOT tested")
 
 from postgres_server import PostgresServer
-from sfumato.engine import proving
+from sfumato.engine import self_test
 from sfumato.engine.lowering.relational import AggregateFunction, RowNumber, ScalarFunction, Select, WindowFrame
 from sfumato.engine.postgres.connection import ServerSessions
 from sfumato.engine.postgres.driver import carried_scan
@@ -153,11 +153,11 @@ def server(postgres: PostgresServer) -> Iterator[ServerSessions]:
     made.close()
 
 
-def _dialect(server: ServerSessions, pattern: str = "", instead: str = "") -> proving.Dialect:
+def _dialect(server: ServerSessions, pattern: str = "", instead: str = "") -> self_test.Dialect:
     def run(statement: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         return server.run(re.sub(pattern, instead, statement) if pattern else statement, parameters)
 
-    return proving.Dialect(PostgresSpelling(), carried_scan, run)
+    return self_test.Dialect(PostgresSpelling(), carried_scan, run)
 
 
 def _within(value: object) -> Iterator[object]:
@@ -174,39 +174,39 @@ def _within(value: object) -> Iterator[object]:
 
 def test_every_member_of_the_form_is_proved_or_told_why_not() -> None:
     selects: list[Select] = [case.select for case in statement_cases.cases()]
-    proved = {each for one in (*(case.scalar for case in proving.cases()), *selects) for each in _within(one)}
+    proved = {each for one in (*(case.scalar for case in self_test.cases()), *selects) for each in _within(one)}
     members = {*ScalarFunction, *AggregateFunction, *RowNumber, *WindowFrame} - LETTERS
     assert members - proved == set()
     assert members - {*OPERATIONS, *ROWS, *STATEMENTS} == set()
 
 
 def test_a_wrong_operation_is_found_by_its_name(server: ServerSessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    dialect, cases = _dialect(server), proving.cases()
+    dialect, cases = _dialect(server), self_test.cases()
     told = {}
     for operation, (wrong, _) in OPERATIONS.items():
         own = [case for case in cases if operation in _within(case.scalar)]
         with monkeypatch.context() as patch:
             patch.setitem(generator._WRITERS, operation, wrong)
-            told[operation] = proving.wrong_of_rows(dialect, own)
+            told[operation] = self_test.wrong_row_case(dialect, own)
     assert told == {operation: name for operation, (_, name) in OPERATIONS.items()}
 
 
 def test_a_wrong_window_or_total_is_found_by_its_name(server: ServerSessions) -> None:
-    told = {each: proving.wrong_of_rows(_dialect(server, *parts[:2])) for each, parts in ROWS.items()}
+    told = {each: self_test.wrong_row_case(_dialect(server, *parts[:2])) for each, parts in ROWS.items()}
     assert told == {each: name for each, (*_, name) in ROWS.items()}
 
 
 def test_a_wrong_statement_is_found_by_its_name(server: ServerSessions) -> None:
-    told = {each: proving.wrong_of_statements(_dialect(server, *parts[:2])) for each, parts in STATEMENTS.items()}
+    told = {each: self_test.wrong_statement_case(_dialect(server, *parts[:2])) for each, parts in STATEMENTS.items()}
     assert told == {each: name for each, (*_, name) in STATEMENTS.items()}
 
 
 def test_a_server_as_it_is_proves_itself_in_two_statements(server: ServerSessions) -> None:
     server.statements.clear()
-    proving.prove(_dialect(server), "tables.t.source")
+    self_test.require_correct_results(_dialect(server), "tables.t.source")
     assert len(server.statements) == 2
 
 
 def test_a_wrong_statement_is_a_refusal(server: ServerSessions) -> None:
-    with pytest.raises(InvalidPolicy, match="computes HAVING in another way"):
-        proving.prove(_dialect(server, *STATEMENTS["HAVING"][:2]), "tables.t.source")
+    with pytest.raises(InvalidPolicy, match="computes HAVING differently from what queries mean"):
+        self_test.require_correct_results(_dialect(server, *STATEMENTS["HAVING"][:2]), "tables.t.source")

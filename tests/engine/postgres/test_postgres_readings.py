@@ -21,15 +21,15 @@ from engine.test_dense_arrays import FEWER_CELLS
 from postgres_server import PostgresServer
 from safety import found, test_values, worlds
 from safety.worlds import KEYS, PREDICATES, REGIONS, VALUES, World
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import boundings, found_bounding
+from sfumato.plan.bounding import bounding_strategies, discovery_bounding
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import Marginals, Values
-from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, PlanReading
-from sfumato.plan.sharing import measured
+from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, GroupTotals, PlanReading
+from sfumato.plan.sharing import with_measures
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
 from sfumato.policy import Policy
@@ -62,12 +62,12 @@ def _readings(engine: Engine, policy: Policy, text: str) -> list[PlanReading[Any
     """What a question reads beside totals of known groups; nothing where it is refused."""
     try:
         asked = worlds.question(engine, policy, text)  # type: ignore[arg-type]
-        groups = tuple(("7", *group) for group in asked.groups) if asked.found else asked.groups
-        others = [each.reading(groups) for each in asked.others]
+        groups = tuple(("7", *group) for group in asked.groups) if asked.discovered_keys else asked.groups
+        others = [each.reading(groups) for each in asked.other_parts]
     except Unsupported:
         return []
-    if asked.found and not others:
-        return [found.reading(asked, found_bounding(measured(asked.query.plan), asked.limits))]
+    if asked.discovered_keys and not others:
+        return [found.reading(asked, discovery_bounding(with_measures(asked.query.plan), asked.limits))]
     return others
 
 
@@ -76,15 +76,15 @@ def _marginals(engine: Engine, policy: Policy, random: Random) -> Marginals:
     source = parse("SELECT COUNT(*) FROM people", engine.catalog()).plan.source
     fields = {field.name: Column(field, replace(domain, nullable=True)) for field, domain in source.columns.items()}
     plan = Aggregate(source, tuple(fields[name] for name in ("region", "flag", "code")), (Count(),))
-    options = boundings(plan, Limits.of(policy.tables["people"]), 60)
+    options = bounding_strategies(plan, Limits.of(policy.tables["people"]), 60)
     known = [each for each in options if each.strategy in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE)]
     sets = random.choice([((), (0,), (0, 1), (1, 2), (0, 1, 2)), *FEWER_CELLS])
     return Marginals(random.choice(known), (REGIONS, (False, True), (1, 2, 3)), sets)
 
 
 def _same(reading: PlanReading[Any], one: Any, other: Any) -> bool:
-    if isinstance(one, Found) and isinstance(reading, FoundTotals):
-        return found.rows(one, len(reading.declared)) == found.rows(other, len(reading.declared))
+    if isinstance(one, DiscoveredGroups) and isinstance(reading, DiscoveredTotals):
+        return found.rows(one, len(reading.declared_groups)) == found.rows(other, len(reading.declared_groups))
     if isinstance(one, Values):
         return all(np.array_equal(getattr(one, each), getattr(other, each)) for each in ("group", "steps", "counts"))
     if isinstance(one, tuple):
@@ -156,7 +156,7 @@ def _within(sessions: Sessions, seed: int, plans: int) -> int:
                 groups = tuple(asked.groups)
             except Unsupported:
                 continue
-            for bounded in boundings(measured(asked.query.plan), asked.limits, len(groups)):
+            for bounded in bounding_strategies(with_measures(asked.query.plan), asked.limits, len(groups)):
                 key, reading = random.getrandbits(62), GroupTotals(bounded, groups)
                 apart = _apart(here.read(reading, key), there.read(reading, key))
                 steps = [_allowed(rows, each.bits) for each in bounded.measures for _ in range(each.coordinates)]

@@ -247,9 +247,9 @@ def test_a_role_that_can_write_anywhere_is_told_so(sessions: Sessions, visits: s
     for right in ("UPDATE (age)", "INSERT (who)", "INSERT", "UPDATE", "DELETE", "TRUNCATE"):
         sessions.run(f"GRANT {right} ON {visits} TO reads")
         for relation in (visits, view):
-            assert stored_relations.found(relation, "visits", engine.server.run).writable, right
+            assert stored_relations.find_relation(relation, "visits", engine.server.run).writable, right
         sessions.run(f"REVOKE {right} ON {visits} FROM reads")
-        assert not stored_relations.found(view, "visits", engine.server.run).writable
+        assert not stored_relations.find_relation(view, "visits", engine.server.run).writable
     engine.close()
     sessions.run("DROP OWNED BY reads", "DROP ROLE reads")
 

@@ -26,7 +26,7 @@ from sfumato.engine.duckdb import files
 from sfumato.engine.duckdb.connection import Sources, schema, tables
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Table, Type
-from sfumato.policy.values import MOST_ROWS, ROW_CEILING
+from sfumato.policy.policies import MAX_ROWS, ROW_CEILING
 
 PEOPLE = pa.table({"who": ["a", "b", "b"], "age": [10, 200, 30]})
 AGE = {"age": {"type": "integer", "bounds": [0, 110]}}
@@ -113,7 +113,7 @@ def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path, long: bool) -> N
     with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling"):
         Sources(private(tmp_path / "*.parquet", AGE))
     if long:  # rows are counted one by one
-        Sources(private(tmp_path / "*.parquet", AGE, row_ceiling=MOST_ROWS)).close()
+        Sources(private(tmp_path / "*.parquet", AGE, row_ceiling=MAX_ROWS)).close()
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path, long: bool) -> N
 def test_the_rows_of_a_csv_file_are_its_lines(text: str, rows: int, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode())
-    found = files.find(path, "t")
-    assert files.checked_lines(found, "t") == rows
+    found = files.find_files(path, "t")
+    assert files.count_csv_records(found, "t") == rows
     with Sources(private(path, AGE, row_ceiling=max(1, rows))) as sources:
         assert sources.run(f"SELECT count(*) FROM {sources.scan('t')}") == [(rows,)]
     if rows > 1:
@@ -291,7 +291,7 @@ def test_a_record_that_might_not_be_a_line_is_refused_at_opening(case: str, tmp_
     with pytest.raises(InvalidPolicy, match="each record of a CSV file must be one line") as refusal:
         Sources(private(path, AGE, unit="who"))
     assert refusal.value.place == "tables.t.source"
-    assert files.misquoted(str(path)) == line
+    assert files.first_misquoted_line(str(path)) == line
     with pytest.raises(InvalidPolicy) as other:
         Sources(private(in_csv_as_written(tmp_path, b'who,age\n"'), AGE, unit="who"))
     assert str(other.value) == str(refusal.value)  # whatever the file holds
@@ -336,7 +336,7 @@ def test_every_line_of_random_bytes_is_one_record_or_refused(tmp_path: Path, lon
             lines = [line.replace(b'"', b"") for line in lines]
         marked = [ending.join((line, b"marked,%d" % number)) for number, line in enumerate(lines)]
         path = in_csv_as_written(tmp_path, ending.join([b"who,age", *marked, b""]))
-        refused = files.misquoted(str(path)) is not None
+        refused = files.first_misquoted_line(str(path)) is not None
         opened[refused] += 1
         if refused:
             with pytest.raises(InvalidPolicy, match="must be one line"):
@@ -525,13 +525,13 @@ def test_public_tables_tell_their_domains() -> None:
         assert found["year"].nullable
         assert found["tailnum"].type is Type.TEXT
         assert list(found["tailnum"].values or ()) == sorted(set(found["tailnum"].values or ()))
-        assert sources.multiplicity("p", ["tailnum"]) == 1
-        assert sources.multiplicity("p", []) == sources.run("SELECT count(*) FROM sf_p")[0][0]
+        assert sources.max_rows_per_value("p", ["tailnum"]) == 1
+        assert sources.max_rows_per_value("p", []) == sources.run("SELECT count(*) FROM sf_p")[0][0]
         planes = f"SELECT count(*) AS n FROM '{DATA}/flights/planes.parquet' GROUP BY manufacturer, engines"
         plain = duckdb.sql(f"SELECT max(n) FROM ({planes})")
-        assert sources.multiplicity("p", ["manufacturer", "engines"]) == plain.fetchall()[0][0]
+        assert sources.max_rows_per_value("p", ["manufacturer", "engines"]) == plain.fetchall()[0][0]
         seen = len(sources.statements)
-        sources.multiplicity("p", ["tailnum"])
+        sources.max_rows_per_value("p", ["tailnum"])
         sources.columns("p")
         assert len(sources.statements) == seen
 
@@ -553,7 +553,7 @@ def test_public_csv_files_tell_their_types(tmp_path: Path) -> None:
             "none": Domain("text", nullable=True),
             "odd name": Domain("integer", values=(1,)),
         }
-        assert sources.multiplicity("p", ["n"]) == 1
+        assert sources.max_rows_per_value("p", ["n"]) == 1
 
 
 def test_a_type_that_few_rows_suggest_is_tried_on_all(tmp_path: Path) -> None:
@@ -638,13 +638,13 @@ def test_names_of_tables_and_columns_never_collide_inside() -> None:
 def test_an_empty_public_table() -> None:
     with Sources(public(pa.table({"a": pa.array([], pa.int64())}))) as sources:
         assert dict(sources.columns("p")) == {"a": Domain("integer")}
-        assert sources.multiplicity("p", ["a"]) == 1
+        assert sources.max_rows_per_value("p", ["a"]) == 1
 
 
 def test_nothing_is_counted_for_free_in_a_private_table() -> None:
     with Sources(private(PEOPLE, AGE)) as sources:
         with pytest.raises(InvalidParameter):
-            sources.multiplicity("t", ["age"])
+            sources.max_rows_per_value("t", ["age"])
         for ask in (sources.columns, sources.scan, sources.fingerprint):
             with pytest.raises(InvalidParameter):
                 ask("nobody")

@@ -14,14 +14,14 @@ from engine.ordinary import ORDINARY
 from engine.tables import policy_of
 from plan.samples import read
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering import reading_statements, total_lowering
+from sfumato.engine.lowering import bounded_totals, reading_statements
 from sfumato.engine.lowering.relational import ScalarFunction, Wide
 from sfumato.engine.spellings import generator
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
-from sfumato.plan.bounding import Limits, boundings
-from sfumato.plan.keys import KeySpan, World
+from sfumato.plan.bounding import Limits, bounding_strategies
+from sfumato.plan.keys import KeySpan, ValueCombinations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Field
 from sfumato.policy import Domain, Table, Type
@@ -73,8 +73,8 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
     table = Table("t", source, columns, id="who", max_rows=5, max_groups=3, max_rows_per_group=2)
     engine = DuckDB(policy_of(table, Table("p", pa.table({"place": ["a"], "far": [2]}), public=True)))
     plan = parse(question, engine.catalog()).plan
-    for bounded in boundings(plan, Limits.of(table), 2):
-        statement = total_lowering.statement(bounded, 7)
+    for bounded in bounding_strategies(plan, Limits.of(table), 2):
+        statement = bounded_totals.statement(bounded, 7)
         written = Generator(Marked(), str.upper).statement(statement)  # type: ignore[arg-type]
         assert not OWN.search(written), (OWN.search(written), written)
         assert OWN.search(Generator(DuckDBSpelling(), engine.sources.scan).statement(statement))
@@ -83,8 +83,8 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
 def test_public_values_have_no_word_of_a_dialect() -> None:
     key = read("CASE WHEN age > 3 THEN colour END")
     age, colour = (Field(0, "visits", name) for name in ("age", "colour"))
-    world = World(((age, Domain("integer"), KeySpan(1, 10)), (colour, Domain("text"), ("a", "b"))), (key,))
-    written = Generator(Marked(), str.upper).statement(reading_statements.distinct(world))  # type: ignore[arg-type]
+    world = ValueCombinations(((age, Domain("integer"), KeySpan(1, 10)), (colour, Domain("text"), ("a", "b"))), (key,))
+    written = Generator(Marked(), str.upper).statement(reading_statements.distinct_results(world))  # type: ignore[arg-type]
     assert not OWN.search(written), written
 
 

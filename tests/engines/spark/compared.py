@@ -24,12 +24,12 @@ from safety.found import reading as found_reading, rows
 from safety.strange_rows import found_question
 from safety.tree_questions import tree
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays, sent_key_types
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement, sent_key_types
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import boundings, found_bounding
-from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, PlanReading
-from sfumato.plan.sharing import measured
+from sfumato.plan.bounding import bounding_strategies, discovery_bounding
+from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
+from sfumato.plan.sharing import with_measures
 from sfumato.policy import Policy, Type
 
 FOUND = "found keys"
@@ -76,7 +76,7 @@ def kept_by_spark(policy: Policy, folder: Path, given: Given) -> Policy:
 
 
 def of_found_keys(question: Asked) -> bool:
-    return isinstance(question.reading, FoundTotals)
+    return isinstance(question.reading, DiscoveredTotals)
 
 
 def asked(engine: DuckDB, words: str) -> Iterator[Asked]:
@@ -86,12 +86,12 @@ def asked(engine: DuckDB, words: str) -> Iterator[Asked]:
         groups = question.groups
     except Unsupported:
         return
-    totals = measured(question.query.plan)
+    totals = with_measures(question.query.plan)
     inexact = any(each in words for each in ("EXP(", "LN(", "POW("))
-    if question.found:
-        yield Asked(words, found_reading(question, found_bounding(totals, question.limits)), inexact)
+    if question.discovered_keys:
+        yield Asked(words, found_reading(question, discovery_bounding(totals, question.limits)), inexact)
         return
-    for bounded in boundings(totals, question.limits, len(groups)):
+    for bounded in bounding_strategies(totals, question.limits, len(groups)):
         yield Asked(words, GroupTotals(bounded, tuple(groups)), inexact)
 
 
@@ -140,8 +140,8 @@ def _most_rows(policy: Policy, words: str) -> int:
 
 def _same(question: Asked, wanted: Any, found: Any, most: int) -> bool:
     """Equal; with a function whose last digit may differ, within one step of 2^bits for each row."""
-    if isinstance(question.reading, FoundTotals):
-        declared = len(question.reading.declared)
+    if isinstance(question.reading, DiscoveredTotals):
+        declared = len(question.reading.declared_groups)
         return rows(wanted, declared) == rows(found, declared)
     if not question.inexact:
         return bool(np.array_equal(wanted, found))
@@ -161,7 +161,7 @@ def totals(spark: Spark, readings: Sequence[PlanReading[Any]], key: int, scan: S
     for number, cells in spark.tables.run(lambda: reduce(lambda one, other: one.unionAll(other), frames)):
         kinds = sent_key_types(readings[number])
         made[number].append(tuple(_read(cell, place, kinds) for place, cell in enumerate(cells)))
-    return [in_arrays(each, reading) for each, reading in zip(made, readings, strict=True)]
+    return [arrays_from_rows(each, reading) for each, reading in zip(made, readings, strict=True)]
 
 
 def _read(cell: str | None, place: int, kinds: Sequence[Type]) -> Any:

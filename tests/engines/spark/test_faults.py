@@ -21,7 +21,7 @@ from engines.spark.conftest import PANDAS, Cluster
 from engines.spark.test_spark import _policy, _reading, _rows
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.spark.driver import Spark
-from sfumato.engine.spark.sessions import at_address, beside
+from sfumato.engine.spark.sessions import connect, open_beside
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.plan.bounding import Strategy
 
@@ -214,14 +214,14 @@ def _copies(cluster: Cluster) -> int:
 
 def test_closed_sessions_leave_nothing(cluster: Cluster) -> None:
     """At an address, beside a frame of Connect and beside one of classic Spark."""
-    at_address(cluster.address, _PLACE).close()  # whatever is made once is made
-    with contextlib.closing(at_address(cluster.address, _PLACE)) as own:
+    connect(cluster.address, _PLACE).close()  # whatever is made once is made
+    with contextlib.closing(connect(cluster.address, _PLACE)) as own:
         frames = (own.spark.range(1), cluster.classic.range(1))
         sessions, threads = _sessions(cluster), threading.active_count()
         for _ in range(50):
-            at_address(cluster.address, _PLACE).close()
+            connect(cluster.address, _PLACE).close()
             for frame in frames:
-                beside(frame, _PLACE).close()
+                open_beside(frame, _PLACE).close()
         assert _sessions(cluster) == sessions
         _until(lambda: threading.active_count() <= threads, "threads of closed sessions end")
     assert not cluster.classic.sparkContext.getJobTags()

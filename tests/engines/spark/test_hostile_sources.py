@@ -20,10 +20,10 @@ from sfumato.curator.curators import Curator
 from sfumato.engine.opening import open_engine
 from sfumato.engine.spark import driver
 from sfumato.engine.spark.driver import Spark
-from sfumato.engine.spark.frames import prove
-from sfumato.engine.spark.sessions import beside
+from sfumato.engine.spark.frames import require_correct_results
+from sfumato.engine.spark.sessions import open_beside
 from sfumato.errors import InvalidPolicy, SourceChanged, SourceTaken
-from sfumato.plan.bounding import Limits, Strategy, boundings
+from sfumato.plan.bounding import Limits, Strategy, bounding_strategies
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
@@ -47,19 +47,19 @@ def user(cluster: Cluster) -> Iterator[Any]:
 def test_a_function_called_as_one_of_sparks_is_refused(user: Any) -> None:
     frame = user.sql("SELECT 1 AS who, 'north' AS place, 1D AS cost")
     user.udf.register("twice", lambda text: text + text, "string")
-    beside(frame, _PLACE).close()
+    open_beside(frame, _PLACE).close()
     user.udf.register("Least", lambda text: text, "string")
     with pytest.raises(InvalidPolicy, match="called least"):
-        beside(frame, _PLACE)
+        open_beside(frame, _PLACE)
 
 
 def test_a_clone_is_proved_by_itself(user: Any) -> None:
     """What another session of the same Spark was found to compute says nothing of one that began as a user's."""
-    session = beside(user.sql("SELECT 1 AS who"), _PLACE)
-    prove(session, _PLACE)
+    session = open_beside(user.sql("SELECT 1 AS who"), _PLACE)
+    require_correct_results(session, _PLACE)
     session.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     with pytest.raises(InvalidPolicy):
-        prove(session, _PLACE)
+        require_correct_results(session, _PLACE)
     session.close()
 
 
@@ -89,7 +89,7 @@ def test_ids_that_are_doubles_are_units_as_numbers_are(cluster: Cluster, tmp_pat
     with contextlib.closing(Spark(Policy(unit, Budget(1), {"t": table}))) as spark:
         asked = "(who, day)" if period else "who"
         plan = parse(f"SELECT COUNT(DISTINCT {asked}) FROM t", spark.catalog()).plan
-        (bounded, *_) = boundings(plan, Limits.of(table), 1)
+        (bounded, *_) = bounding_strategies(plan, Limits.of(table), 1)
         assert tuples(spark.read(GroupTotals(bounded, ((),)), 1)) == [(3 << bounded.measures[0].bits,)]
 
 
@@ -154,7 +154,7 @@ def test_one_folder_of_a_table_changes_no_cell_of_others(cluster: Cluster, tmp_p
         policy = _policy(cluster.address, columns, path=str(folder), format="parquet")
         with contextlib.closing(Spark(policy)) as spark:
             plan = parse("SELECT place, COUNT(*) FROM t GROUP BY place", spark.catalog()).plan
-            bounded = next(iter(boundings(plan, Limits.of(policy.tables["t"]), 3)))
+            bounded = next(iter(bounding_strategies(plan, Limits.of(policy.tables["t"]), 3)))
             totals = tuples(spark.read(GroupTotals(bounded, (("1",), ("01",), ("north",))), 1))
             found.append([total >> bounded.measures[0].bits for (total,) in totals])
     assert found == [[3, 9, 0], [3, 9, 1]]
@@ -218,8 +218,8 @@ def test_public_rows_of_spark_are_carried_up_to_a_limit(
     cluster: Cluster, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zones = Table("zones", cluster.address, public=True, path=str(stored), format="parquet")
-    monkeypatch.setattr(driver, "MOST_ROWS", 20)
+    monkeypatch.setattr(driver, "MAX_CARRIED_ROWS", 20)
     assert driver.fetch(zones).table.num_rows == 20
-    monkeypatch.setattr(driver, "MOST_ROWS", 19)
+    monkeypatch.setattr(driver, "MAX_CARRIED_ROWS", 19)
     with pytest.raises(InvalidPolicy, match="may have at most"):
         driver.fetch(zones)

@@ -14,7 +14,7 @@ import pytest
 from engine.hostile_functions import batches, compared_rows, hostile_columns, with_columns
 from engine.lowered import selected
 from engines.spark.conftest import PANDAS, Cluster
-from sfumato.engine.spark.sessions import SparkConnection, at_address, quietly
+from sfumato.engine.spark.sessions import SparkConnection, connect, without_cause
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.policy import Type
@@ -33,7 +33,7 @@ STORED = {
 @pytest.fixture(scope="module")
 def hostile(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, SparkConnection, Path]]:
     """The same tables of hostile values on both; Spark reads them from files, so that it knows no value beforehand."""
-    folder, session = tmp_path_factory.mktemp("hostile"), at_address(cluster.address, "here")
+    folder, session = tmp_path_factory.mktemp("hostile"), connect(cluster.address, "here")
     with duckdb.connect() as duck:
         for column, domain, values in hostile_columns(duck):
             table = pa.table({column: pa.array(values, STORED[domain.type])})
@@ -61,7 +61,7 @@ def test_functions_mean_the_same_on_hostile_values(
         files = ", ".join(f"parquet.`{folder}/{each}.parquet`" for each in names)
         theirs = selected(nodes, f"(SELECT * FROM {files})" if tables else "(SELECT 1)", SparkSpelling())
         ours = selected(nodes, f"(SELECT * FROM {', '.join(tables)})" if tables else "(SELECT 1)")
-        found = [tuple(row) for row in quietly(lambda sql=theirs: session.spark.sql(sql).collect())]  # type: ignore[misc]
+        found = [tuple(row) for row in without_cause(lambda sql=theirs: session.spark.sql(sql).collect())]  # type: ignore[misc]
         count += compared_rows(part, duck.execute(ours).fetchall(), found)
         seen |= {name for name, _ in part}
     assert count > least

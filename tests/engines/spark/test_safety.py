@@ -94,9 +94,9 @@ def _recorded(curator: Curator) -> Curator:
 
 def test_one_outcome_whoever_is_in_the_table(curators: list[Curator], monkeypatch: pytest.MonkeyPatch) -> None:
     """No question fails over hostile rows, either: a failure after a charge would be an outcome of its own."""
-    monkeypatch.setattr("sfumato.release.measurement.noisy", test_outcomes.silenced)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", test_outcomes.silenced)
     monkeypatch.setattr(Quantiles, "choose_groups", test_outcomes.least_chosen)
-    monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(integer=lambda _: 7))
+    monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(random_bits=lambda _: 7))
     asked = [_ASKED, *QUESTIONS[::24]]
     answered = 0
     for text in asked:
@@ -137,7 +137,7 @@ def _curator(subject: test_oracle.Subject, units: bool, cluster: Cluster, folder
 
 
 def test_units_at_the_limits_and_one_beyond(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     subject = test_oracle.AT_THE_LIMITS
     with _curator(subject, True, cluster, tmp_path) as curator:
         for strategy in ("reweight", "clip-l2"):
@@ -150,7 +150,7 @@ def test_units_at_the_limits_and_one_beyond(cluster: Cluster, tmp_path: Path, mo
 def test_answers_without_noise_equal_an_independent_reckoning(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     found = {}
     for subject in test_oracle.SUBJECTS:
         for units in (True, False):

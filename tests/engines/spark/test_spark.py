@@ -18,7 +18,7 @@ from engine import test_dense_arrays
 from engine.tables import policy_of, tuples
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
-from sfumato.engine import carried_tables, proving
+from sfumato.engine import public_tables, self_test
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering.relational import AggregateFunction, Exists, GroupTotal, ScalarFunction
 from sfumato.engine.opening import open_engine, open_inspector
@@ -26,15 +26,15 @@ from sfumato.engine.proofs import statement_cases
 from sfumato.engine.spark import frames, sessions
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import FrameWriter
-from sfumato.engine.spark.sessions import at_address, quietly
+from sfumato.engine.spark.sessions import connect, without_cause
 from sfumato.engine.spellings import generator
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import Limits, Strategy, boundings, found_bounding
+from sfumato.plan.bounding import Limits, Strategy, bounding_strategies, discovery_bounding
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
-from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals
+from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.functions import call
 from sfumato.plan.values.grammars import LONGEST
@@ -84,11 +84,11 @@ def _ages(fields: Any) -> tuple[Any, ...]:
     return Sum(fields["age"]), Count(call("NOT", call("IS NULL", fields["age"])))
 
 
-def _found(here: DuckDB, words: str) -> FoundTotals:
+def _found(here: DuckDB, words: str) -> DiscoveredTotals:
     """A reading whose keys nobody declared."""
     plan = parse(words, here.catalog()).plan
-    bounded = found_bounding(plan, Limits.of(here._policy.tables["t"]))
-    return FoundTotals(bounded, (0,), ((),))
+    bounded = discovery_bounding(plan, Limits.of(here._policy.tables["t"]))
+    return DiscoveredTotals(bounded, (0,), ((),))
 
 
 # One table
@@ -114,7 +114,7 @@ def _policy(source: Any, columns: dict[str, Any] = COLUMNS, **said: Any) -> Poli
 def _reading(engine: Any, strategy: Strategy = Strategy.CLIP_L2, question: str = QUESTION) -> GroupTotals:
     plan = parse(question, engine.catalog()).plan
     limits = Limits.of(_policy(_rows(1)).tables["t"])
-    bounded = next(each for each in boundings(plan, limits, len(PLACES)) if each.strategy is strategy)
+    bounded = next(each for each in bounding_strategies(plan, limits, len(PLACES)) if each.strategy is strategy)
     return GroupTotals(bounded, tuple((each,) for each in PLACES) if bounded.plan.keys else ((),))
 
 
@@ -163,7 +163,7 @@ def test_a_snapshot_holds_its_rows(cluster: Cluster, tmp_path: Path) -> None:
     with contextlib.closing(Spark(policy)) as again:
         assert spark.identity() == again.identity()
     reading = _reading(spark, Strategy.CLIP_L1)
-    with spark.hold() as held:
+    with spark.open_snapshot() as held:
         before = tuples(held.check(reading).read(reading, 1))
         path.unlink()
         assert tuples(held.check(reading).read(reading, 1)) == before
@@ -231,18 +231,18 @@ TWINS: dict[str, SparkSpelling] = {
 
 
 def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
-    session = at_address(cluster.address, "tables.t.source")
-    cases = {case.name: case for case in proving.cases()}
+    session = connect(cluster.address, "tables.t.source")
+    cases = {case.name: case for case in self_test.cases()}
     missing = [name for name in TWINS if name not in cases]
     assert not missing, (missing, sorted(cases))
 
     def wrong(spelling: SparkSpelling, *names: str) -> bool:
         some = [cases[name] for name in names]
         try:
-            found = proving._compute_cases(frames._dialect(session, spelling), some)
+            found = self_test._compute_cases(frames._dialect(session, spelling), some)
         except EngineFailed:
             return True
-        return bool(proving._differing(some, found))
+        return bool(self_test._differing(some, found))
 
     assert [name for name, twin in TWINS.items() if not wrong(twin, name)] == []
     assert not wrong(SparkSpelling(), *TWINS)
@@ -274,7 +274,7 @@ OPERATIONS: dict[str, tuple[ScalarFunction, Callable[..., str]]] = {
 def test_wrong_operations_and_statements_are_found_by_their_names(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = at_address(cluster.address, "tables.t.source")
+    session = connect(cluster.address, "tables.t.source")
     dialect = frames._dialect(session, SparkSpelling())
     joined, tested = FrameWriter._join, FrameWriter._filter
     total, grouped = Generator._total, FrameWriter._group
@@ -285,8 +285,8 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
 
     for operation, wrong in OPERATIONS.values():
         monkeypatch.setitem(generator._WRITERS, operation, wrong)
-    some = [case for case in proving.cases() if case.name in OPERATIONS]
-    differing = proving._differing(some, proving._compute_cases(dialect, some))
+    some = [case for case in self_test.cases() if case.name in OPERATIONS]
+    differing = self_test._differing(some, self_test._compute_cases(dialect, some))
     assert {case.name for case, *_ in differing} == set(OPERATIONS)
     monkeypatch.undo()
     monkeypatch.setattr(FrameWriter, "_join", lambda s, f, j, x: joined(s, f, replace(j, outer=not j.outer), x))
@@ -295,7 +295,7 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
     monkeypatch.setattr(Generator, "_total", other_total)
     monkeypatch.setattr(SparkSpelling, "items", lambda _, x: f"explode(slice({x}, 1, 1))")
     cases = statement_cases.cases()
-    told = set(statement_cases.differing(cases, proving._compute_statements(dialect, cases)))
+    told = set(statement_cases.first_difference(cases, self_test._compute_statements(dialect, cases)))
     assert told >= {"INNER JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS", "HAVING", "COUNT DISTINCT", "items of a list"}
     assert told.isdisjoint({"COUNT", "SUM of a group", "MIN of a group", "MAX of a group", "UNION ALL"})
     session.close()
@@ -311,7 +311,7 @@ def _opposite(test: Any) -> Any:
 @pytest.mark.long
 def test_public_tables_are_carried_up_to_a_limit(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of this process, and those that Spark holds itself; one row more is refused before any is read there."""
-    for module in (carried_tables, frames):
+    for module in (public_tables, frames):
         monkeypatch.setattr(module, "MOST_ROWS", 3)
     private = _policy(cluster.classic.createDataFrame(_rows()))
     asked = "SELECT COUNT(*), SUM(weight) FROM t JOIN wards USING (place)"
@@ -374,13 +374,13 @@ def test_no_server_and_an_old_one_are_refused() -> None:
     class Old:
         version = "3.5.1"
 
-    with pytest.raises(InvalidPolicy, match=r"version 4\.0 or newer"):
+    with pytest.raises(InvalidPolicy, match=r"4\.0 or newer"):
         sessions.pin(Old(), sessions.PINNED, "tables.t.source")
 
 
 def test_a_type_without_text_is_refused(cluster: Cluster) -> None:
     frame = cluster.classic.sql("SELECT 1 AS who, X'00' AS place, 1D AS cost")
-    with pytest.raises(InvalidPolicy, match="no text"):
+    with pytest.raises(InvalidPolicy, match="no portable text form"):
         Spark(_policy(frame))
 
 
@@ -399,10 +399,10 @@ def test_a_setting_that_does_not_stay_is_refused() -> None:
 
 def test_an_error_quotes_no_cell(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
     failing = "SELECT CAST(s AS INT) FROM VALUES ('secret cell') AS t(s)"
-    session = at_address(cluster.address, "tables.t.source")
+    session = connect(cluster.address, "tables.t.source")
     for spark in (cluster.classic, session.spark):
         with pytest.raises(EngineFailed) as raised:
-            quietly(lambda spark=spark: spark.sql(failing).collect())
+            without_cause(lambda spark=spark: spark.sql(failing).collect())
         assert raised.value.__cause__ is None
         assert "secret" not in str(raised.value)
     session.close()

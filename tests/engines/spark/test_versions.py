@@ -96,8 +96,8 @@ def test_the_newest_version_is_found_once_and_read(form: str, by: str) -> None:
     spark = Said((7,))
     source = _opened(form, spark, **{by: _NAMES[by]})
     assert spark.calls == _READ[form, by]
-    assert source.held
-    assert source.look() == ("7 of 7" if form == "delta" else "7")
+    assert source.has_version
+    assert source.change_token() == ("7 of 7" if form == "delta" else "7")
     assert spark.calls == _READ[form, by] + _looked(form, by)
 
 
@@ -106,7 +106,7 @@ def test_a_version_that_is_named_is_read(form: str, by: str) -> None:
     spark = Said((5,))
     source = _opened(form, spark, version="7", **{by: _NAMES[by]})
     assert spark.calls == _READ[form, by][_FOUND[form, by] :]
-    assert source.look() == ("7 of 5" if form == "delta" else "7")
+    assert source.change_token() == ("7 of 5" if form == "delta" else "7")
 
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])

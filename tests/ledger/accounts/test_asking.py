@@ -72,7 +72,7 @@ def kinds(ledger: sf.Ledger) -> list[str]:
 
 def under_way(ledger: sf.Ledger) -> list[object]:
     with ledger._guarded.reading() as transaction:
-        return list(transaction.under_way({"account": "clinic"}))
+        return list(transaction.pending_charges({"account": "clinic"}))
 
 
 # ── who pays ───────────────────────────────────────────────────────────────────────────────────────
@@ -195,16 +195,16 @@ def test_an_answer_that_came_between_looking_and_charging_is_found(
 ) -> None:
     """The decision is the transaction's own: a look before it may be out of date."""
     clinic = account(ledger)
-    look = asking.Asking._find_answer
+    look = asking.PendingQuery._find_answer
 
-    def late(self: asking.Asking) -> object:
+    def late(self: asking.PendingQuery) -> object:
         found = look(self)
-        monkeypatch.setattr(asking.Asking, "_find_answer", look)
+        monkeypatch.setattr(asking.PendingQuery, "_find_answer", look)
         assert ask(clinic, "other", pause=0) == (False, "other")
         return found
 
     for rest in ({}, {"plan": "q", "request_id": "r"}):
-        monkeypatch.setattr(asking.Asking, "_find_answer", late)
+        monkeypatch.setattr(asking.PendingQuery, "_find_answer", late)
         if rest:
             monkeypatch.setattr(f"{__name__}.ENTRY", {**ENTRY, **rest})
         assert ask(clinic, "mine") == (True, "other")
@@ -308,12 +308,12 @@ def test_a_request_of_a_payer_nobody_knows_of_is_not_charged_again(
     ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clinic = account(ledger)
-    monkeypatch.setattr(local_files, "alive", lambda _, **__: None)
+    monkeypatch.setattr(local_files, "is_alive", lambda _, **__: None)
     first = clinic.ask(pure(**ENTRY, request_id="r"), {"n": 5})
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending):
         ask(clinic, request_id="r", seconds=0)
-    monkeypatch.setattr(asking, "PATIENCE", 0.0)
+    monkeypatch.setattr(asking, "MAX_WAIT_SECONDS", 0.0)
     with pytest.raises(sf.Unanswered):
         ask(clinic, request_id="r", seconds=0)
     assert kinds(ledger) == ["account-open", "charge"]
@@ -347,8 +347,8 @@ def test_waiting_is_bounded_where_nobody_knows_whether_the_payer_lives(
 ) -> None:
     """Then nothing is said of the payer, whose answer still counts; who asks after that time pays."""
     clinic = account(ledger)
-    monkeypatch.setattr(local_files, "alive", lambda _, **__: None)
-    monkeypatch.setattr(asking, "PATIENCE", 2.0)
+    monkeypatch.setattr(local_files, "is_alive", lambda _, **__: None)
+    monkeypatch.setattr(asking, "MAX_WAIT_SECONDS", 2.0)
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending, match="nothing was charged"):
@@ -370,7 +370,7 @@ def test_what_could_not_be_said_is_said_with_the_next_line(ledger: sf.Ledger, mo
             ask(clinic)
     assert ask(clinic) == (False, "1")
     assert kinds(ledger) == ["account-open", "charge", "stopped", "charge", "answer"]
-    assert ledger._guarded.unsaid == {}
+    assert ledger._guarded.unrecorded_stops == {}
 
 
 def _full(*_: object, **__: object) -> None:
@@ -401,18 +401,18 @@ def test_a_backup_waits_for_nobody(ledger: sf.Ledger, tmp_path: Path) -> None:
 
 def test_a_process_is_alive_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     me = local_files.this_process()
-    assert local_files.alive(me) is True
+    assert local_files.is_alive(me) is True
     boot, space, number, start = me.split(" ")
-    assert local_files.alive(f"{boot} {space} {number} {int(start) + 1}") is False  # its number was given to another
-    assert local_files.alive(f"another-boot {space} {number} {start}") is False
-    assert local_files.alive(f"{boot} pid:[1] {number} {start}") is None
+    assert local_files.is_alive(f"{boot} {space} {number} {int(start) + 1}") is False  # its number was given to another
+    assert local_files.is_alive(f"another-boot {space} {number} {start}") is False
+    assert local_files.is_alive(f"{boot} pid:[1] {number} {start}") is None
     (name,) = in_processes(1, lambda _: local_files.this_process())
     assert name != me
-    assert local_files.alive(str(name)) is False
+    assert local_files.is_alive(str(name)) is False
     local_files._process_name.cache_clear()
     monkeypatch.setattr(local_files, "PROCESSES", Path("/nowhere"))
-    assert local_files.alive(me) is None
-    assert local_files.alive(local_files.this_process()) is None
+    assert local_files.is_alive(me) is None
+    assert local_files.is_alive(local_files.this_process()) is None
     local_files._process_name.cache_clear()
 
 
@@ -476,8 +476,8 @@ def test_equal_questions_of_several_processes_cost_once(policy: Path) -> None:
 
 
 def test_equal_questions_of_which_the_first_fails_cost_once(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wait, waiting = asking.Asking._wait, threading.Semaphore(0)
-    monkeypatch.setattr(asking.Asking, "_wait", lambda *given: (waiting.release(), wait(*given))[1])
+    wait, waiting = asking.PendingQuery._wait, threading.Semaphore(0)
+    monkeypatch.setattr(asking.PendingQuery, "_wait", lambda *given: (waiting.release(), wait(*given))[1])
 
     def fail(*_: object) -> None:
         """Fail when both others wait for it."""

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.ledger.accounts.holds import SettledAnswer
-from sfumato.ledger.spending import NOTHING, Spending
+from sfumato.ledger.spending import NO_COST, Spending
 from sfumato.privacy.numbers import UNIT
 
 NOTHING_LEAKED = sf.Curve(())
@@ -350,7 +350,7 @@ def test_any_interleaving_of_tabs_keeps_the_rule(data: st.DataObject, tmp_path_f
                 total = [None if a is None or b is None else a + b for a, b in zip(total, left, strict=True)]
             budget = clinic.budget
             assert [budget.spent_pure, budget.spent_renyi, budget.spent_failure] == total
-            assert budget.admits(NOTHING)
+            assert budget.admits(NO_COST)
             assert clinic.spent == sf.Cost(spent[0], spent[1], spent[2] or 0).amounts
         assert ledger.verify().holds
 
@@ -371,10 +371,10 @@ def test_spending_forgets_no_tab() -> None:
     spending = Spending(1, 1, 0, 0, 0)
     start = spending
     for hold in holds:
-        spending = spending.after(NOTHING, NOTHING, hold)
+        spending = spending.after(NO_COST, NO_COST, hold)
     assert spending.total == sf.Cost(None, 13, 5)
     for hold in (holds[2], holds[0], holds[3], holds[1]):
-        spending = spending.after(NOTHING, hold, NOTHING)
+        spending = spending.after(NO_COST, hold, NO_COST)
     assert spending == start
 
 

@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account
 from sfumato.engine.sources import inspected_tables
-from sfumato.engine.sources.inspected_tables import identified
+from sfumato.engine.sources.inspected_tables import identify_file
 
 COLUMNS = {"age": {"type": "integer", "bounds": (0, 9)}}
 
@@ -36,80 +36,80 @@ def visits(tmp_path: Path) -> Path:
 
 def test_the_same_path_or_content_is_refused_by_another_account(ledger: sf.Ledger, visits: Path) -> None:
     clinic, other = account(ledger), account(ledger, name="other")
-    source = clinic.join(identified(visits))
-    plain = {identified(visits).fingerprint(), sha256(visits.read_bytes()).hexdigest()}
+    source = clinic.join(identify_file(visits))
+    plain = {identify_file(visits).fingerprint(), sha256(visits.read_bytes()).hexdigest()}
     assert source.fingerprint not in plain  # a plain hash would test guesses
     copy, link = visits.with_name("copy.csv"), visits.with_name("link.csv")
     copy.write_bytes(visits.read_bytes())
     link.symlink_to(visits)
     for same in (visits, copy, link, str(visits.parent / "." / "visits.csv")):
         with pytest.raises(sf.SourceTaken, match="'clinic'"):
-            other.join(identified(same))
+            other.join(identify_file(same))
     assert [line.account for line in ledger if line.kind == "source"] == ["clinic"]
-    clinic.join(identified(copy))  # more of the same people's data
+    clinic.join(identify_file(copy))  # more of the same people's data
 
 
 def test_changed_content_stays_in_the_account(ledger: sf.Ledger, visits: Path) -> None:
     clinic, other = account(ledger), account(ledger, name="other")
-    old = clinic.join(identified(visits))
+    old = clinic.join(identify_file(visits))
     visits.write_text("patient,cost\n1,20\n2,30\n")
     with pytest.raises(sf.SourceTaken):
-        other.join(identified(visits))
-    new = clinic.join(identified(visits))
+        other.join(identify_file(visits))
+    new = clinic.join(identify_file(visits))
     assert new.fingerprint != old.fingerprint
     assert [source.fingerprint for source in clinic.sources] == [old.fingerprint, new.fingerprint]
     moved = visits.with_name("moved.csv")
     os.rename(visits, moved)
     with pytest.raises(sf.SourceTaken):
-        other.join(identified(moved))
+        other.join(identify_file(moved))
 
 
 def test_a_hard_link_is_the_same_file_however_fresh_it_is(ledger: sf.Ledger, visits: Path) -> None:
     """Linked and changed at once: neither path nor content tells, and no time has passed."""
     clinic, other = account(ledger), account(ledger, name="other")
     visits.write_text("patient,cost\n1,30\n")
-    clinic.join(identified(visits))
+    clinic.join(identify_file(visits))
     link = visits.with_name("link.csv")
     os.link(visits, link)
     with open(link, "a") as file:
         file.write("2,40\n")
     with pytest.raises(sf.SourceTaken, match="'clinic'"):
-        other.join(identified(link))
+        other.join(identify_file(link))
     with pytest.raises(sf.SourceTaken, match="'clinic'"):
         other.join(link, fingerprint="of the owner's making")
     visits.unlink()
     with pytest.raises(sf.SourceTaken, match="'clinic'"):
-        other.join(identified(link))
+        other.join(identify_file(link))
 
 
 def test_an_inode_that_was_given_to_another_file_is_not_the_same_file(ledger: sf.Ledger, tmp_path: Path) -> None:
     clinic, other = account(ledger), account(ledger, name="other")
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
     one.write_text("first")
-    clinic.join(identified(one))
+    clinic.join(identify_file(one))
     os.rename(one, two)
     one.write_text("second")  # the account's file is another one now, and the old one holds other data
     two.write_text("other people")
-    joined = clinic.join(identified(one)), other.join(identified(two))
+    joined = clinic.join(identify_file(one)), other.join(identify_file(two))
     assert clinic.sources[-1] == joined[0]
     assert other.sources == (joined[1],)
 
 
 def test_no_file_of_an_account_is_declared_public(ledger: sf.Ledger, visits: Path) -> None:
     clinic = account(ledger)
-    clinic.join(identified(visits))
+    clinic.join(identify_file(visits))
     clinic.join("memory://1", fingerprint="a table's own")
     copy, link, days = (visits.with_name(name) for name in ("copy.csv", "link.csv", "days.csv"))
     copy.write_bytes(visits.read_bytes())
     os.link(visits, link)
     for source, seal in ((visits, None), (copy, None), (link, None), ("memory://2", "a table's own")):
         with pytest.raises(sf.SourceTaken, match="the account 'clinic' protects them"):
-            ledger.require_public(source if seal else identified(source), fingerprint=seal)
+            ledger.require_public(source if seal else identify_file(source), fingerprint=seal)
     days.write_text("x" * len(visits.read_bytes()))
-    ledger.require_public(identified(days))
+    ledger.require_public(identify_file(days))
     ledger.require_public("memory://2", fingerprint="another")
     days.write_text("")
-    ledger.require_public(identified(days))
+    ledger.require_public(identify_file(days))
 
 
 @pytest.mark.parametrize("ages", [[], [40]])
@@ -140,10 +140,10 @@ def test_a_private_table_in_memory_is_not_public_under_another_name(tmp_path: Pa
 def test_public_files_of_another_size_are_not_read(
     ledger: sf.Ledger, visits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account(ledger).join(identified(visits))
+    account(ledger).join(identify_file(visits))
     monkeypatch.setattr(inspected_tables, "_digest", lambda _: pytest.fail("read"))
     visits.with_name("days.csv").write_text("day\n1\n")
-    ledger.require_public(identified(visits.with_name("days.csv")))
+    ledger.require_public(identify_file(visits.with_name("days.csv")))
 
 
 POLICY = """
@@ -253,33 +253,33 @@ def test_a_file_that_looks_the_same_is_not_read_again(
     reads: list[int] = []
     digest = inspected_tables._digest
     monkeypatch.setattr(inspected_tables, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
-    clinic.join(identified(visits))
-    clinic.join(identified(visits))  # touched a moment ago: its times may not show another change
+    clinic.join(identify_file(visits))
+    clinic.join(identify_file(visits))  # touched a moment ago: its times may not show another change
     assert len(reads) == 2
     later = inspected_tables.time.time_ns() + 10**10
     monkeypatch.setattr(inspected_tables.time, "time_ns", lambda: later)
-    first = clinic.join(identified(visits))
-    assert clinic.join(identified(visits)) == first
+    first = clinic.join(identify_file(visits))
+    assert clinic.join(identify_file(visits)) == first
     assert len(reads) == 3
     monkeypatch.undo()
     monkeypatch.setattr(inspected_tables, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
     os.utime(visits, (10**9, 10**9))
     visits.write_text(visits.read_text().replace("20", "99"))
     os.utime(visits, (10**9, 10**9))  # the same size and modification time: the change time tells
-    assert clinic.join(identified(visits)).fingerprint != first.fingerprint
+    assert clinic.join(identify_file(visits)).fingerprint != first.fingerprint
     assert len(reads) == 4
 
 
 def test_joining_again_adds_no_line(ledger: sf.Ledger, visits: Path) -> None:
     clinic = account(ledger)
     for _ in range(3):
-        clinic.join(identified(visits))
+        clinic.join(identify_file(visits))
     assert [line.kind for line in ledger] == ["account-open", "source"]
 
 
 def test_charging_never_reads_the_data(ledger: sf.Ledger, visits: Path) -> None:
     clinic = account(ledger)
-    clinic.join(identified(visits))
+    clinic.join(identify_file(visits))
     visits.unlink()
     line = clinic.charge(sf.Entry(sf.Curve.pure("0.1"), plan="p", data="v"))
     clinic.answer(line, "1", {})
@@ -300,7 +300,7 @@ def test_other_addresses_have_a_fingerprint_of_the_owners_making(ledger: sf.Ledg
 def test_empty_files_are_about_nobody(ledger: sf.Ledger, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.csv").touch()
-        account(ledger, name=name).join(identified(tmp_path / f"{name}.csv"))
+        account(ledger, name=name).join(identify_file(tmp_path / f"{name}.csv"))
         assert len(account(ledger, name=name).sources) == 1  # neither is refused for the other's sake
 
 
@@ -318,7 +318,7 @@ def test_a_bare_path_is_refused_since_the_ledger_opens_no_data(ledger: sf.Ledger
 
 
 def test_data_that_change_after_they_were_identified_are_not_joined(ledger: sf.Ledger, visits: Path) -> None:
-    data = identified(visits)
+    data = identify_file(visits)
     visits.write_text("patient,cost\n1,20\n2,30\n")
     with pytest.raises(sf.LedgerUnavailable, match="changed while they were read"):
         account(ledger).join(data)

@@ -41,33 +41,33 @@ def ledger(tmp_path: Path) -> Iterator[sf.Ledger]:
 
 
 def spent(clinic: PeriodAccounts) -> dict[str, Fraction]:
-    return {each: clinic.over((each,)).spent["pure"] for each in clinic.opened}  # type: ignore[misc]
+    return {each: clinic.for_periods((each,)).spent["pure"] for each in clinic.opened}  # type: ignore[misc]
 
 
 def test_every_period_that_is_read_pays_the_whole_price(ledger: sf.Ledger) -> None:
     clinic = opened(ledger)
-    line = clinic.over(SPRING).charge(pure("0.3"))
-    clinic.over(SPRING[:1]).charge(pure("0.2"))
+    line = clinic.for_periods(SPRING).charge(pure("0.3"))
+    clinic.for_periods(SPRING[:1]).charge(pure("0.2"))
     assert spent(clinic) == {"2024-03": Fraction(1, 2), "2024-04": Fraction(3, 10), "2024-05": Fraction(3, 10)}
     assert (line.account, line.kind) == ("clinic", "charge")
     first = ["account-open", "charge", *["account-open", "period"] * 3]
     assert [each.kind for each in ledger] == [*first, "charge", "period"]
     assert ledger.verify().holds
     assert clinic.budget.remaining == {"pure": 1}  # a period that nobody asked about
-    assert clinic.over(("2024-04", "2024-03")).budget.remaining == {"pure": Fraction(1, 2)}  # the fullest
+    assert clinic.for_periods(("2024-04", "2024-03")).budget.remaining == {"pure": Fraction(1, 2)}  # the fullest
 
 
 def test_a_charge_is_made_in_all_periods_or_in_none(ledger: sf.Ledger) -> None:
     clinic = opened(ledger)
-    clinic.over(("2024-04",)).charge(pure("0.8"))
+    clinic.for_periods(("2024-04",)).charge(pure("0.8"))
     before = [line.hash for line in ledger]
     with pytest.raises(sf.Overspent, match="the account of 2024-04"):
-        clinic.over(SPRING).charge(pure("0.3"))
+        clinic.for_periods(SPRING).charge(pure("0.3"))
     with pytest.raises(sf.Overspent, match=r"ε = 0\.2"):
-        clinic.over(SPRING).ask(pure("0.3", plan="p", data="d"), {}).begin()
+        clinic.for_periods(SPRING).ask(pure("0.3", plan="p", data="d"), {}).begin()
     assert [line.hash for line in ledger] == before
     assert clinic.opened == ("2024-04",)
-    clinic.over(("2024-03", "2024-05")).charge(pure("1"))
+    clinic.for_periods(("2024-03", "2024-05")).charge(pure("1"))
     assert ledger.verify().holds
 
 
@@ -77,17 +77,17 @@ def test_without_periods_nothing_is_charged(ledger: sf.Ledger) -> None:
         with pytest.raises(sf.Unsupported):
             call()
     with pytest.raises(sf.Unsupported, match="in the account of one period"):
-        clinic.over(SPRING).correct(sf.Curve.pure(1), reason="found later")
+        clinic.for_periods(SPRING).correct(sf.Curve.pure(1), reason="found later")
     with pytest.raises(sf.InvalidParameter):
-        clinic.over(())
+        clinic.for_periods(())
     ledger.account("clinic 2024-03", unit=MONTH, budget=sf.Budget(1))
     with pytest.raises(sf.AccountDiffers, match="not a period of"):
-        clinic.over(SPRING).charge(pure())
+        clinic.for_periods(SPRING).charge(pure())
     assert [line.kind for line in ledger] == ["account-open", "account-open"]
 
 
 def test_the_period_is_fixed_for_life(ledger: sf.Ledger) -> None:
-    opened(ledger).over(SPRING).charge(pure())
+    opened(ledger).for_periods(SPRING).charge(pure())
     for per in ("", "year"):
         with pytest.raises(sf.AccountDiffers, match="one budget for each month"):
             ledger.account("clinic", unit=MONTH, budget=sf.Budget(1), per=per)
@@ -102,14 +102,14 @@ def test_the_period_is_fixed_for_life(ledger: sf.Ledger) -> None:
 def test_a_share_is_a_part_of_every_period(ledger: sf.Ledger) -> None:
     clinic = opened(ledger)
     clinic.analyst("ana", share="0.5")
-    clinic.over(SPRING[:1]).charge(pure("0.4", analyst="ana"))
-    clinic.over(SPRING[:1]).charge(pure("0.3"))
+    clinic.for_periods(SPRING[:1]).charge(pure("0.4", analyst="ana"))
+    clinic.for_periods(SPRING[:1]).charge(pure("0.3"))
     with pytest.raises(sf.Overspent, match="the analyst's share of 2024-03"):
-        clinic.over(SPRING).charge(pure("0.2", analyst="ana"))
-    clinic.over(SPRING[1:]).charge(pure("0.5", analyst="ana"))
-    assert clinic.over(SPRING).analyst("ana").budget.remaining == {"pure": 0}
-    assert clinic.over(SPRING[:1]).analyst("ana").budget.remaining == {"pure": Fraction(1, 10)}
-    assert [each.remaining["pure"] for each in clinic.over(SPRING[:1]).budgets("ana")] == [
+        clinic.for_periods(SPRING).charge(pure("0.2", analyst="ana"))
+    clinic.for_periods(SPRING[1:]).charge(pure("0.5", analyst="ana"))
+    assert clinic.for_periods(SPRING).analyst("ana").budget.remaining == {"pure": 0}
+    assert clinic.for_periods(SPRING[:1]).analyst("ana").budget.remaining == {"pure": Fraction(1, 10)}
+    assert [each.remaining["pure"] for each in clinic.for_periods(SPRING[:1]).budgets("ana")] == [
         Fraction(3, 10),
         Fraction(1, 10),
     ]
@@ -119,26 +119,26 @@ def test_a_share_is_a_part_of_every_period(ledger: sf.Ledger) -> None:
 
 def test_a_budget_is_amended_in_all_periods_or_in_none(ledger: sf.Ledger) -> None:
     clinic = opened(ledger)
-    clinic.over(SPRING[:1]).charge(pure("0.9"))
-    clinic.over(SPRING[1:]).charge(pure("0.2"))
+    clinic.for_periods(SPRING[:1]).charge(pure("0.9"))
+    clinic.for_periods(SPRING[1:]).charge(pure("0.2"))
     before = [line.hash for line in ledger]
     with pytest.raises(sf.InvalidParameter, match="spent"):
         clinic.amend(reason="less", epsilon="0.5")
     assert [line.hash for line in ledger] == before
     clinic.amend(reason="second year", epsilon=2)
-    assert {each: clinic.over((each,)).budget.remaining["pure"] for each in (*SPRING, "2024-06")} == {
+    assert {each: clinic.for_periods((each,)).budget.remaining["pure"] for each in (*SPRING, "2024-06")} == {
         "2024-03": Fraction(11, 10),
         "2024-04": Fraction(9, 5),
         "2024-05": Fraction(9, 5),
         "2024-06": 2,
     }
     assert clinic.epsilons == (1, 2)
-    assert opened(ledger, sf.Budget(2)).over(SPRING).charge(pure("1"))
+    assert opened(ledger, sf.Budget(2)).for_periods(SPRING).charge(pure("1"))
     assert ledger.verify().holds
 
 
 def test_equal_questions_are_paid_once(ledger: sf.Ledger) -> None:
-    clinic = opened(ledger).over(SPRING)
+    clinic = opened(ledger).for_periods(SPRING)
     first = clinic.ask(pure("0.3", plan="p", data="d", request_id="r"), {})
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending):
@@ -147,14 +147,14 @@ def test_equal_questions_are_paid_once(ledger: sf.Ledger) -> None:
     assert clinic.ask(pure("0.3", plan="p", data="d"), {}).begin() is not None
     assert clinic.requested("r", plan="p") is not None
     with pytest.raises(sf.RequestDiffers):  # a request id is one of the population, whatever it is about
-        opened(ledger).over(("2025-01",)).ask(pure("0.3", plan="q", data="d", request_id="r"), {}).begin()
+        opened(ledger).for_periods(("2025-01",)).ask(pure("0.3", plan="q", data="d", request_id="r"), {}).begin()
     assert set(spent(opened(ledger)).values()) == {Fraction(3, 10)}
 
 
 def test_sources_belong_to_the_population(ledger: sf.Ledger) -> None:
     clinic = opened(ledger)
     clinic.join("memory://visits", fingerprint="1")
-    clinic.over(SPRING).charge(pure())
+    clinic.for_periods(SPRING).charge(pure())
     clinic.join("memory://visits", fingerprint="1")
     with pytest.raises(sf.SourceTaken):
         opened(ledger, name="copy").join("memory://visits", fingerprint="1")
@@ -164,15 +164,15 @@ def test_a_lost_charge_is_raised_in_every_period(tmp_path: Path) -> None:
     path, kept = tmp_path / "whole.ledger", tmp_path / "kept.anchor"
     with sf.Ledger.open(path) as ledger:
         clinic = opened(ledger)
-        clinic.over(SPRING[:1]).charge(pure("0.1"))
+        clinic.for_periods(SPRING[:1]).charge(pure("0.1"))
         ledger.backup(tmp_path / "old.ledger")
-        clinic.over(SPRING).charge(pure("0.5"))
+        clinic.for_periods(SPRING).charge(pure("0.5"))
         ledger.anchor().save(kept)
     with pytest.warns(WeakLedger, match="rolled back"):
         ledger = sf.Ledger.open(tmp_path / "old.ledger", anchor=kept)
     with ledger:
         with pytest.raises(sf.LedgerBehind):
-            opened(ledger).over(SPRING).charge(pure("0.1"))
+            opened(ledger).for_periods(SPRING).charge(pure("0.1"))
         ledger.acknowledge(reason="the disk was lost")
         clinic = opened(ledger)
         found = spent(clinic)
@@ -182,7 +182,7 @@ def test_a_lost_charge_is_raised_in_every_period(tmp_path: Path) -> None:
 
 
 def test_a_period_that_paid_less_than_the_charge_is_found(ledger: sf.Ledger) -> None:
-    clinic = opened(ledger).over(SPRING[:1])
+    clinic = opened(ledger).for_periods(SPRING[:1])
     line = clinic.charge(pure("0.5"))
     with ledger._guarded.writing() as transaction:
         transaction.append("period", "clinic 2024-03", {"detail": str(line.number)}, cost=Cost(1, None, 0))
@@ -190,15 +190,15 @@ def test_a_period_that_paid_less_than_the_charge_is_found(ledger: sf.Ledger) -> 
 
 
 def test_a_period_of_another_account_is_found(ledger: sf.Ledger) -> None:
-    opened(ledger, name="other").over(SPRING[:1]).charge(pure("0.5"))
-    line = opened(ledger).over(SPRING[:1]).charge(pure("0.5"))
+    opened(ledger, name="other").for_periods(SPRING[:1]).charge(pure("0.5"))
+    line = opened(ledger).for_periods(SPRING[:1]).charge(pure("0.5"))
     with ledger._guarded.writing() as transaction:
         transaction.append("period", "other 2024-03", {"detail": str(line.number)}, cost=line.cost)
     assert "no period of the account" in ledger.verify().why
 
 
 def test_verifying_may_begin_between_a_charge_and_its_periods(ledger: sf.Ledger) -> None:
-    line = opened(ledger).over(SPRING).charge(pure("0.5"))
+    line = opened(ledger).for_periods(SPRING).charge(pure("0.5"))
     last = list(ledger)[-1].number
     for start in range(line.number, last):
         assert _verify_stretch(ledger._guarded.store, start, last).holds
@@ -215,7 +215,7 @@ def test_two_processes_race_over_overlapping_months(tmp_path: Path) -> None:
 
         def work(index: int) -> int:
             ledger = inherited if index % 2 else sf.Ledger.open(path)
-            clinic, won = opened(ledger).over(SPRING[index % 2 : index % 2 + 2]), 0
+            clinic, won = opened(ledger).for_periods(SPRING[index % 2 : index % 2 + 2]), 0
             while True:
                 try:
                     clinic.charge(pure("3/70"))
@@ -237,7 +237,7 @@ def test_killed_between_the_charge_and_the_answer_every_month_has_paid(tmp_path:
     path = tmp_path / "killed.ledger"
 
     def die() -> None:
-        clinic = opened(sf.Ledger.open(path)).over(SPRING)
+        clinic = opened(sf.Ledger.open(path)).for_periods(SPRING)
         assert clinic.ask(pure("0.4", plan="p", data="d"), {}).begin() is None
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -249,8 +249,10 @@ def test_killed_between_the_charge_and_the_answer_every_month_has_paid(tmp_path:
         clinic = opened(ledger)
         assert spent(clinic) == dict.fromkeys(SPRING, Fraction(2, 5))
         with pytest.raises(sf.Overspent):
-            clinic.over(("2024-05",)).charge(pure("0.7"))
-        assert clinic.over(SPRING).ask(pure("0.4", plan="p", data="d"), {}).begin(0) is None  # nobody is waited for
+            clinic.for_periods(("2024-05",)).charge(pure("0.7"))
+        assert (
+            clinic.for_periods(SPRING).ask(pure("0.4", plan="p", data="d"), {}).begin(0) is None
+        )  # nobody is waited for
         assert spent(clinic) == dict.fromkeys(SPRING, Fraction(4, 5))
         assert ledger.verify().holds
 

@@ -133,6 +133,6 @@ def test_a_hold_for_steps_is_reserved_by_what_its_steps_may_be(tmp_path: Path) -
 def test_a_view_of_periods_keeps_the_limit(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger:
         account = ledger.account("clinic", unit=PrivacyUnit("patient"), budget=Budget(1), per="month")
-        limited = account.limited(Limit(account, Fraction("0.05"))).over(("2024-01",))  # type: ignore[attr-defined]
+        limited = account.limited(Limit(account, Fraction("0.05"))).for_periods(("2024-01",))  # type: ignore[attr-defined]
         with pytest.raises(Full):
             limited.charge(entry("0.1"))

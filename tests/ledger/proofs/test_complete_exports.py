@@ -26,7 +26,7 @@ from sfumato.errors import WeakLedger
 from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.sealed_rows import COLUMNS
 from sfumato.ledger.stores import sqlite
-from sfumato.ledger.stores.store import LARGE
+from sfumato.ledger.stores.store import LARGE_ANSWER_BYTES
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def lost(tmp_path: Path) -> Path:
     _make_busy(tmp_path / "old")
     with sf.Ledger.open(tmp_path / "old") as ledger:
         clinic = ledger.account("clinic")
-        for size, plan in ((LARGE, "at"), (LARGE + 1, "over")):
+        for size, plan in ((LARGE_ANSWER_BYTES, "at"), (LARGE_ANSWER_BYTES + 1, "over")):
             clinic.answer(clinic.charge(pure("0.001", plan=plan, data="v")), json.dumps("x" * (size - 2)), {})
         ledger.export("json", tmp_path / "all.json", complete=True)
         ledger.anchor().save(tmp_path / "anchor")
@@ -65,7 +65,7 @@ def test_a_ledger_is_made_again_with_the_same_last_hash(lost: Path, place: Place
         assert ledger.head == head(lost)
         assert [line.hash for line in ledger] == [row[COLUMNS.index("hash")] for row in whole["lines"]]
         clinic = ledger.account("clinic")
-        for size, plan in ((LARGE, "at"), (LARGE + 1, "over")):
+        for size, plan in ((LARGE_ANSWER_BYTES, "at"), (LARGE_ANSWER_BYTES + 1, "over")):
             assert len(clinic.stored(plan=plan, data="v").body) == size
         clinic.charge(pure("0.001"))
     with pytest.raises(sf.LedgerUnavailable, match="was moved to"):  # one export, one ledger

@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account, pure
-from sfumato.ledger.stores.store import LARGE
+from sfumato.ledger.stores.store import LARGE_ANSWER_BYTES
 
 BIG = json.dumps(["é" * 50] * 2000, ensure_ascii=False)
 
@@ -57,7 +57,7 @@ def test_a_large_answer_is_a_file_named_by_its_hash_and_is_found_again(path: Pat
 @pytest.mark.parametrize("letter", ["x", "é", "\U0001f600"])
 @pytest.mark.parametrize("more", [-4, 0, 4])
 def test_what_is_large_is_counted_in_bytes(path: Path, letter: str, more: int) -> None:
-    body = letter * ((LARGE + more) // len(letter.encode()))
+    body = letter * ((LARGE_ANSWER_BYTES + more) // len(letter.encode()))
     with sf.Ledger.open(path) as ledger:
         line = bought(ledger, "p", body)
         assert bool(line.file) is (more > 0)

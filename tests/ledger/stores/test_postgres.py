@@ -103,10 +103,10 @@ def test_one_history_gives_the_same_lines_and_hashes_on_both(
     """Everything that is random, and the clock, is the same in both: then so is every line to its hash."""
     ended, lines = [], []
     for kind in ("SQLite", "PostgreSQL"):
-        monkeypatch.setattr(bits, "integer", lambda _: 7)
+        monkeypatch.setattr(bits, "random_bits", lambda _: 7)
         ledger = sf.Ledger.open(tmp_path / "a") if kind == "SQLite" else Place.make(postgres).open()
         salts, clock = random.Random(3), iter(range(10**15, 10**16))
-        monkeypatch.setattr(bits, "integer", lambda size, salts=salts: salts.getrandbits(size))
+        monkeypatch.setattr(bits, "random_bits", lambda size, salts=salts: salts.getrandbits(size))
         rows = type(_rows(ledger))
         monkeypatch.setattr(rows, "now", lambda _, clock=clock: next(clock))
         with ledger:
@@ -156,7 +156,7 @@ def test_every_way_of_finding_a_line_uses_an_index(place: Place) -> None:
         account(ledger, name="other").charge(pure())
         cost = clinic.cost(sf.Curve.pure("1e-9"))
         with ledger._guarded.store.writing() as rows:
-            transaction = Transaction(rows, ledger._guarded.keyed.origin)
+            transaction = Transaction(rows, ledger._guarded.keyed_hash.origin)
             for turn in range(20_000):
                 columns = {"analyst": f"analyst {turn % 7}", "plan": f"{turn:x}", "data": "v"}
                 transaction.append("charge", "clinic", columns, cost=cost)
@@ -920,7 +920,7 @@ def test_an_export_is_not_copied_and_nothing_follows_a_seal(place: Place, tmp_pa
         copy_ledger(place.address, tmp_path / "other")
     copy_ledger(tmp_path / "a", tmp_path / "b")
     with sf.Ledger.open(tmp_path / "a") as ledger, ledger._guarded.store.writing() as rows:
-        Transaction(rows, ledger._guarded.keyed.origin).append("charge", "clinic", {})
+        Transaction(rows, ledger._guarded.keyed_hash.origin).append("charge", "clinic", {})
     with sf.Ledger.open(tmp_path / "a") as ledger:
         assert "sealed the ledger" in ledger.verify().why
     with closing(sqlite3.connect(tmp_path / "b")) as raw:

@@ -12,8 +12,8 @@ import pytest
 from plan.described import CATALOG
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
 from sfumato.plan.limits import Limits
-from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
-from sfumato.plan.readings.dense_readings import Counted, Marginals, Misfits, moved_in_cells
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
+from sfumato.plan.readings.dense_readings import CountDistances, Marginals, MarginalView, cells_sensitivity
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours
 
@@ -42,7 +42,7 @@ def _changes(rows: int, neighbours: Neighbours) -> list[tuple[np.ndarray, np.nda
 def test_no_unit_moves_cells_by_more_than_derived_and_one_moves_them_so_far(
     cells: int, neighbours: Neighbours, rows: int
 ) -> None:
-    claim = moved_in_cells(_bounded(rows, neighbours), cells)
+    claim = cells_sensitivity(_bounded(rows, neighbours), cells)
     moved = []
     for before, after in _changes(rows, neighbours):
         whole = [np.append(each[: cells - 1], each[cells - 1 :].sum()) for each in (before, after)]  # as coarse cells
@@ -62,14 +62,14 @@ def test_scores_of_sets_move_as_far_as_derived(weights: tuple[int, int], neighbo
     furthest: dict[str, int] = {"moved": 0, "spread": 0}
     for above in itertools.product((0, 1000), repeat=_SIZE + 1):  # every prediction is far on one side of its count
         predicted = (np.array(above[:1]), np.array(above[1:]))
-        scores = SetMisfits(views, predicted, weights, (3, 4))
+        scores = ColumnSetDistances(views, predicted, weights, (3, 4))
         for before, after in _changes(rows, neighbours):
-            told = [scores.of(_coded(others + each)) for each in (before, after)]
+            told = [scores.extract(_coded(others + each)) for each in (before, after)]
             moved = told[1] - told[0]
             furthest["moved"] = max(furthest["moved"], int(np.abs(moved).max()))
             furthest["spread"] = max(furthest["spread"], int(moved.max() - moved.min()))
-    assert furthest["moved"] == scores.moved
-    assert furthest["spread"] <= scores.spread == 2 * scores.moved
+    assert furthest["moved"] == scores.sensitivity
+    assert furthest["spread"] <= scores.spread == 2 * scores.sensitivity
 
 
 def _coded(counts: np.ndarray) -> CodedRows:
@@ -80,12 +80,12 @@ def _coded(counts: np.ndarray) -> CodedRows:
 @pytest.mark.parametrize("each", [False, True])
 def test_misfits_move_as_far_as_derived(each: bool, neighbours: Neighbours) -> None:
     reading = Marginals(_bounded(2, neighbours), _CELLS, ((0,),))
-    views = (Counted(reading, ()), Counted(reading, (0,)), Counted(reading, (0,), (1,)))
+    views = (MarginalView(reading, ()), MarginalView(reading, (0,)), MarginalView(reading, (0,), (1,)))
     furthest, others = Fraction(0), np.array([40, 50, 60])
     for above in itertools.product((0, 1000), repeat=1 + _SIZE + 1):
         predicted = (np.array(above[:1]), np.array(above[1:4]), np.array(above[4:]))
-        scores = Misfits(views, predicted, each)
+        scores = CountDistances(views, predicted, each)
         for before, after in _changes(2, neighbours):
-            moved = scores.of([others + after]) - scores.of([others + before])
+            moved = scores.extract([others + after]) - scores.extract([others + before])
             furthest = max(furthest, Fraction(int(np.abs(moved).max())))
-    assert furthest == scores.moved
+    assert furthest == scores.sensitivity

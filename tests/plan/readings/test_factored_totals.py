@@ -13,7 +13,7 @@ import pytest
 from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
-from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import Totals
@@ -34,17 +34,19 @@ MATRICES = (
 def bounded(table: Table, relation: Neighbours, text: str, strategy: Strategy, groups: int = 3) -> BoundedPlan:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    found = {each.strategy: each for each in boundings(query.plan, Limits.of(table), groups)}
+    found = {each.strategy: each for each in bounding_strategies(query.plan, Limits.of(table), groups)}
     return for_neighbours(found[Strategy.WHOLE if table.every_row else strategy], relation)
 
 
 def units(reading: FactoredTotals) -> list[np.ndarray]:
     """Everything that one unit can add, at the corners of what it can: no sum of squares is larger inside."""
-    added, scaled = reading.totals.scaled.added, reading.totals.scaled
+    added, scaled = reading.totals.scaled.add_remove_sensitivity, reading.totals.scaled
     cap, total, length = int(added.per_group), int(added.total), reading.weights.shape[1] * reading.series
     sizes = sorted({0, cap, total % cap, min(cap, total)} | ({1} if cap < 10 else set()))
-    assert scaled.box is not None
-    least, most = (end * (cap // scaled.size) for end in scaled.box)  # what a unit's rows in one group add up to
+    assert scaled.contribution_bounds is not None
+    least, most = (
+        end * (cap // scaled.size) for end in scaled.contribution_bounds
+    )  # what a unit's rows in one group add up to
     ends = sorted({min(size, most) for size in sizes} | {max(-size, least) for size in sizes})
     every = (np.array(v) for v in itertools.product(ends, repeat=length))
     return [v for v in every if np.abs(v).sum() <= total]
@@ -119,9 +121,9 @@ def test_totals_beyond_what_64_bits_hold_are_cut_and_move_no_further() -> None:
     ends = [LARGEST_INTEGER, -LARGEST_INTEGER, 0, 2**53]
     for base in itertools.product(ends, repeat=3):
         totals = np.array(base, np.int64)[:, None]
-        exact = reading.of(totals)
+        exact = reading.extract(totals)
         assert np.abs(exact).max() < 2**62
-        change = reading.of(totals - np.array([2, 0, 1])[:, None]) - exact
+        change = reading.extract(totals - np.array([2, 0, 1])[:, None]) - exact
         assert (change**2).sum() <= reading.sensitivity.squares
 
 
@@ -129,7 +131,7 @@ def test_series_are_measured_one_after_the_other() -> None:
     weights = np.array([[1, 0], [2, 5]])
     table = Table("visits", Path("v"), VISITS, id="row")
     reading = FactoredTotals(Totals(bounded(table, Neighbours.ADD_REMOVE, COUNTS, Strategy.WHOLE)), weights, 2)
-    assert reading.of(np.array([[1], [2], [10], [20]])).tolist() == [1, 12, 10, 120]
+    assert reading.extract(np.array([[1], [2], [10], [20]])).tolist() == [1, 12, 10, 120]
 
 
 @pytest.mark.parametrize("weights", [np.zeros((0, 3), int), np.array([1, 2]), np.array([[1 << 20]])], ids=str)

@@ -16,7 +16,7 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Described, Period
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql import building
-from sfumato.plan.sql.aggregations import Asked
+from sfumato.plan.sql.aggregations import AggregateText
 from sfumato.plan.sql.building import QuestionBuilder, RowSelection
 from sfumato.plan.sql.statements import parse
 
@@ -24,13 +24,13 @@ Step = Callable[[RowSelection], RowSelection]
 Finishing = Callable[[QuestionBuilder], QuestionBuilder]
 
 
-def built(*steps: Step, keys: dict[str, str] | None = None, **asked: Asked) -> QuestionBuilder:
+def built(*steps: Step, keys: dict[str, str] | None = None, **asked: AggregateText) -> QuestionBuilder:
     rows = building.selection(CATALOG, "visits")
     for step in steps:
         rows = step(rows)
     plain = [name for name, text in (keys or {}).items() if name == text]
     made = {name: text for name, text in (keys or {}).items() if name != text}
-    return building.statement(rows, building.keyed(rows, plain, made), asked)
+    return building.statement(rows, building.lower_keys(rows, plain, made), asked)
 
 
 def where(text: str) -> Step:
@@ -45,7 +45,7 @@ def join(other: RowSelection | str, on: building.On = None, *, left: bool = Fals
     return lambda rows: building.join(rows, other, on, left=left)
 
 
-def per_unit(*keys: str, **asked: Asked) -> Step:
+def per_unit(*keys: str, **asked: AggregateText) -> Step:
     return lambda rows: building.per_unit(rows, keys, asked)
 
 
@@ -313,7 +313,7 @@ def test_steps_leave_what_they_begin_with_as_it_was() -> None:
     before = rows.tree.sql()
     building.where(rows, "cost > 3")
     building.join(rows, "hospitals", "hospital = hospitals.id", left=True)
-    made = building.statement(rows, building.keyed(rows, ["region"], {}), {"n": N})
+    made = building.statement(rows, building.lower_keys(rows, ["region"], {}), {"n": N})
     text = made.text
     building.having(made, "n > 3")
     building.select(made, ["n"], {"m": "n + 1"})

@@ -7,9 +7,9 @@ import pytest
 from plan.described import CATALOG
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
-from sfumato.plan.sql.outer import aggregating
+from sfumato.plan.sql.outer import inner_aggregate_select
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.sql.text import select
+from sfumato.plan.sql.text import parse_select
 
 INNER = "(SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY region, urgent)"
 
@@ -63,7 +63,7 @@ def test_subtotals_of_units_are_refused_unless_a_unit_has_one_row() -> None:
 )  # fmt: skip
 def test_rows_of_units_are_told_from_noisy_rows(text: str, noisy: bool) -> None:
     """Who groups by the id of a unit, however it is called, has private rows."""
-    assert (aggregating(select(text), CATALOG) is not None) is noisy
+    assert (inner_aggregate_select(parse_select(text), CATALOG) is not None) is noisy
 
 
 def test_subqueries_that_stand_upon_one_another_have_an_end() -> None:

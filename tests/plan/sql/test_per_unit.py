@@ -14,7 +14,7 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import PerUnit, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column, Field
-from sfumato.plan.warnings import undeclared
+from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.policy import Domain
 
 
@@ -116,8 +116,8 @@ def test_what_is_told_to_write_is_answered(text: str) -> None:
 def test_warnings_about_results() -> None:
     inner = "SELECT COUNT(*) AS n, FIRST(region ORDER BY day) AS r FROM visits GROUP BY patient_id"
     text = f"SELECT COUNT(*) FROM ({inner})"
-    (beyond,) = undeclared(parse(f"{text} WHERE n >= 20", CATALOG))
+    (beyond,) = warn_about_undeclared(parse(f"{text} WHERE n >= 20", CATALOG))
     assert beyond.startswith("Units with COUNT(*) per unit outside its range count as the nearest end: no row")
-    (unmet,) = undeclared(parse(f"{text} WHERE r = 'up'", CATALOG))
+    (unmet,) = warn_about_undeclared(parse(f"{text} WHERE r = 'up'", CATALOG))
     assert unmet.startswith("'up' is not a declared value of FIRST(region ORDER BY day, region) per unit, so no row")
-    assert not undeclared(parse(f"{text} WHERE n >= 3", CATALOG))
+    assert not warn_about_undeclared(parse(f"{text} WHERE n >= 3", CATALOG))

@@ -7,12 +7,12 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SfumatoError
 from sfumato.plan.sql import question_files
-from sfumato.plan.sql.question_files import WrittenQuestion, placed, questions
+from sfumato.plan.sql.question_files import WrittenQuestion, split_questions, with_question_place
 
 
 def test_questions_stand_between_semicolons() -> None:
     source = "-- first; a comment\nSELECT ';' AS x FROM t;\n\n;;SELECT\n 2 /* ; */ FROM t ; -- the end"
-    assert questions(source) == (
+    assert split_questions(source) == (
         WrittenQuestion("SELECT ';' AS x FROM t", 2),
         WrittenQuestion("SELECT\n 2 /* ; */ FROM t", 4),
     )
@@ -21,19 +21,19 @@ def test_questions_stand_between_semicolons() -> None:
 @pytest.mark.parametrize("source", ["", "  \n", ";;", "-- nothing\n"])
 def test_a_file_without_a_question_is_refused(source: str) -> None:
     with pytest.raises(sf.Unsupported, match="at least one"):
-        questions(source)
+        split_questions(source)
 
 
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sf.Unsupported, match="5,000"):
-        questions("SELECT 1;" * 5001)
+        split_questions("SELECT 1;" * 5001)
     monkeypatch.setattr(question_files, "LONGEST", 5)
     with pytest.raises(sf.Unsupported, match="MB"):
-        questions("SELECT 1")
+        split_questions("SELECT 1")
 
 
 def test_a_refusal_says_which_question_it_is_about() -> None:
-    with pytest.raises(sf.InvalidParameter) as refused, placed(3, WrittenQuestion("SELECT\n  1", 7)):
+    with pytest.raises(sf.InvalidParameter) as refused, with_question_place(3, WrittenQuestion("SELECT\n  1", 7)):
         raise sf.InvalidParameter("x", 1, "2", fix="give 2")
     assert refused.value.place == "question 3, line 7 of the file, 'SELECT 1': x"
     assert str(refused.value).splitlines() == [

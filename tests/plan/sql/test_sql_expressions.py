@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from plan.samples import NESTED, nested, read, resolve, shown
 from sfumato.errors import Unsupported
-from sfumato.plan.sql.sql_expressions import DEEPEST, expression
+from sfumato.plan.sql.sql_expressions import DEEPEST, lower_expression
 
 READ = {
     # literals
@@ -306,7 +306,7 @@ def test_a_flag_that_is_not_understood_is_refused() -> None:
     node = sqlglot.parse_one("SELECT ROUND(age, 2)", read="duckdb").expressions[0]
     node.set("truncate", exp.Boolean(this=True))
     with pytest.raises(Unsupported) as caught:
-        expression(node, resolve)
+        lower_expression(node, resolve)
     assert caught.value.code == "clause"
 
 
@@ -320,7 +320,7 @@ def test_deeper_than_the_limit_is_refused_and_never_crashes() -> None:
     for _ in range(5000):
         node = exp.Neg(this=node)
     with pytest.raises(Unsupported) as caught:
-        expression(node, resolve)
+        lower_expression(node, resolve)
     assert caught.value.code == "too-deep"
     for _ in range(2):
         with pytest.raises(Unsupported):

@@ -19,7 +19,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import keys as plan_keys
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.keys import World, conditions, groups
+from sfumato.plan.keys import ValueCombinations, conditions, groups
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column, Field
@@ -111,7 +111,7 @@ def test_keys_that_a_condition_reads_together_are_found_together(engine: DuckDB)
 
 
 def test_keys_stay_apart_where_trying_all_would_cost_too_much(engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_keys, "MOST_COMBINATIONS", 25)
+    monkeypatch.setattr(plan_keys, "MAX_COMBINATIONS", 25)
     found = kept(engine, "k, y", "(k = 'a' AND y < 5) OR (k = 'b' AND y < 9)")
     assert found == [(k, y) for k in ("b", "a") for y in range(9)]
 
@@ -145,7 +145,7 @@ def test_buckets_lie_in_their_range_and_reach_its_ends(engine: DuckDB) -> None:
         column = Column(Field(0, "t", "x"), Domain("real", bounds=(Fraction(first), Fraction(last))))
         ends = [literal(Type.REAL, Fraction(each)) for each in (low, high)]
         made = call("WIDTH_BUCKET", column, *ends, literal(Type.INTEGER, count))
-        world = World(((column.reference, column.domain, tuple(held)),), (made,))
+        world = ValueCombinations(((column.reference, column.domain, tuple(held)),), (made,))
         found = [key[0] for key in engine.values(world) if key[0] is not None]
         assert made.domain.bounds == (min(found), max(found))  # type: ignore[type-var]
 
@@ -277,7 +277,7 @@ def test_no_group_is_left_out_that_a_row_is_in(
     """Random conditions over every kind of column, at caps that let all, some and few of them be tried."""
     random, count, seen = Random(most), 1_000 if long else 40, 0
     rows = [{name: random.choice([*cells, None]) for name, cells in CELLS.items()} for _ in range(500)]
-    monkeypatch.setattr(plan_keys, "MOST_COMBINATIONS", most)
+    monkeypatch.setattr(plan_keys, "MAX_COMBINATIONS", most)
     for _ in range(count):
         names = random.sample(list(KEYS), random.choice([1, 1, 2, 3]))
         key = ", ".join(random.choice(KEYS[name]) for name in random.sample(names, min(len(names), 2)))

@@ -12,8 +12,8 @@ import pytest
 import sfumato as sf
 from publish.tables import ATTRIBUTES, NAMES, RECEIPT, asked_of_rows, counts, holds, people, planned, published
 from sfumato.errors import Unsupported
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
-from sfumato.publish.marginals.measuring import Published, packed, shapes_of
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
+from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, shapes_of
 from sfumato.publish.synopsis import Synopsis
 
 ROWS = people(1)
@@ -234,10 +234,10 @@ def test_what_cannot_be_answered_is_refused(question: str) -> None:
 
 
 def test_too_many_cells_are_refused_with_the_columns_to_drop() -> None:
-    large = tuple(Attribute(f"c{k}", "integer", (*map(ListedCell, range(240)), Other())) for k in range(3))
+    large = tuple(Attribute(f"c{k}", "integer", (*map(ListedCell, range(240)), OtherCell())) for k in range(3))
     plan = planned([["c0"], ["c1"], ["c2"]], attributes=large)
-    zeros = tuple(packed(np.zeros(shape, np.int64)) for shape in shapes_of(plan))
-    synopsis = Synopsis(Published(plan, zeros, "people"), RECEIPT)
+    zeros = tuple(encode_integers(np.zeros(shape, np.int64)) for shape in shapes_of(plan))
+    synopsis = Synopsis(PublishedMarginals(plan, zeros, "people"), RECEIPT)
     with pytest.raises(Unsupported, match=r"(?s)13,997,521.*leave out a column: c0") as refusal:
         synopsis.sql("SELECT COUNT(*) FROM people WHERE c0 = 1 OR c1 = 1 OR c2 = 1")
     assert refusal.value.code == "too-many-cells"
@@ -269,9 +269,9 @@ def test_attributes_of_the_world_are_those_of_the_rows() -> None:
 
 
 SINGLE = (
-    Attribute("a", "integer", (Other(),)),
-    Attribute("b", "text", (ListedCell("x"), Other())),
-    Attribute("c", "boolean", (ListedCell(False), ListedCell(True), Other())),
+    Attribute("a", "integer", (OtherCell(),)),
+    Attribute("b", "text", (ListedCell("x"), OtherCell())),
+    Attribute("c", "boolean", (ListedCell(False), ListedCell(True), OtherCell())),
 )
 
 

@@ -18,7 +18,7 @@ from sfumato.plan.values.expressions import columns
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.policy import Type
 from sfumato.publish.cells.cell_functions import _FUNCTIONS, evaluate
-from sfumato.publish.cells.cell_values import Cells, PossibleTruths, Spans, Texts, point
+from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges, enclosing_doubles
 
 NUMBERS = [
     "LN(weight)",
@@ -108,44 +108,47 @@ def of_rows(text: str, rows: list[dict[str, Any]]) -> list[Any]:
     return [each for (each,) in duckdb.sql(sql).fetchall()]
 
 
-def cells(name: str, pairs: list[tuple[Any, Any]]) -> Cells:
+def cells(name: str, pairs: list[tuple[Any, Any]]) -> CellOutcomes:
     """Cells from the first value of each pair to the second."""
     kind = COLUMNS[name].type
     if kind is Type.TEXT:
         texts = np.empty(len(pairs), dtype=object)
         texts[:] = [low for low, _ in pairs]
-        return Texts(texts, np.zeros(len(pairs), bool))
+        return CellTexts(texts, np.zeros(len(pairs), bool))
     null = np.array([low is None for low, _ in pairs])
     if kind is Type.BOOLEAN:
         true, false = (np.array([low is each for low, _ in pairs]) for each in (True, False))
         return PossibleTruths(true, false, null)
-    ends = [(math.nan, math.nan) if low is None else (point(low)[0], point(high)[1]) for low, high in pairs]
-    return Spans(np.array([low for low, _ in ends]), np.array([high for _, high in ends]), ~null, null)
+    ends = [
+        (math.nan, math.nan) if low is None else (enclosing_doubles(low)[0], enclosing_doubles(high)[1])
+        for low, high in pairs
+    ]
+    return ValueRanges(np.array([low for low, _ in ends]), np.array([high for _, high in ends]), ~null, null)
 
 
 def names_of(text: str) -> list[str]:
     return sorted({reference.name for reference in columns(read(text))})  # type: ignore[union-attr]
 
 
-def evaluated(text: str, pairs: list[dict[str, tuple[Any, Any]]]) -> Cells:
+def evaluated(text: str, pairs: list[dict[str, tuple[Any, Any]]]) -> CellOutcomes:
     expression = read(text)
     given = {each: cells(each.name, [row[each.name] for row in pairs]) for each in columns(expression)}  # type: ignore[union-attr]
     return evaluate(expression, given, 1)
 
 
 def number(value: Any) -> float:
-    return point(value)[0] if isinstance(value, dt.date) else float(value)
+    return enclosing_doubles(value)[0] if isinstance(value, dt.date) else float(value)
 
 
-def allowed(found: Cells, place: int, value: Any) -> bool:
+def allowed(found: CellOutcomes, place: int, value: Any) -> bool:
     """Whether a value may be in a cell."""
     if isinstance(found, PossibleTruths):
         return bool((found.null if value is None else found.true if value else found.false)[place])
-    if isinstance(found, Texts):
-        return bool(found.open[place]) or found.value[place] == value
+    if isinstance(found, CellTexts):
+        return bool(found.unknown[place]) or found.value[place] == value
     if value is None:
         return bool(found.null[place])
-    return bool(found.there[place] and found.low[place] <= number(value) <= found.high[place])
+    return bool(found.may_have_value[place] and found.low[place] <= number(value) <= found.high[place])
 
 
 @pytest.mark.parametrize("text", NUMBERS + TEXTS)
@@ -157,7 +160,7 @@ def test_one_value_is_what_the_engine_makes_of_it(text: str) -> None:
     for place, (row, value) in enumerate(zip(rows, of_rows(text, rows), strict=True)):
         assert allowed(found, place, value), (row, value, found)
         near_64_bits = row.get("name") == "9223372036854775000" and "BIGINT" in text
-        assert near_64_bits or found.sure[place], (row, value, found)
+        assert near_64_bits or found.certain[place], (row, value, found)
 
 
 RANGED = {"age": (0, 110), "weight": (-9.0, 9.0), "pay": (-3.0, 5.0)}
@@ -212,7 +215,7 @@ def test_a_range_holds_what_comes_out_of_any_value_inside(text: str, long: bool)
 )
 def test_ranges_are_no_wider_than_they_must_be(text: str, low: float, high: float, null: bool) -> None:
     found = evaluated(text, [{"weight": (2.0, 3.0)}])
-    assert isinstance(found, Spans)
+    assert isinstance(found, ValueRanges)
     assert (found.low[0], found.high[0]) == (pytest.approx(low, rel=1e-14), pytest.approx(high, rel=1e-14))
     assert bool(found.null[0]) is null
 
@@ -220,7 +223,7 @@ def test_ranges_are_no_wider_than_they_must_be(text: str, low: float, high: floa
 def test_what_is_not_known_is_said_so() -> None:
     """Powers of numbers on both sides of 0 have no range, and texts are not read as dates."""
     found = evaluated("POW(weight, -1)", [{"weight": (-1.0, 1.0)}])
-    assert isinstance(found, Spans)
+    assert isinstance(found, ValueRanges)
     assert (found.low[0], found.high[0], bool(found.null[0])) == (-math.inf, math.inf, True)
     with pytest.raises(Unsupported, match="cannot parse texts as dates"):
         evaluated("CAST(name AS DATE)", [{"name": ("2024-01-01", "2024-01-01")}])

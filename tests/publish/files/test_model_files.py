@@ -18,7 +18,7 @@ from sfumato.errors import SynopsisDamaged
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian
 from sfumato.publish.files import model_files
-from sfumato.publish.files.sealed_files import MANIFEST, digest, members_of, sealed, zipped
+from sfumato.publish.files.sealed_files import MANIFEST, build_zip, digest, iterate_members, seal_manifest
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.prices import Price
 
@@ -31,7 +31,7 @@ def small(**more: Any) -> Synthetic:
 
 
 def content(made: Synthetic) -> bytes:
-    return model_files.written((made.released, made.model, made.steps, made.receipt))
+    return model_files.to_bytes((made.released, made.model, made.steps, made.receipt))
 
 
 def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
@@ -74,14 +74,14 @@ def test_every_edited_byte_is_found() -> None:
 
 def rewritten(change: Any, potentials: Any = None) -> bytes:
     """A file that was edited with care: every hash is right."""
-    members = dict(members_of(content(small()), ""))
+    members = dict(iterate_members(content(small()), ""))
     manifest = json.loads(members[MANIFEST])
     change(manifest)
-    written = model_files._POTENTIALS.written
+    written = model_files._POTENTIALS.to_bytes
     numbers = members["potentials.arrow"] if potentials is None else written(np.array(potentials, float))
     manifest["members"] = {"potentials.arrow": digest(numbers), MANIFEST: ""}
-    text = sealed(json.dumps(manifest, separators=(",", ":")))
-    return zipped({MANIFEST: text.encode(), "potentials.arrow": numbers})
+    text = seal_manifest(json.dumps(manifest, separators=(",", ":")))
+    return build_zip({MANIFEST: text.encode(), "potentials.arrow": numbers})
 
 
 CHANGES = {

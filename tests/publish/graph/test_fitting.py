@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 from publish.graph.worlds import added_up, joint, sizes_and_sets
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph import fitting
-from sfumato.publish.graph.fitting import Observation, fitted
-from sfumato.publish.graph.models import GraphModel, Potential
+from sfumato.publish.graph.fitting import Observation, fit_model
+from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.tables import Floats
 
 SIZES = (3, 4, 5, 2)
@@ -57,7 +57,7 @@ def gap(counts: Floats, observations: Sequence[Observation], possible: object = 
 
 def test_no_table_is_better_than_the_fitted_one() -> None:
     observations = observed()
-    model = fitted(observations, SIZES, TOTAL, tolerance=1e-12, most_rounds=20_000)
+    model = fit_model(observations, SIZES, TOTAL, tolerance=1e-12, max_rounds=20_000)
     assert gap(joint(model), observations) <= 1e-3 * loss(joint(model), observations)
 
 
@@ -68,7 +68,7 @@ def test_no_table_is_better_whatever_is_observed(
 ) -> None:
     sizes, sets = world
     observations = observed(sizes, sets, 20.0, seed)
-    whole = joint(fitted(observations, sizes, TOTAL, tolerance=1e-9, most_rounds=5000))
+    whole = joint(fit_model(observations, sizes, TOTAL, tolerance=1e-9, max_rounds=5000))
     assert whole.sum() == pytest.approx(TOTAL)
     assert gap(whole, observations) <= 0.02 * loss(whole, observations) + 0.05
 
@@ -78,8 +78,8 @@ def test_the_first_step_follows_the_slopes(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(fitting, "_FIRST_STEP", 1.0)
     observations = observed()
     even_potentials = [Potential(each, np.zeros([SIZES[at] for at in each])) for each in SETS]
-    start = GraphModel.of(SIZES, even_potentials, TOTAL)
-    model = fitted(observations, SIZES, TOTAL, start=start, most_rounds=1)
+    start = GraphicalModel.of(SIZES, even_potentials, TOTAL)
+    model = fit_model(observations, SIZES, TOTAL, start=start, max_rounds=1)
     moved = np.log(joint(model)) - np.log(joint(start))
     even, differences = joint(start), np.zeros(SIZES)
     for cell in np.ndindex(*SIZES):
@@ -95,31 +95,31 @@ def test_the_first_step_follows_the_slopes(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_fits_is_met() -> None:
     """Marginals of one model without noise are given back, and with them every other marginal of that model."""
     draw = np.random.default_rng(3)
-    truth = GraphModel.of(
+    truth = GraphicalModel.of(
         SIZES, [Potential(each, draw.normal(size=[SIZES[at] for at in each])) for each in SETS[:3]], TOTAL
     )
     observations = [Observation(each, truth.marginal(each), 1.0) for each in SETS[:3]]
-    model = fitted(observations, SIZES, TOTAL, tolerance=1e-9, most_rounds=20_000)
+    model = fit_model(observations, SIZES, TOTAL, tolerance=1e-9, max_rounds=20_000)
     np.testing.assert_allclose(joint(model), joint(truth), rtol=1e-4, atol=1e-3)
 
 
 def test_what_nothing_was_observed_of_is_even() -> None:
-    model = fitted(observed(sets=[(0, 1)]), SIZES, TOTAL)
+    model = fit_model(observed(sets=[(0, 1)]), SIZES, TOTAL)
     np.testing.assert_allclose(model.marginal((2, 3)), np.full((5, 2), TOTAL / 10), rtol=1e-10)
-    np.testing.assert_allclose(fitted([], SIZES, TOTAL).marginal((1,)), np.full(4, TOTAL / 4), rtol=1e-12)
+    np.testing.assert_allclose(fit_model([], SIZES, TOTAL).marginal((1,)), np.full(4, TOTAL / 4), rtol=1e-12)
 
 
 def test_observations_of_one_set_count_by_their_precision() -> None:
     exact, rough = np.array([700.0, 200.0, 100.0]), np.array([100.0, 200.0, 700.0])
     both = [Observation((0,), exact, 1.0), Observation((0,), rough, 3.0)]
     mean = (exact + rough / 9) / (1 + 1 / 9)
-    found = fitted(both, (3,), TOTAL, tolerance=1e-10)
+    found = fit_model(both, (3,), TOTAL, tolerance=1e-10)
     np.testing.assert_allclose(found.marginal((0,)), mean, rtol=1e-4)
 
 
 def test_axes_of_an_observation_are_in_the_order_of_its_places() -> None:
     values = np.array([[100.0, 200.0, 300.0], [50.0, 150.0, 200.0]])
-    one = fitted([Observation((1, 0), values, 1.0)], (3, 2), TOTAL, tolerance=1e-10)
+    one = fit_model([Observation((1, 0), values, 1.0)], (3, 2), TOTAL, tolerance=1e-10)
     np.testing.assert_allclose(one.marginal((1, 0)), values, rtol=1e-4)
     np.testing.assert_allclose(one.marginal((0, 1)), values.T, rtol=1e-4)
 
@@ -128,7 +128,7 @@ def test_impossible_cells_stay_exactly_zero_and_the_rest_is_best() -> None:
     impossible = np.zeros((4, 3), bool)
     impossible[1, 0] = impossible[2, 1] = True
     observations = observed()
-    model = fitted(observations, SIZES, TOTAL, zeros=[((1, 0), impossible)], tolerance=1e-12, most_rounds=20_000)
+    model = fit_model(observations, SIZES, TOTAL, zeros=[((1, 0), impossible)], tolerance=1e-12, max_rounds=20_000)
     whole = joint(model)
     assert (model.marginal((1, 0))[impossible] == 0).all()
     assert (model.marginal((3, 1, 0))[:, impossible] == 0).all()
@@ -139,9 +139,9 @@ def test_impossible_cells_stay_exactly_zero_and_the_rest_is_best() -> None:
 
 def test_zeros_need_no_observation_and_are_kept_by_what_starts_from_them() -> None:
     impossible = np.eye(3, dtype=bool)
-    first = fitted([], (3, 3), 9.0, zeros=[((0, 1), impossible)])
+    first = fit_model([], (3, 3), 9.0, zeros=[((0, 1), impossible)])
     np.testing.assert_allclose(first.marginal((0, 1)), np.where(impossible, 0, 1.5))
-    later = fitted([Observation((0,), np.array([5.0, 2, 2]), 1.0)], (3, 3), 9.0, start=first)
+    later = fit_model([Observation((0,), np.array([5.0, 2, 2]), 1.0)], (3, 3), 9.0, start=first)
     assert (later.marginal((0, 1))[impossible] == 0).all()
 
 
@@ -161,7 +161,7 @@ def test_zeros_need_no_observation_and_are_kept_by_what_starts_from_them() -> No
 )
 def test_zeros_that_leave_nothing_are_refused(zeros: list[tuple[tuple[int, ...], Floats]]) -> None:
     with pytest.raises(InvalidParameter, match="stays possible"):
-        fitted([], SIZES, TOTAL, zeros=zeros)
+        fit_model([], SIZES, TOTAL, zeros=zeros)
     with pytest.raises(InvalidParameter, match="stays possible"):
         fitting.check_zeros(zeros, SIZES)
 
@@ -169,14 +169,14 @@ def test_zeros_that_leave_nothing_are_refused(zeros: list[tuple[tuple[int, ...],
 def test_zeros_that_leave_something_are_accepted() -> None:
     zeros = [((0,), np.array([True, True, False]))]
     fitting.check_zeros(zeros, SIZES)
-    whole = joint(fitted([], SIZES, TOTAL, zeros=zeros))
+    whole = joint(fit_model([], SIZES, TOTAL, zeros=zeros))
     assert whole[:2].sum() == 0
     assert whole[2].sum() == pytest.approx(TOTAL)
 
 
 @pytest.mark.parametrize("total", [0.0, -50.0, 1e-9, 1.0])
 def test_a_total_below_one_row_is_one_row(total: float) -> None:
-    model = fitted(observed(), SIZES, total)
+    model = fit_model(observed(), SIZES, total)
     assert model.total == 1
     assert joint(model).sum() == pytest.approx(1)
     assert np.isfinite(joint(model)).all()
@@ -188,41 +188,41 @@ def test_hostile_noise_neither_overflows_nor_stops_it(size: float) -> None:
     values[1][0, 0] = -50 * size
     sets = ((0, 1), (1, 2), (0,))
     observations = [Observation(at, own, dev) for at, own, dev in zip(sets, values, (1e-3, 1.0, 1e6), strict=True)]
-    whole = joint(fitted(observations, SIZES, TOTAL))
+    whole = joint(fit_model(observations, SIZES, TOTAL))
     assert np.isfinite(whole).all()
     assert whole.sum() == pytest.approx(TOTAL)
 
 
 def test_a_start_on_a_smaller_tree_is_carried_over() -> None:
     observations = observed()
-    small = fitted(observations[:2], SIZES, TOTAL, tolerance=1e-6)
-    same = fitted(observations, SIZES, TOTAL, start=small, most_rounds=0)
+    small = fit_model(observations[:2], SIZES, TOTAL, tolerance=1e-6)
+    same = fit_model(observations, SIZES, TOTAL, start=small, max_rounds=0)
     assert same.tree != small.tree
     np.testing.assert_allclose(joint(same), joint(small), rtol=1e-10)
-    cold = fitted(observations, SIZES, TOTAL, tolerance=1e-12, most_rounds=20_000)
-    warm = fitted(observations, SIZES, TOTAL, start=small, tolerance=1e-12, most_rounds=20_000)
+    cold = fit_model(observations, SIZES, TOTAL, tolerance=1e-12, max_rounds=20_000)
+    warm = fit_model(observations, SIZES, TOTAL, start=small, tolerance=1e-12, max_rounds=20_000)
     np.testing.assert_allclose(loss(joint(warm), observations), loss(joint(cold), observations), rtol=1e-3)
 
 
 def test_a_start_is_left_as_it_was() -> None:
     observations = observed()
-    small = fitted(observations[:2], SIZES, TOTAL)
+    small = fit_model(observations[:2], SIZES, TOTAL)
     before = joint(small).copy()
     kept = small.marginal((0, 1)).copy()
-    fitted(observations, SIZES, TOTAL, start=small)
+    fit_model(observations, SIZES, TOTAL, start=small)
     np.testing.assert_array_equal(joint(small), before)
     np.testing.assert_array_equal(small.marginal((0, 1)), kept)
 
 
 def test_a_smaller_tolerance_is_never_worse() -> None:
     observations = observed()
-    models = (fitted(observations, SIZES, TOTAL, tolerance=each) for each in (1e-1, 1e-3, 1e-6))
+    models = (fit_model(observations, SIZES, TOTAL, tolerance=each) for each in (1e-1, 1e-3, 1e-6))
     found = [loss(joint(each), observations) for each in models]
     assert found == sorted(found, reverse=True)
 
 
 def test_fitting_again_gives_the_same() -> None:
-    one, other = (fitted(observed(), SIZES, TOTAL) for _ in range(2))
+    one, other = (fit_model(observed(), SIZES, TOTAL) for _ in range(2))
     np.testing.assert_array_equal(joint(one), joint(other))
 
 
@@ -241,15 +241,15 @@ def test_fitting_again_gives_the_same() -> None:
 )
 def test_observations_that_are_none_are_refused(wrong: Observation) -> None:
     with pytest.raises(InvalidParameter):
-        fitted([wrong], SIZES, TOTAL)
+        fit_model([wrong], SIZES, TOTAL)
 
 
 def test_zeros_of_another_shape_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="zeros"):
-        fitted([], SIZES, TOTAL, zeros=[((0, 1), np.zeros((4, 3), bool))])
+        fit_model([], SIZES, TOTAL, zeros=[((0, 1), np.zeros((4, 3), bool))])
 
 
 @pytest.mark.parametrize("total", [math.nan, math.inf])
 def test_a_total_that_is_no_number_is_refused(total: float) -> None:
     with pytest.raises(InvalidParameter, match="total"):
-        fitted([], SIZES, total)
+        fit_model([], SIZES, total)

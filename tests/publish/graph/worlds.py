@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from sfumato.publish.graph.models import GraphModel, Potential
+from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.tables import Floats
 
 
-def joint(model: GraphModel) -> Floats:
+def joint(model: GraphicalModel) -> Floats:
     """The counts of all combinations, computed as they are defined."""
     logs = np.zeros(model.sizes)
     for each in model.potentials:
@@ -36,10 +36,10 @@ def subsets(count: int, most: int) -> list[tuple[int, ...]]:
 
 def random_model(
     sizes: Sequence[int], sets: Sequence[Sequence[int]], seed: int, scale: float = 1.0, total: float = 100.0
-) -> GraphModel:
+) -> GraphicalModel:
     draw = np.random.default_rng(seed)
     potentials = [Potential(tuple(each), scale * draw.normal(size=[sizes[place] for place in each])) for each in sets]
-    return GraphModel.of(tuple(sizes), potentials, total)
+    return GraphicalModel.of(tuple(sizes), potentials, total)
 
 
 @st.composite

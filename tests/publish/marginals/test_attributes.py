@@ -11,7 +11,7 @@ import pytest
 from publish.worlds import attribute, leveled
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell, branched
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell, with_branching_levels
 
 DATES = (
     RangeCell(dt.date(2024, 1, 1), dt.date(2024, 2, 1)),
@@ -24,19 +24,21 @@ TIMES = RangeCell(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 12))
     "own",
     [
         *leveled(),
-        Attribute("on", "date", (*DATES, Other()), ((0, 0, 1),)),
-        Attribute("at", "timestamp", (TIMES, Other())),
-        Attribute("code", "integer", (ListedCell(1), ListedCell(2), Other()), ((0, 1, 2), (0, 0, 1)), ((), ("all",))),
-        Attribute("share", "real", (RangeCell(Fraction(1, 3), Fraction(1, 2)), ListedCell(2), Other())),
-        Attribute("yes", "boolean", (ListedCell(True), ListedCell(False), Other())),
-        Attribute("nothing", "text", (Other(),)),
+        Attribute("on", "date", (*DATES, OtherCell()), ((0, 0, 1),)),
+        Attribute("at", "timestamp", (TIMES, OtherCell())),
+        Attribute(
+            "code", "integer", (ListedCell(1), ListedCell(2), OtherCell()), ((0, 1, 2), (0, 0, 1)), ((), ("all",))
+        ),
+        Attribute("share", "real", (RangeCell(Fraction(1, 3), Fraction(1, 2)), ListedCell(2), OtherCell())),
+        Attribute("yes", "boolean", (ListedCell(True), ListedCell(False), OtherCell())),
+        Attribute("nothing", "text", (OtherCell(),)),
     ],
 )
 def test_attributes_read_back(own: Attribute) -> None:
     again = codec.loads_as(Attribute, codec.dumps(own))
     assert again == own
     assert hash(again) == hash(own)
-    assert again.flat.levels == again.flat.labels == ()
+    assert again.without_levels.levels == again.without_levels.labels == ()
 
 
 @pytest.mark.parametrize(
@@ -44,18 +46,18 @@ def test_attributes_read_back(own: Attribute) -> None:
     [
         ((), ()),
         ((ListedCell(1),), ()),
-        ((Other(), ListedCell(1)), ()),
-        ((Other(), Other()), ()),
-        ((ListedCell(1), ListedCell(1), Other()), ()),
-        ((ListedCell("x"), Other()), ()),
-        ((RangeCell(2, 1), Other()), ()),
-        ((RangeCell(2, 2), Other()), ()),
-        ((1, Other()), ()),
-        ((ListedCell(1), ListedCell(2), Other()), ((0, 1),)),
-        ((ListedCell(1), ListedCell(2), Other()), ((0, 1, 1),)),
-        ((ListedCell(1), ListedCell(2), Other()), ((0, -1, 1),)),
-        ((ListedCell(1), ListedCell(2), ListedCell(3), Other()), ((0, 0, 1, 2), (0, 1, 1, 2))),
-        ((ListedCell(1), ListedCell(2), Other()), (5,)),
+        ((OtherCell(), ListedCell(1)), ()),
+        ((OtherCell(), OtherCell()), ()),
+        ((ListedCell(1), ListedCell(1), OtherCell()), ()),
+        ((ListedCell("x"), OtherCell()), ()),
+        ((RangeCell(2, 1), OtherCell()), ()),
+        ((RangeCell(2, 2), OtherCell()), ()),
+        ((1, OtherCell()), ()),
+        ((ListedCell(1), ListedCell(2), OtherCell()), ((0, 1),)),
+        ((ListedCell(1), ListedCell(2), OtherCell()), ((0, 1, 1),)),
+        ((ListedCell(1), ListedCell(2), OtherCell()), ((0, -1, 1),)),
+        ((ListedCell(1), ListedCell(2), ListedCell(3), OtherCell()), ((0, 0, 1, 2), (0, 1, 1, 2))),
+        ((ListedCell(1), ListedCell(2), OtherCell()), (5,)),
         (7, ()),
     ],
 )
@@ -67,12 +69,12 @@ def test_wrong_cells_and_levels_are_refused(cells: object, levels: object) -> No
 @pytest.mark.parametrize("labels", [7, ("ab",), ((1, 2),), (("x", "x"),), (("x",),), (("x", ""),), (("x", "y"), ())])
 def test_wrong_names_of_parts_are_refused(labels: object) -> None:
     with pytest.raises(InvalidParameter):
-        Attribute("a", "integer", (ListedCell(1), ListedCell(2), Other()), ((0, 1, 2),), labels)  # type: ignore[arg-type]
+        Attribute("a", "integer", (ListedCell(1), ListedCell(2), OtherCell()), ((0, 1, 2),), labels)  # type: ignore[arg-type]
 
 
 def test_texts_have_no_ranges() -> None:
     with pytest.raises(InvalidParameter):
-        Attribute("a", "text", (RangeCell("a", "b"), Other()))
+        Attribute("a", "text", (RangeCell("a", "b"), OtherCell()))
 
 
 def test_a_difference_gives_back_what_it_was_made_of() -> None:
@@ -90,8 +92,8 @@ def test_a_difference_gives_back_what_it_was_made_of() -> None:
 
 
 def test_branching_joins_neighbours() -> None:
-    own = branched(attribute(8), 3)
+    own = with_branching_levels(attribute(8), 3)
     assert own.levels == ((0, 0, 0, 1, 1, 1, 2, 3),)
-    assert branched(attribute(3), 3).levels == ()
+    assert with_branching_levels(attribute(3), 3).levels == ()
     with pytest.raises(InvalidParameter):
-        branched(own, 1)
+        with_branching_levels(own, 1)

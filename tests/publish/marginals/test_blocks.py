@@ -133,8 +133,8 @@ def test_a_block_knows_nothing_of_smaller_marginals() -> None:
 
 def test_marginals_add_up_to_smaller_ones() -> None:
     table = np.arange(24).reshape(2, 3, 4)
-    assert (blocks.summed(table, (0, 1, 2), (1,)) == table.sum((0, 2))).all()
-    assert blocks.summed(table, (0, 1, 2), (0, 1, 2)) is table
+    assert (blocks.sum_to(table, (0, 1, 2), (1,)) == table.sum((0, 2))).all()
+    assert blocks.sum_to(table, (0, 1, 2), (0, 1, 2)) is table
 
 
 def test_maximal_sets_are_within_no_other() -> None:

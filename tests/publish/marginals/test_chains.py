@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from publish.worlds import attribute, leveled, rounded
-from sfumato.publish.marginals.attributes import Attribute, branched
+from sfumato.publish.marginals.attributes import Attribute, with_branching_levels
 
 CASES: dict[str, Attribute] = {
     "flat": attribute(4),
     "day": leveled()[1],
     "code": leveled()[2],
     "rounded weights": rounded(),
-    "branched": branched(attribute(9), 2),
+    "branched": with_branching_levels(attribute(9), 2),
 }
 
 

@@ -15,20 +15,27 @@ import pytest
 from engine.tables import policy_of
 from sfumato.curator.checking import CheckedTable
 from sfumato.curator.context import Context
-from sfumato.curator.listings import listed
+from sfumato.curator.listings import list_declarations
 from sfumato.curator.policy_account import read_policy
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidPolicy, Unsupported
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import boundings
+from sfumato.plan.bounding import bounding_strategies
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import Marginals
-from sfumato.plan.sql.rows import rows
-from sfumato.plan.sql.text import select
+from sfumato.plan.sql.rows import lower_rows
+from sfumato.plan.sql.text import parse_select
 from sfumato.policy import Domain, Table
-from sfumato.publish.cells.answering import part_labels
-from sfumato.publish.marginals.attributes import ListedCell, Other, RangeCell, attribute_of, coded, coded_names
+from sfumato.publish.cells.answering import level_labels
+from sfumato.publish.marginals.attributes import (
+    ListedCell,
+    OtherCell,
+    RangeCell,
+    attribute_of,
+    code_columns,
+    coded_names,
+)
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},
@@ -78,10 +85,10 @@ def table_of(name: str, cells: list[Any], **more: Any) -> Table:
 
 def counted(engine: DuckDB, table: Table, name: str) -> np.ndarray:
     """How many rows each cell of one column has."""
-    source = rows(select("SELECT * FROM t"), engine.catalog(), {})
-    (made,) = coded(table, [name.upper()], source.resolve)
+    source = lower_rows(parse_select("SELECT * FROM t"), engine.catalog(), {})
+    (made,) = code_columns(table, [name.upper()], source.resolve)
     plan = Aggregate(source.relation, (made.key,), (Count(),))
-    (bounded,) = boundings(plan, Limits.of(table), made.attribute.size)
+    (bounded,) = bounding_strategies(plan, Limits.of(table), made.attribute.size)
     (marginal,) = engine.read(Marginals(bounded, (made.codes,), ((0,),)), 1)
     return marginal
 
@@ -89,8 +96,8 @@ def counted(engine: DuckDB, table: Table, name: str) -> np.ndarray:
 def told(engine: DuckDB, table: Table, name: str, cell: Any) -> int:
     """How many rows SQL over the column finds in a cell, by comparisons written out."""
     written = f"{name} = {_sql(cell.value)}" if isinstance(cell, ListedCell) else _between(name, cell)
-    source = rows(select(f"SELECT * FROM t WHERE {written}"), engine.catalog(), {})
-    (bounded,) = boundings(Aggregate(source.relation, (), (Count(),)), Limits.of(table), 1)
+    source = lower_rows(parse_select(f"SELECT * FROM t WHERE {written}"), engine.catalog(), {})
+    (bounded,) = bounding_strategies(Aggregate(source.relation, (), (Count(),)), Limits.of(table), 1)
     (total,) = engine.read(Marginals(bounded, (), ((),)), 1)
     return int(total)
 
@@ -130,7 +137,7 @@ def test_a_row_is_in_the_cell_that_sql_says(name: str) -> None:
 def test_cells_are_those_of_the_policy() -> None:
     table = table_of("age", [1])
     attribute = attribute_of("age", table.columns["age"], table.codings["age"])
-    assert attribute.cells == (RangeCell(0, 18), RangeCell(18, 30), RangeCell(30, 65, closed=True), Other())
+    assert attribute.cells == (RangeCell(0, 18), RangeCell(18, 30), RangeCell(30, 65, closed=True), OtherCell())
     day = table_of("day", [DAYS[0]])
     (level,) = attribute_of("day", day.columns["day"], day.codings["day"]).levels
     assert (level[0], level[-2:]) == (0, (3, 4))  # what is missing is a part of its own
@@ -144,7 +151,7 @@ def test_what_has_no_cells_is_refused(name: str, code: str) -> None:
     columns = {"age": COLUMNS["age"], "note": {"type": "text"}, "who": {"type": "integer", "values": [1]}}
     table = Table("t", object(), columns, id="who", max_rows=2)
     with pytest.raises(Unsupported) as refused:
-        coded(table, [name], lambda *_: pytest.fail("nothing is resolved"))
+        code_columns(table, [name], lambda *_: pytest.fail("nothing is resolved"))
     assert (refused.value.code, bool(refused.value.fix)) == (code, True)
     assert coded_names(table) == ["age"]
 
@@ -181,13 +188,13 @@ def test_the_nearest_name_is_told_as_it_is_declared() -> None:
 def test_cells_are_told_and_part_of_what_is_declared() -> None:
     table = table_of("age", [1])
     with closing(DuckDB(policy_of(table))) as engine:
-        listing = listed("DESCRIBE t", "t", policy_of(table), engine.catalog())
+        listing = list_declarations("DESCRIBE t", "t", policy_of(table), engine.catalog())
     assert listing.rows == (("age", "integer", "from 0 to 110, 3 bins with the edges 0, 18, 30, 65"),)
     checked = CheckedTable(table, table.columns, None, None)
     assert checked.declared == {"age": "integer from 0 to 110; 3 bins with the edges 0, 18, 30, 65"}
     plain = replace(table, columns={"age": Domain("integer", bounds=(0, 110))}, codings={})
     ways = [plain, table, replace(table, impossible=("age < 3",)), table_of("age", [1], impossible=("age < 4",))]
-    versions = {Context(policy_of(each), None, None, print, "").declared for each in ways}  # type: ignore[arg-type]
+    versions = {Context(policy_of(each), None, None, print, "").policy_version for each in ways}  # type: ignore[arg-type]
     assert len(versions) == len(ways)
 
 
@@ -198,5 +205,5 @@ def test_parts_of_levels_have_the_names_of_the_policy() -> None:
     tables = [Table("t", "t.parquet", {"icd": {"levels": each}}, id="row") for each in (named, twice, bare)]
     found = [attribute_of("icd", each.columns["icd"], each.codings["icd"]) for each in tables]
     assert [each.labels for each in found] == [(("A0", "A1", "B0"), ("A", "B")), ((), ("A", "B")), ()]
-    assert part_labels(found[0], 1) == ["A", "A", "A", "B", None]
-    assert part_labels(found[1], 0) == ["A00 … A01", "A00 … A01", "B00", None]
+    assert level_labels(found[0], 1) == ["A", "A", "A", "B", None]
+    assert level_labels(found[1], 0) == ["A00 … A01", "A00 … A01", "B00", None]

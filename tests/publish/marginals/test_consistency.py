@@ -13,7 +13,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import Block
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.consistency import consistent
+from sfumato.publish.marginals.consistency import make_consistent
 from sfumato.publish.marginals.estimating import Estimates, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian
 
@@ -49,7 +49,7 @@ def test_projections_are_what_a_table_could_have(own: Attributes) -> None:
     zeros = {(0, 1): marginal(table, (0, 1)) == 0, (2,): np.zeros(own[2].size, bool)}
     found, exact = noisy(own, table, "0.05")
     assert min(found.marginal(each)[0].min() for each in PAIRS) < 0
-    projected = consistent(found, PAIRS, zeros)
+    projected = make_consistent(found, PAIRS, zeros)
     total = projected.marginal(()).item()
     assert projected.gap <= 1e-6 * max(1, total)
     for places in subsets(range(3))[:-1]:
@@ -71,7 +71,7 @@ def test_the_projection_is_the_nearest() -> None:
     own = attributes((6,))
     values = np.array([40, -7, 3, -2, 0, 12])
     found = least_squares(own, (), [MeasuredMarginal((0,), values, Fraction(5))])
-    assert consistent(found, [(0,)]).marginal((0,)) == pytest.approx(np.maximum(values, 0), abs=1e-3)
+    assert make_consistent(found, [(0,)]).marginal((0,)) == pytest.approx(np.maximum(values, 0), abs=1e-3)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3])
@@ -84,7 +84,7 @@ def test_the_projection_is_orthogonal_to_what_it_takes_away(seed: int) -> None:
         for each, size in zip(PAIRS, (60, 40, 20), strict=True)
     ]
     found = least_squares(own, (), [MeasuredMarginal(each, values, Fraction(s)) for each, values, s in noisy_pairs])
-    parts = consistent(found, PAIRS).estimates.parts
+    parts = make_consistent(found, PAIRS).estimates.parts
     taken = {b: found.parts[b] - parts[b] for b in parts}
     moved = sum(float((taken[b] ** 2).sum()) / found.variances[b] for b in parts)
     along = sum(float((taken[b] * parts[b]).sum()) / found.variances[b] for b in parts)
@@ -96,7 +96,7 @@ def test_what_is_consistent_stays() -> None:
     own = attributes((2, 3, 4))
     table = RNG.integers(1, 30, (2, 3, 4))
     _, exact = noisy(own, table, "0.5")
-    assert consistent(exact, PAIRS).marginal((0, 1)) == pytest.approx(marginal(table, (0, 1)), abs=1e-6)
+    assert make_consistent(exact, PAIRS).marginal((0, 1)) == pytest.approx(marginal(table, (0, 1)), abs=1e-6)
 
 
 def test_zeros_of_a_smaller_marginal_hold_in_larger_ones() -> None:
@@ -104,7 +104,7 @@ def test_zeros_of_a_smaller_marginal_hold_in_larger_ones() -> None:
     table = RNG.integers(1, 30, (2, 3, 4))
     table[:, 1] = 0
     found, _ = noisy(own, table, "0.05")
-    projected = consistent(found, PAIRS, {(1,): np.array([False, True, False])})
+    projected = make_consistent(found, PAIRS, {(1,): np.array([False, True, False])})
     for places in ((0, 1), (1, 2)):
         assert np.take(projected.marginal(places), 1, places.index(1)) == pytest.approx(0, abs=1e-3)
 
@@ -113,6 +113,6 @@ def test_wrong_sets_and_zeros_are_refused() -> None:
     own = attributes((2, 3, 4))
     found, _ = noisy(own, np.ones((2, 3, 4), np.int64), "0.5")
     with pytest.raises(InvalidParameter):
-        consistent(found, [(0, 1, 2)])
+        make_consistent(found, [(0, 1, 2)])
     with pytest.raises(InvalidParameter):
-        consistent(found, PAIRS, {(0, 1): np.zeros((3, 2), bool)})
+        make_consistent(found, PAIRS, {(0, 1): np.zeros((3, 2), bool)})

@@ -16,9 +16,9 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish.marginals import blocks
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.blocks import Set, asked
+from sfumato.publish.marginals.blocks import AttributeSet, block_coefficients
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.marginals.planning import MarginalWorkload, Plan, plan_gaussian, plan_laplace
+from sfumato.publish.marginals.planning import MarginalWorkload, NoisePlan, plan_gaussian, plan_laplace
 
 RNG = np.random.default_rng(7)
 DRAWS, QUERIES, BETA = 2_000, 200, 0.05
@@ -28,11 +28,11 @@ def sizes_of(own: Attributes) -> tuple[int, ...]:
     return tuple(each.size for each in own)
 
 
-def marginal(table: np.ndarray, places: Set) -> np.ndarray:
-    return blocks.summed(table, tuple(range(table.ndim)), places)
+def marginal(table: np.ndarray, places: AttributeSet) -> np.ndarray:
+    return blocks.sum_to(table, tuple(range(table.ndim)), places)
 
 
-def measured(plan: Plan, table: np.ndarray, noisy: bool) -> list[MeasuredBlock]:
+def measured(plan: NoisePlan, table: np.ndarray, noisy: bool) -> list[MeasuredBlock]:
     found = []
     for each in plan.blocks:
         counts = marginal(table, blocks.places(each.block)) * int(1 / plan.unit_value)
@@ -141,7 +141,7 @@ def test_variances_are_those_of_the_noise_under_uneven_levels(own: Attributes) -
     assert plan.query_variance(query, (0, 1)) == pytest.approx(exact, rel=1e-9)
 
 
-def missed(found: Estimates, truth: np.ndarray, estimate: Callable[[np.ndarray, Set], np.ndarray]) -> float:
+def missed(found: Estimates, truth: np.ndarray, estimate: Callable[[np.ndarray, AttributeSet], np.ndarray]) -> float:
     """The part of draws × queries whose error is beyond the half-width; ``estimate`` gives all draws of one query."""
     sets, parts = [(0, 1), (0, 2), (1, 2)], []
     for index in range(QUERIES):
@@ -169,8 +169,8 @@ def test_planned_intervals_hold_for_the_real_sampler() -> None:
         drawn[each.block] = values.reshape(DRAWS, -1) / (each.grid * blocks.scale(each.block, own))
         first.append(MeasuredBlock(each.block, values[0], each.deviation, each.grid))
 
-    def estimate(query: np.ndarray, places: Set) -> np.ndarray:
-        return sum(drawn[block] @ each.reshape(-1) for block, each in asked(query, places, own).items())
+    def estimate(query: np.ndarray, places: AttributeSet) -> np.ndarray:
+        return sum(drawn[block] @ each.reshape(-1) for block, each in block_coefficients(query, places, own).items())
 
     outside = missed(least_squares(own, first), table, estimate)
     assert outside <= BETA + 4 * math.sqrt(BETA * (1 - BETA) / DRAWS)
@@ -186,7 +186,7 @@ def test_laplace_intervals_hold_for_the_real_sampler() -> None:
     pairs = list(zip(plan.marginals, drawn, strict=True))
     first = least_squares(own, (), [MeasuredMarginal(p.places, v[0], p.scale, laplace=True) for p, v in pairs])
 
-    def estimate(query: np.ndarray, places: Set) -> np.ndarray:
+    def estimate(query: np.ndarray, places: AttributeSet) -> np.ndarray:
         noises = [first._coefficients(query, places, each).reshape(-1) for each in first.laplace]
         return sum(v.reshape(DRAWS, -1) @ noise for v, noise in zip(drawn, noises, strict=True))
 

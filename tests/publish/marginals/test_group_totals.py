@@ -10,7 +10,7 @@ import pytest
 from publish.tables import counts, people, planned, published
 from publish.worlds import attributes, leveled
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.half_widths import adaptive_half_width, half_width
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian, plan_laplace
@@ -25,7 +25,7 @@ def _synopsis(own: Attributes, *, laplace: bool) -> Synopsis:
     return published(make(MarginalWorkload(((0, 1, 2),)), own), table, noisy=True)
 
 
-def _query(weights: np.ndarray, own: Attributes, keys: Set, group: tuple[int, ...]) -> np.ndarray:
+def _query(weights: np.ndarray, own: Attributes, keys: AttributeSet, group: tuple[int, ...]) -> np.ndarray:
     """The weights in one cell of the key axes, and zero elsewhere."""
     found = np.broadcast_to(weights, [each.size for each in own]).copy()
     for axis, cell in zip(keys, group, strict=True):
@@ -36,10 +36,10 @@ def _query(weights: np.ndarray, own: Attributes, keys: Set, group: tuple[int, ..
 @pytest.mark.parametrize("laplace", [False, True])
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("keys", [(), (0,), pytest.param((1,), marks=pytest.mark.long), (0, 2), (0, 1, 2)])
-def test_totals_are_queries(world: str, keys: Set, laplace: bool, long: bool) -> None:
+def test_totals_are_queries(world: str, keys: AttributeSet, laplace: bool, long: bool) -> None:
     own = WORLDS[world]
     if laplace:
-        own = tuple(each.flat for each in own)
+        own = tuple(each.without_levels for each in own)
     found, places = _synopsis(own, laplace=laplace).estimates, (0, 1, 2)
     known = SynopsisEstimates(found, ((0, 1, 2),))
     sizes = [each.size for each in own]

@@ -11,7 +11,7 @@ from mechanisms.recorded import seeded
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish.marginals.half_widths import (
-    LEAST_STEPS,
+    MIN_STEPS,
     adaptive_half_width,
     coarse_half_width,
     half_width,
@@ -37,8 +37,8 @@ def test_the_factor_equals_its_vector() -> None:
 
 @pytest.mark.parametrize("beta", [0.5, 0.05, 1e-3, 1e-9])
 def test_one_noise_of_enough_steps_is_within(beta: float) -> None:
-    x, weight = law(LEAST_STEPS)
-    width = half_width(LEAST_STEPS**2, beta)
+    x, weight = law(MIN_STEPS)
+    width = half_width(MIN_STEPS**2, beta)
     missed = weight[np.abs(x) > width].sum()
     assert missed <= beta
     assert missed >= 0.9 * beta
@@ -61,7 +61,7 @@ def test_adaptive_widths_equal_their_vector() -> None:
 
 def stopped() -> tuple[np.ndarray, np.ndarray]:
     """Measure one number of truth 0 again and again, at unit precision, and stop where the naive interval misses."""
-    noise = Gaussian(LEAST_STEPS).apply(np.zeros((DRAWS, 50), np.int64)) / LEAST_STEPS
+    noise = Gaussian(MIN_STEPS).apply(np.zeros((DRAWS, 50), np.int64)) / MIN_STEPS
     errors = np.cumsum(noise, axis=1) / np.arange(1, 51)
     naive = 1.959964 / np.sqrt(np.arange(1, 51))
     outside = np.abs(errors) > naive

@@ -16,9 +16,9 @@ from publish.tables import DOMAINS, asked_of_rows, counts, holds, people, planne
 from publish.worlds import attributes
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
-from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.marginals.implied import holds_one_value, implied
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
+from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 
@@ -35,7 +35,7 @@ def test_what_is_certain_is_true_whatever_the_noise_within_its_widths() -> None:
         truth[np.arange(CITY.size), decided] = rng.integers(0, 30, CITY.size)
         truth[-1] = rng.integers(0, 30, 4)
         widths = rng.uniform(0, 15, truth.shape)
-        read = implied(truth + rng.uniform(-1, 1, truth.shape) * widths, CITY, widths=widths)
+        read = infer_dependency(truth + rng.uniform(-1, 1, truth.shape) * widths, CITY, widths=widths)
         assert (read.cells == decided)[read.certain].all()
         assert not truth[read.impossible].any()
         assert not read.certain[-1]
@@ -52,20 +52,20 @@ def test_the_last_cell_and_wide_bins_decide_nothing() -> None:
     assert holds_one_value(RangeCell(3, 3, True), Type.INTEGER)
     assert holds_one_value(ListedCell("x"), Type.TEXT)
     for cell, kind in (
-        (Other(), Type.TEXT),
+        (OtherCell(), Type.TEXT),
         (RangeCell(3, 5), Type.INTEGER),
         (RangeCell(3, 4, True), Type.INTEGER),
         (RangeCell("0", "1"), Type.REAL),
         (RangeCell(day, day + dt.timedelta(days=31)), Type.DATE),
     ):
         assert not holds_one_value(cell, kind)
-    age = Attribute("age", "integer", (RangeCell(0, 1), RangeCell(1, 9, True), Other()))
-    read = implied(np.full((3, 2), 90.0) * [1, 0], age, widths=1.0)
+    age = Attribute("age", "integer", (RangeCell(0, 1), RangeCell(1, 9, True), OtherCell()))
+    read = infer_dependency(np.full((3, 2), 90.0) * [1, 0], age, widths=1.0)
     assert read.certain.tolist() == [True, False, False]
 
 
 def test_counts_that_contradict_the_declaration_are_not_certain() -> None:
-    read = implied(np.array([[50.0, 40.0]] * 7), CITY, widths=1.0)
+    read = infer_dependency(np.array([[50.0, 40.0]] * 7), CITY, widths=1.0)
     assert not read.certain.any()
     assert not read.impossible.any()
     assert read.cells.tolist() == [0] * 7
@@ -76,7 +76,7 @@ def test_declared_zeros_that_leave_one_cell_need_no_counts() -> None:
     zeros[0] = [True, True, False]
     zeros[1] = [True, False, False]
     zeros[2] = True  # nobody can be there at all: nothing follows
-    read = implied(np.array([[9.0, 8.0, -7.0]] * 7), CITY, impossible=zeros)
+    read = infer_dependency(np.array([[9.0, 8.0, -7.0]] * 7), CITY, impossible=zeros)
     assert read.certain.tolist() == [True] + [False] * 6
     assert read.cells[:3].tolist() == [2, 1, 0]
     assert read.impossible[0].tolist() == [True, True, False]
@@ -84,20 +84,20 @@ def test_declared_zeros_that_leave_one_cell_need_no_counts() -> None:
 
 def test_shares_spread_the_rows_of_cells_that_decide_nothing() -> None:
     counts = np.array([[3.0, -1.0, 1.0]] * 6 + [[3.0, -1.0, 1.0]])
-    shares = implied(counts, CITY).shares
+    shares = infer_dependency(counts, CITY).shares
     assert shares[:6].tolist() == [[1.0, 0.0, 0.0]] * 6
     assert shares[6].tolist() == [0.75, 0.0, 0.25]
-    assert implied(-counts, CITY).shares[6].tolist() == [0.0, 1.0, 0.0]
-    assert implied(np.full((7, 4), -2.0), CITY).shares[6].tolist() == [0.25] * 4
+    assert infer_dependency(-counts, CITY).shares[6].tolist() == [0.0, 1.0, 0.0]
+    assert infer_dependency(np.full((7, 4), -2.0), CITY).shares[6].tolist() == [0.25] * 4
 
 
 def test_counts_of_another_shape_are_refused() -> None:
     for shape in ((6, 3), (7,), (7, 0)):
         with pytest.raises(InvalidParameter, match="shape"):
-            implied(np.zeros(shape), CITY)
+            infer_dependency(np.zeros(shape), CITY)
     for pairs in (("city", "region"), (("city",),), ((1, 2),), ["city"]):
         with pytest.raises(InvalidParameter, match="implies"):
-            TableFace(implies=pairs)  # type: ignore[arg-type]
+            PublicTableFacts(implies=pairs)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("order", [("city", "region"), ("region", "city")])
@@ -152,9 +152,10 @@ def _people() -> list[tuple[Any, ...]]:
 def test_bounds_use_what_is_declared_and_hold_the_truth(noisy: bool, long: bool) -> None:
     rows = _people()
     plan = planned([*PAIRS, ("age", "smokes")], rho=4)
-    declared = TableFace(DOMAINS, ("age < 18 AND smokes",), "people", (("code", "sex"),))
+    declared = PublicTableFacts(DOMAINS, ("age < 18 AND smokes",), "people", (("code", "sex"),))
     bare, told = (
-        published(plan, counts(rows), noisy=noisy, face=face) for face in (TableFace(DOMAINS, (), "people"), declared)
+        published(plan, counts(rows), noisy=noisy, face=face)
+        for face in (PublicTableFacts(DOMAINS, (), "people"), declared)
     )
     narrower = 0
     codes = (*DECIDED, None) if long else ("A1", "B2", None)
@@ -170,7 +171,7 @@ def test_bounds_use_what_is_declared_and_hold_the_truth(noisy: bool, long: bool)
 
 
 def test_nobody_is_in_a_cell_that_is_declared_impossible() -> None:
-    face = TableFace(DOMAINS, ("age < 18 AND smokes",), "people")
+    face = PublicTableFacts(DOMAINS, ("age < 18 AND smokes",), "people")
     made = published(planned(PAIRS), counts(_people()), noisy=True, face=face)
     (found,) = made.sql("SELECT COUNT(*) AS n FROM people WHERE age < 18 AND smokes AND sex = 'f'").intervals["n"]
     assert found == (0.0, 0.0)
@@ -180,8 +181,8 @@ def test_what_decides_is_certain_beyond_noise_alone() -> None:
     """Among codes with few rows the bounds stay as wide as they are without the declaration."""
     rows = [row for row in _people() if row[-1] != "A2"] + [("f", 70, True, None, None, "A2")] * 2
     plan = planned(PAIRS, rho="0.01")
-    made = published(plan, counts(rows), noisy=True, face=TableFace(DOMAINS, (), "people", (("code", "sex"),)))
-    places = made.places(["code", "sex"])
+    made = published(plan, counts(rows), noisy=True, face=PublicTableFacts(DOMAINS, (), "people", (("code", "sex"),)))
+    places = made.attribute_indices(["code", "sex"])
     zeros = made._zeros[places]  # sex × code
     assert zeros[:, 0].tolist() == [False, True, True]
     assert not zeros[:, 1].any()

@@ -24,19 +24,25 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.context import Context
-from sfumato.curator.proposals.marginals import MarginalsForecast, MarginalsProposal, marginals
+from sfumato.curator.proposals.marginals import MarginalsForecast, MarginalsProposal, propose_marginals
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import spending
-from sfumato.ledger.entries import BODY
+from sfumato.ledger.entries import MAX_BODY_LENGTH
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.dense_readings import MOST_CELLS
+from sfumato.plan.readings.dense_readings import MAX_CELLS
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.publish.marginals.blocks import most_count, sensitivity
-from sfumato.publish.marginals.measuring import MOST_NUMBERS, PublishDraw, Published, largest_sets, largest_variance
+from sfumato.publish.marginals.measuring import (
+    MAX_NUMBERS,
+    MarginalsDraw,
+    PublishedMarginals,
+    largest_sets,
+    largest_variance,
+)
 from sfumato.release.prices import Price
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 
@@ -80,11 +86,11 @@ def policy_of(found: list[Row], *, units: bool, relation: str = "add-remove", **
 
 def proposal(policy: Policy, engine: DuckDB, ways: Any = SETS, **more: Any) -> MarginalsProposal:
     """A proposal whose free parts can be asked: it has no account, so nothing can be released."""
-    context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-    return marginals(context, engine.catalog(), "people", ways, **more)
+    context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+    return propose_marginals(context, engine.catalog(), "people", ways, **more)
 
 
-Blocks = tuple[PublishDraw, list[np.ndarray]]
+Blocks = tuple[MarginalsDraw, list[np.ndarray]]
 
 
 def exact_blocks(policy: Policy, price: Price, **more: Any) -> Blocks:
@@ -99,7 +105,7 @@ def exact_blocks_at(policy: Policy, prices: Iterable[Price], **more: Any) -> lis
         draws = [asked._draw(price, None) for price in prices]
         read = [engine.read(draw.reading, 3) for draw in draws]
     return [
-        (draw, [each.reading.of(found) for each in draw.batch.measurements])
+        (draw, [each.reading.extract(found) for each in draw.batch.measurements])
         for draw, found in zip(draws, read, strict=True)
     ]
 
@@ -133,7 +139,7 @@ def test_one_unit_moves_every_block_within_its_sensitivity(units: bool, relation
         draws = [asked._draw(Price(**each), None) for each in PRICES]
         read = [[engine.read(draw.reading, 3) for engine in engines] for draw in draws]
     for draw, found in zip(draws, read, strict=True):
-        own = [[each.reading.of(exact) for each in draw.batch.measurements] for exact in found]
+        own = [[each.reading.extract(exact) for each in draw.batch.measurements] for exact in found]
         pairs = [(each, own[-1]) for each in own[:-1]] if relation == "add-remove" else combinations(own, 2)
         nearest = 0.0
         for one, other in pairs:
@@ -259,7 +265,7 @@ def test_without_noise_marginals_are_exact(
         for row in counted:
             weight = (3 * steps) // max(3, held[row[0]]) / steps if units else 1.0
             wanted[tuple(_places(row)[axis] for axis in axes)] += weight
-        assert np.allclose(made.estimates.marginal(made.places(columns))[0], wanted, atol=1e-6)
+        assert np.allclose(made.estimates.marginal(made.attribute_indices(columns))[0], wanted, atol=1e-6)
 
 
 ALIKE = [
@@ -323,7 +329,7 @@ def test_any_table_is_published(tmp_path: Path, found: list[Row]) -> None:
     with curator(policy_of(found, units=True), tmp_path) as opened:
         for price in PRICES:
             made = opened.marginals("people", 1).release(**price, fresh=True)
-            values, variances = made.estimates.marginal(made.places(["sex"]))
+            values, variances = made.estimates.marginal(made.attribute_indices(["sex"]))
             assert np.abs(values - truth).max() <= 12 * math.sqrt(variances.max())  # Laplace noise: e^-16 for each cell
 
 
@@ -348,7 +354,7 @@ def test_the_charge_is_recomputed_from_its_line(tmp_path: Path, price: dict[str,
         made = asked.release(**price)
         lines = [each for each in opened.history() if each.kind == "charge"]
     assert len(lines) == 1  # one line, whatever the number of marginals
-    parts = spending.read(lines[0].parts)
+    parts = spending.read_parts(lines[0].parts)
     if made.plan.marginals:
         epsilon = sum(part.times * part.sensitivity.l1 / part.mechanism.scale for part in parts)
         assert Fraction(99, 100) < epsilon <= Price(**price).epsilon
@@ -361,7 +367,7 @@ def test_the_charge_is_recomputed_from_its_line(tmp_path: Path, price: dict[str,
     if price.get("rho"):
         assert rho > most * Fraction(999_999, 1_000_000)
     else:
-        assert 0.999 < spending.curve(parts).epsilon(price["delta"]) <= 1
+        assert 0.999 < spending.compose_parts(parts).epsilon(price["delta"]) <= 1
 
 
 def test_sensitivities_of_blocks_hold_for_their_grid() -> None:
@@ -461,7 +467,9 @@ def test_widths_are_those_of_the_synopsis(tmp_path: Path) -> None:
         made = opened.marginals("people", 2).release(epsilon=1, delta="1e-9")
         for places in made.plan.workload.sets:
             names = [made.attributes[place].name for place in places]
-            assert np.isclose(made.estimates.marginal(made.places(names))[1].max(), largest_variance(made.plan, places))
+            assert np.isclose(
+                made.estimates.marginal(made.attribute_indices(names))[1].max(), largest_variance(made.plan, places)
+            )
 
 
 def test_what_was_bought_is_free(tmp_path: Path) -> None:
@@ -486,9 +494,9 @@ def test_what_was_released_is_read_back(tmp_path: Path) -> None:
     assert (again.plan, again.values, again.purchase) == (made.plan, made.values, made.purchase)
     for broken in (made.values[:-1], (*made.values[:-1], made.values[-1][4:]), (*made.values[:-1], "")):
         with pytest.raises(sf.InvalidParameter):
-            Published(made.plan, broken)
+            PublishedMarginals(made.plan, broken)
     with pytest.raises(sf.InvalidParameter, match="base64"):
-        Published(made.plan, (*made.values[:-1], "!" * len(made.values[-1]))).blocks  # noqa: B018
+        PublishedMarginals(made.plan, (*made.values[:-1], "!" * len(made.values[-1]))).blocks  # noqa: B018
 
 
 BIG = {"type": "integer", "bounds": [0, 9_999], "bins": 10_000}
@@ -563,7 +571,9 @@ def test_bad_prices_are_refused_before_spending(tmp_path: Path, price: dict[str,
 
 
 @pytest.mark.parametrize("price", PRICES, ids=str)
-@pytest.mark.parametrize("place", ["sfumato.ledger.entries.BODY", "sfumato.publish.marginals.measuring.MOST_NUMBERS"])
+@pytest.mark.parametrize(
+    "place", ["sfumato.ledger.entries.MAX_BODY_LENGTH", "sfumato.publish.marginals.measuring.MAX_NUMBERS"]
+)
 def test_what_is_too_large_to_be_written_down_is_refused_before_spending(
     tmp_path: Path, price: dict[str, Any], place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -575,18 +585,18 @@ def test_what_is_too_large_to_be_written_down_is_refused_before_spending(
 
 
 def test_as_many_numbers_as_are_published_fit_into_an_answer() -> None:
-    assert 8 * MOST_NUMBERS * 4 / 3 < 0.9 * BODY
-    assert MOST_NUMBERS > 1.1 * MOST_CELLS
+    assert 8 * MAX_NUMBERS * 4 / 3 < 0.9 * MAX_BODY_LENGTH
+    assert MAX_NUMBERS > 1.1 * MAX_CELLS
 
 
 @pytest.mark.parametrize("price", PRICES, ids=str)
 @pytest.mark.parametrize("most", [0, 1, 12, 10**5])
 def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.publish.marginals.measuring._MAX_REHEARSED", most)
+    monkeypatch.setattr("sfumato.publish.marginals.measuring._MAX_DRY_RUN_CELLS", most)
     policy = policy_of(rows(1), units=True)
     with closing(DuckDB(policy)) as engine:
         draw = proposal(policy, engine)._draw(Price(**price), None)
-    tried = draw.rehearsal()
+    tried = draw.dry_run_result()
     numbers = [each.values for each in (*tried.blocks, *tried.marginals)]
     assert sum(each.size for each in numbers) <= max(1, most)
     assert all((each == 2**62).all() for each in numbers)
@@ -610,7 +620,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
         for price in PRICES:
             draw = proposal(policy, engine)._draw(Price(**price), None)
             assert Price(**price).kept_by(draw.batch.curve)
-        monkeypatch.setattr("sfumato.curator.proposals.marginals.rho_of", lambda _: Fraction(1))
+        monkeypatch.setattr("sfumato.curator.proposals.marginals.price_in_rho", lambda _: Fraction(1))
         with pytest.raises(sf.InvalidParameter, match="this many numbers can stay within"):
             proposal(policy, engine)._draw(Price(rho="0.5"), None)
 

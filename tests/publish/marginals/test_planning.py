@@ -14,11 +14,11 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import Neighbours, codec
 from sfumato.publish.marginals import blocks
-from sfumato.publish.marginals.attributes import Attributes, branched
-from sfumato.publish.marginals.chains import Chain
+from sfumato.publish.marginals.attributes import Attributes, with_branching_levels
+from sfumato.publish.marginals.chains import CellHierarchy
 from sfumato.publish.marginals.planning import (
     MarginalWorkload,
-    Plan,
+    NoisePlan,
     PlannedBlock,
     PlannedMarginal,
     closure,
@@ -27,19 +27,19 @@ from sfumato.publish.marginals.planning import (
     plan_gaussian,
     plan_laplace,
     range_factors,
-    suited_to_ranges,
+    with_range_levels,
 )
 
 PAIRS = MarginalWorkload.ways(3, 2)
 
 
-def total(plan: Plan) -> float:
+def total(plan: NoisePlan) -> float:
     weights = [float(plan.workload.weight(index)) for index in range(len(plan.workload.sets))]
     pairs = zip(weights, plan.workload.sets, strict=True)
     return sum(weight * float(plan.cell_variances(each).sum()) for weight, each in pairs)
 
 
-def worst(plan: Plan) -> float:
+def worst(plan: NoisePlan) -> float:
     return max(float(plan.cell_variances(each).max()) for each in plan.workload.sets)
 
 
@@ -124,7 +124,7 @@ def test_no_other_split_of_the_price_does_better(own: Attributes, objective: str
         assert min(map(error, tried)) >= least * (1 - 2e-6)
 
 
-def plan_variances(variances: dict[blocks.Block, float], places: blocks.Set, own: Attributes) -> np.ndarray:
+def plan_variances(variances: dict[blocks.Block, float], places: blocks.AttributeSet, own: Attributes) -> np.ndarray:
     from sfumato.publish.marginals.blocks import cell_variances
 
     return cell_variances(variances, places, own)
@@ -136,7 +136,7 @@ def plan_variances(variances: dict[blocks.Block, float], places: blocks.Set, own
 def test_the_charge_is_recomputed_from_the_stored_plan(own: Attributes, rho: str, neighbours: str) -> None:
     """Exactly, from sensitivities and deviations; it is what the mechanisms' curves say, and within the price."""
     plan = plan_gaussian(PAIRS, own, 3, rho=rho, neighbours=neighbours, unit_value="1/8")
-    again = codec.loads_as(Plan, codec.dumps(plan))
+    again = codec.loads_as(NoisePlan, codec.dumps(plan))
     assert again == plan
     spent = Fraction(0)
     for each in again.blocks:
@@ -192,7 +192,7 @@ def test_rows_and_prices_only_scale_a_plan() -> None:
     assert Fraction("1.9999999") < scaled.rho <= 2
     fine = plan_gaussian(PAIRS, own, unit_value="1/1024")
     assert total(fine) == pytest.approx(total(plan), rel=1e-7)
-    assert fine.most == 1024
+    assert fine.max_weight == 1024
 
 
 def test_a_weight_buys_accuracy() -> None:
@@ -207,7 +207,7 @@ def test_a_weight_buys_accuracy() -> None:
 def test_all_ranges_have_the_variances_of_the_vectors() -> None:
     """256 cells, 2ρ = 1: mean variance over all ranges of the plan with levels by 2, by 4, and without."""
     for levels, vector in (([2**k for k in range(1, 8)], 11.80886), ([4, 16, 64], 12.66880), ([], 48.19779)):
-        chain = Chain.of(256, [np.arange(256) // width for width in levels])
+        chain = CellHierarchy.of(256, [np.arange(256) // width for width in levels])
         counted = np.array(range_factors(chain, 256))
         costs = np.array([1.0, *(each.squares / each.scale**2 for each in chain.differences)])
         mean = np.sqrt(counted * costs).sum() ** 2 / (256 * 257 / 2)
@@ -230,7 +230,7 @@ def test_ranges_are_added_up_as_brute_force_does() -> None:
 
 def test_levels_pay_for_ranges_and_parts_but_not_for_cells() -> None:
     plain = attribute(65)
-    tree = branched(plain, 4)
+    tree = with_branching_levels(plain, 4)
     ranges, cells = MarginalWorkload(((0,),), (), (0,)), MarginalWorkload(((0,),))
     query = np.zeros(65)
     query[10:50] = 1
@@ -240,11 +240,16 @@ def test_levels_pay_for_ranges_and_parts_but_not_for_cells() -> None:
 
 
 def test_levels_are_chosen_for_ranges() -> None:
-    assert suited_to_ranges(attribute(3)).levels == ()
-    chosen = suited_to_ranges(attribute(65))
+    assert with_range_levels(attribute(3)).levels == ()
+    chosen = with_range_levels(attribute(65))
     ranges = MarginalWorkload(((0,),), (), (0,))
     errors = []
-    for own in (chosen, attribute(65), branched(attribute(65), 2), branched(attribute(65), 16)):
+    for own in (
+        chosen,
+        attribute(65),
+        with_branching_levels(attribute(65), 2),
+        with_branching_levels(attribute(65), 16),
+    ):
         plan = plan_gaussian(ranges, (own,))
         spans = itertools.combinations(range(0, 65, 8), 2)
         errors.append(
@@ -265,7 +270,7 @@ def test_pure_prices_are_split_by_the_cube_root() -> None:
     for each in plan.marginals:
         curve = Laplace(each.scale).curve(plan.sensitivity(each))
         assert curve.epsilon(0) == pytest.approx(8 / float(each.scale), rel=1e-9)
-    assert codec.loads_as(Plan, codec.dumps(plan)) == plan
+    assert codec.loads_as(NoisePlan, codec.dumps(plan)) == plan
     even = plan_laplace(PAIRS, own, objective="worst", neighbours="replace")
     assert len({each.scale for each in even.marginals}) == 1
     spent = sum(Fraction(2) / each.scale for each in even.marginals)
@@ -327,8 +332,8 @@ def test_thousands_of_marginals_are_planned() -> None:
         (lambda: plan_gaussian(MarginalWorkload(((0,),), (), (0,)), attributes((4000,))), "ranges"),
         (lambda: plan_gaussian(MarginalWorkload(((0,),), (), (0,)), attributes((4,)), objective="worst"), "objective"),
         (lambda: plan_laplace(PAIRS, attributes((2, 3, 4)), objective="mean"), "objective"),
-        (lambda: Plan(attributes((2,)), MarginalWorkload(((0,),))), "blocks"),
-        (lambda: Plan(attributes((2,)), MarginalWorkload(((0,),)), (PlannedBlock((), 1),) * 2), "blocks"),  # type: ignore[arg-type]
+        (lambda: NoisePlan(attributes((2,)), MarginalWorkload(((0,),))), "blocks"),
+        (lambda: NoisePlan(attributes((2,)), MarginalWorkload(((0,),)), (PlannedBlock((), 1),) * 2), "blocks"),  # type: ignore[arg-type]
         (lambda: PlannedMarginal((0,), 0), "scale"),  # type: ignore[arg-type]
     ],
 )

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 import sfumato as sf
 from sfumato.curator.context import Context
-from sfumato.curator.proposals.synthesis import SynthesisProposal, synthesis
+from sfumato.curator.proposals.synthesis import SynthesisProposal, propose_synthesis
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price
-from sfumato.release.releasing import quietly
+from sfumato.release.releasing import ignore_progress
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},
@@ -63,8 +63,8 @@ def curator(tmp_path: Path, rows: list[Row], **more: Any) -> Iterator[sf.Curator
 def exact(policy: sf.Policy, price: Price, source: str = "people", **more: Any) -> tuple[SynthesisProposal, CodedRows]:
     """The proposal, and what it reads before noise."""
     with closing(DuckDB(policy)) as engine:
-        context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-        found = synthesis(context, engine.catalog(), source, ways=2, **more)
+        context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+        found = propose_synthesis(context, engine.catalog(), source, ways=2, **more)
         return found, engine.read(found.setting(price).reading, 3)
 
 

@@ -13,9 +13,16 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from publish.synthesis.clinic import PRICES, exact, people, policy_of
 from sfumato.privacy import Curve, Sensitivity
-from sfumato.publish.synthesis.budget import Amounts, Concentrated, Funds, Pure, currency, rounded
-from sfumato.publish.synthesis.course import SynthesisState
+from sfumato.publish.synthesis.budget import (
+    Concentrated,
+    Pure,
+    RoundAmounts,
+    SynthesisBudget,
+    currency,
+    round_amount_down,
+)
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
+from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
@@ -62,15 +69,15 @@ def test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price(
             costs.append(moved.total / size if pure else moved.squares / (2 * size**2))
         else:
             assert isinstance(step, ChooseStep)
-            assert step.mechanism.sensitivity >= step.scores.moved
+            assert step.mechanism.sensitivity >= step.scores.sensitivity
             pure = Price(**price).delta == 0 and Price(**price).rho is None
             costs.append(step.mechanism.epsilon if pure else step.mechanism.epsilon**2 / 8)
     own = currency(Price(**price))
-    assert sum(costs) == course.funds.spent
+    assert sum(costs) == course.budget.spent
     if isinstance(own, Pure):
-        assert course.funds.spent == Price(**price).epsilon
+        assert course.budget.spent == Price(**price).epsilon
     else:
-        assert own.rho * (1 - Fraction(1, 10**8)) <= course.funds.spent <= own.rho
+        assert own.rho * (1 - Fraction(1, 10**8)) <= course.budget.spent <= own.rho
     assert course.marginals[0].places == ()
 
 
@@ -85,9 +92,9 @@ def test_noise_and_choices_never_cost_more_than_is_meant_for_them(amount: int, m
 def test_half_the_noise_costs_four_times_in_rho_and_twice_in_epsilon() -> None:
     one = Sensitivity(1, 1)
     for own, factor in ((Concentrated(Fraction(1)), 4), (Pure(Fraction(1)), 2)):
-        amounts = Amounts.of_round(Fraction(1, 1000))
-        sizes = [own.noise(each.measured, one).error("0.95") for each in (amounts, amounts.halved(own))]
-        assert amounts.halved(own).whole == factor * amounts.whole
+        amounts = RoundAmounts.of_round(Fraction(1, 1000))
+        sizes = [own.noise(each.measurement, one).error("0.95") for each in (amounts, amounts.halved(own))]
+        assert amounts.halved(own).total == factor * amounts.total
         assert float(sizes[1] / sizes[0]) == pytest.approx(0.5, abs=0.05)
 
 
@@ -101,11 +108,11 @@ def test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho(epsilon: Any, delt
 
 
 def test_what_is_spent_never_passes_what_there_is() -> None:
-    funds = Funds(Pure(Fraction(1)))
+    funds = SynthesisBudget(Pure(Fraction(1)))
     with pytest.raises(sf.InvalidParameter):
-        funds.after(Fraction(11, 10))
-    assert funds.after(Fraction(1)).left == 0
-    assert rounded(Fraction(1, 3)) == Fraction(333333333333333, 10**15)
+        funds.charge(Fraction(11, 10))
+    assert funds.charge(Fraction(1)).remaining == 0
+    assert round_amount_down(Fraction(1, 3)) == Fraction(333333333333333, 10**15)
 
 
 @pytest.mark.parametrize("price", [{"epsilon": "1e-9"}, {"rho": "1e-22"}])

@@ -19,14 +19,14 @@ import pytest
 from publish.synthesis import clinic
 from publish.synthesis.clinic import Row, exact, people, policy_of
 from sfumato.mechanisms import Laplace
-from sfumato.mechanisms.bits import all_below
-from sfumato.mechanisms.confidence_limits import at_least
+from sfumato.mechanisms.bits import random_array_below
+from sfumato.mechanisms.confidence_limits import lower_limit
 from sfumato.plan.readings.cell_rows import CodedRows
-from sfumato.publish.marginals.measuring import packed
-from sfumato.publish.synthesis.budget import size_of
+from sfumato.publish.marginals.measuring import encode_integers
+from sfumato.publish.synthesis.budget import noise_scale
 from sfumato.publish.synthesis.candidates import NoisyCells
-from sfumato.publish.synthesis.course import SynthesisState
 from sfumato.publish.synthesis.methods import aim
+from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
@@ -61,14 +61,14 @@ def worlds_of(relation: str, price: Price) -> Worlds:
 
 def audited(worlds: Worlds, price: Price, *auditors: Auditor, spent: Price | None = None, parts: int = PARTS) -> float:
     """Bound ε from below: each part holds its canary by a coin."""
-    coins = all_below(2, parts)
+    coins = random_array_below(2, parts)
     settings = [proposal.setting(spent or price) for proposal, _ in worlds]
     found = [run(settings[coin], worlds[coin][1]) for coin in coins]
     right = max(
         sum((guess(each, worlds) > 0) == (coin == 1) for each, coin in zip(found, coins, strict=True))
         for guess in auditors
     )
-    share = at_least(right, parts, (MISS - 2 * parts * float(price.delta)) / len(auditors))
+    share = lower_limit(right, parts, (MISS - 2 * parts * float(price.delta)) / len(auditors))
     return math.log(share / (1 - share))
 
 
@@ -94,10 +94,10 @@ def likelihood(seen: Seen, worlds: Worlds) -> float:
 
 def _likelier(step: Any, outcome: Any, without: CodedRows, within: CodedRows) -> float:
     if isinstance(step, ChooseStep):
-        laws = [_law(step.scores.of(rows) * float(step.mechanism.rate)) for rows in (without, within)]
+        laws = [_law(step.scores.extract(rows) * float(step.mechanism.rate)) for rows in (without, within)]
         return float(laws[1][outcome.place] - laws[0][outcome.place])
-    size = float(size_of(step.noise))
-    apart = [np.abs(outcome.counts - step.view.of(rows)) / size for rows in (without, within)]
+    size = float(noise_scale(step.noise))
+    apart = [np.abs(outcome.counts - step.view.extract(rows)) / size for rows in (without, within)]
     if isinstance(step.noise, Laplace):
         return float((apart[0] - apart[1]).sum())
     return float((apart[0] ** 2 - apart[1] ** 2).sum() / 2)
@@ -113,7 +113,7 @@ def by_number_of_rows(seen: Seen, worlds: Worlds) -> float:
 
 def by_scores(seen: Seen, worlds: Worlds) -> float:
     step, outcome = next(each for each in seen.steps if isinstance(each[0], ChooseStep))
-    return 1.0 if (outcome.scores == step.scores.of(worlds[1][1])).all() else -1.0
+    return 1.0 if (outcome.scores == step.scores.extract(worlds[1][1])).all() else -1.0
 
 
 def by_columns(seen: Seen, worlds: Worlds) -> float:
@@ -151,7 +151,7 @@ def test_the_audit_notices_an_exact_number_of_rows(monkeypatch: pytest.MonkeyPat
 
     def broken(step: MeasureStep, read: Any) -> NoisyCells:
         noisy = draw(step, read)
-        return noisy if step.view.places else NoisyCells(packed(step.view.of(read(step.view.reading))))
+        return noisy if step.view.columns else NoisyCells(encode_integers(step.view.extract(read(step.view.reading))))
 
     monkeypatch.setattr(MeasureStep, "draw", broken)
     assert audited(worlds_of("add-remove", PRICES[0]), PRICES[0], by_number_of_rows, parts=FEW) > EPSILON
@@ -162,7 +162,7 @@ def test_the_audit_notices_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def broken(step: ChooseStep, read: Any) -> Any:
         chosen = draw(step, read)
-        object.__setattr__(chosen, "scores", step.scores.of(read(step.readings[0])))
+        object.__setattr__(chosen, "scores", step.scores.extract(read(step.readings[0])))
         return chosen
 
     monkeypatch.setattr(ChooseStep, "draw", broken)

@@ -8,14 +8,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.plan.readings.cell_rows import MOST_WEIGHT
-from sfumato.publish.graph.models import GraphModel, Potential
-from sfumato.publish.synthesis.candidates import affordable, closure, sets_within, whole_weights, within
+from sfumato.plan.readings.cell_rows import MAX_WEIGHT
+from sfumato.publish.graph.models import GraphicalModel, Potential
+from sfumato.publish.synthesis.candidates import (
+    affordable,
+    integer_weights,
+    subset_index_arrays,
+    subsets_with_weights,
+    weighted_closure,
+)
 
 
 def test_a_set_counts_by_what_it_shares_with_the_workload() -> None:
     workload = {(0, 1, 2): Fraction(1), (1, 2, 3): Fraction(1, 2)}
-    found = closure(workload)
+    found = weighted_closure(workload)
     assert list(found) == sorted(found, key=lambda each: (len(each), each))
     assert set(found) == {
         *((place,) for place in range(4)),
@@ -37,27 +43,27 @@ WORKLOADS: dict[str, list[tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("sets", WORKLOADS.values(), ids=WORKLOADS)
 def test_sets_as_arrays_are_those_of_the_closure_in_its_order(sets: list[tuple[int, ...]]) -> None:
-    found = [tuple(row) for rows in sets_within(sets) for row in rows.tolist()]
-    assert found == list(closure(dict.fromkeys(sets, Fraction(1))))
+    found = [tuple(row) for rows in subset_index_arrays(sets) for row in rows.tolist()]
+    assert found == list(weighted_closure(dict.fromkeys(sets, Fraction(1))))
 
 
 def test_a_set_within_others_counts_as_the_heaviest_of_them() -> None:
-    found = within({(0, 1): Fraction(1), (1, 2): Fraction(3)})
+    found = subsets_with_weights({(0, 1): Fraction(1), (1, 2): Fraction(3)})
     assert found == {(0,): 1, (1,): 3, (2,): 3, (0, 1): 1, (1, 2): 3}
     assert list(found)[:3] == [(0,), (1,), (2,)]
 
 
 def test_weights_that_are_not_small_whole_numbers_stay_within_a_millionth() -> None:
     exact = {(0,): Fraction(1, 999_983), (1,): Fraction(7, 3), (2,): Fraction(1, 10**12)}
-    found = whole_weights(exact)
-    assert all(type(each) is int and 1 <= each <= MOST_WEIGHT for each in found.values())
-    assert found[(1,)] == MOST_WEIGHT
-    assert abs(found[(0,)] - MOST_WEIGHT * exact[(0,)] / exact[(1,)]) <= 1
+    found = integer_weights(exact)
+    assert all(type(each) is int and 1 <= each <= MAX_WEIGHT for each in found.values())
+    assert found[(1,)] == MAX_WEIGHT
+    assert abs(found[(0,)] - MAX_WEIGHT * exact[(0,)] / exact[(1,)]) <= 1
 
 
 def test_what_makes_the_model_too_large_is_left_out_and_what_is_within_it_never() -> None:
     sizes = (10, 10, 10, 2)
-    model = GraphModel.of(sizes, [Potential((0, 1), np.zeros((10, 10)))], 1.0)
+    model = GraphicalModel.of(sizes, [Potential((0, 1), np.zeros((10, 10)))], 1.0)
     sets = [(0,), (0, 1), (1, 2), (0, 1, 2), (2, 3)]
     assert affordable(sets, model, [(0, 1)], 0) == [(0,), (0, 1)]
     assert affordable(sets, model, [(0, 1)], 100) == [(0,), (0, 1), (2, 3)]

@@ -19,12 +19,12 @@ import sfumato as sf
 from publish.synthesis.clinic import METHODS, PRICES, curator, people
 from sfumato.mechanisms import bits
 from sfumato.publish.synthesis import forecasting
-from sfumato.publish.synthesis.candidates import sets_within
+from sfumato.publish.synthesis.candidates import subset_index_arrays
 from sfumato.publish.synthesis.forecasting import (
     Speed,
     SynthesisForecast,
     _nearest_in_size,
-    expected,
+    expected_run,
     predicted_memory,
     predicted_seconds,
     speed,
@@ -60,7 +60,7 @@ def taken(
     """Give seconds, bytes and cells of the model, at a speed that is fixed."""
     proposal = coded(columns).synthesize("people", method, ways)
     setting = proposal.setting(Price(epsilon, "1e-9"))
-    course = expected(setting, method, rows)
+    course = expected_run(setting, method, rows)
     told = proposal.forecast(epsilon=epsilon, delta="1e-9", rows=rows)
     assert told.rounds == len(course.sets(columns))
     assert told.memory == predicted_memory(setting, course, rows)
@@ -80,7 +80,7 @@ def clinics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[sf.Curato
 def test_tables_with_the_same_policy_have_the_same_forecast(
     clinics: list[sf.Curator], method: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bits, "all_below", lambda *_: pytest.fail("rows were invented"))
+    monkeypatch.setattr(bits, "random_array_below", lambda *_: pytest.fail("rows were invented"))
     found = []
     for clinic in clinics:
         monkeypatch.setattr(type(clinic._context.engine), "read", lambda *_: pytest.fail("rows were read"))
@@ -102,7 +102,7 @@ def plainly_by_size(sets: list[tuple[int, ...]], sizes: tuple[int, ...], wanted:
 @pytest.mark.parametrize("wanted", [0.3, 7.0, 60.0, 1e5])
 def test_sets_are_ordered_by_how_near_their_size_is(wanted: float) -> None:
     sizes = (2, 3, 31, 4, 8, 5, 16)
-    candidates = sets_within([(0, 1, 2), (1, 2, 3, 4), *itertools.combinations((0, 3, 5, 6), 3), (2, 6)])[1:]
+    candidates = subset_index_arrays([(0, 1, 2), (1, 2, 3, 4), *itertools.combinations((0, 3, 5, 6), 3), (2, 6)])[1:]
     plain = [tuple(row) for rows in candidates for row in rows.tolist()]
     for count in (1, 9, len(plain)):
         assert _nearest_in_size(candidates, sizes, wanted, count) == plainly_by_size(plain, sizes, wanted)[:count]
@@ -144,7 +144,7 @@ def test_more_rows_columns_and_price_take_longer(coded: Coded, method: str) -> N
 def test_a_slower_machine_takes_longer(tmp_path: Path) -> None:
     with curator(tmp_path, people(1, 40)) as clinic:
         setting = clinic.synthesize("people").setting(Price("1", "1e-9"))
-        course = expected(setting, "aim", 1000)
+        course = expected_run(setting, "aim", 1000)
         once = predicted_seconds(setting, course, 1000, SPEED)
         for name in ("per_table", "per_cell", "per_row"):
             slower = replace(SPEED, **{name: 2 * getattr(SPEED, name)})
@@ -163,7 +163,7 @@ def test_the_expected_model_is_no_larger_than_allowed(tmp_path: Path) -> None:
         for memory in ("4 KiB", "100 KiB"):
             proposal = clinic.synthesize("people", memory=memory, ways=2)
             told = proposal.forecast(epsilon=40, delta="1e-9", rows=10**6)
-            assert told.cells <= 3 + 4 + 3 + proposal.most_cells
+            assert told.cells <= 3 + 4 + 3 + proposal.max_cells
 
 
 def test_what_cannot_fit_is_refused_with_what_would(tmp_path: Path) -> None:

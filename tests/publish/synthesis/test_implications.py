@@ -15,10 +15,10 @@ import pytest
 
 import sfumato as sf
 from publish.synthesis.clinic import METHODS
-from sfumato.publish.graph.models import GraphModel, Potential
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
-from sfumato.publish.synthesis.course import CLOSE, SynthesisState
-from sfumato.publish.synthesis.implications import zeros_of_model
+from sfumato.publish.graph.models import GraphicalModel, Potential
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
+from sfumato.publish.synthesis.implications import zeros_from_model
+from sfumato.publish.synthesis.state import CLOSE, SynthesisState
 from sfumato.publish.synthetic import Synthetic
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
@@ -92,8 +92,8 @@ def test_every_row_keeps_what_columns_decide(method: str, tmp_path: Path) -> Non
 
 def test_the_decided_cell_is_none_that_is_known_to_be_empty() -> None:
     """The largest counts are of what is missing, where nothing is, and then of a cell that is declared to be empty."""
-    one = Attribute("one", "text", (ListedCell("x"), ListedCell("y"), Other()))
-    two = Attribute("two", "text", (ListedCell("a"), ListedCell("b"), ListedCell("c"), Other()))
+    one = Attribute("one", "text", (ListedCell("x"), ListedCell("y"), OtherCell()))
+    two = Attribute("two", "text", (ListedCell("a"), ListedCell("b"), ListedCell("c"), OtherCell()))
     counts = np.array([[1.0, 5.0, 3.0, 9.0], [2.0, 1.0, 1.0, 8.0], [4.0, 4.0, 4.0, 4.0]])
     empty = np.zeros((3, 4), bool)
     empty[0, 1] = True
@@ -102,11 +102,11 @@ def test_the_decided_cell_is_none_that_is_known_to_be_empty() -> None:
     turned: list[dict[str, Any]] = [{}, {"required": (0,)}, {"required": (0,), "zeros": (((0, 1), empty.T),)}]
     for wanted, own, other in zip(cells.values(), known, turned, strict=True):
         kept = np.array([np.arange(4) == wanted[0], np.arange(4) == wanted[1], np.ones(4, bool)])
-        model = GraphModel.of((3, 4), [Potential((0, 1), np.log(counts))], counts.sum())
-        ((places, zeros),) = zeros_of_model(model, (one, two), ((0, 1),), **own)
+        model = GraphicalModel.of((3, 4), [Potential((0, 1), np.log(counts))], counts.sum())
+        ((places, zeros),) = zeros_from_model(model, (one, two), ((0, 1),), **own)
         assert (places, zeros.tolist()) == ((0, 1), (~kept).tolist())
-        model = GraphModel.of((4, 3), [Potential((0, 1), np.log(counts.T))], counts.sum())
-        ((places, zeros),) = zeros_of_model(model, (two, one), ((1, 0),), **other)
+        model = GraphicalModel.of((4, 3), [Potential((0, 1), np.log(counts.T))], counts.sum())
+        ((places, zeros),) = zeros_from_model(model, (two, one), ((1, 0),), **other)
         assert (places, zeros.tolist()) == ((0, 1), (~kept).T.tolist())
 
 
@@ -147,7 +147,7 @@ def test_what_bins_do_not_decide_is_a_warning_of_the_answer_itself(tmp_path: Pat
 def test_a_model_that_cannot_keep_it_warns(kept: Synthetic) -> None:
     """Rows are drawn from the model as it is where conditioning on what decides leaves none."""
     broken = replace(kept)
-    vars(broken)["drawn_model"] = broken.model
+    vars(broken)["sampling_model"] = broken.model
     assert len(broken.warnings) == len(CHAIN)
     assert all("leave no such row" in each for each in broken.warnings)
 
@@ -188,7 +188,7 @@ def test_levels_that_say_how_are_kept_where_the_decided_column_is_asked_for(tmp_
     with sf.Curator(sf.Policy(unit, sf.Budget(10, "1e-6"), {"people": own}), tmp_path / "people.ledger") as curator:
         proposal = curator.synthesize("people", "aim", 2)
         assert [each.name for each in proposal.attributes] == ["town", "region", "area"]  # a region decides an area
-        assert proposal.implies == ((1, 2),)
+        assert proposal.learned_implications == ((1, 2),)
         drawn = proposal.release(epsilon="0.05").sample(20_000)
     assert decides(drawn, "region", "area")
     for name, region in zip(drawn.column("town").to_pylist(), drawn.column("region").to_pylist(), strict=True):
@@ -205,10 +205,10 @@ def test_explaining_says_what_is_kept_and_what_is_not(tmp_path: Path) -> None:
 
 def test_a_pair_that_a_model_cannot_hold_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
     with sf.Curator(policy({"town": "region"}, ["town", "region"]), tmp_path / "people.ledger") as curator:
-        with pytest.raises(sf.Unsupported, match="one of town and region decides the other") as refused:
+        with pytest.raises(sf.Unsupported, match="one of town and region determines the other") as refused:
             curator.synthesize("people", ways=1, memory="4 KiB")
         assert "memory=" in str(refused.value)
-        assert curator.synthesize("people", ways=1, memory="1 MiB").implies == ((0, 1),)
+        assert curator.synthesize("people", ways=1, memory="1 MiB").learned_implications == ((0, 1),)
 
 
 # ── missing values ─────────────────────────────────────────────────────────────────────────────
@@ -237,7 +237,7 @@ def test_the_mass_of_what_is_missing_goes_to_the_declared_cells_by_their_shares(
     unit = sf.PrivacyUnit("person", every_row=True)
     with sf.Curator(sf.Policy(unit, sf.Budget(10**6, "1e-6"), {"people": own}), tmp_path / "p.ledger") as curator:
         found = curator.synthesize("people", "aim", 2).release(rho=1000)
-    law = found.drawn_model.marginal((0, 1))
+    law = found.sampling_model.marginal((0, 1))
     assert law[-1].sum() == law[:, -1].sum() == 0
     assert law[0, 0] / law[1, 0] == pytest.approx(9, rel=0.02)
     assert law[0, 1] / law[1, 1] == pytest.approx(3 / 7, rel=0.02)

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from publish.synthesis.clinic import RELATIONS, exact, pairs, people, policy_of, worlds
 from sfumato.mechanisms import Exponential
-from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.publish.tab_steps import ChooseStep
 from sfumato.release.measurement import Measurement
@@ -20,9 +20,9 @@ from sfumato.release.prices import Price
 SETS = [places for count in (0, 1, 2, 3) for places in itertools.combinations(range(3), count)]
 
 
-def misfits(reading: CellRows, guess: Any, weights: Any = None, penalties: Any = None) -> SetMisfits:
+def misfits(reading: CellRows, guess: Any, weights: Any = None, penalties: Any = None) -> ColumnSetDistances:
     views = tuple(CellCounts(reading, each) for each in SETS[1:])
-    return SetMisfits(
+    return ColumnSetDistances(
         views,
         tuple(np.asarray(guess(view), np.int64) for view in views),
         tuple(weights or range(1, len(views) + 1)),
@@ -38,16 +38,16 @@ def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, un
     reading = found[0][0].setting(Price(2)).reading
     generator, furthest = np.random.default_rng(1), 0.0
     guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
-    guesses += [lambda view, own=world: view.of(own) for _, world in found]  # a model that knows all but one unit
+    guesses += [lambda view, own=world: view.extract(own) for _, world in found]  # a model that knows all but one unit
     for guess in guesses:
         scores = misfits(reading, guess)
-        for one, other in pairs(relation, [scores.of(rows) for _, rows in found]):
+        for one, other in pairs(relation, [scores.extract(rows) for _, rows in found]):
             moved = np.abs(one - other).max()
-            assert moved <= scores.moved
-            furthest = max(furthest, moved / float(scores.moved))
+            assert moved <= scores.sensitivity
+            furthest = max(furthest, moved / float(scores.sensitivity))
     assert furthest == 1
     for view in (CellCounts(reading, each) for each in SETS):
-        for one, other in pairs(relation, [view.of(rows) for _, rows in found]):
+        for one, other in pairs(relation, [view.extract(rows) for _, rows in found]):
             moved = np.abs(one - other)
             assert moved.sum() <= view.sensitivity.total
             assert (moved**2).sum() <= view.sensitivity.squares
@@ -61,8 +61,8 @@ def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) ->
     generator, widest = np.random.default_rng(3), 0.0
     for _ in range(60):
         scores = misfits(reading, lambda view: generator.integers(0, 9, view.size), [5] * 7, [0] * 7)
-        choice = Exponential(1, scores.moved, neighbours=relation, grid=1)
-        laws = [_law(scores.of(each), choice) for _, each in tables]
+        choice = Exponential(1, scores.sensitivity, neighbours=relation, grid=1)
+        laws = [_law(scores.extract(each), choice) for _, each in tables]
         for one, other in pairs(relation, laws):
             losses = one - other
             widest = max(widest, float(np.abs(losses).max()), float(losses.max() - losses.min()))
@@ -72,8 +72,8 @@ def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) ->
 def test_a_choice_is_drawn_and_not_the_largest_score() -> None:
     proposal, rows = exact(policy_of(people(1, 9)), Price(2))
     scores = misfits(proposal.setting(Price(2)).reading, lambda view: np.zeros(view.size), [1] * 7)
-    assert len({*scores.of(rows).tolist()}) > 1
-    step = ChooseStep(scores, Exponential("0.001", scores.moved, grid=1))
+    assert len({*scores.extract(rows).tolist()}) > 1
+    step = ChooseStep(scores, Exponential("0.001", scores.sensitivity, grid=1))
     drawn = [step.draw(lambda _: rows).place for _ in range(200)]
     assert {*drawn} == {*range(7)}  # 7·(6/7)^200 < 1e-12
 
@@ -86,13 +86,13 @@ def _law(scores: Any, choice: Exponential) -> Any:
 def test_scores_are_never_chosen_as_if_they_were_monotone_or_moved_less() -> None:
     proposal, _ = exact(policy_of(people(1, 9)), Price(2))
     scores = misfits(proposal.setting(Price(2)).reading, lambda view: np.zeros(view.size))
-    Measurement(scores, Exponential(1, scores.moved, grid=1))
+    Measurement(scores, Exponential(1, scores.sensitivity, grid=1))
     lighter = misfits(proposal.setting(Price(2)).reading, lambda view: np.zeros(view.size), [1] * 7)
     for wrong in (
-        Exponential(1, scores.moved, monotone=True, grid=1),
-        Exponential(1, lighter.moved, grid=1),
-        Exponential(1, scores.moved, neighbours="replace", grid=1),
-        Exponential(1, scores.moved, grid=2),
+        Exponential(1, scores.sensitivity, monotone=True, grid=1),
+        Exponential(1, lighter.sensitivity, grid=1),
+        Exponential(1, scores.sensitivity, neighbours="replace", grid=1),
+        Exponential(1, scores.sensitivity, grid=2),
     ):
         with pytest.raises(sf.InvalidParameter):
             Measurement(scores, wrong)
@@ -103,7 +103,7 @@ def test_scores_are_whole_numbers_or_refused() -> None:
     proposal, rows = exact(policy_of(people(1, 9)), Price(2))
     view = CellCounts(proposal.setting(Price(2)).reading, (0,))
     good = np.zeros(view.size, np.int64)
-    assert SetMisfits((view,), (good,), (3,), (2,)).of(rows).tolist() == [3 * (9 - 2)]
+    assert ColumnSetDistances((view,), (good,), (3,), (2,)).extract(rows).tolist() == [3 * (9 - 2)]
     for predicted, weight, penalty in (
         (good + 0.5, 1, 0),
         (good, 0.5, 0),
@@ -112,9 +112,9 @@ def test_scores_are_whole_numbers_or_refused() -> None:
         (good[1:], 1, 0),
     ):
         with pytest.raises(sf.InvalidParameter):
-            SetMisfits((view,), (predicted,), (weight,), (penalty,))
+            ColumnSetDistances((view,), (predicted,), (weight,), (penalty,))
     with pytest.raises(sf.InvalidParameter):
-        SetMisfits((), (), (), ())
+        ColumnSetDistances((), (), (), ())
 
 
 @pytest.mark.parametrize("units", [False, True])
@@ -135,8 +135,8 @@ def test_scores_beyond_what_a_number_holds_are_cut() -> None:
     view = CellCounts(proposal.setting(Price(2)).reading, (0,))
     many = CodedRows(rows.sizes, rows.codes, rows.totals << 50)
     none = np.zeros(view.size, np.int64)
-    assert SetMisfits((view,), (none,), (10**6,), (0,)).of(many).tolist() == [LARGEST_INTEGER]
-    assert SetMisfits((view,), (none,), (10**6,), (1 << 60,)).of(many).tolist() == [-LARGEST_INTEGER]
+    assert ColumnSetDistances((view,), (none,), (10**6,), (0,)).extract(many).tolist() == [LARGEST_INTEGER]
+    assert ColumnSetDistances((view,), (none,), (10**6,), (1 << 60,)).extract(many).tolist() == [-LARGEST_INTEGER]
 
 
 def test_totals_beyond_what_a_float_holds_are_added_exactly() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.release.answers.sampling_errors import sampled_share
+from sfumato.release.answers.sampling_errors import parse_sampled_fraction
 
 ROWS = (0, 1, 3, 3, 2, 0, 1, 3)
 """How many rows each of eight units has in a group; three at most count."""
@@ -42,12 +42,12 @@ def test_counts_of_a_fixed_number_of_units_spread_no_more_than_is_said(size: int
 
 
 def test_a_share_or_a_population_says_what_was_drawn() -> None:
-    assert sampled_share("0.1", None) == Fraction(1, 10)
-    assert sampled_share(1000, 250) == Fraction(1, 4)
-    assert sampled_share(250, 250) == 1
+    assert parse_sampled_fraction("0.1", None) == Fraction(1, 10)
+    assert parse_sampled_fraction(1000, 250) == Fraction(1, 4)
+    assert parse_sampled_fraction(250, 250) == 1
     for given, size in ((1000, None), (100, 250), (0, 250), (-1, None)):
         with pytest.raises(sf.InvalidParameter, match="sample_of"):
-            sampled_share(given, size)
+            parse_sampled_fraction(given, size)
 
 
 @pytest.fixture(scope="module")

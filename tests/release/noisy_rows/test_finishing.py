@@ -15,7 +15,7 @@ from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.sql.statements import parse
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import answer_rows
-from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, TruthColumn
+from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn, TruthColumn
 
 GROUPS = (("north",), ("south",), (None,), ("west",))
 COUNTS = (10.0, -3.0, 0.0, 250.0)
@@ -50,8 +50,8 @@ def estimate(values: tuple[float, ...], width: float = 0.0) -> GroupEstimate:
     return GroupEstimate(array, array - width, array + width)
 
 
-def plain(column: Numbers | TruthColumn | Keys) -> list[object]:
-    if isinstance(column, Numbers):
+def plain(column: NumberColumn | TruthColumn | ExactColumn) -> list[object]:
+    if isinstance(column, NumberColumn):
         return [None if math.isnan(value) else value for value in column.value.tolist()]
     if isinstance(column, TruthColumn):
         return [bool(true) if known else None for true, known in zip(column.true, column.known, strict=True)]
@@ -96,12 +96,12 @@ def test_ranges_hold_whatever_the_parts_are(text: str, count: float, total: floa
     query = parse(f"SELECT {text} AS x, COUNT(*) AS m, SUM(cost) AS s FROM visits", CATALOG)
     order = [type(measure).__name__ for measure in query.plan.measures]
 
-    def evaluate(n: float, s: float, wide: bool) -> Numbers:
+    def evaluate(n: float, s: float, wide: bool) -> NumberColumn:
         parts = {"Count": estimate((n,), a if wide else 0.0), "Sum": estimate((s,), b if wide else 0.0)}
         column = finish(query, answer_rows((), ((),)), lambda _: [parts[name] for name in order], joint=False).columns[
             0
         ]
-        assert isinstance(column, Numbers)
+        assert isinstance(column, NumberColumn)
         return column
 
     box = evaluate(count, total, wide=True)
@@ -149,8 +149,8 @@ def test_a_truth_that_noise_decided_is_a_number_that_may_be_either(truth: str, k
     query = parse(f"SELECT CAST({truth} AS {kind}) AS x, CAST({truth} AS {kind}) * 7 AS y FROM visits", CATALOG)
     measures = [estimate((10.0,), 6.0) for _ in query.plan.measures]
     first, second = finish(query, answer_rows((), ((),)), lambda _: measures, joint=False).columns
-    assert isinstance(first, Numbers)
-    assert isinstance(second, Numbers)
+    assert isinstance(first, NumberColumn)
+    assert isinstance(second, NumberColumn)
     assert (first.low[0], first.high[0]) == (0, 1)
     assert (second.low[0], second.high[0]) == (0, 7)
 
@@ -158,7 +158,7 @@ def test_a_truth_that_noise_decided_is_a_number_that_may_be_either(truth: str, k
 def test_a_truth_about_keys_alone_is_certain() -> None:
     query = parse("SELECT CAST(region = 'north' AS INTEGER) AS x, COUNT(*) FROM visits GROUP BY region", CATALOG)
     column = finish(query, answer_rows((), GROUPS), lambda _: [estimate(COUNTS, 6.0)], joint=False).columns[0]
-    assert isinstance(column, Numbers)
+    assert isinstance(column, NumberColumn)
     assert column.low.tolist()[:2] == column.high.tolist()[:2] == [1, 0]
 
 
@@ -180,7 +180,7 @@ def test_reals_have_the_range_that_they_have_in_rows(text: str, value: float | N
     query = parse(f"SELECT {text} AS x FROM visits", CATALOG)
     finished = finish(query, answer_rows((), ((),)), lambda _: [estimate((10.0,), 3.0)], joint=False)
     (made,) = finished.columns
-    assert isinstance(made, Numbers)
+    assert isinstance(made, NumberColumn)
     assert plain(made) == [value]
     assert made.low[0] <= made.high[0]
     assert value is None or made.low[0] <= value <= made.high[0]

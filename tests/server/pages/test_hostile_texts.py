@@ -163,7 +163,7 @@ def test_no_hostile_name_of_people_is_obeyed(browser: Chromium, served: RunningS
     people = served.counter.people
     for text in TEXTS:
         if text.isprintable():
-            with people.database.writing() as rows:  # some of them hold a slash, and could not be added now
+            with people.database.write_transaction() as rows:  # some of them hold a slash, and could not be added now
                 rows.execute("INSERT INTO users VALUES (?, 'analyst', 0, 0)", (text,))
             people.new_token(text, label=text, by=text)
     with visit(browser, served) as there:

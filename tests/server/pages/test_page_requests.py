@@ -19,7 +19,7 @@ import sfumato as sf
 from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
 from sfumato.server.pages import released_pages
-from sfumato.server.pages.page_routes import PLACES
+from sfumato.server.pages.page_routes import PAGES
 from sfumato.server.pages.released_pages import page_kinds
 from sfumato.server.pages.rendering import RULES
 
@@ -186,9 +186,7 @@ SENT: dict[str, dict[str, str]] = {
 
 def test_every_form_is_among_those_that_are_sent_from_elsewhere() -> None:
     posted = {
-        path.replace("{policy}", "flights").replace("{kind}", "bounds")
-        for method, path, _ in PLACES
-        if method == "POST"
+        path.replace("{policy}", "flights").replace("{kind}", "bounds") for method, path, _ in PAGES if method == "POST"
     }
     assert posted - {"/login/{link}"} == set(SENT)
 

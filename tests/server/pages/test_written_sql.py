@@ -11,9 +11,9 @@ from sfumato.curator.describing import policy_alone
 from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.policy.public_faces import PublicFace
-from sfumato.server.pages.ask_pages import Clicked, clicks, written_sql
+from sfumato.server.pages.ask_pages import BuilderChoices, build_sql, builder_options
 from sfumato.server.pages.browser_sessions import SentForm
-from sfumato.server.pages.rendering import start_of, underlined
+from sfumato.server.pages.rendering import refusal_index, split_at_word
 
 
 @pytest.fixture(scope="module")
@@ -24,41 +24,41 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_click_is_understood(hostile: Path) -> None:
     policy = read_policy(hostile)
     face: PublicFace = policy.public_face(None)
-    offered = clicks(face, Clicked(), opened=True)
+    offered = builder_options(face, BuilderChoices(), opened=True)
     (measured,), (filtered,) = offered.measured.values(), offered.filters.values()
     keys = next(iter(offered.keys.values()))
     with policy_alone(policy) as alone:
         for each in offered.measures:
-            sql = written_sql(face, Clicked("0", each.value, measured[0].value, (keys[0].value,)))
+            sql = build_sql(face, BuilderChoices("0", each.value, measured[0].value, (keys[0].value,)))
             assert alone.question(sql).error(epsilon=1).rows()
         for text in TEXTS:
-            sql = written_sql(face, Clicked("0", "rows", "", (), filtered[0].value, "ne", text))
+            sql = build_sql(face, BuilderChoices("0", "rows", "", (), filtered[0].value, "ne", text))
             assert alone.question(sql).error(epsilon=1).accepted
         for column in filtered[1:]:
-            sql = written_sql(face, Clicked("0", "rows", "", (), column.value, "ge", "-3.5"))
+            sql = build_sql(face, BuilderChoices("0", "rows", "", (), column.value, "ge", "-3.5"))
             assert alone.question(sql).error(epsilon=1).accepted
 
 
 @pytest.mark.parametrize(
     "clicked",
     [
-        Clicked("7"),
-        Clicked("0", "steal"),
-        Clicked("0", "sum"),
-        Clicked("0", "sum", "1.0"),
-        Clicked("0", "rows", "", ("0.99",)),
-        Clicked("0", "rows", "", (), "0.0", "; DROP", "x"),
+        BuilderChoices("7"),
+        BuilderChoices("0", "steal"),
+        BuilderChoices("0", "sum"),
+        BuilderChoices("0", "sum", "1.0"),
+        BuilderChoices("0", "rows", "", ("0.99",)),
+        BuilderChoices("0", "rows", "", (), "0.0", "; DROP", "x"),
     ],
 )
-def test_what_no_page_offers_is_refused(hostile: Path, clicked: Clicked) -> None:
+def test_what_no_page_offers_is_refused(hostile: Path, clicked: BuilderChoices) -> None:
     with pytest.raises(InvalidParameter):
-        written_sql(read_policy(hostile).public_face(None), clicked)
+        build_sql(read_policy(hostile).public_face(None), clicked)
 
 
 def test_a_form_is_read_as_it_was_sent() -> None:
     form = SentForm({"sql": ("SELECT 1\r\nFROM t",), "key": ("a", "b"), "x": (" y ",)})
     assert form.text("sql") == "SELECT 1\nFROM t"
-    assert (form.every("key"), form.one("key"), form.one("x"), form.one("none")) == (("a", "b"), "b", "y", "")
+    assert (form.values("key"), form.value("key"), form.value("x"), form.value("none")) == (("a", "b"), "b", "y", "")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_refusal_is_underlined_at_its_word(tmp_path: Path, sql: str, word: str
     )
     with policy_alone(read_policy(tmp_path / "p.toml")) as alone, pytest.raises(SfumatoError) as refused:
         alone.question(sql)
-    part = underlined(sql, start_of(refused.value, sql))
+    part = split_at_word(sql, refusal_index(refused.value, sql))
     if word is not None:
         assert part is not None
         assert part.marked == word

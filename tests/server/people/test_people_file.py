@@ -22,9 +22,9 @@ from sfumato.cli import main
 from sfumato.errors import InvalidParameter, LedgerUnavailable
 from sfumato.ledger import Ledger
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.server.people.database import beside
-from sfumato.server.people.known_people import Caller, Credentials, Role
+from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.users import Caller, Credentials, Role
 from sfumato.server.releases.running_releases import ReleaseKey, RunningReleases, StoredRelease
 
 
@@ -51,11 +51,11 @@ def people(tmp_path: Path, clock: Clock) -> Iterator[PeopleFile]:
 
 
 def by_token(people: PeopleFile, text: str) -> Caller | None:
-    return people.identify(Credentials(token=text))
+    return people.authenticate(Credentials(token=text))
 
 
 def by_cookie(people: PeopleFile, text: str) -> Caller | None:
-    return people.identify(Credentials(cookie=text))
+    return people.authenticate(Credentials(cookie=text))
 
 
 def test_only_its_owner_reads_the_file(people: PeopleFile) -> None:
@@ -116,7 +116,7 @@ def test_every_wrong_secret_is_looked_up_alike(people: PeopleFile) -> None:
     ran: list[list[str]] = []
     for text in ("sfu_never", ended, disabled):
         statements: list[str] = []
-        with people.database.reading() as rows:
+        with people.database.read_transaction() as rows:
             connection = rows
         connection.set_trace_callback(statements.append)
         assert by_token(people, text) is None
@@ -174,7 +174,7 @@ def test_acts_are_written_down_and_never_changed(people: PeopleFile) -> None:
     assert text not in str(acts)
     assert people.acts(after=acts[2].number, limit=1) == acts[3:4]
     for statement in ("DELETE FROM acts", "UPDATE acts SET by = 'ana'"):
-        with pytest.raises(sqlite3.IntegrityError), people.database.writing() as rows:
+        with pytest.raises(sqlite3.IntegrityError), people.database.write_transaction() as rows:
             rows.execute(statement)
     assert people.acts() == acts
 
@@ -241,10 +241,10 @@ def test_whoever_is_not_known_takes_one_way_to_that(people: PeopleFile, clock: C
 def _statements(people: PeopleFile, secret: str) -> tuple[str, ...]:
     """Say what is asked of the file for a secret that lets nobody in, with the hash covered."""
     seen: list[str] = []
-    with people.database.reading() as rows:
+    with people.database.read_transaction() as rows:
         rows.set_trace_callback(seen.append)
     assert by_token(people, secret) is None
-    with people.database.reading() as rows:
+    with people.database.read_transaction() as rows:
         rows.set_trace_callback(None)
     assert seen
     return tuple(re.sub("'[0-9a-f]{64}'", "#", each) for each in seen)
@@ -279,22 +279,22 @@ def test_a_backup_of_a_ledger_has_its_people(tmp_path: Path) -> None:
     ledger = small.served.ledger_path
     Path(tmp_path / "copies").mkdir()
     copy = tmp_path / "copies" / "sfumato.ledger"
-    with small.people.database.writing() as rows:  # answered after the ledger was copied
+    with small.people.database.write_transaction() as rows:  # answered after the ledger was copied
         rows.execute("INSERT INTO answers VALUES ('ana', 'clinic', 'later', 10000, 'questions', '{}', '{}', 'hash')")
         rows.execute("INSERT INTO texts VALUES ('hash', 'what was answered')")
     done = CliRunner().invoke(main, ["ledger", "backup", str(ledger), str(copy)])
     assert done.exit_code == 0, done.output
-    again = PeopleFile(beside(copy))
+    again = PeopleFile(people_file_path(copy))
     assert again.users() == small.people.users()
     assert again.tokens() == small.people.tokens()
     assert again.tokens()[0].spent == Fraction(1, 4)
     assert again.acts() == small.people.acts()
-    with again.database.reading() as rows:
+    with again.database.read_transaction() as rows:
         kept = {table: rows.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("answers", "sessions")}
         assert rows.execute("SELECT request FROM answers JOIN texts ON hash = answer").fetchall() == [("r1",)]
         assert rows.execute("SELECT count(*) FROM texts").fetchone() == (1,)
     assert kept == {"answers": 1, "sessions": 0}
-    assert stat.S_IMODE(beside(copy).stat().st_mode) == 0o600
+    assert stat.S_IMODE(people_file_path(copy).stat().st_mode) == 0o600
     again.close()
     assert CliRunner().invoke(main, ["ledger", "backup", str(ledger), str(copy)]).exit_code != 0  # it is there
     small.close()
@@ -312,9 +312,11 @@ def test_a_file_of_the_version_before_is_made_one_of_this(tmp_path: Path) -> Non
     for _ in range(2):
         with closing(PeopleFile(path)) as people:
             running = RunningReleases(people.database, 2)
-            assert running.kept(ReleaseKey("clinic", "ana", "old")) == StoredRelease(6, "questions", "{}", "{}")
-            running.keep(ReleaseKey("clinic", "ana", "new"), kept)
-            assert running.kept(ReleaseKey("clinic", "ana", "new")) == kept
+            assert running.stored_release(ReleaseKey("clinic", "ana", "old")) == StoredRelease(
+                6, "questions", "{}", "{}"
+            )
+            running.store_copy(ReleaseKey("clinic", "ana", "new"), kept)
+            assert running.stored_release(ReleaseKey("clinic", "ana", "new")) == kept
 
 
 def test_a_ledger_without_people_is_backed_up_without(tmp_path: Path) -> None:
@@ -323,7 +325,7 @@ def test_a_ledger_without_people_is_backed_up_without(tmp_path: Path) -> None:
     copy = tmp_path / "copy.ledger"
     assert CliRunner().invoke(main, ["ledger", "backup", str(tmp_path / "sfumato.ledger"), str(copy)]).exit_code == 0
     assert copy.exists()
-    assert not beside(copy).exists()
+    assert not people_file_path(copy).exists()
 
 
 def test_the_last_owner_is_not_shut_out(tmp_path: Path) -> None:

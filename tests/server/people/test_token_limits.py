@@ -13,9 +13,9 @@ import pytest
 
 from sfumato.errors import Overspent
 from sfumato.ledger import Ledger
-from sfumato.server.people.database import beside
+from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people.token_limits import NothingSpent, NotStored, TokenLimit
+from sfumato.server.people.token_limits import AnswerNotStored, NoSpending, TokenLimit
 
 TESTS = Path(__file__).parent.parent.parent
 SPENDING = """
@@ -25,12 +25,12 @@ from fractions import Fraction
 from sfumato.errors import Overspent
 from sfumato.ledger import Charged, Entry, Ledger
 from sfumato.mechanisms import Laplace
-from sfumato.server.people.database import beside
+from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_limits import TokenLimit
 
 ledger, tries, name = Ledger.open(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-account = ledger.account("clinic").limited(TokenLimit(PeopleFile(beside(sys.argv[2])).database, 1))
+account = ledger.account("clinic").limited(TokenLimit(PeopleFile(people_file_path(sys.argv[2])).database, 1))
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(tries):
@@ -47,7 +47,7 @@ sys.path.insert(0, sys.argv[1])
 from sfumato.ledger import Charged, Entry, Ledger
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.mechanisms import Laplace
-from sfumato.server.people.database import beside
+from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people import token_limits
 
@@ -55,11 +55,11 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if sys.argv[3] == "before the charge":
-    GuardedStore.admitted = die
+    GuardedStore.admit = die
 else:
     token_limits._TokenReservation.settle = die
 account = Ledger.open(sys.argv[2]).account("clinic")
-limited = account.limited(token_limits.TokenLimit(PeopleFile(beside(sys.argv[2])).database, 1))
+limited = account.limited(token_limits.TokenLimit(PeopleFile(people_file_path(sys.argv[2])).database, 1))
 limited.charge(Entry(Charged(Laplace(10), 1), "how many", "plan", "data"))
 """
 
@@ -71,7 +71,7 @@ def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "sfumato.ledger"
     with Ledger.open(path) as opened:
         opened.account("clinic", unit=PrivacyUnit("patient"), budget=Budget(100))
-    people = PeopleFile(beside(path))
+    people = PeopleFile(people_file_path(path))
     people.add_user("ana", "analyst", by="olga")
     people.new_token("ana", most="0.5", by="olga")
     people.close()
@@ -103,7 +103,7 @@ def test_three_processes_together_spend_no_more_than_the_limit(ledger: Path) -> 
         assert each.returncode == 0
     assert sorted(said) == ["charged"] * 5 + ["refused"] * 13
     assert spent(ledger) == Fraction(1, 2)
-    people = PeopleFile(beside(ledger))
+    people = PeopleFile(people_file_path(ledger))
     assert people.token(1).spent == Fraction(1, 2)
     people.close()
 
@@ -113,7 +113,7 @@ def test_what_a_killed_process_reserved_is_spent(ledger: Path, moment: str, char
     done = subprocess.run([sys.executable, "-c", DYING, str(TESTS), str(ledger), moment], timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
     assert spent(ledger) == Fraction(charged, 10)
-    people = PeopleFile(beside(ledger))
+    people = PeopleFile(people_file_path(ledger))
     limit = TokenLimit(people.database, 1)
     limit.reserve(Fraction("0.4")).settle(charged=True)
     assert people.token(1).spent == Fraction(1, 2)
@@ -124,7 +124,7 @@ def test_what_a_killed_process_reserved_is_spent(ledger: Path, moment: str, char
 
 
 def test_the_last_unit_fits_and_one_more_does_not(ledger: Path) -> None:
-    people = PeopleFile(beside(ledger))
+    people = PeopleFile(people_file_path(ledger))
     limit = TokenLimit(people.database, 1)
     unit = Fraction(1, 10**30)
     limit.reserve(Fraction(1, 2) - unit).settle(charged=True)
@@ -142,7 +142,7 @@ def test_the_last_unit_fits_and_one_more_does_not(ledger: Path) -> None:
 
 
 def test_what_cannot_be_settled_stays_reserved(ledger: Path) -> None:
-    people = PeopleFile(beside(ledger))
+    people = PeopleFile(people_file_path(ledger))
     limit = TokenLimit(people.database, 1)
     held = limit.reserve(Fraction("0.3"))
     os.rename(ledger.parent, f"{ledger.parent} moved")
@@ -155,12 +155,12 @@ def test_what_cannot_be_settled_stays_reserved(ledger: Path) -> None:
 
 
 def test_within_nothing_there_is_only_what_was_bought() -> None:
-    with pytest.raises(NotStored):
-        NothingSpent().reserve(Fraction(0))
+    with pytest.raises(AnswerNotStored):
+        NoSpending().reserve(Fraction(0))
 
 
 def test_thirds_fill_a_limit(tmp_path: Path) -> None:
-    people = PeopleFile(beside(tmp_path / "ledger.db"))
+    people = PeopleFile(people_file_path(tmp_path / "ledger.db"))
     people.add_user("ana", "analyst", by="olga")
     token, _ = people.new_token("ana", most=1, by="olga")
     limit = TokenLimit(people.database, token.number)

@@ -29,8 +29,8 @@ from sfumato.errors import (
     outcome,
 )
 from sfumato.server.activity_log import ActivityLog
-from sfumato.server.application import application
-from sfumato.server.people.known_people import Role, told
+from sfumato.server.application import build_application
+from sfumato.server.people.users import Role, redact_error
 from sfumato.server.releases.running_releases import Phase
 from sfumato.server.serving import show_warnings
 
@@ -56,9 +56,9 @@ def small(tmp_path: Path) -> Iterator[SmallServer]:
     ids=lambda error: type(error).__name__,
 )
 def test_a_path_is_told_to_owners_alone(error: SfumatoError, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(error, Role.OWNER) is error
+    assert redact_error(error, Role.OWNER) is error
     for role in OTHERS:
-        said = told(error, role)
+        said = redact_error(error, role)
         assert isinstance(error, type(said))
         assert PATH not in f"{said} {said.__dict__}"
     assert (PATH in capsys.readouterr().err) is isinstance(error, LedgerUnavailable)  # whoever runs the server is told
@@ -72,18 +72,18 @@ def test_what_is_about_the_call_is_told_to_everybody_as_it_is() -> None:
         Overspent({"pure": 1}, {"pure": 0}, 0),
         ValueError(PATH),  # a fault has one text already (``problems``)
     ):
-        assert all(told(error, role) is error for role in (Role.OWNER, *OTHERS))
+        assert all(redact_error(error, role) is error for role in (Role.OWNER, *OTHERS))
 
 
 def test_an_auditor_is_told_which_line_of_a_ledger_is_damaged() -> None:
     for error in (LedgerDamaged(3, "its hash differs"), LedgerBehind(3)):
-        assert told(error, Role.AUDITOR) is error
-        assert told(error, Role.ANALYST) is not error
+        assert redact_error(error, Role.AUDITOR) is error
+        assert redact_error(error, Role.ANALYST) is not error
 
 
 @pytest.mark.parametrize("role", OTHERS)
 def test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged(role: Role | None) -> None:
-    said = told(LedgerInDoubt(7, 8, "mine"), role)
+    said = redact_error(LedgerInDoubt(7, 8, "mine"), role)
     assert isinstance(said, LedgerInDoubt)
     assert (said.code, outcome(said).http_status, said.place) == ("ledger-in-doubt", 503, "the server")
     assert "it is unknown whether this was charged (request id 'mine')" in said.rule
@@ -106,7 +106,7 @@ def test_what_is_weak_about_the_ledger_is_printed_where_the_server_runs_and_in_i
 
 def _answers(small: SmallServer, token: str, *paths: str) -> list[httpx.Response]:
     async def called() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(application(small.counter))
+        transport = httpx.ASGITransport(build_application(small.counter))
         shown = {"Authorization": f"Bearer {token}", "Cookie": "sfumato=nobody"}
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=shown) as client:
             return [await client.get(path) for path in paths]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress
 
 
 @dataclass
@@ -49,7 +49,7 @@ def test_every_reading_that_fits_is_seen_at_the_same_moment() -> None:
     seen = set()
     for took in (0.0, 0.01, 0.5, 0.999, 1.0):
         time = Time()
-        phases = ClockedPhases(time.clock(1.0), 0, lambda _: None)
+        phases = DelayedProgress(time.clock(1.0), 0, lambda _: None)
         phases("checking")
         phases("charging")
         time.now += took
@@ -62,7 +62,7 @@ def test_every_reading_that_fits_is_seen_at_the_same_moment() -> None:
 @pytest.mark.parametrize(("took", "seen"), [(1.5, 102.0), (2.0, 102.0), (2.1, 104.0), (5.0, 108.0)])
 def test_an_overrun_is_seen_at_a_doubled_time_and_counted(took: float, seen: float) -> None:
     time = Time()
-    phases = ClockedPhases(time.clock(1.0), 0, lambda _: None)
+    phases = DelayedProgress(time.clock(1.0), 0, lambda _: None)
     phases("charging")
     time.now += took
     phases("stopping")
@@ -72,7 +72,7 @@ def test_an_overrun_is_seen_at_a_doubled_time_and_counted(took: float, seen: flo
 
 def test_every_step_of_a_series_has_its_own_time() -> None:
     time = Time()
-    phases = ClockedPhases(time.clock(1.0), 1, lambda _: None)
+    phases = DelayedProgress(time.clock(1.0), 1, lambda _: None)
     for step, took in enumerate((0.1, 1.9, 0.7), 1):
         phases("charging")
         time.now += took
@@ -82,7 +82,7 @@ def test_every_step_of_a_series_has_its_own_time() -> None:
 
 def test_before_the_charge_nothing_waits() -> None:
     time = Time()
-    phases = ClockedPhases(time.clock(1.0), 0, lambda _: None)
+    phases = DelayedProgress(time.clock(1.0), 0, lambda _: None)
     phases("checking")
     phases("writing down")
     assert time.slept == []
@@ -90,7 +90,7 @@ def test_before_the_charge_nothing_waits() -> None:
 
 def test_forgetting_rows_has_its_own_time() -> None:
     time = Time()
-    phases = ClockedPhases(time.clock(1.0), 0, lambda _: None)
+    phases = DelayedProgress(time.clock(1.0), 0, lambda _: None)
     for phase, took in (("charging", 0.3), ("writing down", 0.0), ("closing", 0.4), ("closed", 0.0)):
         phases(phase)
         time.now += took

@@ -10,9 +10,9 @@ from typing import Any
 
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
+from sfumato.server.releases.fair_queue import FairQueue, Work
 from sfumato.server.releases.flights import Flight, FlightResult, Flights
 from sfumato.server.releases.running_releases import ReleaseKey, RunningReleases, StoredRelease
-from sfumato.server.releases.turns import Turns, Work
 
 
 class Answer:
@@ -27,24 +27,24 @@ def test_a_flight_begins_while_another_is_taken(tmp_path: Path) -> None:
     begins, taking = threading.Event(), threading.Event()
 
     class Slow(RunningReleases):
-        def begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
+        def try_begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
             begins.set()
             assert taking.wait(60)
-            return super().begin(request, landed)
+            return super().try_begin(request, landed)
 
-    class Told(Turns):
-        def take(self, work: Work) -> None:
+    class Told(FairQueue):
+        def enqueue(self, work: Work) -> None:
             if begins.is_set():
                 taking.set()
-            super().take(work)
+            super().enqueue(work)
 
     with closing(PeopleFile(tmp_path / "people")) as people:
         turns = Told(2, 16, 2)
         flights = Flights(turns, AnswerClock(0.01), Slow(people.database, 2))
         made = [_flight(each) for each in ("first", "second")]
-        flights.take(made[0])
+        flights.enqueue(made[0])
         assert begins.wait(60)
-        threading.Thread(target=flights.take, args=(made[1],), daemon=True).start()
+        threading.Thread(target=flights.enqueue, args=(made[1],), daemon=True).start()
         assert [each.future.result(60).line for each in made] == [7, 7]
         assert turns.drain(60)
 
@@ -58,12 +58,12 @@ def test_of_equal_requests_under_way_there_is_one_flight(tmp_path: Path) -> None
         return FlightResult(7, Answer(), free=False)
 
     with closing(PeopleFile(tmp_path / "people")) as people:
-        turns = Turns(2, 16, 2)
+        turns = FairQueue(2, 16, 2)
         flights = Flights(turns, AnswerClock(0.01), RunningReleases(people.database, 2))
         first, second, other = (_flight(each, buy) for each in ("one", "one", "other"))
-        assert flights.take(first) is first
-        assert flights.take(second) is first
-        assert flights.take(other) is other
+        assert flights.enqueue(first) is first
+        assert flights.enqueue(second) is first
+        assert flights.enqueue(other) is other
         held.set()
         assert first.future.result(60).line == 7
         assert turns.drain(60)

@@ -10,7 +10,13 @@ import pytest
 
 from sfumato.ledger import local_files
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.releases.running_releases import MOST_TEXTS, Phase, ReleaseKey, RunningReleases, StoredRelease
+from sfumato.server.releases.running_releases import (
+    MAX_TEXTS_PER_LINE,
+    Phase,
+    ReleaseKey,
+    RunningReleases,
+    StoredRelease,
+)
 
 
 def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,12 +25,12 @@ def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch:
         running = RunningReleases(people.database, 2)
         with monkeypatch.context() as patch:
             patch.setattr(local_files, "this_process", lambda: f"{boot} {space} {number} 1")  # one that started before
-            assert [running.begin(ReleaseKey("clinic", "ana", key)) for key in ("a", "b")] == [True, True]
-            running.charged(ReleaseKey("clinic", "ana", "b"))
+            assert [running.try_begin(ReleaseKey("clinic", "ana", key)) for key in ("a", "b")] == [True, True]
+            running.mark_charged(ReleaseKey("clinic", "ana", "b"))
         assert running.phase(ReleaseKey("clinic", "ana", "b")) is None  # nobody is told to wait for what never comes
-        assert running.begin(ReleaseKey("clinic", "ana", "a"))  # the same request, too
-        assert running.begin(ReleaseKey("clinic", "ana", "c"))
-        assert not running.begin(ReleaseKey("clinic", "ana", "d"))  # two are under way here
+        assert running.try_begin(ReleaseKey("clinic", "ana", "a"))  # the same request, too
+        assert running.try_begin(ReleaseKey("clinic", "ana", "c"))
+        assert not running.try_begin(ReleaseKey("clinic", "ana", "d"))  # two are under way here
         assert running.phase(ReleaseKey("clinic", "ana", "b")) is None
         assert running.phase(ReleaseKey("clinic", "ana", "a")) is Phase.QUEUED
 
@@ -34,18 +40,18 @@ def test_many_ids_of_one_answer_keep_its_text_once(tmp_path: Path) -> None:
     with closing(PeopleFile(tmp_path / "people")) as people:
         running = RunningReleases(people.database, 2)
         for number in range(20):
-            running.keep(ReleaseKey("clinic", "ana", f"r{number}"), kept)
+            running.store_copy(ReleaseKey("clinic", "ana", f"r{number}"), kept)
         running.end(ReleaseKey("clinic", "ben", "r"), kept, 0)
-        running.keep(
+        running.store_copy(
             ReleaseKey("clinic", "ana", "r0"), StoredRelease(4, "questions", "{}", "{}", "other")
         )  # an id has one answer
-        running.keep(ReleaseKey("clinic", "ana", "old"), StoredRelease(5, "questions", "{}", "{}"))
+        running.store_copy(ReleaseKey("clinic", "ana", "old"), StoredRelease(5, "questions", "{}", "{}"))
         for user, request in (("ana", "r0"), ("ana", "r19"), ("ben", "r")):
-            assert running.kept(ReleaseKey("clinic", user, request)) == kept
-        assert running.kept_line("clinic", 3, "ben") == (ReleaseKey("clinic", "ben", "r"), kept)
-        assert running.kept_line("clinic", 3, None) == (ReleaseKey("clinic", "ana", "r0"), kept)
-        assert running.kept(ReleaseKey("clinic", "ana", "old")) == StoredRelease(5, "questions", "{}", "{}")
-        with people.database.reading() as rows:
+            assert running.stored_release(ReleaseKey("clinic", user, request)) == kept
+        assert running.stored_on_line("clinic", 3, "ben") == (ReleaseKey("clinic", "ben", "r"), kept)
+        assert running.stored_on_line("clinic", 3, None) == (ReleaseKey("clinic", "ana", "r0"), kept)
+        assert running.stored_release(ReleaseKey("clinic", "ana", "old")) == StoredRelease(5, "questions", "{}", "{}")
+        with people.database.read_transaction() as rows:
             assert rows.execute("SELECT text FROM texts").fetchall() == [(kept.answer,)]
     assert sum(each.stat().st_size for each in tmp_path.glob("people*")) < 2 * len(kept.answer)
 
@@ -57,20 +63,22 @@ def test_many_texts_of_one_line_take_so_much_room_and_no_more(tmp_path: Path) ->
     with closing(PeopleFile(tmp_path / "people")) as people:
         running = RunningReleases(people.database, 2)
         running.end(ReleaseKey("clinic", "ben", "bought"), told(100), 0)
-        for number in range(MOST_TEXTS + 1):
-            running.keep(ReleaseKey("clinic", "ana", f"r{number}"), told(number))
-            running.keep(ReleaseKey("clinic", "ana", f"s{number}"), told(number, line=4))
-        running.keep(ReleaseKey("clinic", "ana", "same"), told(100))  # a text that is there takes no room
-        running.keep(ReleaseKey("clinic", "ben", "r"), told(MOST_TEXTS))  # others have room of their own
+        for number in range(MAX_TEXTS_PER_LINE + 1):
+            running.store_copy(ReleaseKey("clinic", "ana", f"r{number}"), told(number))
+            running.store_copy(ReleaseKey("clinic", "ana", f"s{number}"), told(number, line=4))
+        running.store_copy(ReleaseKey("clinic", "ana", "same"), told(100))  # a text that is there takes no room
+        running.store_copy(ReleaseKey("clinic", "ben", "r"), told(MAX_TEXTS_PER_LINE))  # others have room of their own
         running.end(ReleaseKey("clinic", "ana", "paid"), told(200), 0)  # what is paid for is always kept
-        assert running.kept(ReleaseKey("clinic", "ana", f"r{MOST_TEXTS - 1}")) == told(MOST_TEXTS - 1)
-        beyond = running.kept(ReleaseKey("clinic", "ana", f"s{MOST_TEXTS}"))
-        assert beyond == replace(told(MOST_TEXTS, line=4), answer="")
-        assert running.kept(ReleaseKey("clinic", "ana", "same")) == told(100)
-        assert running.kept(ReleaseKey("clinic", "ben", "r")) == told(MOST_TEXTS)
-        assert running.kept(ReleaseKey("clinic", "ana", "paid")) == told(200)
-        with people.database.reading() as rows:
-            assert rows.execute("SELECT count(*) FROM texts").fetchone() == (2 * MOST_TEXTS + 3,)
+        assert running.stored_release(ReleaseKey("clinic", "ana", f"r{MAX_TEXTS_PER_LINE - 1}")) == told(
+            MAX_TEXTS_PER_LINE - 1
+        )
+        beyond = running.stored_release(ReleaseKey("clinic", "ana", f"s{MAX_TEXTS_PER_LINE}"))
+        assert beyond == replace(told(MAX_TEXTS_PER_LINE, line=4), answer="")
+        assert running.stored_release(ReleaseKey("clinic", "ana", "same")) == told(100)
+        assert running.stored_release(ReleaseKey("clinic", "ben", "r")) == told(MAX_TEXTS_PER_LINE)
+        assert running.stored_release(ReleaseKey("clinic", "ana", "paid")) == told(200)
+        with people.database.read_transaction() as rows:
+            assert rows.execute("SELECT count(*) FROM texts").fetchone() == (2 * MAX_TEXTS_PER_LINE + 3,)
 
 
 def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(
@@ -79,16 +87,16 @@ def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(
     one, other, new = (ReleaseKey("clinic", "ana", key) for key in ("a", "b", "c"))
     with closing(PeopleFile(tmp_path / "people")) as people:
         running = RunningReleases(people.database, 2)
-        assert running.begin(one)
+        assert running.try_begin(one)
         with monkeypatch.context() as patch:
-            patch.setattr(local_files, "alive", lambda _: True)
+            patch.setattr(local_files, "is_alive", lambda _: True)
             patch.setattr(local_files, "this_process", lambda: "another that lives on")
-            assert running.begin(other)
-            assert not running.begin(one, [one])
-        monkeypatch.setattr(local_files, "alive", lambda _: True)
-        assert not running.begin(one)
-        assert not running.begin(other, [other])
-        assert running.begin(one, [one])  # the same id
-        assert not running.begin(new)
-        assert running.begin(new, [one])
+            assert running.try_begin(other)
+            assert not running.try_begin(one, [one])
+        monkeypatch.setattr(local_files, "is_alive", lambda _: True)
+        assert not running.try_begin(one)
+        assert not running.try_begin(other, [other])
+        assert running.try_begin(one, [one])  # the same id
+        assert not running.try_begin(new)
+        assert running.try_begin(new, [one])
         assert running.phase(one) is None

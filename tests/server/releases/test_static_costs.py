@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from server.running_server import write_club
-from sfumato.server.releases.running_releases import GROUPS, for_what_is_proposed
+from sfumato.server.releases.running_releases import GROUPS, proposal_cost
 
 PERIODS = 400
 TICKS = f"""
@@ -33,13 +33,13 @@ def ticks(tmp_path: Path) -> Iterator[sf.Curator]:
         yield curator
 
 
-@pytest.mark.parametrize("act", ["explain", "error", "price", "rehearse"])
+@pytest.mark.parametrize("act", ["explain", "error", "price", "preview"])
 def test_running_totals_count_by_the_pairs_of_their_periods(ticks: sf.Curator, act: str) -> None:
     proposal = ticks.running("SELECT tick, COUNT(*) AS n FROM ticks GROUP BY tick")
     alone = ticks.sql("SELECT tick, COUNT(*) AS n FROM ticks GROUP BY tick")
-    counted, plain = (for_what_is_proposed(each, act, {"epsilon": 1}, per_second=1000) for each in (proposal, alone))
+    counted, plain = (proposal_cost(each, act, {"epsilon": 1}, per_second=1000) for each in (proposal, alone))
     assert counted - plain == int(3e-6 * PERIODS**2 * 1000) == 480
-    assert for_what_is_proposed(proposal, "propose", {}, per_second=1000) == 0
+    assert proposal_cost(proposal, "propose", {}, per_second=1000) == 0
 
 
 def test_degrees_count_by_their_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,4 +48,4 @@ def test_degrees_count_by_their_nodes(tmp_path: Path, monkeypatch: pytest.Monkey
     with sf.Curator(write_club(tmp_path)) as curator:
         proposal = curator.degrees("ties", ["source", "target"])
         nodes = len(proposal.question.groups)
-        assert for_what_is_proposed(proposal, "explain", {"epsilon": 1}, per_second=10) == nodes // 5 > 0
+        assert proposal_cost(proposal, "explain", {"epsilon": 1}, per_second=10) == nodes // 5 > 0

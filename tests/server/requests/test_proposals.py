@@ -46,7 +46,7 @@ def body(**sent: Any) -> bytes:
 
 
 def told(curator: sf.Curator, kind: str, act: str, **price: Any) -> Any:
-    act, spec, named = proposals.read_asked(kind, body(act=act, spec=SPECS[kind], price=price))
+    act, spec, named = proposals.decode_free_call(kind, body(act=act, spec=SPECS[kind], price=price))
     return getattr(proposals.propose(curator, kind, spec), act)(**named)
 
 
@@ -68,14 +68,14 @@ def test_every_kind_is_explained_and_priced_for_free(curator: sf.Curator, kind: 
 
 @pytest.mark.parametrize("kind", SPECS)
 def test_every_kind_is_bought_and_what_is_bought_can_be_written(curator: sf.Curator, kind: str) -> None:
-    named, spec, price = proposals.read_bought(body(kind=kind, spec=SPECS[kind], price={"epsilon": "0.05"}))
+    named, spec, price = proposals.decode_release(body(kind=kind, spec=SPECS[kind], price={"epsilon": "0.05"}))
     assert named == kind
     proposals.propose(curator, kind, spec).release(**price)
 
 
 def test_a_question_takes_parameters_and_limits(curator: sf.Curator) -> None:
     sent = {"sql": f"{COUNT} WHERE origin = $1", "parameters": ["JFK"]}
-    _, spec, _ = proposals.read_asked("questions", body(act="error", spec=sent))
+    _, spec, _ = proposals.decode_free_call("questions", body(act="error", spec=sent))
     assert (
         proposals.propose(curator, "questions", spec).identity == curator.sql(f"{COUNT} WHERE origin = 'JFK'").identity
     )
@@ -103,8 +103,14 @@ def test_numbers_in_texts_are_exact(curator: sf.Curator) -> None:
 )
 def test_what_has_another_form_is_refused_at_its_place(sent: bytes, place: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        proposals.read_asked("questions", sent)
+        proposals.decode_free_call("questions", sent)
     assert refused.value.place == place
+
+
+def test_the_earlier_name_of_a_preview_is_read_as_the_new_one() -> None:
+    for act in ("preview", "rehearse"):
+        sent = body(act=act, spec=SPECS["questions"], price={"epsilon": 1})
+        assert proposals.decode_free_call("questions", sent)[0] == "preview"
 
 
 def test_a_price_that_a_kind_does_not_take_is_refused(curator: sf.Curator) -> None:
@@ -123,17 +129,17 @@ def test_a_price_that_is_missing_is_refused(curator: sf.Curator, kind: str) -> N
 def test_no_path_is_read_as_a_file_of_questions(curator: sf.Curator, tmp_path: Path) -> None:
     file = tmp_path / "questions.sql"
     file.write_text(COUNT)
-    _, spec, _ = proposals.read_asked("workloads", body(act="error", spec={"questions": [str(file)]}))
+    _, spec, _ = proposals.decode_free_call("workloads", body(act="error", spec={"questions": [str(file)]}))
     with pytest.raises(SfumatoError):
         proposals.propose(curator, "workloads", spec)
     with pytest.raises(InvalidRequest):
-        proposals.read_asked("workloads", body(act="error", spec={"questions": str(file)}))
+        proposals.decode_free_call("workloads", body(act="error", spec={"questions": str(file)}))
 
 
 def test_a_session_refuses_what_it_cannot_compare_before_any_charge(curator: sf.Curator) -> None:
     before = len(list(curator.history()))
     sent = {"threshold": 100, "questions": [COUNT, f"{COUNT} GROUP BY origin"]}
-    _, spec, _ = proposals.read_asked("sessions", body(act="explain", spec=sent))
+    _, spec, _ = proposals.decode_free_call("sessions", body(act="explain", spec=sent))
     with pytest.raises(Unsupported, match="question 2"):
         proposals.propose(curator, "sessions", spec)
     assert len(list(curator.history())) == before
@@ -141,7 +147,7 @@ def test_a_session_refuses_what_it_cannot_compare_before_any_charge(curator: sf.
 
 def test_a_session_ends_with_the_last_above_that_was_paid_for(curator: sf.Curator) -> None:
     sent = {"threshold": -(10**6), "questions": [COUNT] * 3, "positives": 2}
-    _, spec, price = proposals.read_bought(body(kind="sessions", spec=sent, price={"epsilon": "0.1"}))
+    _, spec, price = proposals.decode_release(body(kind="sessions", spec=sent, price={"epsilon": "0.1"}))
     found = proposals.propose(curator, "sessions", spec).release(**price)
     assert [bool(each) for each in found] == [True, True]
     assert type(found).from_json(found.to_json()) == found
@@ -167,7 +173,7 @@ def test_every_reading_of_every_kind_is_held_back_by_the_clock(kind: str, tmp_pa
     small = open_server(tmp_path)
     try:
         told: list[str] = []
-        proposal = proposals.propose(small.served.view(small.ben, "clinic"), kind, spec)
+        proposal = proposals.propose(small.served.curator_for(small.ben, "clinic"), kind, spec)
         proposal.release(**price, progress=told.append)
         lines = [line.kind for line in small.ledger.lines()]
     finally:

@@ -11,11 +11,11 @@ import pytest
 from starlette.requests import Request
 
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
-from sfumato.server.application import application
+from sfumato.server.application import build_application
 from sfumato.server.pages.rendering import static_files
-from sfumato.server.requests.answer_forms import LASTING, REVALIDATED, static_reply, takes_gzip
+from sfumato.server.requests.answer_encodings import LASTING, REVALIDATED, accepts_gzip, static_reply
 from sfumato.server.rest import interface as rest
-from sfumato.server.rest.interface import document
+from sfumato.server.rest.interface import openapi_document
 
 PUBLIC = {"/v1/openapi.json": REVALIDATED, **{f"/static/{name}": LASTING for name in static_files()}}
 
@@ -51,7 +51,7 @@ def test_it_is_compressed_for_whoever_takes_that(served: RunningServer, path: st
 
 def test_the_description_is_that_of_every_operation_and_twelve_times_as_short(served: RunningServer) -> None:
     _, whole = raw(served, "/v1/openapi.json")
-    assert json.loads(whole) == json.loads(json.dumps(document(rest.OPERATIONS)))
+    assert json.loads(whole) == json.loads(json.dumps(openapi_document(rest.OPERATIONS)))
     _, short = raw(served, "/v1/openapi.json", **{"Accept-Encoding": "gzip"})
     assert 12 * len(short) < len(whole)
 
@@ -91,25 +91,25 @@ def test_whoever_has_it_is_told_so_without_its_bytes(served: RunningServer, path
     ],
 )
 def test_who_takes_what_is_compressed(accepted: list[str], taken: bool) -> None:
-    assert takes_gzip(accepted) is taken
+    assert accepts_gzip(accepted) is taken
 
 
 def test_what_would_become_longer_goes_as_it_is() -> None:
     reply = static_reply(b"x", "text/plain", LASTING)
     assert len(reply.compressed) > 1
     request = Request({"type": "http", "headers": [(b"accept-encoding", b"gzip")]})
-    assert reply.to(request).body == b"x"
-    assert "content-encoding" not in reply.to(request).headers
+    assert reply.respond(request).body == b"x"
+    assert "content-encoding" not in reply.respond(request).headers
 
 
 def test_everything_is_compressed_before_anybody_asks(served: RunningServer) -> None:
-    for each in (rest.description, static_files):
+    for each in (rest.openapi_reply, static_files):
         each.cache_clear()
-    application(served.counter)
-    assert rest.description.cache_info().currsize == static_files.cache_info().currsize == 1
+    build_application(served.counter)
+    assert rest.openapi_reply.cache_info().currsize == static_files.cache_info().currsize == 1
     raw(served, "/v1/openapi.json")
     raw(served, "/static/sfumato.css")
-    assert rest.description.cache_info().misses == static_files.cache_info().misses == 1
+    assert rest.openapi_reply.cache_info().misses == static_files.cache_info().misses == 1
 
 
 def test_nothing_else_is_compressed(served: RunningServer) -> None:

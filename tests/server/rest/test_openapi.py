@@ -25,7 +25,7 @@ from server.requests.test_proposals import EDGE_SPECS, SPECS
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.server.requests.proposals import KINDS
 from sfumato.server.requests.specs import ACTS
-from sfumato.server.rest.interface import OPERATIONS, document
+from sfumato.server.rest.interface import OPERATIONS, openapi_document
 
 REFUSED = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 CHECKS = (*REFUSED, negative_data_rejection)
@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield running
 
 
-DESCRIBED = document(OPERATIONS)
+DESCRIBED = openapi_document(OPERATIONS)
 NAMES = [(path, method) for path, methods in DESCRIBED["paths"].items() for method in methods]
 
 

@@ -15,34 +15,34 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.invented_tables import InventedPopulation
+from sfumato.audit.generated_tables import GeneratedPopulation
 from sfumato.curator import Question
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import Found, FoundTotals
+from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals
 from sfumato.privacy import Sensitivity
 from sfumato.release.measurement import Measurement
-from sfumato.release.preparing import Prepared
+from sfumato.release.pricing import PricedRelease
 
 _SAMPLING_KEY = 7
 """The sampling key: the same for all tables, since the claim must hold for every key."""
 _L1_NORM = "the sum of changes"
 
-Pair = tuple[InventedPopulation, InventedPopulation]
+Pair = tuple[GeneratedPopulation, GeneratedPopulation]
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The largest change by one unit, as a share of the claimed sensitivity."""
 
     share: float
     """The largest ratio of change to claim over all norms, measurements and pairs; above 1 the claim is refuted."""
     norm: str
-    where: Pair | None
+    worst_pair: Pair | None
     """The neighbours that reach that share."""
-    telling: Pair | None
+    most_distinguishable_pair: Pair | None
     """The neighbours with the largest sum of changes relative to their claims: those that an attacker would choose."""
-    compared: int
+    comparisons: int
     """The number of compared pairs of totals; 0 if the query has only selections."""
 
     @property
@@ -51,7 +51,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedTotals:
     """The exact input of one measurement in every population."""
 
     measurement: Measurement
@@ -61,9 +61,9 @@ class Recorded:
     """The sensitivity that the noise is calibrated to."""
 
 
-def replayed(recorded: Sequence[Recorded], pairs: Sequence[Pair]) -> Replayed:
+def compare_replays(recorded: Sequence[RecordedTotals], pairs: Sequence[Pair]) -> ReplayResult:
     """Compare the recorded totals of all pairs of neighbours."""
-    worst, largest_distance = Replayed(0.0, "", None, None, 0), 0.0
+    worst, largest_distance = ReplayResult(0.0, "", None, None, 0), 0.0
     for pair in pairs:
         first, second = (population.name for population in pair)
         ratios_by_measurement = [
@@ -72,25 +72,27 @@ def replayed(recorded: Sequence[Recorded], pairs: Sequence[Pair]) -> Replayed:
         for ratios in ratios_by_measurement:
             norm = max(ratios, key=lambda name: ratios[name])
             if ratios[norm] > worst.share:
-                worst = replace(worst, share=ratios[norm], norm=norm, where=pair)
+                worst = replace(worst, share=ratios[norm], norm=norm, worst_pair=pair)
         if (distance := sum(ratios[_L1_NORM] for ratios in ratios_by_measurement)) > largest_distance:
-            worst, largest_distance = replace(worst, telling=pair), distance
-    return replace(worst, compared=len(recorded) * len(pairs))
+            worst, largest_distance = replace(worst, most_distinguishable_pair=pair), distance
+    return replace(worst, comparisons=len(recorded) * len(pairs))
 
 
-def record(question: Question, prepared: Prepared, engines: Mapping[str, Engine]) -> tuple[Recorded, ...]:
+def record_totals(
+    question: Question, prepared: PricedRelease, engines: Mapping[str, Engine]
+) -> tuple[RecordedTotals, ...]:
     """Read the exact input of every noisy measurement; ``engines`` maps the name of a population to its engine."""
-    records: list[Recorded] = []
-    for part, measurements in zip(prepared.parts, prepared.measured, strict=True):
+    records: list[RecordedTotals] = []
+    for part, measurements in zip(prepared.parts, prepared.measurements, strict=True):
         noisy = [measurement for measurement in measurements if measurement.sensitivity is not None]
         if not noisy:
             continue
-        if question.found and part is prepared.totals:
-            reading = FoundTotals(prepared.bounded, question.found, question.groups)
+        if question.discovered_keys and part is prepared.totals:
+            reading = DiscoveredTotals(prepared.bounded, question.discovered_keys, question.groups)
             exact = _align_keys(
                 {name: engine.read(reading, _SAMPLING_KEY) for name, engine in engines.items()}, reading
             )
-        elif question.found:
+        elif question.discovered_keys:
             continue
         else:
             exact = {
@@ -100,17 +102,19 @@ def record(question: Question, prepared: Prepared, engines: Mapping[str, Engine]
             claim = measurement.sensitivity
             assert claim is not None
             records.append(
-                Recorded(measurement, {name: measurement.reading.of(totals) for name, totals in exact.items()}, claim)
+                RecordedTotals(
+                    measurement, {name: measurement.reading.extract(totals) for name, totals in exact.items()}, claim
+                )
             )
     return tuple(records)
 
 
-def _align_keys(discovered: Mapping[str, Found], reading: FoundTotals) -> dict[str, Any]:
+def _align_keys(discovered: Mapping[str, DiscoveredGroups], reading: DiscoveredTotals) -> dict[str, Any]:
     """Return the totals of every key of any population in one order; zeros where a population lacks the key."""
-    declared = len(reading.declared)
+    declared = len(reading.declared_groups)
     totals_by_population = {name: dict(_totals_by_key(groups, declared)) for name, groups in discovered.items()}
     keys = sorted({key for totals in totals_by_population.values() for key in totals}, key=repr)
-    width = sum(measure.coordinates for measure in reading.bounded.noised)
+    width = sum(measure.coordinates for measure in reading.bounded.noisy_measures)
     zeros = np.zeros((declared, width), np.int64)
     empty = np.zeros((0, width), np.int64)
     return {
@@ -119,10 +123,10 @@ def _align_keys(discovered: Mapping[str, Found], reading: FoundTotals) -> dict[s
     }
 
 
-def _totals_by_key(discovered: Found, declared: int) -> Iterator[tuple[GroupKey, Any]]:
+def _totals_by_key(discovered: DiscoveredGroups, declared: int) -> Iterator[tuple[GroupKey, Any]]:
     group_index = np.arange(len(discovered.holders))
-    totals = discovered.of(group_index, declared).reshape(len(group_index), declared, -1)
-    yield from zip(discovered.named(group_index), totals, strict=True)
+    totals = discovered.totals_for(group_index, declared).reshape(len(group_index), declared, -1)
+    yield from zip(discovered.key_values(group_index), totals, strict=True)
 
 
 def _claim_ratios(first: Any, second: Any, claim: Sensitivity) -> dict[str, float]:

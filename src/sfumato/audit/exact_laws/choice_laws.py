@@ -28,25 +28,25 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, FrequentValues, MaxNoise, NoisyMax, PermuteAndFlip, Quantiles, TopK, bits
-from sfumato.mechanisms.selection import Scored, field_of
+from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
 from sfumato.privacy import Neighbours
 
 Law = dict[Any, Decimal]
 """The probability of every outcome."""
 
 DIGITS = 110
-MOST_OUTCOMES = 40_000
+MAX_OUTCOMES = 40_000
 _MAX_CANDIDATES, _MAX_SPREAD = 24, 2000
 
 
-def context_of_laws() -> Context:
+def law_context() -> Context:
     """Return the decimal context of laws: sums of a few thousand terms are accurate to a hundred digits."""
-    return bits.digits(DIGITS)
+    return bits.decimal_context(DIGITS)
 
 
-def score_law(mechanism: Scored, scores: Any) -> Law:
+def score_law(mechanism: ScoreSelection, scores: Any) -> Law:
     """Return the law of a selection by these scores."""
-    gaps, rate = field_of(scores, mechanism)
+    gaps, rate = scaled_gaps(scores, mechanism)
     steps = [int(gap) for gap in gaps]
     if isinstance(mechanism, TopK):
         return _top_k_law(steps, rate / mechanism.k, mechanism.k)
@@ -55,10 +55,10 @@ def score_law(mechanism: Scored, scores: Any) -> Law:
 
 def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
     """Return the law of the most frequent values of all groups; groups select independently."""
-    if math.prod(math.perm(len(row), mechanism.k) for row in table) > MOST_OUTCOMES:
+    if math.prod(math.perm(len(row), mechanism.k) for row in table) > MAX_OUTCOMES:
         raise InvalidParameter("neighbours", f"{len(table)} groups", "fewer groups or fewer values")
     laws: Law = {(): Decimal(1)}
-    context = context_of_laws()
+    context = law_context()
     for row in table:
         best = max(row)
         group_law = _top_k_law([int(best) - int(count) for count in row], mechanism.rate, mechanism.k)
@@ -66,7 +66,7 @@ def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
     return laws
 
 
-def _selection_law(mechanism: Scored) -> Callable[[list[int], Fraction], list[Decimal]]:
+def _selection_law(mechanism: ScoreSelection) -> Callable[[list[int], Fraction], list[Decimal]]:
     if isinstance(mechanism, Exponential):
         return _exponential_law
     if isinstance(mechanism, PermuteAndFlip):
@@ -89,23 +89,23 @@ def _check_steps(steps: list[int], rate: Fraction) -> list[int]:
 
 
 def _weights(steps: Sequence[int], rate: Fraction) -> list[Decimal]:
-    context = context_of_laws()
-    return [bits.decimal(-step * rate, context).exp(context) for step in steps]
+    context = law_context()
+    return [bits.to_decimal(-step * rate, context).exp(context) for step in steps]
 
 
 def _exponential_law(steps: list[int], rate: Fraction) -> list[Decimal]:
-    context, weights = context_of_laws(), _weights(steps, rate)
+    context, weights = law_context(), _weights(steps, rate)
     total = _sum(weights, context)
     return [context.divide(weight, total) for weight in weights]
 
 
 def _top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
     """Return the law of k selections without replacement."""
-    if not 0 < math.perm(len(steps), k) <= MOST_OUTCOMES:
+    if not 0 < math.perm(len(steps), k) <= MAX_OUTCOMES:
         raise InvalidParameter(
             "neighbours", f"{len(steps)} candidates", f"at least k = {k} candidates, and fewer possible lists"
         )
-    context, weights = context_of_laws(), _weights(_check_steps(steps, rate), rate)
+    context, weights = law_context(), _weights(_check_steps(steps, rate), rate)
     law: Law = {}
     for chosen in permutations(range(len(steps)), k):
         remaining, probability = set(range(len(steps))), Decimal(1)
@@ -117,18 +117,18 @@ def _top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
 
 
 def _permute_and_flip_law(steps: list[int], rate: Fraction) -> list[Decimal]:
-    context, weights = context_of_laws(), _weights(steps, rate)
+    context, weights = law_context(), _weights(steps, rate)
     probabilities = []
     for index, weight in enumerate(weights):
         product = [Decimal(1)]
         for other in weights[:index] + weights[index + 1 :]:
-            product = multiplied(product, [Decimal(1), other.copy_negate()], context)
+            product = multiply_polynomials(product, [Decimal(1), other.copy_negate()], context)
         terms = [context.divide(coefficient, Decimal(power + 1)) for power, coefficient in enumerate(product)]
         probabilities.append(context.multiply(weight, _sum(terms, context)))
     return probabilities
 
 
-def multiplied(first: Sequence[Decimal], second: Sequence[Decimal], context: Context) -> list[Decimal]:
+def multiply_polynomials(first: Sequence[Decimal], second: Sequence[Decimal], context: Context) -> list[Decimal]:
     """Multiply two polynomials given by their coefficients."""
     product = [Decimal(0)] * (len(first) + len(second) - 1)
     for i, a in enumerate(first):
@@ -148,7 +148,7 @@ def _laplace_max_law(steps: list[int], rate: Fraction) -> list[Decimal]:
 def _max_probability(
     candidate: int, scores: list[Fraction], parts: list[tuple[Fraction | None, Fraction | None]]
 ) -> Decimal:
-    context = context_of_laws()
+    context = law_context()
     total = Decimal(0)
     for low, high in parts:
         terms = {0: Decimal(1)}
@@ -183,7 +183,7 @@ def _integrate(terms: dict[int, Decimal], low: Fraction | None, high: Fraction |
         if power == 0:
             assert low is not None
             assert high is not None
-            width = bits.decimal(high - low, context)
+            width = bits.to_decimal(high - low, context)
             total = context.add(total, context.multiply(factor, width))
             continue
         ends = [Decimal(0) if end is None else _exponential(power * end, context) for end in (low, high)]
@@ -193,7 +193,7 @@ def _integrate(terms: dict[int, Decimal], low: Fraction | None, high: Fraction |
 
 
 def _exponential(exponent: Fraction, context: Context) -> Decimal:
-    return bits.decimal(exponent, context).exp(context)
+    return bits.to_decimal(exponent, context).exp(context)
 
 
 def _sum(terms: Any, context: Context) -> Decimal:
@@ -236,7 +236,7 @@ def rank_law(mechanism: Quantiles, values: Any) -> Law:
     low, high = mechanism.bounds
     if not isinstance(values, (list, tuple)) or not all(type(value) is int for value in values):
         raise InvalidParameter("neighbours", values, "two lists of integers")
-    if (high - low + 1) ** len(mechanism.probabilities) > MOST_OUTCOMES:
+    if (high - low + 1) ** len(mechanism.probabilities) > MAX_OUTCOMES:
         raise InvalidParameter("neighbours", mechanism.bounds, "narrower bounds, or fewer quantiles")
     rows = tuple((min(max(value, low), high), Fraction(1)) for value in values)
     part = _QuantilePart(mechanism.probabilities, Fraction(0), Fraction(1), low, high, rows, 0)
@@ -246,7 +246,7 @@ def rank_law(mechanism: Quantiles, values: Any) -> Law:
 def _part_law(mechanism: Quantiles, part: _QuantilePart, per_level: Fraction) -> Law:
     if not part.chances:
         return {(): Decimal(1)}
-    context = context_of_laws()
+    context = law_context()
     law: Law = {}
     for number, probability in _selection_probabilities(mechanism, part, per_level):
         lower, upper = (_part_law(mechanism, half, per_level) for half in _split_part(mechanism, part, number))
@@ -259,10 +259,10 @@ def _part_law(mechanism: Quantiles, part: _QuantilePart, per_level: Fraction) ->
 def _selection_probabilities(
     mechanism: Quantiles, part: _QuantilePart, per_level: Fraction
 ) -> Iterator[tuple[int, Decimal]]:
-    context = context_of_laws()
+    context = law_context()
     rate = per_level / (2 * _distance_sensitivity(mechanism, part))
     candidates = range(part.low, part.high + 1)
-    weights = [bits.decimal(-rate * _rank_distance(mechanism, part, y), context).exp(context) for y in candidates]
+    weights = [bits.to_decimal(-rate * _rank_distance(mechanism, part, y), context).exp(context) for y in candidates]
     total = Decimal(0)
     for weight in weights:
         total = context.add(total, weight)

@@ -11,10 +11,10 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from sfumato.audit.exact_laws.choice_laws import Law, context_of_laws
+from sfumato.audit.exact_laws.choice_laws import Law, law_context
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import KeyThreshold, OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse, bits
-from sfumato.mechanisms.key_thresholds import keep_chance
+from sfumato.mechanisms.key_thresholds import keep_probability
 from sfumato.mechanisms.response import PRIME, Response
 from sfumato.privacy import Neighbours
 from sfumato.privacy.threshold_losses import laplace_tail
@@ -72,8 +72,8 @@ def _local_hashing_pairs(mechanism: OptimalLocalHashing) -> Pairs:
 
 
 def _exp_epsilon(epsilon: Fraction) -> Fraction:
-    context = context_of_laws()
-    return Fraction(bits.decimal(epsilon, context).exp(context))
+    context = law_context()
+    return Fraction(bits.to_decimal(epsilon, context).exp(context))
 
 
 def key_law(mechanism: KeyThreshold, counts: Any) -> Law:
@@ -83,7 +83,7 @@ def key_law(mechanism: KeyThreshold, counts: Any) -> Law:
         type(count) is int and 0 <= count <= _MAX_COUNT for count in unit_counts
     ):
         raise InvalidParameter("neighbours", counts, f"counts of at most {_MAX_KEYS} keys, up to {_MAX_COUNT} each")
-    context = context_of_laws()
+    context = law_context()
     laws: Law = {(): Decimal(1)}
     for count in unit_counts:
         keep = _keep_probability(mechanism, count)
@@ -98,7 +98,7 @@ def key_law(mechanism: KeyThreshold, counts: Any) -> Law:
 
 def _keep_probability(mechanism: KeyThreshold, count: int) -> Decimal:
     """Return the probability that a key with this many units is kept."""
-    context, threshold = context_of_laws(), mechanism.threshold
+    context, threshold = law_context(), mechanism.threshold
     if count == 0:
         return Decimal(0)
     if mechanism.sigma is not None:
@@ -108,14 +108,14 @@ def _keep_probability(mechanism: KeyThreshold, count: int) -> Decimal:
     changed_counts = 2 if mechanism.neighbours is Neighbours.REPLACE else 1
     if count >= threshold:
         return Decimal(1)
-    return keep_chance(mechanism.epsilon / changed_counts, mechanism.delta / changed_counts, count)(context)
+    return keep_probability(mechanism.epsilon / changed_counts, mechanism.delta / changed_counts, count)(context)
 
 
 def _gaussian_tail(sigma: Fraction, t: int) -> Decimal:
     """Return P(Y ≥ t) of the discrete Gaussian, by summing all weights that matter."""
-    context = context_of_laws()
+    context = law_context()
     reach = int(sigma * _DEVIATIONS) + 2
-    weights = {x: bits.decimal(-((x / sigma) ** 2) / 2, context).exp(context) for x in range(reach + 1)}
+    weights = {x: bits.to_decimal(-((x / sigma) ** 2) / 2, context).exp(context) for x in range(reach + 1)}
     total, tail = Decimal(0), Decimal(0)
     for x in range(-reach, reach + 1):
         total = context.add(total, weights[abs(x)])

@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from sfumato.audit.exact_laws.choice_laws import MOST_OUTCOMES, Law, context_of_laws, multiplied
+from sfumato.audit.exact_laws.choice_laws import MAX_OUTCOMES, Law, law_context, multiply_polynomials
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import AboveThreshold, bits
 
@@ -29,7 +29,7 @@ def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
     query_values = _check_values(mechanism, values)
     sums = _ThresholdSum.of(mechanism, query_values)
     law = dict(_enumerate_streams((), sums, query_values, mechanism.positives))
-    if len(law) > MOST_OUTCOMES:
+    if len(law) > MAX_OUTCOMES:
         raise InvalidParameter("neighbours", f"{len(query_values)} queries", "fewer queries, or fewer positives")
     return law
 
@@ -85,7 +85,7 @@ class _ThresholdSum:
     @classmethod
     def of(cls, mechanism: AboveThreshold, query_values: Sequence[int]) -> _ThresholdSum:
         """Start from the law of the threshold's noise: P(x) = (1 − r)/(1 + r)·r^|x|."""
-        context = context_of_laws()
+        context = law_context()
         first, second, _ = mechanism.scales
         centre, one = mechanism.threshold, Decimal(1)
         ratio = _power(first, 1, context)
@@ -100,7 +100,7 @@ class _ThresholdSum:
 
     def after(self, value: int, above: bool) -> _ThresholdSum:
         """Multiply by the probability of one more answer: "above" means noise ≥ t − value."""
-        context = context_of_laws()
+        context = law_context()
         window = tuple(
             (t, context.multiply(weight, self._answer_probability(t - value, above, context)))
             for t, weight in self.window
@@ -125,10 +125,12 @@ class _ThresholdSum:
         beyond = tail.end - value if tail.rising else value - tail.end + 1
         u = self._noise_tail(beyond, context)
         factor = [Decimal(0), u] if above == tail.rising else [Decimal(1), u.copy_negate()]
-        return _ThresholdTail(tail.end, tail.rising, tail.first, tuple(multiplied(tail.terms, factor, context)))
+        return _ThresholdTail(
+            tail.end, tail.rising, tail.first, tuple(multiply_polynomials(tail.terms, factor, context))
+        )
 
     def total(self) -> Decimal:
-        context = context_of_laws()
+        context = law_context()
         ratio, power = (_power(scale, 1, context) for scale in self.scales)
         total = Decimal(0)
         for _, weight in self.window:
@@ -140,4 +142,4 @@ class _ThresholdSum:
 
 def _power(scale: Fraction, times: int, context: Context) -> Decimal:
     """Return e^{−times/scale}."""
-    return bits.decimal(-times / scale, context).exp(context)
+    return bits.to_decimal(-times / scale, context).exp(context)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.exact_laws.choice_laws import MOST_OUTCOMES, Law, frequent_law, rank_law, score_law
+from sfumato.audit.exact_laws.choice_laws import MAX_OUTCOMES, Law, frequent_law, rank_law, score_law
 from sfumato.audit.exact_laws.report_laws import key_law, report_pairs
 from sfumato.audit.exact_laws.stream_laws import stream_law
 from sfumato.caching import cached_property
@@ -25,7 +25,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles, RandomizedResponse, bits, grids
 from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.response import Response
-from sfumato.mechanisms.selection import Scored
+from sfumato.mechanisms.selection import ScoreSelection
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
@@ -60,8 +60,8 @@ class Enumeration:
 
     def delta(self, epsilon: Number) -> Interval:
         """Bound the hockey-stick divergence at ε, the larger of both directions."""
-        context = bits.digits(_DIGITS)
-        exp_epsilon = Fraction(bits.decimal(exact(epsilon, "epsilon", NONNEGATIVE), context).exp(context))
+        context = bits.decimal_context(_DIGITS)
+        exp_epsilon = Fraction(bits.to_decimal(exact(epsilon, "epsilon", NONNEGATIVE), context).exp(context))
         scaled_exp = int(exp_epsilon * _SCALE)
         value = Fraction(
             max(
@@ -125,7 +125,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
 
 def _law_of(mechanism: Any) -> Callable[[Any], Law]:
     """Return the function from an input to the distribution of the output."""
-    if isinstance(mechanism, Scored):
+    if isinstance(mechanism, ScoreSelection):
         return lambda scores: score_law(mechanism, scores)
     if isinstance(mechanism, FrequentValues):
         return lambda table: frequent_law(mechanism, table)
@@ -160,7 +160,7 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
             _NoisyCoordinate(1, mechanism.scales[2], neighbours[0][i], neighbours[1][i], len(valued) + 1)
             for i in valued
         ]
-        if len(pairs) + math.prod(column.width for column in columns) > MOST_OUTCOMES:
+        if len(pairs) + math.prod(column.width for column in columns) > MAX_OUTCOMES:
             raise InvalidParameter("neighbours", neighbours, "fewer queries or positives, or less noise on the values")
         pairs += [
             _multiply_pairs(stream_pair, value_pairs)
@@ -196,7 +196,7 @@ def _enumerate_additive(
         )
         for i in range(len(rows[0]))
     ]
-    if math.prod(column.width for column in columns) > MOST_OUTCOMES:
+    if math.prod(column.width for column in columns) > MAX_OUTCOMES:
         raise InvalidParameter("neighbours", neighbours, "inputs with fewer outcomes: less noise or fewer coordinates")
     certain = Fraction(1), Fraction(1)
     outcomes = tuple(_multiply_pairs(certain, pairs) for pairs in product(*(column.outcomes() for column in columns)))
@@ -234,7 +234,7 @@ class _NoisyCoordinate:
         return 2 * self.reach + abs(self.b - self.a) + 3
 
     def outcomes(self) -> list[Pair]:
-        context = bits.digits(_DIGITS)
+        context = bits.decimal_context(_DIGITS)
         low, high = min(self.a, self.b) - self.reach, max(self.a, self.b) + self.reach
         weights = [_weight(x, self.size, self.order, context) for x in range(high - low + 2)]
         mass, tail = _laplace_law(weights) if self.order == 1 else _gaussian_law(weights)
@@ -244,7 +244,7 @@ class _NoisyCoordinate:
 
 
 def _weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
-    return bits.decimal(-((x / size) ** order) / order, context).exp(context)
+    return bits.to_decimal(-((x / size) ** order) / order, context).exp(context)
 
 
 def _laplace_law(weights: list[Decimal]) -> tuple[Any, Any]:
@@ -262,8 +262,8 @@ def _gaussian_law(weights: list[Decimal]) -> tuple[Any, Any]:
 
 
 def _largest_loss(outcomes: Iterable[Pair], min_probability: Fraction = _PROBABILITY_ERROR) -> Interval:
-    context = bits.digits(_DIGITS)
+    context = bits.decimal_context(_DIGITS)
     ratios = (max(p / q, q / p) for p, q in outcomes if p > min_probability and q > min_probability)
-    log_ratio = Fraction(bits.decimal(max(ratios, default=Fraction(1)), context).ln(context))
+    log_ratio = Fraction(bits.to_decimal(max(ratios, default=Fraction(1)), context).ln(context))
     width = Fraction(1, 10**31)
     return max(Fraction(0), log_ratio - width), log_ratio + width

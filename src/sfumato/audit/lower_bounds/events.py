@@ -69,7 +69,7 @@ class Event:
         return int(counts[self.chosen].sum())
 
 
-def candidates(views: Iterable[LabelView], first: Outputs, second: Outputs, delta: float) -> Iterator[Event]:
+def candidate_events(views: Iterable[LabelView], first: Outputs, second: Outputs, delta: float) -> Iterator[Event]:
     """Yield, for each view and direction, the ray and the label set with the largest rough lower bound on ε."""
     for view in views:
         p, q = view.counts(first), view.counts(second)
@@ -81,7 +81,7 @@ def candidates(views: Iterable[LabelView], first: Outputs, second: Outputs, delt
             yield Event(f"a set of {view.name}", view, _best_prefix(a, b, by_ratio, delta)[1], swapped)
 
 
-def best(events: Sequence[Event], first: Outputs, second: Outputs, delta: float, most: int) -> list[Event]:
+def best_events(events: Sequence[Event], first: Outputs, second: Outputs, delta: float, most: int) -> list[Event]:
     """Return the ``most`` events with the largest rough bound on samples they were not found on.
 
     Fewer events share the error probability.
@@ -126,17 +126,17 @@ def plain_views(first: Outputs, second: Outputs) -> Iterator[LabelView]:
     columns = first.shape[1]
     for i in range(columns):
         name = f"column {i}" if columns > 1 else "the value"
-        yield by_value(name, partial(one_column, i), first, second)
+        yield value_view(name, partial(select_column, i), first, second)
         if first.dtype.kind == "f":
             suffix = f" in column {i}" if columns > 1 else ""
             yield LabelView(f"the last bit a float uses{suffix}", partial(_lowest_set_bit, i), _BIT_LABELS)
     if columns > 1:
-        yield whole_row(first, second)
-        for name, column in telling_pairs(first, second, _MAX_PAIRS):
-            yield by_value(name, column, first, second)
+        yield row_view(first, second)
+        for name, column in distinguishing_pairs(first, second, _MAX_PAIRS):
+            yield value_view(name, column, first, second)
 
 
-def one_column(i: int, outputs: Outputs) -> NDArray[Any]:
+def select_column(i: int, outputs: Outputs) -> NDArray[Any]:
     return outputs[:, i]
 
 
@@ -146,7 +146,7 @@ def _combine_columns(i: int, j: int, sign: int, outputs: Outputs) -> NDArray[Any
         return outputs[:, j] + outputs[:, i] if sign > 0 else outputs[:, j] - outputs[:, i]
 
 
-def telling_pairs(first: Outputs, second: Outputs, most: int) -> list[tuple[str, Column]]:
+def distinguishing_pairs(first: Outputs, second: Outputs, most: int) -> list[tuple[str, Column]]:
     """Return the ``most`` named sums and differences of two columns, by distance over 2,000 samples."""
     subsamples = [side[:2000] for side in (first, second)]
     scored_pairs: list[tuple[float, str, Column]] = []
@@ -171,7 +171,7 @@ def _histogram_distance(first: NDArray[Any], second: NDArray[Any]) -> float:
     return float(np.abs(p - q).sum())
 
 
-def by_value(name: str, column: Column, first: Outputs, second: Outputs) -> LabelView:
+def value_view(name: str, column: Column, first: Outputs, second: Outputs) -> LabelView:
     """Label a column by its distinct values if there are few, otherwise by quantile bins and frequent values."""
     edges = _bin_edges(np.concatenate([column(first), column(second)]))
     plotted_edges = tuple(edges.astype(np.float64).tolist()) if edges.dtype.kind != "O" else ()
@@ -195,7 +195,7 @@ def _bin_edges(values: NDArray[Any]) -> NDArray[Any]:
     return np.unique(np.concatenate([quantiles, frequent, after.astype(values.dtype), non_finite]))
 
 
-def whole_row(first: Outputs, second: Outputs) -> LabelView:
+def row_view(first: Outputs, second: Outputs) -> LabelView:
     """Label each of the most frequent rows separately and all others together; rows are compared by hash."""
     hashes = np.concatenate([_hash_rows(first), _hash_rows(second)])
     distinct, occurrences = np.unique(hashes, return_counts=True)
@@ -232,7 +232,7 @@ def _lowest_set_bit(column: int, outputs: Outputs) -> Labels:
     return np.where(finite, np.clip(trailing_zeros + exponent + _BIT_OFFSET, 0, _BIT_LABELS - 2), _BIT_LABELS - 1)
 
 
-def lies_on_a_line(view: LabelView) -> bool:
+def is_ordered(view: LabelView) -> bool:
     """Return whether the labels are ordered intervals that fit on one plot axis."""
     return len(view.edges) > 0 and all(abs(edge) < _MAX_PLOTTED_EDGE for edge in view.edges)
 
@@ -240,9 +240,9 @@ def lies_on_a_line(view: LabelView) -> bool:
 _MAX_CELLS, _MAX_BARS = 48, 12
 
 
-@codec.value("told-laws")
+@codec.serialisable("told-laws")
 @dataclass(frozen=True)
-class ToldLaws:
+class OutputShares:
     """The shares of two worlds in a few cells, with the cells that belong to the event marked."""
 
     seen: str
@@ -255,7 +255,7 @@ class ToldLaws:
 
     def __post_init__(self) -> None:
         for name in ("first", "second", "edges"):
-            object.__setattr__(self, name, tuple(codec.real(number, name) for number in getattr(self, name)))
+            object.__setattr__(self, name, tuple(codec.parse_float(number, name) for number in getattr(self, name)))
         cells = len(self.first)
         lengths_match = len(self.second) == len(self.inside) == cells and len(self.edges) in (0, cells + 1)
         if not (
@@ -264,11 +264,11 @@ class ToldLaws:
             raise InvalidParameter("laws", self.seen, "as many shares of both worlds as there are cells")
 
 
-def told_laws(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> ToldLaws:
+def summarize_event(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> OutputShares:
     """Merge the counts per label into few cells, each entirely inside or outside the event."""
     shares = [side / max(1, int(side.sum())) for side in counts]
     name = event.view.name
-    if lies_on_a_line(event.view):
+    if is_ordered(event.view):
         edges = np.array(event.view.edges)
         cell_bounds = np.concatenate([[edges[0] - _median_gap(edges)], edges, [edges[-1] + _median_gap(edges)]])
         cell_starts = _run_starts(event.chosen, max(1, len(event.chosen) // _MAX_CELLS))
@@ -280,9 +280,9 @@ def told_laws(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]])
         )
         visible = slice(1, None) if merged[0][0] == merged[1][0] == 0 and len(cell_starts) > 1 else slice(None)
         first, second = (_floats(side[visible]) for side in merged)
-        return ToldLaws(name, first, second, _bools(inside[visible]), _floats(cell_edges[visible]))
+        return OutputShares(name, first, second, _bools(inside[visible]), _floats(cell_edges[visible]))
     order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MAX_BARS]
-    return ToldLaws(name, _floats(shares[0][order]), _floats(shares[1][order]), _bools(event.chosen[order]))
+    return OutputShares(name, _floats(shares[0][order]), _floats(shares[1][order]), _bools(event.chosen[order]))
 
 
 def _median_gap(edges: NDArray[Any]) -> float:
@@ -310,7 +310,7 @@ def _bools(truths: NDArray[np.bool_]) -> tuple[bool, ...]:
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 """Training rows per world."""
 _BOOSTING_ROUNDS, _TREE_DEPTH, _FEATURE_CELLS, _LEARNING_RATE = 12, 3, 32, 0.7
 _MAX_FEATURES = 12
@@ -322,13 +322,13 @@ _MIN_LEAF_WEIGHT = 5.0
 
 def trained_views(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs]) -> Iterator[LabelView]:
     """Train both classifiers on one set of samples and yield views that bin their scores on another."""
-    rows = [side[:MOST_ROWS] for side in training]
-    linear = discriminant(rows[0], rows[1])
-    yield by_value("a trained line through the columns", linear.scores, *picking)
-    features = [partial(one_column, i) for i in range(rows[0].shape[1])][:_MAX_FEATURES]
-    pairs = [column for _, column in telling_pairs(rows[0], rows[1], _MAX_FEATURES)]
-    trees = grown([linear.scores, *features, *pairs], rows[0], rows[1])
-    yield by_value("trained trees over the columns", trees.scores, *picking)
+    rows = [side[:MAX_ROWS] for side in training]
+    linear = fit_discriminant(rows[0], rows[1])
+    yield value_view("a trained line through the columns", linear.scores, *picking)
+    features = [partial(select_column, i) for i in range(rows[0].shape[1])][:_MAX_FEATURES]
+    pairs = [column for _, column in distinguishing_pairs(rows[0], rows[1], _MAX_FEATURES)]
+    trees = fit_trees([linear.scores, *features, *pairs], rows[0], rows[1])
+    yield value_view("trained trees over the columns", trees.scores, *picking)
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ class Discriminant:
         return (_clip_finite(outputs, self.middle) - self.middle) @ self.weights
 
 
-def discriminant(first: Outputs, second: Outputs) -> Discriminant:
+def fit_discriminant(first: Outputs, second: Outputs) -> Discriminant:
     """Fit the weights; linear combinations with little variance weigh most, as where noise cancels."""
     pooled = np.concatenate([first, second]).astype(np.float64)
     middle = np.median(np.clip(np.where(np.isfinite(pooled), pooled, 0.0), -_MAX_MAGNITUDE, _MAX_MAGNITUDE), axis=0)
@@ -374,15 +374,17 @@ class TreeSplit:
     beyond: TreeSplit | None = None
     value: float = 0.0
 
-    def added(self, codes: Codes) -> Floats:
+    def contribution(self, codes: Codes) -> Floats:
         """Return the contribution of this tree to the score of each row."""
         if self.below is None or self.beyond is None:
             return np.full(codes.shape[1], self.value)
-        return np.where(codes[self.feature] > self.cell, self.beyond.added(codes), self.below.added(codes))
+        return np.where(
+            codes[self.feature] > self.cell, self.beyond.contribution(codes), self.below.contribution(codes)
+        )
 
 
 @dataclass(frozen=True)
-class Trees:
+class BoostedTrees:
     """Boosted trees whose sum is the log-odds that an output is from the first world."""
 
     features: tuple[Column, ...]
@@ -391,7 +393,7 @@ class Trees:
 
     def scores(self, outputs: Outputs) -> Floats:
         codes = self.codes(outputs)
-        return np.sum([tree.added(codes) for tree in self.trees], axis=0)
+        return np.sum([tree.contribution(codes) for tree in self.trees], axis=0)
 
     def codes(self, outputs: Outputs) -> Codes:
         """Return the cell of each feature (rows) of each output (columns)."""
@@ -402,10 +404,10 @@ class Trees:
         return np.array(cells, np.int64)
 
 
-def grown(features: Sequence[Column], first: Outputs, second: Outputs) -> Trees:
+def fit_trees(features: Sequence[Column], first: Outputs, second: Outputs) -> BoostedTrees:
     """Fit trees by gradient boosting with logistic loss (Friedman 2001)."""
     pooled = np.concatenate([first, second])
-    untrained = Trees(tuple(features), tuple(_feature_edges(feature(pooled)) for feature in features), ())
+    untrained = BoostedTrees(tuple(features), tuple(_feature_edges(feature(pooled)) for feature in features), ())
     codes = untrained.codes(pooled)
     labels = np.repeat([1.0, 0.0], [len(first), len(second)])
     score, trees = np.zeros(len(pooled)), []
@@ -416,8 +418,8 @@ def grown(features: Sequence[Column], first: Outputs, second: Outputs) -> Trees:
                 codes, labels - probability, probability * (1 - probability), np.arange(len(pooled)), _TREE_DEPTH
             )
         )
-        score = np.clip(score + trees[-1].added(codes), -30, 30)
-    return Trees(untrained.features, untrained.edges, tuple(trees))
+        score = np.clip(score + trees[-1].contribution(codes), -30, 30)
+    return BoostedTrees(untrained.features, untrained.edges, tuple(trees))
 
 
 def _feature_edges(values: NDArray[Any]) -> NDArray[Any]:

@@ -26,40 +26,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.lower_bounds.events import (
-    MOST_ROWS,
+    MAX_ROWS,
     Event,
     Outputs,
-    best,
-    candidates,
+    best_events,
+    candidate_events,
     plain_views,
-    told_laws,
+    summarize_event,
     trained_views,
 )
 from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, missed
 from sfumato.errors import InvalidParameter, SessionClosed
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
-from sfumato.mechanisms.confidence_limits import at_least, at_most
+from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
 from sfumato.mechanisms.protocols import Additive, SelectionMechanism
 from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
-from sfumato.mechanisms.selection import Scored
+from sfumato.mechanisms.selection import ScoreSelection
 from sfumato.privacy import Guarantee, Neighbours
-from sfumato.privacy.numbers import Number, exact, whole
+from sfumato.privacy.numbers import Number, exact, exact_integer
 
 Sampler = Callable[[int], Any]
 """Return that many independent outputs of one world, each a number or a row of numbers."""
 
-MOST_COLUMNS = 64
-USUAL_SAMPLES, USUAL_CHOICES = 1_000_000, 20_000
+MAX_COLUMNS = 64
+DEFAULT_SAMPLES, DEFAULT_SELECTION_SAMPLES = 1_000_000, 20_000
 _NOT_ASKED = -1
 """Marks a query that was not asked because the sparse vector had already stopped."""
 
 
-def usual_samples(mechanism: Any) -> int:
+def default_samples(mechanism: Any) -> int:
     """Return the default number of samples: fewer for mechanisms that run one draw at a time."""
-    return USUAL_CHOICES if isinstance(mechanism, Scored | Quantiles | AboveThreshold) else USUAL_SAMPLES
+    return (
+        DEFAULT_SELECTION_SAMPLES
+        if isinstance(mechanism, ScoreSelection | Quantiles | AboveThreshold)
+        else DEFAULT_SAMPLES
+    )
 
 
-def runs(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
+def samplers(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
     """Return a sampler of the mechanism for each of the two inputs."""
     sampler = _sampler_for(mechanism, inputs)
     return partial(sampler, inputs[0]), partial(sampler, inputs[1])
@@ -80,7 +84,7 @@ def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int]
         return partial(_sample_frequent_values, mechanism)
     if isinstance(mechanism, Quantiles) and (mechanism.grouped or mechanism.neighbours is Neighbours.ADD_REMOVE):
         return partial(_sample_quantiles, replace(mechanism, grouped=True))
-    if isinstance(mechanism, Scored | Quantiles) and isinstance(mechanism, SelectionMechanism):
+    if isinstance(mechanism, ScoreSelection | Quantiles) and isinstance(mechanism, SelectionMechanism):
         return lambda value, count: [mechanism.choose(value) for _ in range(count)]
     if isinstance(mechanism, AboveThreshold):
         return lambda value, count: [_ask_stream(mechanism, value) for _ in range(count)]
@@ -96,7 +100,7 @@ def _repeat(value: Any, count: int) -> NDArray[Any]:
 def _relevant_bits(reports: NDArray[np.uint8], inputs: tuple[Any, Any]) -> NDArray[np.int64]:
     """Return all bits, or those of the two inputs and the number of others set: a sufficient statistic."""
     rows = reports.astype(np.int64)
-    if rows.shape[1] <= MOST_COLUMNS:
+    if rows.shape[1] <= MAX_COLUMNS:
         return rows
     input_bits = rows[:, list(inputs)]
     return np.column_stack([input_bits, rows.sum(axis=1) - input_bits.sum(axis=1)])
@@ -191,15 +195,15 @@ def falsify(
             "mechanism", mechanism, "a mechanism, two functions, or a proposal of a curator", fix=fix
         )
     if callable(getattr(mechanism, "release", None)):  # a proposal of a curator
-        from sfumato.audit.asked_questions.asked_worlds import (
-            asked_worlds,
+        from sfumato.audit.asked_questions.release_sampling import (
+            sample_proposal,
         )  # imports an engine, which mechanisms do not need
 
         sample_count = _check_sample_count(_DEFAULT_RELEASES if samples is None else samples, promise, level)
-        worlds = asked_worlds(mechanism, promise, sample_count)
+        worlds = sample_proposal(mechanism, promise, sample_count)
     else:
         worlds = _samplers_of(mechanism, inputs)
-        sample_count = _check_sample_count(usual_samples(mechanism) if samples is None else samples, promise, level)
+        sample_count = _check_sample_count(default_samples(mechanism) if samples is None else samples, promise, level)
     first, second = (_draw_outputs(world, sample_count) for world in worlds)
     if first.shape != second.shape:
         raise InvalidParameter("mechanism", (first.shape, second.shape), "worlds whose outputs have one shape")
@@ -207,49 +211,49 @@ def falsify(
 
 
 @dataclass(frozen=True)
-class Parted:
+class SplitSamples:
     """Disjoint samples of both worlds, for training, for selecting events and for measuring them."""
 
     training: tuple[Outputs, Outputs]
-    picking: tuple[Outputs, Outputs]
-    measuring: tuple[Outputs, Outputs]
+    selection: tuple[Outputs, Outputs]
+    measurement: tuple[Outputs, Outputs]
 
 
-def _split_samples(first: Outputs, second: Outputs) -> Parted:
+def _split_samples(first: Outputs, second: Outputs) -> SplitSamples:
     """Split the samples by position alone."""
     sample_count, columns = first.shape
-    training_end = min(math.ceil(sample_count * _TRAINING_SHARE), MOST_ROWS) if columns > 1 else 0
+    training_end = min(math.ceil(sample_count * _TRAINING_SHARE), MAX_ROWS) if columns > 1 else 0
     selection_end = training_end + math.ceil(sample_count * _SELECTION_SHARE)
-    return Parted(
+    return SplitSamples(
         (first[:training_end], second[:training_end]),
         (first[training_end:selection_end], second[training_end:selection_end]),
         (first[selection_end:], second[selection_end:]),
     )
 
 
-def _verdict_of(samples: Parted, promise: Guarantee, level: Fraction) -> Verdict:
+def _verdict_of(samples: SplitSamples, promise: Guarantee, level: Fraction) -> Verdict:
     """Measure the selected events, each in its own direction, and report the largest bound."""
     delta = float(promise.delta)
-    events = _select_events(samples.training, samples.picking, delta)
+    events = _select_events(samples.training, samples.selection, delta)
     error_per_limit = missed(level, max(1, len(events)))
     view_counts: dict[int, Counts] = {}
     for event in events:
         if id(event.view) not in view_counts:
-            first, second = samples.measuring
+            first, second = samples.measurement
             view_counts[id(event.view)] = event.view.counts(first), event.view.counts(second)
     bounds = [_epsilon_bound(event, view_counts[id(event.view)], delta, error_per_limit) for event in events]
     best_index = int(np.argmax(bounds)) if bounds else -1
-    measured = len(samples.measuring[0])
+    measured = len(samples.measurement[0])
     if best_index < 0 or bounds[best_index] <= 0:
         return Verdict(0.0, promise, float(level), "no event", measured, len(events))
-    laws = told_laws(events[best_index], view_counts[id(events[best_index].view)])
+    laws = summarize_event(events[best_index], view_counts[id(events[best_index].view)])
     return Verdict(bounds[best_index], promise, float(level), events[best_index].name, measured, len(events), laws)
 
 
 def _select_events(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs], delta: float) -> list[Event]:
     """Select a few events; if there are many, one half of the samples finds them and the other ranks them."""
     if picking[0].shape[1] == 1:
-        events = list(candidates(plain_views(*picking), picking[0], picking[1], delta))
+        events = list(candidate_events(plain_views(*picking), picking[0], picking[1], delta))
         if len(events) <= _MAX_EVENTS:
             return events
     half = (len(picking[0]) + 1) // 2
@@ -257,15 +261,15 @@ def _select_events(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Ou
     views = list(plain_views(first, second))
     if len(training[0]):
         views += trained_views(training, (first, second))
-    events = list(candidates(views, first, second, delta))
-    return best(events, picking[0][half:], picking[1][half:], delta, _MAX_EVENTS)
+    events = list(candidate_events(views, first, second, delta))
+    return best_events(events, picking[0][half:], picking[1][half:], delta, _MAX_EVENTS)
 
 
 def _epsilon_bound(event: Event, counts: Counts, delta: float, miss: float) -> float:
     """Return the lower bound on ε from this event's counts on fresh samples; −∞ if it proves nothing."""
     p_counts, q_counts = counts[::-1] if event.swapped else counts
-    p = at_least(event.count(p_counts), int(p_counts.sum()), miss) - delta
-    q = at_most(event.count(q_counts), int(q_counts.sum()), miss)
+    p = lower_limit(event.count(p_counts), int(p_counts.sum()), miss) - delta
+    q = upper_limit(event.count(q_counts), int(q_counts.sum()), miss)
     return math.log(p / q) if p > 0 and q > 0 else -math.inf
 
 
@@ -278,10 +282,10 @@ def _samplers_of(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Samp
         return mechanism[0], mechanism[1]
     if not isinstance(inputs, tuple) or len(inputs) != 2:
         raise InvalidParameter("inputs", inputs, "a pair of neighbouring inputs")
-    return runs(mechanism, inputs)
+    return samplers(mechanism, inputs)
 
 
-def least_samples(promise: Guarantee, level: Fraction) -> int:
+def required_samples(promise: Guarantee, level: Fraction) -> int:
     """Return the fewest samples per world that could refute the claim if the worlds had disjoint outputs.
 
     If all m samples of one world and none of the other lie in an event, the bound is ln((x − δ)/(1 − x)) with the
@@ -300,7 +304,7 @@ def least_samples(promise: Guarantee, level: Fraction) -> int:
 
 def _check_sample_count(samples: int, promise: Guarantee, level: Fraction) -> int:
     """Return the number of samples; refuse too few to refute the claim, and state how many could."""
-    sample_count, min_samples = whole(samples, "samples", at_least=1), least_samples(promise, level)
+    sample_count, min_samples = exact_integer(samples, "samples", at_least=1), required_samples(promise, level)
     if sample_count > _MAX_SAMPLES:
         raise InvalidParameter("samples", samples, f"at most {_MAX_SAMPLES}")
     if min_samples > _MAX_SAMPLES:
@@ -317,12 +321,12 @@ def _draw_outputs(world: Sampler, count: int) -> Outputs:
         outputs = np.asarray(world(count))
     except ValueError:
         outputs = np.array(None)
-    bad_width = outputs.ndim == 2 and not 0 < outputs.shape[1] <= MOST_COLUMNS
+    bad_width = outputs.ndim == 2 and not 0 < outputs.shape[1] <= MAX_COLUMNS
     if outputs.shape[:1] != (count,) or outputs.ndim > 2 or bad_width or outputs.dtype.kind not in "biuf":
         raise InvalidParameter(
             "mechanism",
             outputs.shape,
-            f"functions that return {count} numbers, or rows of at most {MOST_COLUMNS} numbers",
+            f"functions that return {count} numbers, or rows of at most {MAX_COLUMNS} numbers",
         )
     outputs = outputs.astype(np.int64) if outputs.dtype.kind == "b" else outputs
     return outputs if outputs.ndim == 2 else outputs[:, None]

@@ -12,15 +12,26 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato import notebook_html
-from sfumato.audit.lower_bounds.events import ToldLaws
+from sfumato.audit.lower_bounds.events import OutputShares
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.confidence_limits import at_least, at_most, upper_tail
+from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit, upper_tail
 from sfumato.plots.bars import paired_bars
-from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, below, bottom, framed, heading, left, left_room
-from sfumato.plots.marks import LINES, QUIET, SAMPLE, box, digits, label, path
-from sfumato.plots.picture import Picture, saved
-from sfumato.plots.scales import LinearScale, fitting
+from sfumato.plots.frame import (
+    INNER_WIDTH,
+    SMALL_FONT,
+    X_AXIS_HEIGHT,
+    Drawing,
+    framed_picture,
+    heading,
+    stacked,
+    x_axis,
+    y_axis,
+    y_axis_width,
+)
+from sfumato.plots.marks import LINES, QUIET, SAMPLE, box, format_length, label, path
+from sfumato.plots.picture import Picture, save_if_path
+from sfumato.plots.scales import LinearScale, fitting_ticks
 from sfumato.privacy import Guarantee, codec
 from sfumato.privacy.numbers import Range
 
@@ -31,23 +42,23 @@ _SHADE_STYLE = ' fill-opacity="0.14"'
 Names = tuple[str, str]
 
 
-def draw_laws(
-    laws: ToldLaws, title: str, foot: Sequence[str], names: Names = ("first world", "second world")
+def plot_shares(
+    laws: OutputShares, title: str, footnotes: Sequence[str], names: Names = ("first world", "second world")
 ) -> Picture:
     """Plot both distributions: as step lines on the real line if the cells are ordered, otherwise as paired bars."""
     if not laws.edges:
         labels = [f"{'in' if inside else 'outside'} the event, outputs {i + 1}" for i, inside in enumerate(laws.inside)]
-        bars = paired_bars(labels, names, laws.first, laws.second, INSIDE)
-        return framed(below([_bars_heading(laws, names), bars], 8.0), title, foot)
-    return framed(_step_plot(laws, names), title, foot)
+        bars = paired_bars(labels, names, laws.first, laws.second, INNER_WIDTH)
+        return framed_picture(stacked([_bars_heading(laws, names), bars], 8.0), title, footnotes)
+    return framed_picture(_step_plot(laws, names), title, footnotes)
 
 
-def _bars_heading(laws: ToldLaws, names: Names) -> Drawing:
+def _bars_heading(laws: OutputShares, names: Names) -> Drawing:
     text = f"Outputs that differ most, by {laws.seen}: {names[0]} above, {names[1]} below"
-    return Drawing((heading(0, 12, text, INSIDE),), INSIDE, 18.0)
+    return Drawing((heading(0, 12, text, INNER_WIDTH),), INNER_WIDTH, 18.0)
 
 
-def _step_plot(laws: ToldLaws, names: Names) -> Drawing:
+def _step_plot(laws: OutputShares, names: Names) -> Drawing:
     """Draw both densities as step lines and shade the cells of the event."""
     widths = [high - low for low, high in zip(laws.edges[:-1], laws.edges[1:], strict=True)]
     median_width = sorted(widths)[len(widths) // 2] or 1.0
@@ -56,25 +67,27 @@ def _step_plot(laws: ToldLaws, names: Names) -> Drawing:
         for side in _shares(laws)
     ]
     peak = max(max(side) for side in heights) or 1.0
-    top, baseline = 46.0, _PLOT_HEIGHT - BELOW - 16
+    top, baseline = 46.0, _PLOT_HEIGHT - X_AXIS_HEIGHT - 16
     y = LinearScale(0.0, peak, baseline, top)
-    ticks = fitting(y, SMALL, wide=False)
-    plot_left = left_room(ticks)
-    x = LinearScale(laws.edges[0], laws.edges[-1], plot_left + 4, INSIDE - 10)
-    elements = [heading(0, 12, f"Share of outputs in each world, by {laws.seen}", INSIDE)]
+    ticks = fitting_ticks(y, SMALL_FONT, wide=False)
+    plot_left = y_axis_width(ticks)
+    x = LinearScale(laws.edges[0], laws.edges[-1], plot_left + 4, INNER_WIDTH - 10)
+    elements = [heading(0, 12, f"Share of outputs in each world, by {laws.seen}", INNER_WIDTH)]
     elements += _shade_event(laws, x, top, baseline)
-    elements += [*left(y, ticks, plot_left, INSIDE - 10), *bottom(x, baseline, baseline, zero=False)]
+    elements += [*y_axis(y, ticks, plot_left, INNER_WIDTH - 10), *x_axis(x, baseline, baseline, zero=False)]
     elements += [_step_line(laws.edges, side, x, y, series) for series, side in enumerate(heights)]
     elements += _legend(plot_left + 4, names)
-    elements.append(label(INSIDE / 2, _PLOT_HEIGHT - 4, laws.seen, anchor="middle", fill=QUIET, room=INSIDE / 2))
-    return Drawing(tuple(elements), INSIDE, _PLOT_HEIGHT)
+    elements.append(
+        label(INNER_WIDTH / 2, _PLOT_HEIGHT - 4, laws.seen, anchor="middle", fill=QUIET, max_width=INNER_WIDTH / 2)
+    )
+    return Drawing(tuple(elements), INNER_WIDTH, _PLOT_HEIGHT)
 
 
-def _shares(laws: ToldLaws) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _shares(laws: OutputShares) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return laws.first, laws.second
 
 
-def _shade_event(laws: ToldLaws, x: LinearScale, top: float, baseline: float) -> list[str]:
+def _shade_event(laws: OutputShares, x: LinearScale, top: float, baseline: float) -> list[str]:
     cells = zip(laws.edges[:-1], laws.edges[1:], laws.inside, strict=True)
     return [
         box(x(low), top, x(high) - x(low), baseline - top, SAMPLE, more=_SHADE_STYLE)
@@ -84,10 +97,12 @@ def _shade_event(laws: ToldLaws, x: LinearScale, top: float, baseline: float) ->
 
 
 def _step_line(edges: Sequence[float], heights: Sequence[float], x: LinearScale, y: LinearScale, series: int) -> str:
-    steps = [f"M{digits(x(edges[0]))} {digits(y(0.0))}"]
-    steps += [f"V{digits(y(height))}H{digits(x(end))}" for height, end in zip(heights, edges[1:], strict=True)]
+    steps = [f"M{format_length(x(edges[0]))} {format_length(y(0.0))}"]
+    steps += [
+        f"V{format_length(y(height))}H{format_length(x(end))}" for height, end in zip(heights, edges[1:], strict=True)
+    ]
     dash = ' stroke-dasharray="7 3"' if series else ""
-    return path([*steps, f"V{digits(y(0.0))}"], LINES[series], 2, dash)
+    return path([*steps, f"V{format_length(y(0.0))}"], LINES[series], 2, dash)
 
 
 def _legend(start: float, names: Names) -> list[str]:
@@ -95,10 +110,10 @@ def _legend(start: float, names: Names) -> list[str]:
     for series, name in enumerate(names):
         x = start + 130 * series
         dash = ' stroke-dasharray="7 3"' if series else ""
-        elements.append(path([f"M{digits(x)} 30H{digits(x + 24)}"], LINES[series], 2, dash))
-        elements.append(label(x + 30, 34, name, size=SMALL, fill=LINES[series]))
+        elements.append(path([f"M{format_length(x)} 30H{format_length(x + 24)}"], LINES[series], 2, dash))
+        elements.append(label(x + 30, 34, name, size=SMALL_FONT, fill=LINES[series]))
     elements.append(box(start + 260, 24, 24, 12, SAMPLE, more=_SHADE_STYLE))
-    elements.append(label(start + 290, 34, "the distinguishing event", size=SMALL, fill=QUIET))
+    elements.append(label(start + 290, 34, "the distinguishing event", size=SMALL_FONT, fill=QUIET))
     return elements
 
 
@@ -110,7 +125,7 @@ CONFIDENCES = Range("a number above 0 and at most 1 - 1e-15", Fraction(0), 1 - F
 """The accepted confidence levels; nearer to 1, a float could not represent the difference from 1."""
 
 
-@codec.value("audit-verdict")
+@codec.serialisable("audit-verdict")
 @dataclass(frozen=True)
 class Verdict:
     """The outcome of a sampling audit of one claim.
@@ -130,15 +145,15 @@ class Verdict:
     """Samples per world that the events were measured on; none was used to select the events."""
     events: int
     """Number of measured events; both confidence limits of all of them share the error probability (union bound)."""
-    laws: ToldLaws | None = None
+    laws: OutputShares | None = None
     """Shares of both worlds inside and outside the event, for the plot."""
 
     def __post_init__(self) -> None:
         for name in ("lower_bound", "confidence"):
-            object.__setattr__(self, name, codec.real(getattr(self, name), name))
+            object.__setattr__(self, name, codec.parse_float(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
         codec.check_fields(self)
-        laws_valid = self.laws is None or isinstance(self.laws, ToldLaws)
+        laws_valid = self.laws is None or isinstance(self.laws, OutputShares)
         if not (
             laws_valid and 0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0
         ):
@@ -176,8 +191,8 @@ class Verdict:
         delta = float(self.claim.delta)
         flip_probability = (1 - delta) / (1 + math.exp(epsilon))
         miss = missed(self.confidence, max(1, self.events))
-        p = at_least(_typical_count(self.measured, 1 - flip_probability), self.measured, miss) - delta
-        q = at_most(self.measured - _typical_count(self.measured, 1 - flip_probability), self.measured, miss)
+        p = lower_limit(_typical_count(self.measured, 1 - flip_probability), self.measured, miss) - delta
+        q = upper_limit(self.measured - _typical_count(self.measured, 1 - flip_probability), self.measured, miss)
         return math.log(p / q) if p > 0 and q > 0 else -math.inf
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
@@ -186,7 +201,7 @@ class Verdict:
             raise InvalidParameter(
                 "verdict", self.event, "a verdict with an event to plot", fix="no event distinguished the two worlds"
             )
-        return saved(draw_laws(self.laws, f"{self.claim} {self._outcome}", [str(self)]), path)
+        return save_if_path(plot_shares(self.laws, f"{self.claim} {self._outcome}", [str(self)]), path)
 
     def to_json(self) -> str:
         """Serialise to JSON; ``from_json`` reads it back."""
@@ -206,7 +221,7 @@ class Verdict:
 
     @property
     def _proven_text(self) -> str:
-        level = f"with confidence {sure(self.confidence)}"
+        level = f"with confidence {format_confidence(self.confidence)}"
         if not self.lower_bound:
             return f"the samples do not distinguish the two worlds, {level}"
         return f"ε ≥ {self.lower_bound:.4f} {level}, from {self.event}"
@@ -225,10 +240,10 @@ class Verdict:
         )
 
 
-def sure(confidence: float) -> str:
+def format_confidence(confidence: float) -> str:
     """Format a confidence with as many digits as it has nines, plus one, so that it is never rounded to 1.
 
-    >>> sure(0.99), sure(0.999999), sure(0.99999923)
+    >>> format_confidence(0.99), format_confidence(0.999999), format_confidence(0.99999923)
     ('0.99', '0.999999', '0.99999923')
     """
     digits = min(16, 1 - math.floor(math.log10(1 - confidence)))

@@ -29,7 +29,7 @@ class DemonstrationNoise:
     generator: Any
 
     @classmethod
-    def of(cls, *labels: object) -> DemonstrationNoise:
+    def from_labels(cls, *labels: object) -> DemonstrationNoise:
         """Return the noise seeded by these labels."""
         return cls(np.random.default_rng([zlib.crc32(str(label).encode()) for label in labels]))  # noqa: TID251
 
@@ -37,9 +37,9 @@ class DemonstrationNoise:
         """Draw discrete Laplace noise, P(x) ∝ e^(−|x|/scale); zeros for scale 0."""
         if not scale:
             return np.zeros(shape, np.int64)
-        return self.two_sided(-math.expm1(-1 / scale), *shape)
+        return self.two_sided_geometric(-math.expm1(-1 / scale), *shape)
 
-    def two_sided(self, success: float, *shape: int) -> Whole:
+    def two_sided_geometric(self, success: float, *shape: int) -> Whole:
         """Draw two-sided geometric noise, P(x) ∝ (1 − success)^|x|, as a difference of two geometrics."""
         return np.asarray(self.generator.geometric(success, shape) - self.generator.geometric(success, shape), np.int64)
 
@@ -62,11 +62,11 @@ class DemonstrationNoise:
         """Draw Gumbel noise: the largest noisy score is the exponential mechanism's selection."""
         return np.asarray(self.generator.gumbel(0.0, scale, shape))
 
-    def happens(self, probability: float, *shape: int) -> NDArray[np.bool_]:
+    def bernoulli(self, probability: float, *shape: int) -> NDArray[np.bool_]:
         """Draw Bernoulli variables with this probability."""
         return np.asarray(self.generator.random(shape) < probability)
 
-    def whole(self, low: int, high: int, *shape: int) -> Whole:
+    def uniform_integers(self, low: int, high: int, *shape: int) -> Whole:
         """Draw uniform integers from low to high, both included."""
         return np.asarray(self.generator.integers(low, high + 1, shape), np.int64)
 
@@ -120,11 +120,11 @@ class Room:
     exhibits: tuple[Exhibit, ...]
 
 
-def least(rows: Outputs) -> Outputs:
+def row_minimum(rows: Outputs) -> Outputs:
     """Return the minimum of each row: it is large only if all numbers are, so it best reveals a joint change."""
     return np.asarray(rows.min(axis=1))
 
 
-def coded(answers: NDArray[Any], base: int = 2) -> NDArray[np.int64]:
+def encode_digits(answers: NDArray[Any], base: int = 2) -> NDArray[np.int64]:
     """Encode each row of digits as one number, so that an audit tests them jointly."""
     return np.asarray(answers.astype(np.int64) @ base ** np.arange(answers.shape[1] - 1, -1, -1), np.int64)

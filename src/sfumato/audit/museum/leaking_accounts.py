@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, least
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, row_minimum
 from sfumato.privacy import Guarantee, Neighbours
 
 _ATTEMPTS = 12
@@ -17,7 +17,7 @@ _SAMPLING_RATE, _RELEASES = 0.1, 5
 
 def _least_of_answers(number: int, scale: float) -> Mechanism:
     """Return the least of ``number`` noisy counts."""
-    return lambda noise, count, runs: least(count + noise.laplace(scale, runs, number))
+    return lambda noise, count, runs: row_minimum(count + noise.laplace(scale, runs, number))
 
 
 def _charge_on_success(noise: Noise, count: int, runs: int) -> Outputs:
@@ -44,7 +44,7 @@ def _unamplified_epsilon(claim: float, rate: float) -> float:
 
 
 def _subsampled_count(noise: Noise, present: int, runs: int, epsilon: float, rate: float) -> Outputs:
-    return np.asarray((present * noise.happens(rate, runs)) + noise.laplace(1 / epsilon, runs))
+    return np.asarray((present * noise.bernoulli(rate, runs)) + noise.laplace(1 / epsilon, runs))
 
 
 _SUBSAMPLED_EPSILON = _RELEASES * math.log1p(_SAMPLING_RATE * math.expm1(1))
@@ -52,11 +52,11 @@ _SUBSAMPLED_EPSILON = _RELEASES * math.log1p(_SAMPLING_RATE * math.expm1(1))
 
 
 def _sample_once(noise: Noise, present: int, runs: int) -> Outputs:
-    return least(present * noise.happens(_SAMPLING_RATE, runs, 1) + noise.laplace(1, runs, _RELEASES))
+    return row_minimum(present * noise.bernoulli(_SAMPLING_RATE, runs, 1) + noise.laplace(1, runs, _RELEASES))
 
 
 def _sample_each_time(noise: Noise, present: int, runs: int) -> Outputs:
-    return least(present * noise.happens(_SAMPLING_RATE, runs, _RELEASES) + noise.laplace(1, runs, _RELEASES))
+    return row_minimum(present * noise.bernoulli(_SAMPLING_RATE, runs, _RELEASES) + noise.laplace(1, runs, _RELEASES))
 
 
 def _marker_probability(group: int, epsilon: float, delta: float) -> float:
@@ -66,7 +66,7 @@ def _marker_probability(group: int, epsilon: float, delta: float) -> float:
 
 def _show_marker(delta: float) -> Mechanism:
     """Show a marker as often as (2, δ)-DP per person allows, for a household of this size."""
-    return lambda noise, household, runs: noise.happens(_marker_probability(household, 2, delta), runs)
+    return lambda noise, household, runs: noise.bernoulli(_marker_probability(household, 2, delta), runs)
 
 
 def _change_of_group(noise: Noise, counts: Sequence[int], runs: int, scale: float) -> Outputs:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, coded
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, encode_digits
 from sfumato.privacy import Neighbours
 
 _ANSWERS = 4
@@ -17,8 +17,8 @@ def _randomized_response(truth_probability: float) -> Mechanism:
     """Answer truthfully with this probability, else with one of the other answers."""
 
     def run(noise: Noise, answer: int, runs: int) -> Outputs:
-        other = (answer + noise.whole(1, _ANSWERS - 1, runs)) % _ANSWERS
-        return np.where(noise.happens(truth_probability, runs), answer, other)
+        other = (answer + noise.uniform_integers(1, _ANSWERS - 1, runs)) % _ANSWERS
+        return np.where(noise.bernoulli(truth_probability, runs), answer, other)
 
     return run
 
@@ -28,30 +28,30 @@ def _unary_encoding(epsilon: float) -> Mechanism:
 
     def run(noise: Noise, answer: int, runs: int) -> Outputs:
         bits = np.arange(_ANSWERS) == answer
-        return coded(bits ^ noise.happens(1 / (1 + math.exp(epsilon)), runs, _ANSWERS))
+        return encode_digits(bits ^ noise.bernoulli(1 / (1 + math.exp(epsilon)), runs, _ANSWERS))
 
     return run
 
 
 def _fresh_daily_reports(noise: Noise, bit: int, runs: int) -> Outputs:
     """Return on how many days the randomised bit was 1."""
-    return np.asarray((bit ^ noise.happens(1 / (1 + math.e), runs, _DAYS)).sum(axis=1))
+    return np.asarray((bit ^ noise.bernoulli(1 / (1 + math.e), runs, _DAYS)).sum(axis=1))
 
 
 def _memoized_reports(noise: Noise, bit: int, runs: int) -> Outputs:
-    return np.asarray(_DAYS * (bit ^ noise.happens(1 / (1 + math.e), runs)))
+    return np.asarray(_DAYS * (bit ^ noise.bernoulli(1 / (1 + math.e), runs)))
 
 
 def _reports_of_present(noise: Noise, people: int, runs: int) -> Outputs:
     """Return the number of reports and of those that say yes, if nobody's true answer is yes."""
-    said_yes = noise.happens(1 / (1 + math.e), runs, people).sum(axis=1)
+    said_yes = noise.bernoulli(1 / (1 + math.e), runs, people).sum(axis=1)
     return np.stack([np.full(runs, people), said_yes], axis=1)
 
 
 def _reports_of_invited(noise: Noise, people: int, runs: int) -> Outputs:
     """Take a report of each of ten invited people; a fair coin reports for those who are absent."""
-    reported_yes = noise.happens(1 / (1 + math.e), runs, people).sum(axis=1)
-    return np.stack([np.full(runs, 10), reported_yes + noise.happens(0.5, runs, 10 - people).sum(axis=1)], axis=1)
+    reported_yes = noise.bernoulli(1 / (1 + math.e), runs, people).sum(axis=1)
+    return np.stack([np.full(runs, 10), reported_yes + noise.bernoulli(0.5, runs, 10 - people).sum(axis=1)], axis=1)
 
 
 ROOM = Room(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, coded
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, encode_digits
 from sfumato.privacy import Guarantee
 
 _EPSILON = 2.0
@@ -24,7 +24,7 @@ def _above_threshold(
 
 
 def _sparse_vector(threshold_scale: float, query_scale: float, max_above: int | None) -> Mechanism:
-    return lambda noise, answers, runs: coded(
+    return lambda noise, answers, runs: encode_digits(
         _above_threshold(noise, answers, runs, threshold_scale, query_scale, max_above)
     )
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, least
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, row_minimum
 from sfumato.privacy import Guarantee
 
 _CELLS = 4
@@ -27,7 +27,7 @@ def _redraw_until_nonnegative(noise: Noise, count: int, runs: int) -> Outputs:
 
 def _sign_and_magnitude(noise: Noise, count: int, runs: int) -> Outputs:
     size = noise.generator.geometric(-math.expm1(-1), runs) - 1
-    return np.asarray(count + np.where(noise.happens(0.5, runs), size, -size))
+    return np.asarray(count + np.where(noise.bernoulli(0.5, runs), size, -size))
 
 
 def _clip_noise(noise: Noise, count: int, runs: int) -> Outputs:
@@ -36,12 +36,12 @@ def _clip_noise(noise: Noise, count: int, runs: int) -> Outputs:
 
 def _noise_from_one_byte(noise: Noise, count: int, runs: int) -> Outputs:
     """Compute Laplace noise from one of 256 uniform numbers by inverting its distribution function."""
-    uniform = (noise.whole(0, 255, runs) + 0.5) / 256 - 0.5
+    uniform = (noise.uniform_integers(0, 255, runs) + 0.5) / 256 - 0.5
     return np.asarray(count + np.rint(-np.sign(uniform) * np.log1p(-2 * np.abs(uniform))).astype(np.int64))
 
 
 def _noise_from_fixed_seed(_: Noise, count: int, runs: int) -> Outputs:
-    return np.full(runs, count + int(Noise.of("the seed of a configuration file").laplace(1, 1)[0]))
+    return np.full(runs, count + int(Noise.from_labels("the seed of a configuration file").laplace(1, 1)[0]))
 
 
 def _share_one_draw(noise: Noise, sums: tuple[int, int], runs: int) -> Outputs:
@@ -77,7 +77,7 @@ def _gaussian_in_thousandths(deviation: float) -> Mechanism:
 
 def _least_on_path(noise: Noise, present: int, runs: int, scale: float) -> Outputs:
     """Return the least noisy count on a leaf-to-root path of a tree over eight days."""
-    return least(present + noise.laplace(scale, runs, _CELLS))
+    return row_minimum(present + noise.laplace(scale, runs, _CELLS))
 
 
 _CLASSICAL_DEVIATION = math.sqrt(2 * math.log(1.25 / 0.5)) / 6
@@ -130,7 +130,7 @@ ROOM = Room(
             worlds=_COUNT_WORLDS,
             claim=Guarantee("0.5"),
             samples=15_000,
-            broken=lambda noise, count, runs: count + noise.two_sided(1 / 2, runs),
+            broken=lambda noise, count, runs: count + noise.two_sided_geometric(1 / 2, runs),
             correct=lambda noise, count, runs: count + noise.laplace(2, runs),
         ),
         Exhibit(
@@ -183,7 +183,7 @@ ROOM = Room(
             source="Asghar & Kaafar 2020, Averaging attacks on bounded noise-based disclosure control algorithms",
             inputs=(0, 1),
             worlds=_COUNT_WORLDS,
-            broken=lambda noise, count, runs: count + noise.whole(-3, 3, runs),
+            broken=lambda noise, count, runs: count + noise.uniform_integers(-3, 3, runs),
             correct=_noisy_count,
         ),
         Exhibit(

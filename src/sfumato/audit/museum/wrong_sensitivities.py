@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, least
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, row_minimum
 from sfumato.privacy import Guarantee, Neighbours
 
 _ROW_LIMIT = 3
@@ -35,7 +35,7 @@ def _sum_and_count(scale: float) -> Mechanism:
 
 
 def _least_of_sum_and_count(scale: float) -> Mechanism:
-    return lambda noise, values, runs: least(
+    return lambda noise, values, runs: row_minimum(
         _sum_and_count(scale)(noise, values, runs) - [sum(_FOUR_PEOPLE), len(_FOUR_PEOPLE)]
     )
 
@@ -111,7 +111,7 @@ def _relative_noise(noise: Noise, count: int, runs: int) -> Outputs:
 def _keep_two_groups(noise: Noise, person: Sequence[int], runs: int) -> Outputs:
     """Keep two random groups of a person, redrawn for each run."""
     order = np.argsort(noise.generator.random((runs, len(person))), axis=1)
-    return np.asarray(least(np.where(order < 2, np.array(person), 0) + noise.laplace(2, runs, len(person))))
+    return np.asarray(row_minimum(np.where(order < 2, np.array(person), 0) + noise.laplace(2, runs, len(person))))
 
 
 _ROWS_WITHOUT_ID = 20
@@ -182,7 +182,7 @@ ROOM = Room(
             inputs=((0, 0, 0, 0), (1, 1, 1, 1)),
             worlds="four groups without and with a person who is in all of them",
             samples=15_000,
-            broken=lambda noise, person, runs: least(np.array(person) + noise.laplace(2, runs, 4)),
+            broken=lambda noise, person, runs: row_minimum(np.array(person) + noise.laplace(2, runs, 4)),
             correct=_keep_two_groups,
         ),
         Exhibit(

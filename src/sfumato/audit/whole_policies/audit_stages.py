@@ -19,38 +19,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.asked_questions.asked_worlds import throw_away
-from sfumato.audit.asked_questions.compared_outcomes import Ask, put
-from sfumato.audit.asked_questions.replayed_totals import Pair, Recorded, record
-from sfumato.audit.invented_tables import NeighbouringTables, neighbours_of
-from sfumato.audit.lower_bounds.falsifying import falsify, least_samples
+from sfumato.audit.asked_questions.release_sampling import temporary_curator
+from sfumato.audit.asked_questions.replayed_totals import Pair, RecordedTotals, record_totals
+from sfumato.audit.asked_questions.visible_outcomes import Ask, make_proposal
+from sfumato.audit.generated_tables import NeighbouringTables, neighbours_of
+from sfumato.audit.lower_bounds.falsifying import falsify, required_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.curator import Curator, Question
 from sfumato.engine.opening import open_engine
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.catalog import Catalog
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import NamedNoise
-from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price
-from sfumato.release.requests import Request
+from sfumato.release.pricing import PricedRelease
+from sfumato.release.requests import PriceRequest
 
 EPSILON = Fraction(1)
 """The ε of every release."""
 
 
 @dataclass(frozen=True)
-class Paid:
+class AuditPrice:
     """A price, as arguments of ``release``."""
 
     claim: Guarantee
     gaussian: bool = False
 
     @property
-    def keywords(self) -> dict[str, Any]:
+    def release_arguments(self) -> dict[str, Any]:
         delta = {"delta": self.claim.delta} if self.claim.delta else {}
         mechanism = {"mechanism": "gaussian"} if self.gaussian else {}
         return {"epsilon": self.claim.epsilon, **delta, **mechanism, "fresh": True}
@@ -78,50 +78,50 @@ class AuditStage:
 
     def question(self, asked: str | Ask) -> Any:
         """Make a query at the curator of the ordinary units."""
-        return put(asked, self.curators[""])
+        return make_proposal(asked, self.curators[""])
 
-    def paid(self, question: Any, *, gaussian: bool = False) -> Paid:
+    def price_for(self, question: Any, *, gaussian: bool = False) -> AuditPrice:
         """Return the price of a query, with a small part of the policy's δ if it needs one."""
-        needs_delta = gaussian or (isinstance(question, Question) and bool(question.found))
-        return Paid(Guarantee(EPSILON, self.policy.budget.delta / 1000 if needs_delta else 0), gaussian)
+        needs_delta = gaussian or (isinstance(question, Question) and bool(question.discovered_keys))
+        return AuditPrice(Guarantee(EPSILON, self.policy.budget.delta / 1000 if needs_delta else 0), gaussian)
 
-    def recorded(self, question: Question, paid: Paid) -> tuple[Recorded, ...]:
+    def record_totals(self, question: Question, price: AuditPrice) -> tuple[RecordedTotals, ...]:
         """Read the exact input of a query's measurements in every population."""
-        return record(question, prepared(question, paid), self.engines)
+        return record_totals(question, price_release(question, price), self.engines)
 
 
-def prepared(question: Question, paid: Paid) -> Prepared:
+def price_release(question: Question, price: AuditPrice) -> PricedRelease:
     """Price a release from the policy alone."""
-    noise: NamedNoise | None = "gaussian" if paid.gaussian else None
-    return question.prepared(Request(paid.claim.epsilon, paid.claim.delta, mechanism=noise))
+    noise: NamedNoise | None = "gaussian" if price.gaussian else None
+    return question.price_release(PriceRequest(price.claim.epsilon, price.claim.delta, mechanism=noise))
 
 
 @contextmanager
-def set_up(policy: Policy, *, texts: bool = False) -> Iterator[AuditStage]:
+def open_stage(policy: Policy, *, texts: bool = False) -> Iterator[AuditStage]:
     """Generate the tables of a policy and open them all."""
     tables = neighbours_of(policy, texts=texts)
     with ExitStack() as stack:
         engines = dict(_open_engines(tables, stack))
         curators = {
-            population.name: stack.enter_context(throw_away(tables.opened(population)))
+            population.name: stack.enter_context(temporary_curator(tables.policy_over(population)))
             for population in tables.populations
         }
         yield AuditStage(tables, engines, curators)
 
 
 @contextmanager
-def read_by(stage: AuditStage, policy: Policy) -> Iterator[AuditStage]:
+def reopen_under(stage: AuditStage, policy: Policy) -> Iterator[AuditStage]:
     """Open the same tables under another policy, one with an injected fault."""
     other = replace(stage.tables, policy=policy)
     with ExitStack() as stack:
         engines = dict(_open_engines(other, stack))
-        curator = stack.enter_context(throw_away(other.opened(other.others)))
+        curator = stack.enter_context(temporary_curator(other.policy_over(other.ordinary_population)))
         yield AuditStage(other, engines, {"": curator})
 
 
 def _open_engines(tables: NeighbouringTables, stack: ExitStack) -> Iterator[tuple[str, Engine]]:
     for population in tables.populations:
-        engine = open_engine(tables.opened(population), None, 1)
+        engine = open_engine(tables.policy_over(population), None, 1)
         stack.callback(engine.close)
         yield population.name, engine
 
@@ -135,8 +135,8 @@ Draw = Callable[[Measurement, NDArray[np.int64]], NDArray[Any]]
 """Draws noisy totals: a row for each group of each release."""
 
 
-def drawn_again(
-    recorded: Sequence[Recorded],
+def refute_by_draws(
+    recorded: Sequence[RecordedTotals],
     pair: Pair,
     claim: Guarantee,
     samples: int,
@@ -151,7 +151,7 @@ def drawn_again(
     noisy = [entry for entry in recorded if isinstance(entry.measurement.mechanism, Additive)]
     cells = sum(entry.exact[pair[0].name].size for entry in noisy)
     draw_count = min(samples, _MAX_DRAWN_CELLS // max(1, cells))
-    if not cells or draw_count < least_samples(claim, confidence):
+    if not cells or draw_count < required_samples(claim, confidence):
         return None
     draw_totals = draw or (lambda measurement, exact: measurement.draw(exact))
 
@@ -167,7 +167,7 @@ def drawn_again(
 
 
 def _draw_measurement(
-    recorded: Recorded, pair: Pair, side: int, count: int, draw: Draw
+    recorded: RecordedTotals, pair: Pair, side: int, count: int, draw: Draw
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw ``count`` times in one world; return each draw's log-likelihood ratio of the second world to the first, and
     the numbers tested individually.

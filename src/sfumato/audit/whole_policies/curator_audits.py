@@ -23,30 +23,53 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-from sfumato.audit.asked_questions.asked_worlds import (
-    LEAST_PILOT,
-    PILOT,
-    AskedText,
-    Job,
-    SamplingProcesses,
-    largest_pair,
+from sfumato.audit.asked_questions.generated_questions import (
+    RandomQuestion,
+    random_questions,
+    read_questions,
+    templates,
 )
-from sfumato.audit.asked_questions.compared_outcomes import Coordinates, differences, forecast, outcome
-from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, drawn_questions, questions_of, templates
-from sfumato.audit.asked_questions.replayed_totals import replayed
-from sfumato.audit.lower_bounds.falsifying import falsify, least_samples
+from sfumato.audit.asked_questions.release_sampling import (
+    MIN_PILOT,
+    PILOT_SHARE,
+    SamplingJob,
+    SamplingWorkers,
+    SqlQuestion,
+    pair_with_most_rows,
+)
+from sfumato.audit.asked_questions.replayed_totals import compare_replays
+from sfumato.audit.asked_questions.visible_outcomes import (
+    ReleaseFeatures,
+    compare_outcomes,
+    record_forecast,
+    record_outcome,
+)
+from sfumato.audit.lower_bounds.falsifying import falsify, required_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict
-from sfumato.audit.whole_policies.audit_stages import AuditStage, Paid, drawn_again, prepared, set_up
-from sfumato.audit.whole_policies.curator_findings import DRAWN, OWN, TEMPLATE, CuratorAudit, Sampled, TriedQuestion
-from sfumato.audit.whole_policies.planted_faults import CaughtFault, Planted, planted_faults
+from sfumato.audit.whole_policies.audit_stages import (
+    AuditPrice,
+    AuditStage,
+    open_stage,
+    price_release,
+    refute_by_draws,
+)
+from sfumato.audit.whole_policies.curator_findings import (
+    OWNER,
+    RANDOM,
+    TEMPLATE,
+    CuratorAudit,
+    QuestionResult,
+    SamplingResult,
+)
+from sfumato.audit.whole_policies.planted_faults import FaultInjection, FaultResult, planted_faults
 from sfumato.audit.whole_policies.shared_noise import compare_noise
 from sfumato.curator import Question
 from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.mechanisms import bits
 from sfumato.policy import Policy
-from sfumato.privacy.numbers import POSITIVE, Number, Range, exact, whole
-from sfumato.release.releasing import Progress, quietly
+from sfumato.privacy.numbers import POSITIVE, Number, Range, exact, exact_integer
+from sfumato.release.releasing import Progress, ignore_progress
 
 _DRAWS = 10_000
 _RELEASES_PER_MINUTE = 60
@@ -71,7 +94,7 @@ def curator(
     *,
     confidence: Number = "0.9999",
     seed: int | None = None,
-    progress: Progress = quietly,
+    progress: Progress = ignore_progress,
 ) -> CuratorAudit:
     """Audit a policy: compare outcomes, exact changes, noise and releases on neighbouring generated tables, and check
     that injected faults are detected.
@@ -86,13 +109,13 @@ def curator(
         raise InvalidParameter("minutes", minutes, "at most 1440, which is a day")
     _require_price(declared)
     level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
-    used_seed = bits.below(_SEEDS) if seed is None else whole(seed, "seed")
+    used_seed = bits.random_below(_SEEDS) if seed is None else exact_integer(seed, "seed")
     progress("generating tables")
-    with set_up(declared) as stage:
+    with open_stage(declared) as stage:
         random_count = max(_MIN_RANDOM_QUERIES, round(_RANDOM_QUERIES_PER_MINUTE * allowed_minutes))
         queries = tuple(_audit_queries(stage, questions, used_seed, random_count))
         run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
-        fixed_texts = tuple(query.text for query in queries if query.origin != DRAWN)
+        fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(stage, fixed_texts, run.level)
         faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
         results, untested = run.questions(queries)
@@ -105,7 +128,7 @@ def curator(
         str(declared.unit),
         declared.neighbours.value,
         float(level),
-        tuple(population.name for population in stage.tables.larger),
+        tuple(population.name for population in stage.tables.populations_with_extra_unit),
         results,
         faults,
         notes,
@@ -129,7 +152,7 @@ def _require_price(policy: Policy) -> None:
 class _AuditQuery:
     """A query to be tested."""
 
-    ask: str | DrawnQuestion
+    ask: str | RandomQuestion
     origin: str
     gaussian: bool
     """Whether it is also tested with Gaussian noise."""
@@ -141,13 +164,13 @@ class _AuditQuery:
 
 def _audit_queries(stage: AuditStage, questions: Any, seed: int, random_count: int) -> Iterator[_AuditQuery]:
     """Yield the queries to test: the owner's own, then templates, then random ones."""
-    origins = {**dict.fromkeys(questions_of(questions), OWN)}
+    origins = {**dict.fromkeys(read_questions(questions), OWNER)}
     origins = {**origins, **{text: TEMPLATE for text in templates(stage.catalog) if text not in origins}}
     delta = bool(stage.policy.budget.delta)
     for index, (text, origin) in enumerate(origins.items()):
         yield _AuditQuery(text, origin, delta and index < _GAUSSIAN_QUERIES)
-    for random_question in islice(drawn_questions(stage.catalog, seed), random_count):
-        yield _AuditQuery(random_question, DRAWN, delta and random_question.gaussian)
+    for random_question in islice(random_questions(stage.catalog, seed), random_count):
+        yield _AuditQuery(random_question, RANDOM, delta and random_question.gaussian)
 
 
 def _verdict_confidence(level: Fraction, questions: int) -> Fraction:
@@ -175,7 +198,7 @@ def _time_notes(
 
 
 def _cap_notes(stage: AuditStage) -> Iterator[str]:
-    for name in stage.tables.capped:
+    for name in stage.tables.tables_with_unreached_limit:
         yield f"the limit of rows of {name} is too large for a generated unit to reach, so it was not tested"
 
 
@@ -191,8 +214,8 @@ class _AuditRun:
         return time.time() >= self.until
 
     def faults(
-        self, planned: Mapping[str, Planted], until: float, results: tuple[CaughtFault, ...] = ()
-    ) -> tuple[tuple[CaughtFault, ...], Mapping[str, Planted]]:
+        self, planned: Mapping[str, FaultInjection], until: float, results: tuple[FaultResult, ...] = ()
+    ) -> tuple[tuple[FaultResult, ...], Mapping[str, FaultInjection]]:
         """Inject faults until ``until``, at least one in all; return all results and the faults not yet injected.
 
         An audit starts with them, since without power its other results mean nothing, and spends at most half of its
@@ -205,18 +228,18 @@ class _AuditRun:
             results += tuple(plant())
         return results, {}
 
-    def questions(self, queries: Sequence[_AuditQuery]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
+    def questions(self, queries: Sequence[_AuditQuery]) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
         """Test every query there is time for; return the results and the texts of the others."""
-        results: list[TriedQuestion] = []
+        results: list[QuestionResult] = []
         for number, query in enumerate(queries):
             if self._is_late:
                 return tuple(results), tuple(skipped.text for skipped in queries[number:])
             self.progress(f"question {number + 1} of {len(queries)}")
             question = self._parse_query(query)
-            results.append(self._test_query(query, question, self.stage.paid(question)))
+            results.append(self._test_query(query, question, self.stage.price_for(question)))
         return tuple(results), ()
 
-    def gaussian(self, queries: Sequence[_AuditQuery]) -> Iterator[TriedQuestion]:
+    def gaussian(self, queries: Sequence[_AuditQuery]) -> Iterator[QuestionResult]:
         """Test some queries with Gaussian noise, on a few tables only.
 
         This comes last because it changes how an account is charged.
@@ -225,7 +248,7 @@ class _AuditRun:
             question = self._parse_query(query) if query.gaussian else None
             if question is not None and _has_only_fixed_totals(question) and not self._is_late:
                 self.progress(f"Gaussian noise: {query.text}")
-                yield self._test_query(query, question, self.stage.paid(question, gaussian=True))
+                yield self._test_query(query, question, self.stage.price_for(question, gaussian=True))
 
     def _parse_query(self, query: _AuditQuery) -> Any:
         try:
@@ -233,53 +256,59 @@ class _AuditRun:
         except SfumatoError:
             return None
 
-    def _test_query(self, query: _AuditQuery, question: Any, paid: Paid) -> TriedQuestion:
+    def _test_query(self, query: _AuditQuery, question: Any, paid: AuditPrice) -> QuestionResult:
         populations = self.stage.tables.populations
         few_populations = (populations[0], *populations[-2:])  # a few tables suffice for what reads no row
         released_populations = few_populations if paid.gaussian else populations
         outcomes = [
-            (side, outcome(self.stage.curators[side.name], query.ask, paid.keywords)) for side in released_populations
+            (side, record_outcome(self.stage.curators[side.name], query.ask, paid.release_arguments))
+            for side in released_populations
         ]
         answered = all("refusal" not in visible for _, visible in outcomes)
         forecasts = [
-            (side, forecast(self.stage.curators[side.name], query.ask, paid.keywords)) for side in few_populations
+            (side, record_forecast(self.stage.curators[side.name], query.ask, paid.release_arguments))
+            for side in few_populations
         ]
-        result = TriedQuestion(
-            query.text, query.origin, str(paid), answered, (*differences(outcomes), *differences(forecasts))
+        result = QuestionResult(
+            query.text, query.origin, str(paid), answered, (*compare_outcomes(outcomes), *compare_outcomes(forecasts))
         )
         if not answered or not isinstance(question, Question):
             return result
-        recorded = self.stage.recorded(question, paid)
-        replay = replayed(recorded, self.stage.tables.pairs)
-        compared = compare_noise(question, prepared(question, paid), self.stage.engines[""], 1 - self.level)
+        recorded = self.stage.record_totals(question, paid)
+        replay = compare_replays(recorded, self.stage.tables.pairs)
+        compared = compare_noise(question, price_release(question, paid), self.stage.engines[""], 1 - self.level)
         result = replace(result, replay=replay if recorded else None, noise=compared)
-        if question.found or replay.telling is None:
+        if question.discovered_keys or replay.most_distinguishable_pair is None:
             return result
-        noise_verdict = drawn_again(recorded, replay.telling, paid.claim, _DRAWS, self.level)
-        return replace(result, drawn=None if noise_verdict is None else _sampled(*noise_verdict, paid))
+        noise_verdict = refute_by_draws(recorded, replay.most_distinguishable_pair, paid.claim, _DRAWS, self.level)
+        return replace(result, noise_draws=None if noise_verdict is None else _sampled(*noise_verdict, paid))
 
     def with_bought(
-        self, tried: tuple[TriedQuestion, ...], count: int
-    ) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
+        self, tried: tuple[QuestionResult, ...], count: int
+    ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
         """Sample full releases of one query per kind while there is time; also return the queries with too few.
 
         Queries without drawn noise come first, since selections have no other test.
         """
         kinds: dict[tuple[Any, ...], int] = {}
         for index, result in enumerate(tried):
-            is_fixed = result.answered and result.origin != DRAWN and "Gaussian" not in result.price
+            is_fixed = result.answered and result.origin != RANDOM and "Gaussian" not in result.price
             kind = self._query_kind(result.question) if is_fixed else None
             if kind is not None:
                 kinds.setdefault(kind, index)
         results = list(tried)
-        chosen = sorted(kinds.values(), key=lambda position: results[position].drawn is not None)[:_MAX_RELEASED_KINDS]
-        with SamplingProcesses() as processes:
+        chosen = sorted(kinds.values(), key=lambda position: results[position].noise_draws is not None)[
+            :_MAX_RELEASED_KINDS
+        ]
+        with SamplingWorkers() as processes:
             for index in chosen:
                 if self._is_late:
                     break
                 self.progress(f"sampling releases: {results[index].question}")
-                results[index] = replace(results[index], bought=self._sample_releases(processes, results[index], count))
-        return tuple(results), tuple(results[index].question for index in chosen if results[index].bought is None)
+                results[index] = replace(
+                    results[index], releases=self._sample_releases(processes, results[index], count)
+                )
+        return tuple(results), tuple(results[index].question for index in chosen if results[index].releases is None)
 
     def _query_kind(self, text: str) -> tuple[Any, ...] | None:
         """Return the kinds of measures and keys of a query; None if it measures nothing."""
@@ -287,22 +316,25 @@ class _AuditRun:
         if not isinstance(question, Question) or question.free:
             return None
         measures = tuple(type(measure).__name__ for measure in question.query.plan.measures)
-        return measures, bool(question.found), bool(question.query.plan.keys) and not question.found
+        return measures, bool(question.discovered_keys), bool(question.query.plan.keys) and not question.discovered_keys
 
-    def _sample_releases(self, processes: SamplingProcesses, result: TriedQuestion, count: int) -> Sampled | None:
+    def _sample_releases(self, processes: SamplingWorkers, result: QuestionResult, count: int) -> SamplingResult | None:
         """Sample releases in two neighbouring worlds and try to refute the claim with them."""
-        paid = self.stage.paid(self.stage.question(result.question))
-        distinguishing = None if result.replay is None else result.replay.telling
-        pair, pilot = distinguishing or largest_pair(self.stage.tables), max(LEAST_PILOT, math.ceil(count * PILOT))
-        policies = [self.stage.tables.opened(population) for population in pair]
-        ask, until = AskedText(result.question), self.until
-        jobs = [Job(policy, ask, paid.keywords, count + pilot, until) for policy in policies]
-        first, second = processes.buy(jobs)
+        paid = self.stage.price_for(self.stage.question(result.question))
+        distinguishing = None if result.replay is None else result.replay.most_distinguishable_pair
+        pair, pilot = (
+            distinguishing or pair_with_most_rows(self.stage.tables),
+            max(MIN_PILOT, math.ceil(count * PILOT_SHARE)),
+        )
+        policies = [self.stage.tables.policy_over(population) for population in pair]
+        ask, until = SqlQuestion(result.question), self.until
+        jobs = [SamplingJob(policy, ask, paid.release_arguments, count + pilot, until) for policy in policies]
+        first, second = processes.sample(jobs)
         sample_count = min(len(first), len(second)) - pilot
-        if sample_count < max(_MIN_RELEASES, least_samples(paid.claim, self.level)):
+        if sample_count < max(_MIN_RELEASES, required_samples(paid.claim, self.level)):
             return None
-        coordinates = Coordinates.of(first[:pilot], second[:pilot])
-        numbers = coordinates.numbers(first[pilot:]), coordinates.numbers(second[pilot:])
+        coordinates = ReleaseFeatures.from_pilot(first[:pilot], second[:pilot])
+        numbers = coordinates.feature_matrix(first[pilot:]), coordinates.feature_matrix(second[pilot:])
         worlds: tuple[Callable[[int], Any], ...] = (lambda n: numbers[0][:n], lambda n: numbers[1][:n])
         return _sampled(falsify(worlds, paid.claim, sample_count, self.level), sample_count, paid)
 
@@ -313,10 +345,10 @@ def _has_only_fixed_totals(question: Any) -> bool:
     A query that parses and is then refused, since no row can meet its conditions, has none.
     """
     try:
-        return isinstance(question, Question) and not question.found and not question.others
+        return isinstance(question, Question) and not question.discovered_keys and not question.other_parts
     except SfumatoError:
         return False
 
 
-def _sampled(verdict: Verdict, samples: int, paid: Paid) -> Sampled:
-    return Sampled(verdict, samples, None if paid.gaussian else verdict.detectable)
+def _sampled(verdict: Verdict, samples: int, paid: AuditPrice) -> SamplingResult:
+    return SamplingResult(verdict, samples, None if paid.gaussian else verdict.detectable)

@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sfumato.audit.asked_questions.compared_outcomes import OutcomeDifference
-from sfumato.audit.asked_questions.replayed_totals import Replayed
+from sfumato.audit.asked_questions.replayed_totals import ReplayResult
+from sfumato.audit.asked_questions.visible_outcomes import OutcomeDifference
 from sfumato.audit.lower_bounds.verdicts import Verdict
-from sfumato.audit.whole_policies.planted_faults import CaughtFault
-from sfumato.audit.whole_policies.shared_noise import ComparedNoise
+from sfumato.audit.whole_policies.planted_faults import FaultResult
+from sfumato.audit.whole_policies.shared_noise import NoiseComparison
 from sfumato.notebook_html import paragraphs, table
-from sfumato.privacy.numbers import percent, shown
-from sfumato.release.answers.web_pages import HtmlPage, escaped, facts, listed, paragraph, table as html_table
+from sfumato.privacy.numbers import format_number, format_percent
+from sfumato.release.answers.web_pages import HtmlPage, bullet_list, escape, facts, paragraph, table as html_table
 from sfumato.version import __version__
 
-TEMPLATE, OWN, DRAWN = "template", "the owner's", "drawn"
+TEMPLATE, OWNER, RANDOM = "template", "the owner's", "drawn"
 """Where a query comes from."""
 COLUMNS = ("question", "price", "outcome", "exact change", "noise drawn", "bought")
 """The columns of the table of results."""
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SamplingResult:
     """The verdict of samples on one query, and their power."""
 
     verdict: Verdict
@@ -36,7 +36,7 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class TriedQuestion:
+class QuestionResult:
     """One query with the results of all tests on it."""
 
     question: str
@@ -44,25 +44,27 @@ class TriedQuestion:
     price: str
     answered: bool
     differences: tuple[OutcomeDifference, ...]
-    replay: Replayed | None = None
-    drawn: Sampled | None = None
-    bought: Sampled | None = None
-    noise: ComparedNoise | None = None
+    replay: ReplayResult | None = None
+    noise_draws: SamplingResult | None = None
+    releases: SamplingResult | None = None
+    noise: NoiseComparison | None = None
     """Whether any two numbers of a release share a noise draw."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """Return the evidence against the privacy promise; empty if it holds."""
         doubts = [str(difference) for difference in self.differences[:3]]
-        if self.replay is not None and not self.replay.holds and self.replay.where is not None:
-            first, second = self.replay.where
+        if self.replay is not None and not self.replay.holds and self.replay.worst_pair is not None:
+            first, second = self.replay.worst_pair
             doubts.append(
                 f"{self.replay.norm} reaches {self.replay.share:.4g} times the claim between {first} and {second}"
             )
         if self.noise is not None and not self.noise.holds:
             doubts.append(str(self.noise))
         doubts += [
-            str(sampled.verdict) for sampled in (self.drawn, self.bought) if sampled and not sampled.verdict.holds
+            str(sampled.verdict)
+            for sampled in (self.noise_draws, self.releases)
+            if sampled and not sampled.verdict.holds
         ]
         return tuple(doubts)
 
@@ -78,41 +80,41 @@ class CuratorAudit:
     """The probability, at least, that samples raise no doubt about a sound curator."""
     tables: tuple[str, ...]
     """Descriptions of the units that were added."""
-    tried: tuple[TriedQuestion, ...]
-    faults: tuple[CaughtFault, ...]
+    tried: tuple[QuestionResult, ...]
+    faults: tuple[FaultResult, ...]
     notes: tuple[str, ...]
     """What was not tested, and why."""
     seconds: float
     seed: int | None = None
     """The seed of the random queries; the same seed draws the same queries."""
-    unplanted: tuple[str, ...] = ()
+    untested_faults: tuple[str, ...] = ()
     """Names of the faults that there was no time to inject."""
 
     @property
-    def missed(self) -> tuple[CaughtFault, ...]:
+    def missed_faults(self) -> tuple[FaultResult, ...]:
         """Return the injected faults that were not detected."""
         return tuple(fault for fault in self.faults if not fault.caught)
 
     @property
-    def caught_words(self) -> str:
+    def caught_summary(self) -> str:
         """Return the number of detected faults of all, including those there was no time for."""
-        return f"{len(self.faults) - len(self.missed)} of {len(self.faults) + len(self.unplanted)}"
+        return f"{len(self.faults) - len(self.missed_faults)} of {len(self.faults) + len(self.untested_faults)}"
 
     @property
-    def doubt_words(self) -> str:
+    def doubt_summary(self) -> str:
         return "1 doubt" if len(self.doubts) == 1 else f"{len(self.doubts)} doubts" if self.doubts else "no doubt"
 
     @property
     def has_power(self) -> bool:
         """Return whether at least one fault was injected and all injected faults were detected."""
-        return bool(self.faults) and not self.missed
+        return bool(self.faults) and not self.missed_faults
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """Return all evidence against the privacy promise, or against the audit itself."""
         all_doubts = [f"{result.question}: {doubt}" for result in self.tried for doubt in result.doubts]
         all_doubts += [
-            f"a planted fault was not caught, so this audit has no power: {fault.name}" for fault in self.missed
+            f"a planted fault was not caught, so this audit has no power: {fault.name}" for fault in self.missed_faults
         ]
         if not self.faults:
             all_doubts.append("no fault was planted, so this audit has no power: allow more minutes")
@@ -127,19 +129,19 @@ class CuratorAudit:
 
     def __str__(self) -> str:
         answered = [result for result in self.tried if result.answered]
-        compared = sum(result.replay.compared for result in answered if result.replay)
-        untested = f", and there was no time for {', '.join(self.unplanted)}" if self.unplanted else ""
+        compared = sum(result.replay.comparisons for result in answered if result.replay)
+        untested = f", and there was no time for {', '.join(self.untested_faults)}" if self.untested_faults else ""
         finding = "No doubt was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
         return (
             f"{finding} in {len(self.tried)} questions, of which {len(answered)} are answered, over "
             f"{len(self.tables) + 1} generated tables; {compared:,} pairs of totals were compared; "
-            f"{self.caught_words} planted faults were caught{untested}"
+            f"{self.caught_summary} planted faults were caught{untested}"
         )
 
     @property
-    def drawn_words(self) -> str:
+    def seed_summary(self) -> str:
         """Return the number of random queries and their seed; empty if there were none."""
-        query_count = len({result.question for result in self.tried if result.origin == DRAWN})
+        query_count = len({result.question for result in self.tried if result.origin == RANDOM})
         question_words = "1 random question" if query_count == 1 else f"{query_count} random questions"
         return "" if self.seed is None else f"{question_words} from seed {self.seed}, which draws the same again"
 
@@ -156,7 +158,7 @@ class CuratorAudit:
             "tables": self.tables,
             "tried": [_question_json(result) for result in self.tried],
             "faults": [asdict(fault) for fault in self.faults],
-            "unplanted": self.unplanted,
+            "unplanted": self.untested_faults,
             "notes": self.notes,
             "seconds": self.seconds,
             "seed": self.seed,
@@ -165,15 +167,15 @@ class CuratorAudit:
 
     def _repr_html_(self) -> str:
         faults = [(fault.name, "caught" if fault.caught else "MISSED", fault.evidence) for fault in self.faults]
-        results = table(COLUMNS, [row(result) for result in self.tried])
+        results = table(COLUMNS, [result_row(result) for result in self.tried])
         return (
-            paragraphs([str(self), *self.doubts, *self.notes, *filter(None, [self.drawn_words])])
+            paragraphs([str(self), *self.doubts, *self.notes, *filter(None, [self.seed_summary])])
             + results
             + table(("fault", "result", "evidence"), faults)
         )
 
 
-def _question_json(result: TriedQuestion) -> dict[str, Any]:
+def _question_json(result: QuestionResult) -> dict[str, Any]:
     """Return one query's results as JSON values."""
     return {
         "question": result.question,
@@ -183,13 +185,13 @@ def _question_json(result: TriedQuestion) -> dict[str, Any]:
         "differences": [str(difference) for difference in result.differences],
         "exact_change": None if result.replay is None else result.replay.share,
         "shared_noise": None if result.noise is None else not result.noise.holds,
-        "drawn": _bound_json(result.drawn),
-        "bought": _bound_json(result.bought),
+        "drawn": _bound_json(result.noise_draws),
+        "bought": _bound_json(result.releases),
         "doubts": result.doubts,
     }
 
 
-def _bound_json(sampled: Sampled | None) -> dict[str, Any] | None:
+def _bound_json(sampled: SamplingResult | None) -> dict[str, Any] | None:
     """Return the samples' bound as JSON values; ``would_refute`` is null if infinite or unknown."""
     if sampled is None:
         return None
@@ -203,23 +205,30 @@ def _bound_json(sampled: Sampled | None) -> dict[str, Any] | None:
     }
 
 
-def row(tried: TriedQuestion) -> tuple[str, ...]:
+def result_row(result: QuestionResult) -> tuple[str, ...]:
     """Return the table row of one query."""
-    outcome = ("same answer shape" if tried.answered else "same refusal") if not tried.differences else "DIFFERS"
-    unread = "no totals" if tried.answered else "not read"
-    change = unread if tried.replay is None else shown(tried.replay.share)
-    return " ".join(tried.question.split()), tried.price, outcome, change, told(tried.drawn), told(tried.bought)
+    outcome = ("same answer shape" if result.answered else "same refusal") if not result.differences else "DIFFERS"
+    unread = "no totals" if result.answered else "not read"
+    change = unread if result.replay is None else format_number(result.replay.share)
+    return (
+        " ".join(result.question.split()),
+        result.price,
+        outcome,
+        change,
+        describe_sampling(result.noise_draws),
+        describe_sampling(result.releases),
+    )
 
 
-def told(sampled: Sampled | None) -> str:
+def describe_sampling(sampled: SamplingResult | None) -> str:
     """Return the samples' bound, and in parentheses the least true ε they would have refuted."""
     if sampled is None:
         return ""
     if sampled.verdict.holds and sampled.detectable == math.inf:
         return f"{sampled.samples:,} are too few"
     doubt = "" if sampled.verdict.holds else "REFUTED, "
-    power = "" if sampled.detectable is None else f" (would detect {shown(sampled.detectable)})"
-    proven = f"ε ≥ {shown(sampled.verdict.lower_bound)}" if sampled.verdict.lower_bound else "no difference"
+    power = "" if sampled.detectable is None else f" (would detect {format_number(sampled.detectable)})"
+    proven = f"ε ≥ {format_number(sampled.verdict.lower_bound)}" if sampled.verdict.lower_bound else "no difference"
     return f"{doubt}{proven} from {sampled.samples:,}{power}"
 
 
@@ -227,7 +236,7 @@ def page(audit: CuratorAudit) -> HtmlPage:
     """Return the report page."""
     name = f"An audit of {audit.policy}"
     sections = [
-        f"<h1>{escaped(name)}</h1>{_summary_section(audit)}",
+        f"<h1>{escape(name)}</h1>{_summary_section(audit)}",
         f"<h2>Findings</h2>{''.join(_doubts_section(audit))}",
         f"<h2>Planted faults</h2>{_faults_section(audit)}",
         f"<h2>Tests by question</h2>{_results_section(audit)}",
@@ -242,10 +251,10 @@ def _summary_section(audit: CuratorAudit) -> str:
     answered = sum(result.answered for result in audit.tried)
     return facts(
         [
-            (audit.doubt_words, "about the privacy promise or about this audit"),
+            (audit.doubt_summary, "about the privacy promise or about this audit"),
             (audit.protects, f"is protected, {audit.neighbours} neighbours"),
             (f"{len(audit.tried)} tests", f"of questions, of which {answered} are answered"),
-            (audit.caught_words, "planted faults were caught"),
+            (audit.caught_summary, "planted faults were caught"),
         ]
     )
 
@@ -254,12 +263,12 @@ def _doubts_section(audit: CuratorAudit) -> Iterator[str]:
     if audit.holds:
         yield paragraph("No test speaks against the privacy promise.")
     else:
-        yield listed(audit.doubts)
+        yield bullet_list(audit.doubts)
     yield paragraph(
         "None of the owner's rows were read and no budget was spent: every table was generated from the policy."
     )
     if audit.notes:
-        yield listed(audit.notes)
+        yield bullet_list(audit.notes)
 
 
 def _faults_section(audit: CuratorAudit) -> str:
@@ -277,18 +286,18 @@ def _results_section(audit: CuratorAudit) -> str:
         "change: the largest change by one unit as a share of the claimed sensitivity; above 1 the claim is broken, "
         "and 1 means that it is tight. Noise drawn and bought: the lower bound on ε that samples prove, which has to "
         "stay below the price, and in brackets the least true ε that they would have refuted. A sound curator passes "
-        f"all tests with {percent(audit.confidence)} confidence."
+        f"all tests with {format_percent(audit.confidence)} confidence."
     )
-    random_queries = paragraph(f"{audit.drawn_words}.") if audit.drawn_words else ""
-    return introduction + random_queries + html_table(COLUMNS, [row(result) for result in audit.tried])
+    random_queries = paragraph(f"{audit.seed_summary}.") if audit.seed_summary else ""
+    return introduction + random_queries + html_table(COLUMNS, [result_row(result) for result in audit.tried])
 
 
 def _tables_section(audit: CuratorAudit) -> str:
-    return paragraph("A few units well within every limit, and one further unit that has:") + listed(audit.tables)
+    return paragraph("A few units well within every limit, and one further unit that has:") + bullet_list(audit.tables)
 
 
 def _scope_section() -> str:
-    return listed(
+    return bullet_list(
         [
             "An audit can refute a promise but never prove it; the proofs are in the documentation.",
             "The questions are a sample of all that can be asked.",

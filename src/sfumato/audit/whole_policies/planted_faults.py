@@ -15,17 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.asked_questions.compared_outcomes import Coordinates, Outcome, differences, outcome
-from sfumato.audit.asked_questions.replayed_totals import Recorded, record, replayed
-from sfumato.audit.invented_tables import InventedPopulation
+from sfumato.audit.asked_questions.replayed_totals import RecordedTotals, compare_replays, record_totals
+from sfumato.audit.asked_questions.visible_outcomes import Outcome, ReleaseFeatures, compare_outcomes, record_outcome
+from sfumato.audit.generated_tables import GeneratedPopulation
 from sfumato.audit.lower_bounds.falsifying import falsify
-from sfumato.audit.whole_policies.audit_stages import AuditStage, Paid, drawn_again, prepared, read_by
-from sfumato.audit.whole_policies.shared_noise import Noise, Spoil, compare_noise
+from sfumato.audit.whole_policies.audit_stages import (
+    AuditPrice,
+    AuditStage,
+    price_release,
+    refute_by_draws,
+    reopen_under,
+)
+from sfumato.audit.whole_policies.shared_noise import Noise, NoiseFault, compare_noise
 from sfumato.curator import Question
 from sfumato.errors import SfumatoError
 from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import Totals
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy import Guarantee, Sensitivity
 from sfumato.release.measurement import Measurement
@@ -38,7 +44,7 @@ _BARE_GROUPS, _BARE_KEYS = "groups shown because rows have them", "keys shown wi
 
 
 @dataclass(frozen=True)
-class CaughtFault:
+class FaultResult:
     """Whether the audit detected one injected fault."""
 
     name: str
@@ -47,13 +53,13 @@ class CaughtFault:
     evidence: str
 
 
-Planted = Callable[[], "Iterator[CaughtFault]"]
+FaultInjection = Callable[[], "Iterator[FaultResult]"]
 """Injects a fault and yields the result; nothing if no query of the policy allows it."""
 
 
-def planted_faults(stage: AuditStage, texts: tuple[str, ...], confidence: Fraction) -> dict[str, Planted]:
+def planted_faults(stage: AuditStage, texts: tuple[str, ...], confidence: Fraction) -> dict[str, FaultInjection]:
     """Return, by name, a function that injects each fault into the first query that allows it."""
-    faults: dict[str, Planted] = {}
+    faults: dict[str, FaultInjection] = {}
     for name, plant in _RELEASE_FAULTS.items():
         faults[name] = partial(_inject_first, plant, stage, texts, confidence)
     for name, misread in _MISREAD_FAULTS.items():
@@ -63,12 +69,12 @@ def planted_faults(stage: AuditStage, texts: tuple[str, ...], confidence: Fracti
     return faults
 
 
-Plant = Callable[[AuditStage, str, Question, Fraction], "CaughtFault | None"]
+Plant = Callable[[AuditStage, str, Question, Fraction], "FaultResult | None"]
 
 
 def _inject_first(
     plant: Plant, stage: AuditStage, texts: tuple[str, ...], confidence: Fraction
-) -> Iterator[CaughtFault]:
+) -> Iterator[FaultResult]:
     for text in texts:
         try:
             question = stage.question(text)
@@ -80,28 +86,28 @@ def _inject_first(
             return
 
 
-def _recorded_totals(stage: AuditStage, question: Question, paid: Paid) -> tuple[Recorded, ...]:
-    return () if question.found else stage.recorded(question, paid)
+def _recorded_totals(stage: AuditStage, question: Question, paid: AuditPrice) -> tuple[RecordedTotals, ...]:
+    return () if question.discovered_keys else stage.record_totals(question, paid)
 
 
-def _inject_half_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _inject_half_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Halve the noise that the claim needs: pay twice what is claimed."""
-    claim = stage.paid(question).claim
-    recorded = _recorded_totals(stage, question, Paid(Guarantee(2 * claim.epsilon)))
-    pair = replayed(recorded, stage.tables.pairs).telling
-    outcome_and_draws = None if pair is None else drawn_again(recorded, pair, claim, _NOISE_DRAWS, confidence)
+    claim = stage.price_for(question).claim
+    recorded = _recorded_totals(stage, question, AuditPrice(Guarantee(2 * claim.epsilon)))
+    pair = compare_replays(recorded, stage.tables.pairs).most_distinguishable_pair
+    outcome_and_draws = None if pair is None else refute_by_draws(recorded, pair, claim, _NOISE_DRAWS, confidence)
     return (
         None
         if outcome_and_draws is None
-        else CaughtFault(_HALF_NOISE, text, not outcome_and_draws[0].holds, str(outcome_and_draws[0]))
+        else FaultResult(_HALF_NOISE, text, not outcome_and_draws[0].holds, str(outcome_and_draws[0]))
     )
 
 
-def _inject_one_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _inject_one_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Add the first number's noise to all numbers of a measurement, so that differences are exact."""
-    paid = stage.paid(question)
+    paid = stage.price_for(question)
     recorded = [entry for entry in _recorded_totals(stage, question, paid) if entry.exact[""].size > 1]
-    pair = replayed(recorded, stage.tables.pairs).telling
+    pair = compare_replays(recorded, stage.tables.pairs).most_distinguishable_pair
     if pair is None or all(np.ptp(entry.exact[pair[0].name] - entry.exact[pair[1].name]) == 0 for entry in recorded):
         return None
     size = recorded[0].exact[""].size
@@ -110,11 +116,11 @@ def _inject_one_noise(stage: AuditStage, text: str, question: Question, confiden
         rows = exact.reshape(-1, size)
         return rows + (measurement.draw(rows[:, :1].copy()) - rows[:, :1])
 
-    outcome_and_draws = drawn_again(recorded[:1], pair, paid.claim, _NOISE_DRAWS, confidence, draw_shared)
+    outcome_and_draws = refute_by_draws(recorded[:1], pair, paid.claim, _NOISE_DRAWS, confidence, draw_shared)
     return (
         None
         if outcome_and_draws is None
-        else CaughtFault(_ONE_NOISE, text, not outcome_and_draws[0].holds, str(outcome_and_draws[0]))
+        else FaultResult(_ONE_NOISE, text, not outcome_and_draws[0].holds, str(outcome_and_draws[0]))
     )
 
 
@@ -130,16 +136,16 @@ def _share_across_measures(noise: Noise, mechanisms: Sequence[Additive]) -> Nois
 
 
 def _inject_shared_noise(
-    name: str, spoil: Spoil, stage: AuditStage, text: str, question: Question, confidence: Fraction
-) -> CaughtFault | None:
+    name: str, spoil: NoiseFault, stage: AuditStage, text: str, question: Question, confidence: Fraction
+) -> FaultResult | None:
     """Share noise within a release that has several groups or equal measures; None if it has not."""
-    priced = prepared(question, stage.paid(question))
+    priced = price_release(question, stage.price_for(question))
     comparison = compare_noise(question, priced, stage.engines[""], 1 - confidence, spoil)
-    mechanisms = [measurement.mechanism for measurement in priced.measured[0]]
+    mechanisms = [measurement.mechanism for measurement in priced.measurements[0]]
     groups, measures = len(question.groups), len(mechanisms)
     applies = groups > 1 if spoil is _share_across_groups else len(set(mechanisms)) < measures
     return (
-        CaughtFault(name, text, not comparison.holds, str(comparison)) if comparison is not None and applies else None
+        FaultResult(name, text, not comparison.holds, str(comparison)) if comparison is not None and applies else None
     )
 
 
@@ -185,42 +191,46 @@ _MISREAD_FAULTS: Mapping[str, Callable[[Policy], Policy]] = {
 
 def _inject_misreading(
     stage: AuditStage, texts: tuple[str, ...], name: str, change: Callable[[Policy], Policy]
-) -> Iterator[CaughtFault]:
+) -> Iterator[FaultResult]:
     """Read under a changed policy the totals that the stage's policy calibrates noise for."""
     policy = change(stage.policy)
     if policy == stage.policy:
         return
-    with read_by(stage, policy) as other:
+    with reopen_under(stage, policy) as other:
         for text in texts:
             try:
                 share = _misread_ratio(stage, other, text)
             except SfumatoError:
                 continue
             if share is not None:
-                yield CaughtFault(name, text, share > 1, f"a unit changes {share:.4g} times what is claimed")
+                yield FaultResult(name, text, share > 1, f"a unit changes {share:.4g} times what is claimed")
                 return
 
 
 def _misread_ratio(stage: AuditStage, other: AuditStage, text: str) -> float | None:
     """Return the share of the claim that totals read by another policy reach; None if both claim the same."""
     question, twin = stage.question(text), other.question(text)
-    if not isinstance(question, Question) or question.found or question.table.name in stage.tables.capped:
+    if (
+        not isinstance(question, Question)
+        or question.discovered_keys
+        or question.table.name in stage.tables.tables_with_unreached_limit
+    ):
         return None
     if question.groups != twin.groups:  # different groups make it a different query
         return None
-    paid = stage.paid(question)
-    claims = [_in_measure_units(measurement) for measurement in prepared(question, paid).measured[0]]
-    twin_claims = [_in_measure_units(measurement) for measurement in prepared(twin, paid).measured[0]]
+    paid = stage.price_for(question)
+    claims = [_in_measure_units(measurement) for measurement in price_release(question, paid).measurements[0]]
+    twin_claims = [_in_measure_units(measurement) for measurement in price_release(twin, paid).measurements[0]]
     if len(claims) != len(twin_claims) or all(
         claim == changed for (_, claim), (_, changed) in zip(claims, twin_claims, strict=True)
     ):
         return None
-    recorded = record(twin, prepared(twin, paid), other.engines)[: len(claims)]
+    recorded = record_totals(twin, price_release(twin, paid), other.engines)[: len(claims)]
     converted = [
         (entry, claim, unit) for entry, (_, claim), (unit, _) in zip(recorded, claims, twin_claims, strict=True)
     ]
     rescaled = [replace(entry, claim=_scale_sensitivity(claim, 1 / unit)) for entry, claim, unit in converted]
-    return replayed(rescaled, stage.tables.pairs).share
+    return compare_replays(rescaled, stage.tables.pairs).share
 
 
 def _in_measure_units(measurement: Measurement) -> tuple[Fraction, Sensitivity]:
@@ -237,47 +247,47 @@ def _scale_sensitivity(claim: Sensitivity, factor: Fraction) -> Sensitivity:
     )
 
 
-def _inject_bare_groups(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _inject_bare_groups(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Show only the groups of one column that have rows."""
     del confidence
     keys = [column for column in question.table.columns if text.startswith(f"SELECT {quoted(column)},")]
-    if question.found or not keys or "WHERE" in text:
+    if question.discovered_keys or not keys or "WHERE" in text:
         return None
-    paid = stage.paid(question).keywords
+    paid = stage.price_for(question).release_arguments
     outcomes = []
     for population in stage.tables.populations:
-        visible = outcome(stage.curators[population.name], text, paid)
+        visible = record_outcome(stage.curators[population.name], text, paid)
         outcomes.append((population, {**visible, "groups": repr(_column_values(population, question, keys[0]))}))
-    group_differences = [difference for difference in differences(outcomes) if difference.what == "groups"]
-    return CaughtFault(
+    group_differences = [difference for difference in compare_outcomes(outcomes) if difference.aspect == "groups"]
+    return FaultResult(
         _BARE_GROUPS, text, bool(group_differences), str(group_differences[0]) if group_differences else "nothing"
     )
 
 
-def _column_values(population: InventedPopulation, question: Question, key: str) -> list[Any]:
+def _column_values(population: GeneratedPopulation, question: Question, key: str) -> list[Any]:
     return sorted(set(population.tables[question.table.name][key].to_pylist()), key=repr)
 
 
-def _inject_bare_keys(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _inject_bare_keys(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Show every key in the data, without a threshold."""
     keys = [column for column in question.table.columns if text.startswith(f"SELECT {quoted(column)},")]
-    if not question.found or not keys or question.table.columns[keys[0]].type is not Type.TEXT:
+    if not question.discovered_keys or not keys or question.table.columns[keys[0]].type is not Type.TEXT:
         return None
     pair = _pair_with_fewest_shared_keys(stage, question, keys[0])
     worlds = [
         [{f"{key!r} shown": 1 for key in _column_values(side, question, keys[0])}] * _KEY_SAMPLES for side in pair
     ]
-    pilot = Coordinates.of(worlds[0][:20], worlds[1][:20])
-    claim = stage.paid(question).claim
-    numbers = [pilot.numbers(releases) for releases in worlds]
+    pilot = ReleaseFeatures.from_pilot(worlds[0][:20], worlds[1][:20])
+    claim = stage.price_for(question).claim
+    numbers = [pilot.feature_matrix(releases) for releases in worlds]
     verdict = falsify((lambda n: numbers[0][:n], lambda n: numbers[1][:n]), claim, _KEY_SAMPLES, confidence)
-    return CaughtFault(_BARE_KEYS, text, not verdict.holds, str(verdict))
+    return FaultResult(_BARE_KEYS, text, not verdict.holds, str(verdict))
 
 
 def _pair_with_fewest_shared_keys(
     stage: AuditStage, question: Question, key: str
-) -> tuple[InventedPopulation, InventedPopulation]:
-    def key_distance(pair: tuple[InventedPopulation, InventedPopulation]) -> int:
+) -> tuple[GeneratedPopulation, GeneratedPopulation]:
+    def key_distance(pair: tuple[GeneratedPopulation, GeneratedPopulation]) -> int:
         first, second = (set(_column_values(population, question, key)) for population in pair)
         return len(first ^ second)
 
@@ -294,7 +304,7 @@ _RELEASE_FAULTS: Mapping[str, Plant] = {
 }
 
 
-def _row_count(population: InventedPopulation) -> int:
+def _row_count(population: GeneratedPopulation) -> int:
     return sum(table.num_rows for table in population.tables.values())
 
 
@@ -309,12 +319,12 @@ _OUTCOME_FAULTS: Mapping[str, Callable[[Outcome, int], Outcome]] = {
 
 def _inject_outcome_fault(
     stage: AuditStage, text: str, name: str, change: Callable[[Outcome, int], Outcome]
-) -> Iterator[CaughtFault]:
+) -> Iterator[FaultResult]:
     """Make the visible outcome depend on the number of rows of the extra unit."""
-    paid = stage.paid(stage.question(text)).keywords
-    outcomes = [(side, outcome(stage.curators[side.name], text, paid)) for side in stage.tables.populations]
-    fewest = _row_count(stage.tables.others)
+    paid = stage.price_for(stage.question(text)).release_arguments
+    outcomes = [(side, record_outcome(stage.curators[side.name], text, paid)) for side in stage.tables.populations]
+    fewest = _row_count(stage.tables.ordinary_population)
     changed = [(side, change(visible, _row_count(side) - fewest)) for side, visible in outcomes]
-    sound, faulty = differences(outcomes), differences(changed)
+    sound, faulty = compare_outcomes(outcomes), compare_outcomes(changed)
     caught = len(faulty) > len(sound)
-    yield CaughtFault(name, text, caught, str(faulty[-1]) if caught else "nothing")
+    yield FaultResult(name, text, caught, str(faulty[-1]) if caught else "nothing")

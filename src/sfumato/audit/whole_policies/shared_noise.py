@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.curator import Question
-from sfumato.engine.seam import Engine
+from sfumato.engine.protocols import Engine
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.total_readings import PlanReading
-from sfumato.release.preparing import Prepared
+from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read
 
 E = TypeVar("E")
 Noise = NDArray[np.int64]
 """A row per group, a column per number of a group."""
-Spoil = Callable[[Noise, Sequence[Additive]], Noise]
+NoiseFault = Callable[[Noise, Sequence[Additive]], Noise]
 """Injects a fault: maps the noise of one release and the mechanism of each column to faulty noise."""
 
 _SAMPLING_KEY = 7
@@ -37,7 +37,7 @@ _MAX_DRAWS = 2_000
 
 
 @dataclass(frozen=True)
-class ComparedNoise:
+class NoiseComparison:
     """The comparison of all noise values of one release over repeated draws."""
 
     numbers: int
@@ -59,20 +59,24 @@ class ComparedNoise:
 
 
 def compare_noise(
-    question: Question, prepared: Prepared, engine: Engine, miss: Fraction, spoil: Spoil | None = None
-) -> ComparedNoise | None:
+    question: Question,
+    prepared: PricedRelease,
+    engine: Engine,
+    error_probability: Fraction,
+    fault: NoiseFault | None = None,
+) -> NoiseComparison | None:
     """Draw a release until any two independent noise values agree every time with probability at most ``miss``.
 
     Returns None if fewer than two numbers are noisy, if groups are discovered in the data, or if the noise is so narrow
     that it would need too many draws. ``spoil`` injects a fault.
     """
-    if question.found:
+    if question.discovered_keys:
         return None
-    kind, read = question.kind(prepared), _cached_reader(engine)
+    kind, read = question.release_strategy(prepared), _cached_reader(engine)
     columns = list(_column_mechanisms(prepared))
     mechanisms = [mechanism for mechanism in columns if mechanism is not None]
     numbers = len(question.groups) * len(mechanisms)
-    draws = _required_draws(mechanisms, numbers, miss)
+    draws = _required_draws(mechanisms, numbers, error_probability)
     if draws is None:
         return None
     exact, is_noisy = (
@@ -80,8 +84,8 @@ def compare_noise(
         np.array([mechanism is not None for mechanism in columns]),
     )
     drawn_noise = [(np.array(kind.draw(read).columns, np.int64).T - exact)[:, is_noisy] for _ in range(draws)]
-    compared = drawn_noise if spoil is None else [spoil(noise, mechanisms) for noise in drawn_noise]
-    return ComparedNoise(
+    compared = drawn_noise if fault is None else [fault(noise, mechanisms) for noise in drawn_noise]
+    return NoiseComparison(
         numbers, draws, tuple(_equal_or_opposite_rows(np.array([noise.ravel() for noise in compared]).T))
     )
 
@@ -99,9 +103,9 @@ def _cached_reader(engine: Engine) -> Read:
     return read
 
 
-def _column_mechanisms(prepared: Prepared) -> Iterator[Additive | None]:
+def _column_mechanisms(prepared: PricedRelease) -> Iterator[Additive | None]:
     """Yield the mechanism of each drawn column; None for selections."""
-    for part, measurements in zip(prepared.parts, prepared.measured, strict=True):
+    for part, measurements in zip(prepared.parts, prepared.measurements, strict=True):
         if all(measurement.sensitivity is not None for measurement in measurements):
             for scale, measurement in zip(part.scales(measurements), measurements, strict=True):
                 yield from [measurement.mechanism] * scale.columns
@@ -109,14 +113,14 @@ def _column_mechanisms(prepared: Prepared) -> Iterator[Additive | None]:
             yield from [None] * sum(scale.columns for scale in part.scales(measurements))
 
 
-def _exact_columns(question: Question, prepared: Prepared, read: Read) -> Noise:
+def _exact_columns(question: Question, prepared: PricedRelease, read: Read) -> Noise:
     """Return the exact numbers that noise is added to, column by column; zeros for selections."""
     columns = []
-    for part, measurements in zip(prepared.parts, prepared.measured, strict=True):
+    for part, measurements in zip(prepared.parts, prepared.measurements, strict=True):
         totals: Any = read(part.reading(question.groups)) if measurements else None
         if all(measurement.sensitivity is not None for measurement in measurements):
             columns += [
-                measurement.reading.of(totals).reshape(len(question.groups), -1) for measurement in measurements
+                measurement.reading.extract(totals).reshape(len(question.groups), -1) for measurement in measurements
             ]
         else:
             width = sum(scale.columns for scale in part.scales(measurements))

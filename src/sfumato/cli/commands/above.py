@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
-from sfumato.cli.common.output import ProgressLines
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
+from sfumato.cli.common.output import ProgressPrinter
 from sfumato.errors import SfumatoError
 
 if TYPE_CHECKING:
     from sfumato.curator import ThresholdSession
 
 
-@click.command(short_help="Find which of many counts exceed a threshold.", epilog=EXIT_CODES)
+@click.command(short_help="Find which of many counts exceed a threshold.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option("--threshold", metavar="NUMBER", required=True, help="The threshold that every count is compared with.")
 @click.option(
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 )
 @click.option("--epsilon", metavar="NUMBER", required=True, help="The price of the whole session, charged at once.")
 @click.option(
-    "--values-epsilon", metavar="NUMBER", help="The part of --epsilon that pays for noisy values of the counts above."
+    "--values-epsilon",
+    metavar="NUMBER",
+    help="The part of --epsilon that pays for noisy values of the counts found above the threshold.",
 )
 @click.option(
     "--sensitivity", metavar="NUMBER", help="The most that one unit can change any count.  [default: from the policy]"
@@ -70,16 +72,16 @@ def command(
     """
     from sfumato.curator import Curator
 
-    with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
+    with ProgressPrinter() as progress, Curator(policy, ledger, progress=progress) as curator:
         asker = curator if analyst is None else curator.as_analyst(analyst)
         proposal = asker.above(threshold, positives, sensitivity=sensitivity, tables=tables or None)
         if explain:
             explanation = proposal.explain(epsilon, values_epsilon=values_epsilon)
             click.echo(explanation.to_json() if as_json else str(explanation))
             return
-        questions = _read_questions() if source is None else iter(proposal.written(source.read()))
+        questions = _read_questions() if source is None else iter(proposal.parse_file(source.read()))
         release_options: dict[str, Any] = {"values_epsilon": values_epsilon, "request_id": request_id}
-        with progress.until_shown(), proposal.release(epsilon, **release_options) as session:
+        with progress.exit_on_interrupt(), proposal.release(epsilon, **release_options) as session:
             progress("showing")
             _answer_questions(session, questions, strict=source is not None, as_json=as_json)
 
@@ -98,12 +100,12 @@ def _answer_questions(session: ThresholdSession, questions: Iterator[str], *, st
         try:
             answer = session.ask(question)
         except SfumatoError as refusal:
-            if strict or not session.left:
+            if strict or not session.remaining:
                 raise
             click.echo(str(refusal), err=True)
             continue
         click.echo(answer.to_json() if as_json else f"{answer}  {' '.join(question.split())}")
-        if not session.left:
+        if not session.remaining:
             break
     if not as_json:
         click.secho(f"\n{session.receipt.short()}", dim=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, warn
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
 
 _MAX_BYTES = 1 << 20
 
 
-@click.command(short_help="Query a published synopsis or model in SQL: free.", epilog=EXIT_CODES)
-@options.synopsis
+@click.command(short_help="Query a published synopsis or model in SQL: free.", epilog=EXIT_CODES_HELP)
+@options.synopsis_file
 @click.argument("sql")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
 @click.option(
@@ -47,16 +47,16 @@ def command(
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     if plot is not None:
-        from sfumato.plots import check_picture
+        from sfumato.plots import check_picture_path
 
-        check_picture(plot)
-    from sfumato.cli.common.output import show_answer
+        check_picture_path(plot)
+    from sfumato.cli.common.output import print_answer
     from sfumato.publish.published_files import synopsis
 
     text = sys.stdin.buffer.read(_MAX_BYTES).decode("utf-8", errors="surrogateescape") if sql == "-" else sql
     answer = synopsis(file).sql(text, confidence=confidence, together=together)
     for warning in answer.warnings:
-        warn(warning)
-    show_answer(answer, as_json=as_json, as_csv=as_csv, receipt=receipt)
+        print_warning(warning)
+    print_answer(answer, as_json=as_json, as_csv=as_csv, receipt=receipt)
     if plot is not None:
         answer.plot(str(plot))

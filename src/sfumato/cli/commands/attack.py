@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 if TYPE_CHECKING:
     from sfumato.attacks.game import GameRound, GuessingMatch
@@ -34,7 +34,7 @@ help         show this list
 quit         end the match; the remaining rounds count as wrong"""
 
 
-@click.command(short_help="Run an attack by name, or all attacks on a policy's budget.", epilog=EXIT_CODES)
+@click.command(short_help="Run an attack by name, or all attacks on a policy's budget.", epilog=EXIT_CODES_HELP)
 @click.argument("what", required=False, metavar="[NAME|POLICY]")
 @click.option("--play", is_flag=True, help="Play the attacker: guess one person's secret from counts that you choose.")
 @click.option(
@@ -113,9 +113,9 @@ def command(
         raise click.UsageError("name an attack or a policy, or give --play; sfumato attack --help lists them")
     _refuse_options("--play", against=against, rounds=rounds)
     if plot is not None:
-        from sfumato.plots import check_picture
+        from sfumato.plots import check_picture_path
 
-        check_picture(plot)
+        check_picture_path(plot)
     if what in ATTACKS:
         _refuse_options("a policy", **policy_options, html=html)
         result = _attack_by_name(what, attack_options)
@@ -154,7 +154,7 @@ def _attack_by_name(name: str, values: dict[str, Any]) -> Any:
 
 def _attack_policy(what: str, values: dict[str, Any], html: Path | None) -> Any:
     from sfumato import attacks
-    from sfumato.cli.common.output import check_written
+    from sfumato.cli.common.output import check_output_files
     from sfumato.errors import SfumatoError
     from sfumato.policy import read
 
@@ -168,7 +168,7 @@ def _attack_policy(what: str, values: dict[str, Any], html: Path | None) -> Any:
             raise SfumatoError(
                 "the page is an .html file in an existing folder", place=str(html), fix="name another file"
             )
-        check_written(policy, None, html)
+        check_output_files(policy, None, html)
     result = attacks.policy(policy, **{option: value for option, value in values.items() if value is not None})
     if html is not None:
         result.page().save(html)
@@ -179,22 +179,22 @@ def _attack_policy(what: str, values: dict[str, Any], html: Path | None) -> Any:
 
 
 def _play_match(against: str, rounds: int) -> None:
-    from sfumato.attacks.game import NAMES, WARDS, WORDS, GuessingMatch, begun, ward
+    from sfumato.attacks.game import NAMES, WARDS, WORDS, GuessingMatch, start_round, ward_of
 
     match = GuessingMatch(against, rounds)
     click.echo(f"{len(NAMES)} people, and each has a secret with probability ½. Answers are {WORDS[against]}.")
     for ward_name in WARDS:
         click.echo(
-            f"  {ward_name}: {', '.join(name for person, name in enumerate(NAMES) if ward(person) == ward_name)}"
+            f"  {ward_name}: {', '.join(name for person, name in enumerate(NAMES) if ward_of(person) == ward_name)}"
         )
     click.echo(f"{rounds} rounds, each with new secrets.\n{_HELP}")
     while match.played < rounds:
-        with begun(against) as current:
+        with start_round(against) as current:
             click.echo(f"\nRound {match.played + 1} of {rounds}: does {NAMES[current.target]} have it?")
             right = _play_round(current)
         if right is None:
             break
-        match = match.after(right)
+        match = match.after_round(right)
         click.echo("Right." if right else f"Wrong: {NAMES[current.target]} {_secret_words(current)}.")
     _print_score(match)
 
@@ -216,7 +216,7 @@ def _play_round(current: GameRound) -> bool | None:
         if verb in ("quit", "exit"):
             return None
         if verb == "guess" and words in (["yes"], ["no"]):
-            return current.right(words == ["yes"])
+            return current.is_correct(words == ["yes"])
         if verb != "count":
             click.echo(_HELP)
             continue

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from sfumato.cli.common.exit_codes import EXIT_CODES
-from sfumato.cli.common.output import ProgressLines
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
+from sfumato.cli.common.output import ProgressPrinter
 
 
-@click.command(short_help="Draw one private price for a file of bids.", epilog=EXIT_CODES)
+@click.command(short_help="Draw one private price for a file of bids.", epilog=EXIT_CODES_HELP)
 @click.argument("bids", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--epsilon", required=True, help="The privacy loss of each bid: 0.1 is strong privacy, 1 is moderate.")
 @click.option("--column", help="The column with the bids.  [default: the only one]")
@@ -66,7 +66,7 @@ def command(
         return
     if request_id is not None:
         raise click.UsageError("leave out --request-id: a file of bids has no account, and every sale is a new one")
-    proposal = digital_goods(read_bids(bids, column), epsilon, prices, counting=count_share)
+    proposal = digital_goods(read_bids(bids, column), epsilon, prices, count_share=count_share)
     promise = proposal.explain(confidence)
     sale = proposal.release()
     _show(float(sale.price), sale.revenue_range(confidence), confidence, promise)
@@ -82,10 +82,10 @@ def _sell_from_policy(
     from sfumato.curator import Curator
 
     epsilon, share, confidence = price
-    with ProgressLines() as progress, Curator(policy, progress=progress) as curator:
+    with ProgressPrinter() as progress, Curator(policy, progress=progress) as curator:
         proposal = curator.auction(*bids, prices=prices)
         promise = str(proposal.explain(epsilon, share, confidence))
-        with progress.until_shown():
+        with progress.exit_on_interrupt():
             sale = proposal.release(epsilon, share, request_id=request_id)
             progress("showing")
             _show(float(sale.price), sale.revenue_range(confidence), confidence, promise)

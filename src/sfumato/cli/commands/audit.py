@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, REFUSED
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, REFUSED
 
 if TYPE_CHECKING:
     from sfumato.audit.whole_policies.curator_findings import CuratorAudit
@@ -19,7 +19,7 @@ _PIPE_WIDTH = 100
 """The width of the table in a pipe or a file, in characters: the remarks on a question are long."""
 
 
-@click.command(short_help="Test a policy's privacy guarantee on invented tables.", epilog=EXIT_CODES)
+@click.command(short_help="Test a policy's privacy guarantee on invented tables.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option("--minutes", metavar="N", default="5", show_default=True, help="The approximate time limit.")
 @click.option(
@@ -53,13 +53,13 @@ def command(
     """
     from sfumato.audit.whole_policies.curator_audits import curator
     from sfumato.audit.whole_policies.curator_findings import page
-    from sfumato.cli.common.output import ProgressLines, check_written
+    from sfumato.cli.common.output import ProgressPrinter, check_output_files
     from sfumato.curator.policy_account import read_policy
 
     parsed_policy = read_policy(policy)
     if html is not None:
-        check_written(parsed_policy, None, html)
-    with ProgressLines() as progress:
+        check_output_files(parsed_policy, None, html)
+    with ProgressPrinter() as progress:
         result = curator(parsed_policy, minutes, questions, seed=seed, progress=progress)
     if html is not None:
         page(result).save(html)
@@ -75,14 +75,16 @@ def command(
 
 def _show(result: CuratorAudit) -> None:
     """Print the tests, the planted faults and every doubt."""
-    from sfumato.audit.whole_policies.curator_findings import COLUMNS, row
-    from sfumato.cli.common.output import show
+    from sfumato.audit.whole_policies.curator_findings import COLUMNS, result_row
+    from sfumato.cli.common.output import print_table
 
-    show(COLUMNS, [row(test) for test in result.tried], piped=_PIPE_WIDTH)
+    print_table(COLUMNS, [result_row(test) for test in result.tried], pipe_width=_PIPE_WIDTH)
     click.echo()
-    show(("planted fault", "result"), [(fault.name, "caught" if fault.caught else "MISSED") for fault in result.faults])
+    print_table(
+        ("planted fault", "result"), [(fault.name, "caught" if fault.caught else "MISSED") for fault in result.faults]
+    )
     click.echo()
-    for note in (*result.notes, *filter(None, [result.drawn_words])):
+    for note in (*result.notes, *filter(None, [result.seed_summary])):
         click.echo(note)
     for doubt in result.doubts:
         click.secho(doubt, fg="red")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 if TYPE_CHECKING:
     from sfumato.curator import PeriodStandings, Standing
@@ -36,7 +36,7 @@ class _Budget(click.Group):
 @click.group(
     cls=_Budget,
     short_help="Show what is left to spend.",
-    epilog=EXIT_CODES,
+    epilog=EXIT_CODES_HELP,
     subcommand_metavar="POLICY | amend POLICY --reason TEXT",
 )
 def command() -> None:
@@ -52,7 +52,7 @@ def command() -> None:
     """
 
 
-@command.command(hidden=True, epilog=EXIT_CODES)
+@command.command(hidden=True, epilog=EXIT_CODES_HELP)
 @options.policy
 @options.analyst
 @options.ledger
@@ -77,10 +77,10 @@ def show(
     as_json: bool,
 ) -> None:
     """Show what is left of POLICY's budget: for ordinary answers, and for answers with Gaussian noise."""
-    from sfumato.plots import check_picture
+    from sfumato.plots import check_picture_path
 
     if plot is not None:
-        check_picture(plot)
+        check_picture_path(plot)
     standing = _read_standing(policy, analyst, ledger, server)
     if plot is not None:
         _draw_spending(policy, analyst, ledger, server, plot)
@@ -89,12 +89,12 @@ def show(
         return
     click.echo(str(standing))
     if details:
-        show_currencies(standing)
+        print_currencies(standing)
 
 
-def show_currencies(standing: Standing | PeriodStandings) -> None:
+def print_currencies(standing: Standing | PeriodStandings) -> None:
     """Print the allowed, spent and remaining amounts in every currency, and what is accepted now."""
-    from sfumato.cli.common.output import show as show_table
+    from sfumato.cli.common.output import print_table as show_table
     from sfumato.curator import PeriodStandings
     from sfumato.curator.standings import CURRENCIES
 
@@ -112,7 +112,7 @@ def _draw_spending(
 
         budget_of(policy, ledger, analyst=analyst).plot(path)
         return
-    with options.connected(server, policy, analyst, ledger) as curator:
+    with options.connect_to_server(server, policy, analyst, ledger) as curator:
         curator.budget.plot(path)
 
 
@@ -123,12 +123,12 @@ def _read_standing(
         from sfumato.curator import standing
 
         return standing(policy, ledger, analyst=analyst)
-    with options.connected(server, policy, analyst, ledger) as curator:
+    with options.connect_to_server(server, policy, analyst, ledger) as curator:
         remote_standing: Standing | PeriodStandings = curator.standing()
         return remote_standing
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, recorded permanently in the ledger.")
 @options.ledger

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.command(short_help="Write a signed file of answers and the ledger's proof.", epilog=EXIT_CODES)
+@click.command(short_help="Write a signed file of answers and the ledger's proof.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option(
     "--key",
@@ -51,15 +51,15 @@ def command(
       sfumato bundle clinic.toml --key owner.key
       sfumato bundle clinic.toml --key owner.key -o bundle.zip --questions 4,7
     """
-    from sfumato.cli.common.options import signing_key
-    from sfumato.cli.common.output import check_written
+    from sfumato.cli.common.options import read_signing_key
+    from sfumato.cli.common.output import check_output_files
     from sfumato.curator.policy_account import read_policy
+    from sfumato.reports.account_reports import parse_questions_option
     from sfumato.reports.bundles import bundle
-    from sfumato.reports.telling import chosen
 
-    parsed_policy, selected_lines = read_policy(policy), chosen(questions)
-    check_written(parsed_policy, ledger, out, key)
-    signer = signing_key(key, passphrase_file)
+    parsed_policy, selected_lines = read_policy(policy), parse_questions_option(questions)
+    check_output_files(parsed_policy, ledger, out, key)
+    signer = read_signing_key(key, passphrase_file)
     report = bundle(parsed_policy, signer, out, ledger, questions=selected_lines, title=title)
-    click.echo(f"{out}: {options.shown(report)}")
+    click.echo(f"{out}: {options.visible_questions_message(report)}")
     click.echo(f"signed by {signer.public.fingerprint}")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from sfumato.cli.common.exit_codes import as_flags
+from sfumato.cli.common.exit_codes import calls_to_flags
 from sfumato.curator.checking import CheckedTable, CheckReport, check
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
 _SHARED = "SAFE TO SHARE: what causes the noise of typical questions, from the policy alone."
@@ -18,7 +18,7 @@ _MAX_LIMITS = 11
 """Limits in one table of losses."""
 
 
-def report(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None:
+def print_check(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None:
     """Print the public facts of every table, then, if ``private``, the figures for the owner alone."""
     checked = check(path, private=private)
     for name, line in checked.misquoted:
@@ -35,7 +35,7 @@ def report(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None:
     _print_advice(checked)
     if private:
         _print_losses(checked)
-        checked.require_kept(lossy)
+        checked.require_values_kept(lossy)
 
 
 def _print_table(checked: CheckedTable) -> None:
@@ -47,7 +47,7 @@ def _print_table(checked: CheckedTable) -> None:
     for remark in checked.remarks:
         click.secho(f"  {remark}", fg="yellow")
     for condition in checked.table.impossible:
-        click.echo(f"  no row has           {printable(condition)}")
+        click.echo(f"  no row has           {escape_unprintable(condition)}")
     for column, implied_column in checked.table.implies.items():
         click.echo(f"  {column:<20} determines {implied_column}")
 
@@ -63,7 +63,7 @@ def _print_advice(checked: CheckReport) -> None:
         for advice in filter(lambda advice: advice.tips, advices):
             click.echo(f"  {advice.question}")
             for tip in advice.tips:
-                line = as_flags(str(tip))
+                line = calls_to_flags(str(tip))
                 click.echo(click.wrap_text(line, 116, initial_indent="    ", subsequent_indent="      "))
         others = [advice.question for advice in advices if not advice.tips]
         if others:
@@ -75,32 +75,36 @@ def _print_advice(checked: CheckReport) -> None:
 def _print_losses(checked: CheckReport) -> None:
     click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
     for table in checked.tables:
-        _print_table_losses(table, periods=checked.policy.per is not None)
+        _print_clamped_and_dropped(table, periods=checked.policy.per is not None)
     _print_times(checked)
     click.secho(_PRIVATE, fg="red", bold=True)
 
 
-def _print_table_losses(checked: CheckedTable, *, periods: bool) -> None:
+def _print_clamped_and_dropped(checked: CheckedTable, *, periods: bool) -> None:
     costs, name = checked.costs, checked.table.name
     if costs is None:
         return
     dropped_reason = "have no id or lie in no period with an account" if periods else "have no id"
     click.echo(f"{name}: fingerprint of its rows {checked.content}")
-    if checked.table.every_row and not costs.dropped:
+    if checked.table.every_row and not costs.without_id:
         click.echo(f"{name}: {costs.rows:,} rows, each of them a unit")
     else:
         row_counts = f"{costs.rows:,} rows of {costs.units:,} units"
-        click.echo(f"{name}: {row_counts}; {costs.dropped:.2%} of rows {dropped_reason} and are dropped")
+        click.echo(f"{name}: {row_counts}; {costs.without_id:.2%} of rows {dropped_reason} and are dropped")
     if not checked.table.every_row:
-        exceeding_units = "1 unit exceeds" if costs.exceeding == 1 else f"{costs.exceeding:,} units exceed"
-        loss = f"{exceeding_units} it, {costs.lost:.2%} of rows are beyond it"
+        exceeding_units = (
+            "1 unit exceeds" if costs.units_over_limit == 1 else f"{costs.units_over_limit:,} units exceed"
+        )
+        loss = f"{exceeding_units} it, {costs.rows_over_limit:.2%} of rows are beyond it"
         click.echo(f"  max_rows = {checked.table.max_rows}: {loss}")
-        _print_losses_by_limit("max_rows", {"rows beyond it": costs.by_rows})
-        _print_losses_by_limit("max_groups", {f"groups by {name}": shares for name, shares in costs.by_groups.items()})
+        _print_losses_by_limit("max_rows", {"rows beyond it": costs.lost_by_row_limit})
+        _print_losses_by_limit(
+            "max_groups", {f"groups by {name}": shares for name, shares in costs.lost_by_group_limit.items()}
+        )
     click.echo(f"  {'column':<20} {'below':>9} {'above':>9} {'clamped':>9} {'made NULL':>10} {'missing':>9}")
     for column, cost in costs.columns.items():
-        clamped_shares = f"{cost.low:>9.2%} {cost.high:>9.2%} {cost.clamped:>9.2%}"
-        remark = "  more than half is lost" if f"{name}.{column}" in checked.emptied else ""
+        clamped_shares = f"{cost.clamped_low:>9.2%} {cost.clamped_high:>9.2%} {cost.clamped:>9.2%}"
+        remark = "  more than half is lost" if f"{name}.{column}" in checked.lost_shares else ""
         click.echo(f"  {column:<20} {clamped_shares} {cost.nulled:>10.2%} {cost.missing:>9.2%}{remark}")
 
 

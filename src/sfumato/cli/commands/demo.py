@@ -27,11 +27,11 @@ class TourStep:
     """A step of the tour: its title, an explanation, and the code it runs."""
 
     title: str
-    words: str
+    explanation: str
     code: str
 
 
-PARTS = (
+TOUR_STEPS = (
     TourStep(
         "A question, and how wrong its answer will be",
         """
@@ -135,11 +135,11 @@ def command(pause: bool, keep: Path | None) -> None:
 
     with _folder(keep) as folder:
         policy = example(folder)
-        tour(policy, pause=pause)
+        run_tour(policy, pause=pause)
     _next(policy if keep else None)
 
 
-def tour(policy: Path, *, pause: bool) -> None:
+def run_tour(policy: Path, *, pause: bool) -> None:
     """Run all steps in one namespace, like an interactive session."""
     import datetime
 
@@ -147,12 +147,12 @@ def tour(policy: Path, *, pause: bool) -> None:
 
     scope: dict[str, Any] = {"sf": sfumato, "policy": policy, "datetime": datetime}
     try:
-        for number, step in enumerate(PARTS, start=1):
+        for number, step in enumerate(TOUR_STEPS, start=1):
             click.secho(f"\n{number}. {step.title}", bold=True)
-            click.echo(_indented(textwrap.fill(" ".join(step.words.split()), WIDTH - 3)) + "\n")
+            click.echo(_indented(textwrap.fill(" ".join(step.explanation.split()), WIDTH - 3)) + "\n")
             _run_step(step.code.strip(), scope)
             _print_remaining_budget(scope["flights"].budget)
-            if pause and number < len(PARTS):
+            if pause and number < len(TOUR_STEPS):
                 click.pause("\n   … press any key")
     finally:
         if "flights" in scope:

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.command(short_help="Describe what can be asked.", epilog=EXIT_CODES)
+@click.command(short_help="Describe what can be asked.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.argument("table", required=False)
 def command(policy: Path, table: str | None) -> None:
@@ -27,8 +27,8 @@ def command(policy: Path, table: str | None) -> None:
     from sfumato.curator import describe_policy
 
     tables = describe_policy(policy)
-    click.echo(str(tables if table is None else tables.named(table)))
-    described = tables.values() if table is None else [tables.named(table)]
+    click.echo(str(tables if table is None else tables.find(table)))
+    described = tables.values() if table is None else [tables.find(table)]
     examples = [question for description in described for question in description.questions]
     if examples:
         line = f"sfumato query {shlex.quote(str(policy))} {shlex.quote(examples[0].sql)} --epsilon 1 --dry-run"

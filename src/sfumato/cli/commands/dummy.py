@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 if TYPE_CHECKING:
     from sfumato.policy import Policy
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FILE_SUFFIXES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".duckdb", ".db")
 
 
-@click.command(short_help="Write invented tables to test code on: free.", epilog=EXIT_CODES)
+@click.command(short_help="Write invented tables to test code on: free.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option(
     "--rows", metavar="N", default="1000", show_default=True, help="The number of rows of each private table."
@@ -46,7 +46,7 @@ def command(policy: Path, rows: str, output: Path) -> None:
     if output.suffix.lower() in _FILE_SUFFIXES:
         raise click.UsageError(f"-o names a new folder for all tables, not a file: write -o {output.with_suffix('')}")
     parsed_policy = read(policy)
-    tables = parsed_policy.dummy(options.rows(rows) or 1)
+    tables = parsed_policy.dummy(options.parse_row_count(rows) or 1)
     try:
         output.mkdir(parents=True)
     except OSError:

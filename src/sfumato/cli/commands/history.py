@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 if TYPE_CHECKING:
     from sfumato.ledger import Line
 
 
-@click.command(short_help="List what was asked, by whom, at what cost.", epilog=EXIT_CODES)
+@click.command(short_help="List what was asked, by whom, at what cost.", epilog=EXIT_CODES_HELP)
 @options.policy
 @options.analyst
 @options.ledger
@@ -32,7 +32,7 @@ def command(
     """
     import json
 
-    from sfumato.cli.common.output import show
+    from sfumato.cli.common.output import print_table
     from sfumato.ledger.entries import LINE_COLUMNS
 
     lines = _read_lines(policy, analyst, ledger, server)
@@ -41,7 +41,7 @@ def command(
         return
     rows = [line.words(details=details) for line in lines]
     if rows:
-        show(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
+        print_table(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
     else:
         click.echo("Nothing has been asked yet.")
 
@@ -51,5 +51,5 @@ def _read_lines(policy: Path, analyst: str | None, ledger: Path | str | None, se
         from sfumato.curator import history
 
         return list(history(policy, ledger, analyst=analyst))
-    with options.connected(server, policy, analyst, ledger) as curator:
+    with options.connect_to_server(server, policy, analyst, ledger) as curator:
         return list(curator.history())

@@ -10,46 +10,52 @@ from typing import Any, TypeVar
 
 import click
 
-from sfumato.cli.common.exit_codes import EXIT_CODES, end_unfinished
-from sfumato.cli.common.output import ProgressLines
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, exit_unfinished
+from sfumato.cli.common.output import ProgressPrinter
 from sfumato.cli.drafting import columns as init_columns, interview
-from sfumato.cli.drafting.columns import Declared, assumed_words, declare_words, unnamed_words, without_values_words
-from sfumato.cli.drafting.flags import given_answers
-from sfumato.cli.drafting.interview import ALL, SKIP, Interview, InterviewQuestion, KeptAnswers, yes
+from sfumato.cli.drafting.columns import (
+    ColumnDeclaration,
+    assumed_id_note,
+    missing_values_note,
+    omitted_columns_note,
+    unusable_names_note,
+)
+from sfumato.cli.drafting.flags import answers_from_flags
+from sfumato.cli.drafting.interview import ACCEPT_ALL, SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
 from sfumato.curator import Bounds, Curator
 from sfumato.curator.policy_drafts import (
-    FoundTable,
-    HowWritten,
+    DetectedTable,
+    TextOptions,
     columns_without_bounds,
-    copied,
+    copy_table,
     data_files,
-    found_tables,
-    names_people,
+    detect_tables,
+    infer_types,
+    is_identifying,
     only_key,
-    own_names,
     refuse_if_written,
     rows_to_read,
     suggested_bounds,
     suggested_id,
     suggested_path,
     suggested_unit,
-    with_types,
+    unique_names,
     write_bounds,
     write_draft,
 )
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.privacy.numbers import text
+from sfumato.privacy.numbers import format_exact
 from sfumato.release.prices import Price
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 T = TypeVar("T")
 _MAX_LISTED = 40
 """Columns of a table that are listed in a message."""
 
 
-@click.command(short_help="Draft a policy by answering questions.", epilog=EXIT_CODES)
+@click.command(short_help="Draft a policy by answering questions.", epilog=EXIT_CODES_HELP)
 @click.argument("data", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
     "-o",
@@ -141,23 +147,23 @@ def command(
     """
     refuse_if_written(output)
     price = None if bounds_epsilon is None else Price(bounds_epsilon)
-    text_format = HowWritten("\t" if delimiter in ("\\t", "tab") else delimiter, encoding, quote, decimal)
-    kept_answers = KeptAnswers(output, data)
-    if kept_answers.resumed and not take_defaults:
+    text_format = TextOptions("\t" if delimiter in ("\\t", "tab") else delimiter, encoding, quote, decimal)
+    kept_answers = SavedAnswers(output, data)
+    if kept_answers.is_resumed and not take_defaults:
         click.echo(f"Continuing where the last interview stopped. To start over, delete {kept_answers.path.name}.\n")
     try:
         drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format)
         policy = drafting.policy(data, relation, flags)
     except click.Abort as ending:  # a Ctrl-C, or an input that ends before the last question
-        end_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
+        exit_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
     write_draft(policy, output)
-    kept_answers.forget()
+    kept_answers.delete()
     click.echo(f"\nWritten: {output}.")
     for assumption in drafting.assumed:
         click.echo(f"\n{assumption}")
     for table, columns in drafting.left_out.items():
-        click.echo(f"\n{declare_words(table, columns, output)}")
-    if text_note := without_values_words(policy, output):
+        click.echo(f"\n{omitted_columns_note(table, columns, output)}")
+    if text_note := missing_values_note(policy, output):
         click.echo(f"\n{text_note}")
     missing = columns_without_bounds(policy)
     if missing:
@@ -174,7 +180,7 @@ class _Drafting:
     """The interview of one draft, with what it assumed without asking."""
 
     interview: Interview
-    how: HowWritten
+    how: TextOptions
     unit: str = ""
     left_out: dict[str, dict[str, Type | None]] = field(default_factory=dict)
     """Columns by table that were left out by default, because of their names."""
@@ -185,7 +191,7 @@ class _Drafting:
         """Ask in order for reading consent, tables, unit, ids, limits, budget and columns; return the policy."""
         tables = self._read_tables(data, relations, flags)
         guess = suggested_unit([table.columns for table in tables.values()])
-        self.unit = self.interview.ask(interview.unit(guess), PrivacyUnit).name
+        self.unit = self.interview.ask(interview.unit_question(guess), PrivacyUnit).name
         roles = {label: self._ask_role(label, alone=len(tables) == 1) for label in tables}
         tables = {label: table for label, table in tables.items() if roles[label] != SKIP}
         names = {label: self._ask_name(label) for label in tables}
@@ -194,16 +200,16 @@ class _Drafting:
         id_questions = {
             label: self._id_question(label, names[label], private) for label in tables if roles[label] == "private"
         }
-        budget_question = interview.budget(take_defaults)
-        self.interview.require([*id_questions.values(), budget_question])
+        budget_question = interview.budget_question(take_defaults)
+        self.interview.require_answers([*id_questions.values(), budget_question])
         owners = {
             label: self.interview.ask(question, _owner_parser(names[label], private))
             for label, question in id_questions.items()
         }
         self.assumed = [
-            assumed_words(names[label], owner, self.unit)
+            assumed_id_note(names[label], owner, self.unit)
             for label, owner in owners.items()
-            if take_defaults and self.interview.answered(id_questions[label]) is None
+            if take_defaults and self.interview.known_answer(id_questions[label]) is None
         ]
         limits = {label: self._ask_limit(label) for label, owner in owners.items() if owner != ROW}
         budget = self.interview.ask(budget_question, lambda answer: Budget(*answer.split()[:2]))
@@ -228,22 +234,24 @@ class _Drafting:
 
     def _read_tables(
         self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]
-    ) -> dict[str, FoundTable]:
+    ) -> dict[str, DetectedTable]:
         """Return the readable tables by their proposed names, copied where needed, with column types."""
         files = data_files(data)
-        self.interview.given = (
+        self.interview.flag_answers = (
             {} if flags["read_rows"] is None else {"read rows": "yes" if flags["read_rows"] else "no"}
         )
         text_files = rows_to_read(files)
-        file_names = ", ".join(printable(file.name) for file in text_files[:3]) + (" …" if len(text_files) > 3 else "")
-        rows = bool(text_files) and self.interview.ask(interview.read_rows(file_names), yes)
-        candidates = [table for file in files for table in found_tables(file, self.how, rows=rows)]
+        file_names = ", ".join(escape_unprintable(file.name) for file in text_files[:3]) + (
+            " …" if len(text_files) > 3 else ""
+        )
+        rows = bool(text_files) and self.interview.ask(interview.read_rows_question(file_names), parse_yes_no)
+        candidates = [table for file in files for table in detect_tables(file, self.how, rows=rows)]
         candidates = [table for table in candidates if not relations or table.relation in relations]
         if not candidates:
             raise InvalidPolicy(
                 "DATA has no table of this name", place=", ".join(relations), fix="leave --relation out"
             )
-        labels = own_names([table.plain_name for table in candidates])
+        labels = unique_names([table.plain_name for table in candidates])
         selected = dict(zip(labels, candidates, strict=True))
         selected = {label: table for label, table in selected.items() if label not in flags["skip"]}
         prepared = {label: self._make_readable(table, rows, flags["copy"]) for label, table in selected.items()}
@@ -254,29 +262,33 @@ class _Drafting:
                 place=", ".join(map(str, data)),
                 fix="allow the files to be copied (--copy), or export them to Parquet",
             )
-        self.interview.given = given_answers(flags, tables, self.interview.given)
+        self.interview.flag_answers = answers_from_flags(flags, tables, self.interview.flag_answers)
         for label, table in tables.items():
             _print_columns(label, table)
         return tables
 
-    def _make_readable(self, table: FoundTable, rows: bool, copy: bool | None) -> FoundTable | None:
+    def _make_readable(self, table: DetectedTable, rows: bool, copy: bool | None) -> DetectedTable | None:
         """Return the table, copied to Parquet if the engine cannot read it; None if its owner refuses the copy.
 
         Rows are read to detect types only in files that the owner was asked about.
         """
-        may_read_types = rows and bool(table.reasons or table.spelling)
-        if table.reasons:
-            target = f"{table.file.stem}.parquet" if table.spelling else f"{table.file.stem}.{table.relation}.parquet"
-            question = interview.copy(printable(table.label), printable(target), table.reasons)
-            if not (self.interview.ask(question, yes) if copy is None else copy):
-                click.echo(f"{printable(table.label)} is left out: the engine cannot read it without a copy.")
+        may_read_types = rows and bool(table.copy_reasons or table.text_format)
+        if table.copy_reasons:
+            target = (
+                f"{table.file.stem}.parquet" if table.text_format else f"{table.file.stem}.{table.relation}.parquet"
+            )
+            question = interview.copy_question(
+                escape_unprintable(table.label), escape_unprintable(target), table.copy_reasons
+            )
+            if not (self.interview.ask(question, parse_yes_no) if copy is None else copy):
+                click.echo(f"{escape_unprintable(table.label)} is left out: the engine cannot read it without a copy.")
                 return None
-            table, lost_records = copied(table, self.how)
+            table, lost_records = copy_table(table, self.how)
             if lost_records:
                 click.echo(
                     f"PRIVATE, for you alone: {lost_records:,} records with too few or too many cells were not copied."
                 )
-        return with_types(table) if may_read_types else table
+        return infer_types(table) if may_read_types else table
 
     def _print_interactive(self, note: str) -> None:
         """Print a note, unless --yes answers for the owner."""
@@ -286,14 +298,16 @@ class _Drafting:
     def _ask_role(self, label: str, *, alone: bool) -> str:
         if alone:
             return "private"
-        return self.interview.ask(interview.role(label, "private"), _choice_parser({"private", "public", SKIP}))
+        return self.interview.ask(
+            interview.role_question(label, "private"), _choice_parser({"private", "public", SKIP})
+        )
 
     def _ask_name(self, label: str) -> str:
         def read(answer: str) -> str:
             Table(answer, label, public=True)  # refuses an invalid name
             return answer
 
-        return self.interview.ask(interview.name(label), read)
+        return self.interview.ask(interview.name_question(label), read)
 
     def _id_question(self, label: str, name: str, private: Mapping[str, Mapping[str, Any]]) -> InterviewQuestion:
         """Return the question for the id of a table, with a default guessed from column names."""
@@ -301,15 +315,16 @@ class _Drafting:
         default = f"{guess.via}.{guess.on}" if isinstance(guess, Via) else guess
         if default is None and not self.interview.take_defaults:  # --yes takes no uncertain default
             default = only_key(private[name]) or ROW
-        return interview.owner(label, self.unit, default)
+        return interview.id_question(label, self.unit, default)
 
     def _ask_limit(self, label: str) -> int:
-        return self.interview.ask(interview.max_rows(label, self.unit), _parse_limit)
+        return self.interview.ask(interview.max_rows_question(label, self.unit), _parse_limit)
 
-    def _ask_columns(self, label: str, table: FoundTable, owner: str | Via) -> dict[str, Any]:
+    def _ask_columns(self, label: str, table: DetectedTable, owner: str | Via) -> dict[str, Any]:
         """Ask for the declaration of each column of a table."""
         self._print_interactive(
-            f"\nFor each column of {label}: its type, {SKIP} to leave it out, or {ALL} to accept all defaults from here"
+            f"\nFor each column of {label}: its type, {SKIP} to leave it out, or {ACCEPT_ALL} to accept "
+            "all defaults from here"
             " on. Take bounds and values from what you know, not from the data."
         )
         keys = _owner_columns(owner)
@@ -321,37 +336,39 @@ class _Drafting:
             )
         return columns
 
-    def _note_left_out(self, label: str, name: str, table: FoundTable, declared: Collection[str]) -> None:
+    def _note_left_out(self, label: str, name: str, table: DetectedTable, declared: Collection[str]) -> None:
         """Record the columns that a default left out, not those the owner left out by an answer or a flag."""
-        questions = {column: interview.kind(label, column, SKIP) for column in table.columns if column not in declared}
-        chosen = {column for column, question in questions.items() if self.interview.answered(question) == SKIP}
+        questions = {
+            column: interview.type_question(label, column, SKIP) for column in table.columns if column not in declared
+        }
+        chosen = {column for column, question in questions.items() if self.interview.known_answer(question) == SKIP}
         if omitted := {column: table.columns[column] for column in questions if column not in chosen}:
             self.left_out[name] = omitted
 
-    def _ask_column(self, label: str, name: str, kind: Type | None, key: bool) -> Declared | None:
+    def _ask_column(self, label: str, name: str, kind: Type | None, key: bool) -> ColumnDeclaration | None:
         """Ask for the declaration of one column; None leaves it out, the default for ids."""
         part = f"{label}.columns"
-        default_type = SKIP if key or names_people(name) else (kind or Type.TEXT).value
-        choice = self._ask_in_part(interview.kind(label, name, default_type), _parse_type, part)
+        default_type = SKIP if key or is_identifying(name) else (kind or Type.TEXT).value
+        choice = self._ask_in_part(interview.type_question(label, name, default_type), _parse_type, part)
         if choice is None or choice is Type.BOOLEAN:
             return None if choice is None else Domain(choice)
         if choice is Type.TEXT:
-            return self._ask_in_part(interview.values(label, name), init_columns.texts, part)
-        question = interview.bounds(label, name, suggested_bounds(name, choice))
-        return self._ask_in_part(question, lambda answer: init_columns.numbers(choice, answer), part)
+            return self._ask_in_part(interview.values_question(label, name), init_columns.parse_text_column, part)
+        question = interview.bounds_question(label, name, suggested_bounds(name, choice))
+        return self._ask_in_part(question, lambda answer: init_columns.parse_numeric_column(choice, answer), part)
 
     def _ask_in_part(self, question: InterviewQuestion, read: Callable[[str], T], part: str) -> T:
         """Ask a question of a part, in which the answer * accepts the defaults of all further questions."""
 
         def read_or_accept(answer: str) -> T:
-            if answer == ALL:
-                self.interview.accepted.add(part)
-            return read(question.default or "" if answer == ALL else answer)
+            if answer == ACCEPT_ALL:
+                self.interview.accepted_parts.add(part)
+            return read(question.default or "" if answer == ACCEPT_ALL else answer)
 
         return self.interview.ask(question, read_or_accept, part)
 
 
-def _print_columns(label: str, table: FoundTable) -> None:
+def _print_columns(label: str, table: DetectedTable) -> None:
     """Print the names and types of a table's columns, and no cell."""
     reading_note = "types detected from rows" if table.rows_read else "no row was read"
     click.secho(f"The columns of {label} ({reading_note}):", bold=True)
@@ -359,8 +376,8 @@ def _print_columns(label: str, table: FoundTable) -> None:
         click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}")
     if len(table.columns) > _MAX_LISTED:
         click.echo(f"  … and {len(table.columns) - _MAX_LISTED:,} more")
-    if table.left_out:
-        click.echo(f"  {unnamed_words(table.left_out)}")
+    if table.unusable_columns:
+        click.echo(f"  {unusable_names_note(table.unusable_columns)}")
     click.echo()
 
 
@@ -374,7 +391,9 @@ def _without_bounds_words(missing: list[tuple[str, str]], output: Path) -> str:
 
 def _ask_bounds_price(budget: Budget) -> Price | None:
     """Ask for the price of private bounds per column; None if the owner gives none."""
-    prompt = f"Find bounds privately: the ε for each column, of {text(budget.epsilon)} for life (empty: not now)"
+    prompt = (
+        f"Find bounds privately: the ε for each column, of {format_exact(budget.epsilon)} for life (empty: not now)"
+    )
     while True:
         try:
             answer = str(click.prompt(prompt, default="", value_proc=str, show_default=False)).strip()
@@ -390,11 +409,13 @@ def _ask_bounds_price(budget: Budget) -> Price | None:
 def _buy_bounds(policy: Policy, output: Path, missing: list[tuple[str, str]], price: Price) -> None:
     """Open the account, buy bounds column by column, and save those found even if the purchase stops early."""
     bounds: dict[tuple[str, str], Bounds] = {}
-    total = text(Fraction(price.epsilon or 0) * len(missing))
+    total = format_exact(Fraction(price.epsilon or 0) * len(missing))
     searches = f"{len(missing)} searches at {price} each" if len(missing) > 1 else f"1 search at {price}"
-    click.echo(f"\n{searches}, ε = {total} in all of the {text(policy.budget.epsilon)} for life of {output.name}:")
+    click.echo(
+        f"\n{searches}, ε = {total} in all of the {format_exact(policy.budget.epsilon)} for life of {output.name}:"
+    )
     try:
-        with ProgressLines() as progress, Curator(output, progress=progress) as curator:
+        with ProgressPrinter() as progress, Curator(output, progress=progress) as curator:
             for table, column in missing:
                 bounds[table, column] = curator.bounds(table, column).release(price.epsilon or 0)
                 progress("showing")

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 
 
-@click.group(short_help="Make the key that signs bundles.", epilog=EXIT_CODES)
+@click.group(short_help="Make the key that signs bundles.", epilog=EXIT_CODES_HELP)
 def command() -> None:
     """Make an Ed25519 key for sfumato bundle, or show the public key that others verify with.
 
@@ -24,7 +24,7 @@ def command() -> None:
     """
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_file
 @click.option("--passphrase", is_flag=True, help="Prompt for a passphrase that encrypts the key.")
 @options.passphrase_file
@@ -37,10 +37,10 @@ def new(file: Path, passphrase: bool, passphrase_file: Path | None) -> None:
     Example:
       sfumato key new owner.key --passphrase
     """
-    from sfumato.cli.common.options import chosen_passphrase
+    from sfumato.cli.common.options import read_new_passphrase
     from sfumato.reports.signing_keys import SigningKey
 
-    passphrase_text = chosen_passphrase(passphrase_file) if passphrase or passphrase_file else None
+    passphrase_text = read_new_passphrase(passphrase_file) if passphrase or passphrase_file else None
     key = SigningKey.new()
     public = key.save(file, passphrase_text)
     protection = "readable by you alone" + (" and encrypted with the passphrase" if passphrase_text else "")
@@ -48,7 +48,7 @@ def new(file: Path, passphrase: bool, passphrase_file: Path | None) -> None:
     click.echo(f"{public}: the public key, to publish\nfingerprint: {key.public.fingerprint}")
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_file
 @options.passphrase_file
 def show(file: Path, passphrase_file: Path | None) -> None:
@@ -58,7 +58,7 @@ def show(file: Path, passphrase_file: Path | None) -> None:
     Example:
       sfumato key show owner.key
     """
-    from sfumato.cli.common.options import signing_key
+    from sfumato.cli.common.options import read_signing_key
 
-    public = signing_key(file, passphrase_file).public
+    public = read_signing_key(file, passphrase_file).public
     click.echo(f"{public.line}\nfingerprint: {public.fingerprint}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 from sfumato.cli.common.options import LedgerAddress
 from sfumato.errors import OUTCOMES
 
@@ -15,7 +15,7 @@ _file = click.argument("file", type=LedgerAddress(exists=True))
 _out = click.argument("out", type=click.Path(path_type=Path))
 
 
-@click.group(short_help="Verify, export, back up, create or move a ledger.", epilog=EXIT_CODES)
+@click.group(short_help="Verify, export, back up, create or move a ledger.", epilog=EXIT_CODES_HELP)
 def command() -> None:
     """Verify, export, back up, create or move a ledger. FILE is a file, or a database address: postgresql://host/db.
 
@@ -30,7 +30,7 @@ def command() -> None:
     """
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_file
 def verify(file: Path | str) -> None:
     """Check the seal of every line of FILE, its link to the previous line, and every total."""
@@ -43,7 +43,7 @@ def verify(file: Path | str) -> None:
         sys.exit(OUTCOMES["ledger-damaged"].exit_code)
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_file
 @_out
 @click.option(
@@ -72,7 +72,7 @@ def export(file: Path | str, out: Path, form: str, complete: bool) -> None:
         click.echo(f"{out} is as secret as the ledger: its key allows guesses about rows to be tested.", err=True)
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_file
 @_out
 def backup(file: Path | str, out: Path) -> None:
@@ -81,21 +81,21 @@ def backup(file: Path | str, out: Path) -> None:
     The users and tokens of a server, FILE.people, are copied to OUT.people. If FILE is a database, OUT is still a file.
     """
     from sfumato.ledger import Ledger
-    from sfumato.server.people.database import PeopleDatabase, beside
+    from sfumato.server.people.database import PeopleDatabase, people_file_path
 
     with Ledger.open(file) as ledger:
         last_line = next((line.number for line in ledger.latest()), 0)
         ledger.backup(out)
-    if isinstance(file, str) or not beside(file).exists():
+    if isinstance(file, str) or not people_file_path(file).exists():
         return
-    people = PeopleDatabase(beside(file))
+    people = PeopleDatabase(people_file_path(file))
     try:
-        people.backup(beside(out), last_line)
+        people.backup(people_file_path(out), last_line)
     finally:
         people.close()
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @click.argument("address")
 @click.option("--schema", metavar="NAME", help="The database schema of the ledger.  [default: sfumato]")
 @click.option("--spender", metavar="ROLE", help="A role that may append charges and nothing else; created if missing.")
@@ -109,7 +109,7 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
     click.echo(f"The ledger is ready: {make_ledger(address, schema=schema, spender=spender)}")
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @click.argument("source", metavar="FROM", type=LedgerAddress(exists=True))
 @click.argument("target", metavar="TO", type=LedgerAddress())
 @click.option(
@@ -129,7 +129,7 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
     click.secho(f"{line_count:,} lines copied; the hash of the last line is {last_hash}", fg="green")
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_file
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, recorded permanently in the ledger.")
 @click.option("--anchor", type=click.Path(path_type=Path), metavar="FILE", help="An anchor stored elsewhere.")

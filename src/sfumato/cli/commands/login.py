@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.command(short_help="Save your token for a server.", epilog=EXIT_CODES)
+@click.command(short_help="Save your token for a server.", epilog=EXIT_CODES_HELP)
 @click.argument("url")
 @click.option("--forget", is_flag=True, help="Delete the saved token of this server.")
 @click.option(
@@ -30,16 +30,16 @@ def command(url: str, forget: bool, certificate: str | None) -> None:
       sfumato login https://data.example.org --certificate authority.pem
       sfumato login https://data.example.org --forget
     """
-    from sfumato.client.addresses import Address, keep_token
+    from sfumato.client.addresses import Address, save_token
     from sfumato.client.remote_curators import policies_at
 
-    address = Address.of(url)
+    address = Address.parse(url)
     if forget:
-        click.echo(f"token deleted from {keep_token(address, None)}")
+        click.echo(f"token deleted from {save_token(address, None)}")
         return
     token = _read_token()
     names = policies_at(address, token, certificate=certificate)
-    click.echo(f"token saved in {keep_token(address, token, certificate)}")
+    click.echo(f"token saved in {save_token(address, token, certificate)}")
     click.echo(f"policies there: {', '.join(names) or 'none that names you yet'}")
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, INTERRUPTED, warn
-from sfumato.cli.common.output import ProgressLines, show as show_table
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, INTERRUPTED, print_warning
+from sfumato.cli.common.output import ProgressPrinter, print_table as show_table
 from sfumato.errors import SfumatoError
-from sfumato.plan.sql.question_files import questions
-from sfumato.plan.words import many
+from sfumato.plan.descriptions import count_with_noun
+from sfumato.plan.sql.question_files import split_questions
 
 if TYPE_CHECKING:
     from sfumato.curator import OnlineSession
@@ -35,7 +35,7 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
   \q           quit (or Ctrl-D); the charge stands"""
 
 
-@click.command(short_help="Ask many SQL questions for one price.", epilog=EXIT_CODES)
+@click.command(short_help="Ask many SQL questions for one price.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.argument("table")
 @click.option("--columns", metavar="A,B", required=True, help="The columns that questions may use.")
@@ -104,7 +104,7 @@ def command(
     from sfumato.curator import Curator
 
     with ExitStack() as opened:
-        with ProgressLines() as progress:
+        with ProgressPrinter() as progress:
             curator = opened.enter_context(Curator(policy, ledger, progress=progress))
             asker = curator if analyst is None else curator.as_analyst(analyst)
             proposal = asker.online(table, [name.strip() for name in columns.split(",")], **session_options)
@@ -162,13 +162,13 @@ class _OnlineShell:
             _print_error(str(refusal))
             return
         for warning in answer.warnings:
-            warn(warning)
+            print_warning(warning)
         if self.as_json:
             click.echo(answer.to_json())
             return
         show_table(answer.columns, answer.cells(), answer.intervals)
         bases = (f"{name}: {' and '.join(dict.fromkeys(basis))}" for name, basis in (answer.basis or {}).items())
-        click.secho(f"{'; '.join(bases)} ({many(self.session.left, 'round')} left)\n", dim=True)
+        click.secho(f"{'; '.join(bases)} ({count_with_noun(self.session.remaining, 'round')} left)\n", dim=True)
 
     def _questions(self) -> Iterator[str]:
         """Yield commands of one line, and questions up to their semicolon; the last question may lack it."""
@@ -204,7 +204,7 @@ def _split_questions(text: str) -> tuple[str, ...]:
     if not text.strip().strip(";").strip():
         return ()
     try:
-        return tuple(question.text for question in questions(text))
+        return tuple(question.text for question in split_questions(text))
     except SfumatoError as refusal:
         _print_error(str(refusal))
         return ()

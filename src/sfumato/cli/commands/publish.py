@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, UNWRITTEN
-from sfumato.cli.common.output import ProgressLines, check_written
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, UNWRITTEN
+from sfumato.cli.common.output import ProgressPrinter, check_output_files
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.publish.synopsis import Synopsis
 
 
-_marginal_options = options.several(
+_marginal_options = options.combine_decorators(
     options.policy,
     click.argument("table"),
     click.option("--ways", type=int, metavar="K", help="Measure the marginals of all sets of K columns.  [default: 2]"),
@@ -44,7 +44,7 @@ _marginal_options = options.several(
         help="Minimise the total variance of all cells, or the worst variance of a cell.",
     ),
 )
-_price_options = options.several(
+_price_options = options.combine_decorators(
     click.option("--epsilon", metavar="NUMBER", help="The price of all marginals together."),
     click.option(
         "--delta",
@@ -69,7 +69,7 @@ _price_options = options.several(
 )
 
 
-@click.command(short_help="Measure marginals once; ask them freely afterwards.", epilog=EXIT_CODES)
+@click.command(short_help="Measure marginals once; ask them freely afterwards.", epilog=EXIT_CODES_HELP)
 @_marginal_options
 @_price_options
 @options.analyst
@@ -97,8 +97,8 @@ def command(policy: Path, analyst: str | None, ledger: Path | str | None, output
     target = None if values["explain"] or values["dry_run"] else _check_output(output)
     from sfumato.curator import Curator
 
-    with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
-        check_written(curator.policy, ledger, output)
+    with ProgressPrinter() as progress, Curator(policy, ledger, progress=progress) as curator:
+        check_output_files(curator.policy, ledger, output)
         proposal = _propose_marginals(curator if analyst is None else curator.as_analyst(analyst), values)
         price, confidence_term = _find_price(proposal, values), {"confidence": values["confidence"]}
         if values["explain"]:
@@ -107,7 +107,7 @@ def command(policy: Path, analyst: str | None, ledger: Path | str | None, output
         elif target is None:
             _print_forecast(proposal, {**price, **confidence_term, "fresh": values["fresh"]}, values["as_json"])
         else:
-            with progress.until_shown():
+            with progress.exit_on_interrupt():
                 synopsis = proposal.release(**price, fresh=values["fresh"], request_id=values["request_id"])
                 progress("writing the file")
                 _save_synopsis(synopsis, target)

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.command(short_help="Compare a synthetic table with the real one (for the owner).", epilog=EXIT_CODES)
+@click.command(short_help="Compare a synthetic table with the real one (for the owner).", epilog=EXIT_CODES_HELP)
 @click.argument("real", type=click.Path(path_type=Path))
 @click.argument("synthetic", type=click.Path(path_type=Path))
 @click.option(

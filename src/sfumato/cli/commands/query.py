@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import click
 
-from sfumato.cli.commands.budget import show_currencies
+from sfumato.cli.commands.budget import print_currencies
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, as_flags, warn
-from sfumato.cli.common.output import ProgressLines, show
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_flags, print_warning
+from sfumato.cli.common.output import ProgressPrinter, print_table
 
 if TYPE_CHECKING:
     from sfumato.curator import Answers, Curator, Listing, Question, WorkloadForecast
     from sfumato.release.answers.answer import Answer
 
 
-def ask_all(
+def ask_workload(
     curator: Curator,
     file: Path,
     terms: dict[str, Any],
-    progress: ProgressLines,
+    progress: ProgressPrinter,
     *,
     explain: bool,
     dry_run: bool,
@@ -39,24 +39,24 @@ def ask_all(
     proposal = curator.workload(file)
     if explain:
         explanation = proposal.explain(**terms)
-        click.echo(explanation.to_json() if as_json else as_flags(str(explanation)))
+        click.echo(explanation.to_json() if as_json else calls_to_flags(str(explanation)))
     elif dry_run:
         _show_workload_forecast(proposal.error(**terms, fresh=fresh), as_json)
     else:
-        with progress.until_shown():
+        with progress.exit_on_interrupt():
             answers = proposal.release(**terms, fresh=fresh, request_id=request_id)
             for warning in dict.fromkeys(warning for answer in answers for warning in answer.warnings):
-                warn(warning)
+                print_warning(warning)
             progress("showing")
             _show_workload(answers, as_json, receipt)
 
 
-def by_question(given: Any) -> Any:
+def group_accuracies_by_question(accuracies: Any) -> Any:
     """Group accuracies by question: q1=50 is for all columns of a question, q1.visits=50 for one of them."""
-    if not isinstance(given, dict):
-        return given
+    if not isinstance(accuracies, dict):
+        return accuracies
     widths: dict[str, Any] = {}
-    for name, width in given.items():
+    for name, width in accuracies.items():
         question, dot, column = name.partition(".")
         if dot and isinstance(widths.get(question, {}), dict):
             widths.setdefault(question, {})[column] = width
@@ -71,7 +71,7 @@ def _show_workload_forecast(workload: WorkloadForecast, as_json: bool) -> None:
     if as_json:
         click.echo(workload.to_json())
         return
-    click.echo(as_flags(str(workload)))
+    click.echo(calls_to_flags(str(workload)))
     for counted in dict.fromkeys(forecast.counted for forecast in workload.forecasts if forecast.counted):
         click.echo(f"counted: {counted}")
     click.echo("Nothing was spent, and no row was read.")
@@ -83,7 +83,7 @@ def _show_workload(answers: Answers, as_json: bool, receipt: bool) -> None:
         return
     for name, answer in answers.items():
         click.secho(f"{name}  {' '.join(answer.receipt.question.split())}", bold=True)
-        show(answer.columns, answer.cells(), answer.intervals)
+        print_table(answer.columns, answer.cells(), answer.intervals)
         for ranking in answer.ranked():
             click.echo(ranking)
         click.echo("")
@@ -97,7 +97,7 @@ _MAX_BYTES = 1 << 20
 """The most bytes read from stdin: longer than any question that is accepted."""
 
 
-_question_options = options.several(
+_question_options = options.combine_decorators(
     options.policy,
     click.argument("sql", required=False),
     click.option(
@@ -124,7 +124,7 @@ _question_options = options.several(
         "Repeatable.",
     ),
 )
-_price_options = options.several(
+_price_options = options.combine_decorators(
     click.option("--epsilon", metavar="NUMBER", help="The price of the answer: its privacy loss ε."),
     click.option(
         "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
@@ -158,7 +158,7 @@ _price_options = options.several(
         help="Also buy ranges for the values of quantiles, with half of their price.",
     ),
 )
-_release_options = options.several(
+_release_options = options.combine_decorators(
     click.option("--fresh", is_flag=True, help="Buy new noise even if the answer is stored, which is free."),
     click.option(
         "--free",
@@ -173,7 +173,7 @@ _release_options = options.several(
     ),
     options.request_id,
 )
-_output_options = options.several(
+_output_options = options.combine_decorators(
     options.explain,
     options.dry_run,
     options.as_json,
@@ -207,7 +207,7 @@ _output_options = options.several(
 )
 
 
-@click.command(short_help="Ask a question in SQL, or a file of questions.", epilog=EXIT_CODES)
+@click.command(short_help="Ask a question in SQL, or a file of questions.", epilog=EXIT_CODES_HELP)
 @_question_options
 @_price_options
 @_release_options
@@ -250,9 +250,9 @@ def command(
     _check_outputs(values)
     sql_text = "" if file is not None else _read_sql(values["sql"])
     terms = _parse_price(values)
-    with ProgressLines() as progress, ExitStack() as resources:
+    with ProgressPrinter() as progress, ExitStack() as resources:
         if server is not None:
-            curator = resources.enter_context(options.connected(server, policy, analyst, ledger, progress))
+            curator = resources.enter_context(options.connect_to_server(server, policy, analyst, ledger, progress))
         else:
             curator = resources.enter_context(_open_curator(policy, analyst, ledger, time_limit, progress))
         if file is not None:
@@ -261,12 +261,12 @@ def command(
             question = _apply_limits(curator.sql(sql_text, _parse_parameters(values["params"])), values["limits"])
             _ask_question(question, terms, values, progress)
         if values["details"] and not values["as_json"] and not values["as_csv"]:
-            show_currencies(curator.standing())
+            print_currencies(curator.standing())
 
 
 @contextmanager
 def _open_curator(
-    policy: Path, analyst: str | None, ledger: Path | str | None, time_limit: str, progress: ProgressLines
+    policy: Path, analyst: str | None, ledger: Path | str | None, time_limit: str, progress: ProgressPrinter
 ) -> Iterator[Curator]:
     """Open the curator of a local policy, as an analyst if one is named."""
     from sfumato.curator import Curator
@@ -305,21 +305,21 @@ def _check_options(file: Path | None, values: Mapping[str, Any]) -> None:
 def _check_outputs(values: Mapping[str, Any]) -> None:
     """Refuse, before anything is spent, output files and marks that cannot be made."""
     if values["plot"] is not None:
-        from sfumato.plots import check_picture
+        from sfumato.plots import check_picture_path
 
-        check_picture(values["plot"])
+        check_picture_path(values["plot"])
     if values["output"] is not None:
         from sfumato.release.answers.answer_pages import check_file
 
         check_file(values["output"], excel=values["excel"] is not None)
     if values["flag_above"] is not None:
-        from sfumato.release.answers.answer_pictures import threshold
+        from sfumato.release.answers.answer_pictures import parse_noise_limit
 
-        threshold(values["flag_above"])
+        parse_noise_limit(values["flag_above"])
 
 
 def _ask_file(
-    curator: Curator, file: Path, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressLines
+    curator: Curator, file: Path, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressPrinter
 ) -> None:
     """Ask all questions of a file as one release."""
     if not (values["explain"] or any(terms[name] for name in _PRICES)):
@@ -327,11 +327,13 @@ def _ask_file(
     workload_options = {
         name: values[name] for name in ("explain", "dry_run", "fresh", "request_id", "as_json", "receipt")
     }
-    ask_all(curator, file, {**terms, "within": by_question(terms["within"])}, progress, **workload_options)
+    ask_workload(
+        curator, file, {**terms, "within": group_accuracies_by_question(terms["within"])}, progress, **workload_options
+    )
 
 
 def _ask_question(
-    question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressLines
+    question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressPrinter
 ) -> None:
     """Explain, forecast or release one question."""
     if question.free and values["output"] is not None and not hasattr(question, "limit"):
@@ -366,17 +368,17 @@ def _draw_error(question: Question | Listing, terms: dict[str, Any], path: Path 
 
 
 def _release_question(
-    question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressLines
+    question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressPrinter
 ) -> None:
     """Release one question; print, save and plot its answer."""
     for warning in question.warnings:
-        warn(warning)
+        print_warning(warning)
     release_options = {name: values[name] for name in ("fresh", "free", "request_id", "sample_of")}
-    with progress.until_shown():
+    with progress.exit_on_interrupt():
         answer = question.release(**terms, **release_options)
         for warning in answer.warnings:
             if warning not in question.warnings:
-                warn(warning)
+                print_warning(warning)
         if values["flag_above"] is not None and _is_answer(answer):
             answer = answer.flagged(values["flag_above"])
         progress("showing")
@@ -466,7 +468,7 @@ def _read_sql(sql: str) -> str:
 
 
 def _print_explanation(explanation: Any, as_json: bool) -> None:
-    click.echo(explanation.to_json() if as_json else as_flags(str(explanation)))
+    click.echo(explanation.to_json() if as_json else calls_to_flags(str(explanation)))
 
 
 def _print_forecast(question: Question | Listing, terms: dict[str, Any], as_json: bool) -> None:
@@ -485,9 +487,9 @@ def _print_forecast(question: Question | Listing, terms: dict[str, Any], as_json
     if forecast.counted:
         click.echo(f"counted {forecast.counted}")
     if forecast.free:
-        click.echo(f"free    {as_flags(forecast.free)}")
+        click.echo(f"free    {calls_to_flags(forecast.free)}")
     for warning in forecast.warnings:
-        click.echo(f"warning: {as_flags(warning)}")
+        click.echo(f"warning: {calls_to_flags(warning)}")
     click.echo("Nothing was spent, and no row was read.")
 
 
@@ -499,9 +501,9 @@ def _show_prices(question: Question, terms: dict[str, Any]) -> None:
         click.echo(f"at {forecast.price}: {'; '.join(forecast.parts())}")
         for warning in forecast.warnings:
             if warning not in common:
-                click.echo(f"  {as_flags(warning)}")
+                click.echo(f"  {calls_to_flags(warning)}")
     for warning in common:
-        click.echo(f"warning: {as_flags(warning)}")
+        click.echo(f"warning: {calls_to_flags(warning)}")
     click.echo("To ask, name a price, such as --epsilon 0.5, or an accuracy, such as --within 50.")
     click.echo("Nothing was spent, and no row was read.")
 
@@ -516,15 +518,15 @@ def _print_answer(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt
     elif as_csv:
         click.echo(answer.to_csv(), nl=False)
     else:
-        from sfumato.cli.common.output import show
+        from sfumato.cli.common.output import print_table
 
         if _is_answer(answer):
-            show(answer.columns, answer.cells(), answer.intervals)
+            print_table(answer.columns, answer.cells(), answer.intervals)
             for ranking in answer.ranked():
                 click.echo(ranking)
             click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
         else:
-            show(answer.columns, answer.cells())
+            print_table(answer.columns, answer.cells())
 
 
 def _plot_answer(answer: Answer | Listing, path: Path) -> None:

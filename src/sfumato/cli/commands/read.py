@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 if TYPE_CHECKING:
     from sfumato.privacy.precedents import Precedents
 
 
-@click.command(short_help="Explain what an ε means for one person, in context.", epilog=EXIT_CODES)
+@click.command(short_help="Explain what an ε means for one person, in context.", epilog=EXIT_CODES_HELP)
 @click.argument("policy", type=click.Path(path_type=Path), required=False)
 @click.option("--epsilon", metavar="NUMBER", help="The ε to explain, instead of that of POLICY.")
 @click.option("--delta", metavar="NUMBER", help="With --epsilon: the δ.  [default: 0]")
@@ -66,9 +66,9 @@ def command(
     from sfumato.privacy.precedents import precedents
 
     if plot is not None:
-        from sfumato.plots import check_picture
+        from sfumato.plots import check_picture_path
 
-        check_picture(plot)
+        check_picture_path(plot)
     if policy is not None:
         reading = _read_policy_guarantee(policy, ledger, prior)
     else:
@@ -89,9 +89,9 @@ def _read_policy_guarantee(policy: Path, ledger: Path | str | None, prior: str) 
 
 
 def _show(reading: Precedents) -> None:
-    from sfumato.cli.common.output import show
+    from sfumato.cli.common.output import print_table
     from sfumato.privacy.precedents import COLUMNS
 
     click.echo(f"{reading}\n")
-    show(COLUMNS, reading.rows(), ("ε", "δ", "belief"))
+    print_table(COLUMNS, reading.rows(), ("ε", "δ", "belief"))
     click.echo(f"\n{reading.caption}\nSource: OpenDP deployments registry (MIT licence).")

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.command(short_help="Write a web page about an account, to publish.", epilog=EXIT_CODES)
+@click.command(short_help="Write a web page about an account, to publish.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option(
     "-o",
@@ -36,12 +36,12 @@ def command(policy: Path, out: Path, questions: str | None, title: str | None, l
       sfumato report clinic.toml -o report.html --questions 4,7
       sfumato report clinic.toml -o report.html --questions --title "Visits to our clinic"
     """
-    from sfumato.cli.common.output import check_written
+    from sfumato.cli.common.output import check_output_files
     from sfumato.curator.policy_account import read_policy
-    from sfumato.reports.telling import chosen, page, told
+    from sfumato.reports.account_reports import collect_report, parse_questions_option, report_page
 
     parsed_policy = read_policy(policy)
-    check_written(parsed_policy, ledger, out)
-    account_report = told(parsed_policy, ledger, questions=chosen(questions))
-    page(account_report, title).save(out)
-    click.echo(f"{out}: {options.shown(account_report)}")
+    check_output_files(parsed_policy, ledger, out)
+    account_report = collect_report(parsed_policy, ledger, questions=parse_questions_option(questions))
+    report_page(account_report, title).save(out)
+    click.echo(f"{out}: {options.visible_questions_message(account_report)}")

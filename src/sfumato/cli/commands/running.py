@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, warn
-from sfumato.cli.common.output import ProgressLines
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
+from sfumato.cli.common.output import ProgressPrinter
 
 if TYPE_CHECKING:
-    from sfumato.curator import RunningTotals
+    from sfumato.curator import RunningTotalsProposal
     from sfumato.release.running_totals import RunningAnswer
 
 
-@click.command(short_help="Ask for running totals over days, at one price.", epilog=EXIT_CODES)
+@click.command(short_help="Ask for running totals over days, at one price.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.argument("sql")
 @click.option("--epsilon", metavar="NUMBER", help="The price of all totals together: their privacy loss ε.")
@@ -71,12 +71,12 @@ def command(
     if not explain and (price["epsilon"] is None) == (price["rho"] is None):
         raise click.UsageError("name one price: --epsilon 0.5 or --rho 0.01; there is no default")
     if plot is not None:
-        from sfumato.plots import check_picture
+        from sfumato.plots import check_picture_path
 
-        check_picture(plot)
+        check_picture_path(plot)
     from sfumato.curator import Curator
 
-    with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
+    with ProgressPrinter() as progress, Curator(policy, ledger, progress=progress) as curator:
         asker = curator if analyst is None else curator.as_analyst(analyst)
         proposal = asker.running(sql)
         if explain:
@@ -86,8 +86,8 @@ def command(
             _print_forecast(proposal, {**price, "fresh": fresh}, as_json)
         else:
             for warning in proposal.question.warnings:
-                warn(warning)
-            with progress.until_shown():
+                print_warning(warning)
+            with progress.exit_on_interrupt():
                 answer = proposal.release(**price, fresh=fresh, request_id=request_id)
                 progress("showing")
                 _print_answer(answer, as_json, as_csv, receipt)
@@ -95,7 +95,7 @@ def command(
                     answer.plot(str(plot))
 
 
-def _print_forecast(proposal: RunningTotals, terms: dict[str, Any], as_json: bool) -> None:
+def _print_forecast(proposal: RunningTotalsProposal, terms: dict[str, Any], as_json: bool) -> None:
     forecast = proposal.error(**terms)
     if as_json:
         click.echo(forecast.to_json())
@@ -115,7 +115,7 @@ def _print_answer(answer: RunningAnswer, as_json: bool, as_csv: bool, receipt: b
     elif as_csv:
         click.echo(answer.to_csv(), nl=False)
     else:
-        from sfumato.cli.common.output import show
+        from sfumato.cli.common.output import print_table
 
-        show(answer.columns, answer.cells(), answer.intervals)
+        print_table(answer.columns, answer.cells(), answer.intervals)
         click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)

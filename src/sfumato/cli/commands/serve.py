@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
-from sfumato.errors import SfumatoError, installing
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
+from sfumato.errors import SfumatoError, install_command
 
 
-@click.command(short_help="Serve policies over HTTP: REST and web pages.", epilog=EXIT_CODES)
+@click.command(short_help="Serve policies over HTTP: REST and web pages.", epilog=EXIT_CODES_HELP)
 @click.argument("policies", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--settings", type=click.Path(path_type=Path), metavar="FILE", help="The settings file, such as server.toml."
@@ -38,7 +38,9 @@ def command(
         from sfumato.server.serving import ProcessSettings, serve
         from sfumato.server.settings import ServerSettings, read_settings
     except ImportError:
-        raise SfumatoError("the server is not installed", place="sfumato serve", fix=installing("server")) from None
+        raise SfumatoError(
+            "the server is not installed", place="sfumato serve", fix=install_command("server")
+        ) from None
     file_settings = ServerSettings() if settings is None else read_settings(settings)
     effective_settings = replace(
         file_settings, listen=listen or file_settings.listen, processes=processes or file_settings.processes

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, in_shell, refusal_words, say
-from sfumato.cli.shell.completion import Completion, pieces
-from sfumato.cli.shell.lines import EditedLines, Lines, PlainLines, TypedHistory, can_edit, usual_path
-from sfumato.cli.shell.session import COMMANDS, Leave, ShellSession, ShellSettings
-from sfumato.errors import SfumatoError, installing
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_shell_commands, format_refusal, print_error
+from sfumato.cli.shell.completion import Completion, split_input
+from sfumato.cli.shell.line_input import (
+    EditorInput,
+    InputHistory,
+    LineInput,
+    PlainLineInput,
+    default_history_path,
+    has_editor,
+)
+from sfumato.cli.shell.session import COMMANDS, QuitSession, ShellSession, ShellSettings
+from sfumato.errors import SfumatoError, install_command
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 _WELCOME = "End a question with ; to see its price and expected error before it spends. \\help lists the commands."
 
 
-@click.command(short_help="Ask questions at a prompt.", epilog=EXIT_CODES)
+@click.command(short_help="Ask questions at a prompt.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option("--epsilon", metavar="NUMBER", help="The price of each question, until \\epsilon sets another.")
 @click.option(
@@ -76,7 +83,7 @@ def command(
     with Curator(policy, ledger, seconds=time_limit) as curator:
         asker = curator if analyst is None else curator.as_analyst(analyst)
         interactive = sys.stdin.isatty()
-        typed_history = TypedHistory(history or usual_path()) if interactive and not no_history else None
+        typed_history = InputHistory(history or default_history_path()) if interactive and not no_history else None
         lines = _open_lines(asker, typed_history, lambda: f" {session.settings}   Tab completes, ; ends, \\help ")
         session = ShellSession(asker, lines, ledger, yes, interactive, settings)
         if interactive:
@@ -84,15 +91,15 @@ def command(
         _run_session(session)
 
 
-def _open_lines(curator: Curator, typed_history: TypedHistory | None, toolbar: Callable[[], str]) -> Lines:
+def _open_lines(curator: Curator, typed_history: InputHistory | None, toolbar: Callable[[], str]) -> LineInput:
     """Return the editor on a terminal, or plain lines; say how to install the editor if it is missing."""
     if not sys.stdin.isatty():
-        return PlainLines(prompts=False)
-    if not can_edit():
-        click.echo(f"Completion and history need an editor: {installing('shell')}", err=True)
-        return PlainLines(prompts=True)
+        return PlainLineInput(prompts=False)
+    if not has_editor():
+        click.echo(f"Completion and history need an editor: {install_command('shell')}", err=True)
+        return PlainLineInput(prompts=True)
     columns = {name: tuple(table.columns) for name, table in curator.tables.items()}
-    return EditedLines(Completion(columns, tuple(COMMANDS)), typed_history, toolbar)
+    return EditorInput(Completion(columns, tuple(COMMANDS)), typed_history, toolbar)
 
 
 def _run_session(session: ShellSession) -> None:
@@ -107,25 +114,25 @@ def _run_session(session: ShellSession) -> None:
             return
         try:
             _run_pieces(session, text)
-        except Leave:
+        except QuitSession:
             return
         except KeyboardInterrupt:
             click.echo()
 
 
 def _run_pieces(session: ShellSession, text: str) -> None:
-    complete_pieces, last_piece = pieces(text)
+    complete_pieces, last_piece = split_input(text)
     for piece in [*complete_pieces, *([last_piece] if last_piece else [])]:
         try:
-            session.obey(piece)
+            session.run(piece)
         except (SfumatoError, click.UsageError) as refusal:
             if not session.interactive:
                 raise
-            say(_refusal_text(refusal))
+            print_error(_refusal_text(refusal))
             return  # the rest of the line may depend on the refused question
 
 
 def _refusal_text(refusal: SfumatoError | click.UsageError) -> str:
     if isinstance(refusal, click.UsageError):
         return refusal.message
-    return in_shell(refusal_words(refusal, COMMANDS, "\\"))
+    return calls_to_shell_commands(format_refusal(refusal, COMMANDS, "\\"))

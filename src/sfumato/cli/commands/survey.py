@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, warn
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
 
 if TYPE_CHECKING:
     from sfumato.publish.marginals.attributes import Attribute
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _form_argument = click.argument("form", type=click.Path(path_type=Path))
 
 
-@click.group(short_help="Run a survey in which respondents randomise their answers.", epilog=EXIT_CODES)
+@click.group(short_help="Run a survey in which respondents randomise their answers.", epilog=EXIT_CODES_HELP)
 def command() -> None:
     """Make a form, answer it on the respondent's device, and count the reports. There is no curator and no ledger.
 
@@ -33,7 +33,7 @@ def command() -> None:
     """
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_form_argument
 @click.option(
     "--answers", multiple=True, metavar="NAME=A,B", help="A question with these possible answers. Repeatable."
@@ -78,7 +78,7 @@ def new(
     click.echo(explanation)
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_form_argument
 @click.argument("answers", nargs=-1, metavar="[NAME=ANSWER]…")
 def answer(form: Path, answers: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ def answer(form: Path, answers: Sequence[str]) -> None:
     click.echo(survey_form.answer(parsed_answers).to_json())
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @_form_argument
 @click.argument("reports", type=click.File(encoding="utf-8"))
 @click.option("--pair", "pairs", multiple=True, metavar="A,B", help="Cross-tabulate two questions. Repeatable.")
@@ -120,16 +120,16 @@ def estimate(
 ) -> None:
     """Estimate the counts of answers to FORM from REPORTS, one per line ("-" reads them from stdin)."""
     if plot is not None:
-        from sfumato.plots import check_picture
+        from sfumato.plots import check_picture_path
 
-        check_picture(plot)
+        check_picture_path(plot)
     from sfumato.surveys import form as read
 
     lines = (line.strip() for line in reports)
     question_pairs: Any = [tuple(name.strip() for name in pair.split(",")) for pair in pairs]
     estimates = read(form).estimate(filter(None, lines), confidence=confidence, together=together, pairs=question_pairs)
     if estimates.refused:
-        warn(f"{len(estimates.refused):,} lines were refused, the first: {estimates.refused[0].reason}")
+        print_warning(f"{len(estimates.refused):,} lines were refused, the first: {estimates.refused[0].reason}")
     click.echo(estimates.to_json() if as_json else str(estimates))
     if plot is not None:
         estimates.plot(str(plot))
@@ -157,9 +157,9 @@ def _parse_edge(text: str) -> Any:
 
 def _prompt_answer(question: Attribute) -> str:
     """Prompt for one answer, which may be empty."""
-    from sfumato.surveys.forms import label
+    from sfumato.surveys.forms import cell_label
 
-    choices = ", ".join(label(cell) for cell in question.cells[:-1][:20])
+    choices = ", ".join(cell_label(cell) for cell in question.cells[:-1][:20])
     return str(
         click.prompt(f"{question.name} ({choices})", default="", show_default=False, err=not sys.stdout.isatty())
     )

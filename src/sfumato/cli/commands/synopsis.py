@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, REFUSED
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, REFUSED
 
 
-@click.group(short_help="Show, verify or tabulate a published synopsis.", epilog=EXIT_CODES)
+@click.group(short_help="Show, verify or tabulate a published synopsis.", epilog=EXIT_CODES_HELP)
 def command() -> None:
     """Inspect a published file, without data, curator or ledger. Nothing is charged.
 
@@ -24,20 +24,20 @@ def command() -> None:
     """
 
 
-@command.command(epilog=EXIT_CODES)
-@options.synopsis
+@command.command(epilog=EXIT_CODES_HELP)
+@options.synopsis_file
 def show(file: Path) -> None:
     """Print the columns, cells, marginals, guarantee and receipt of FILE."""
     from sfumato.publish.published_files import synopsis
-    from sfumato.untrusted import printable
+    from sfumato.untrusted import escape_unprintable
 
     published = synopsis(file)
     for line in f"{published!r}\n\n{published.receipt}".splitlines():
-        click.echo(printable(line))
+        click.echo(escape_unprintable(line))
 
 
-@command.command(epilog=EXIT_CODES)
-@options.synopsis
+@command.command(epilog=EXIT_CODES_HELP)
+@options.synopsis_file
 @click.option(
     "--ledger",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -64,8 +64,8 @@ def verify(file: Path, ledger: Path | None) -> None:
         sys.exit(REFUSED)
 
 
-@command.command(epilog=EXIT_CODES)
-@options.synopsis
+@command.command(epilog=EXIT_CODES_HELP)
+@options.synopsis_file
 @click.argument("columns", nargs=-1, required=True)
 @click.option("--raw", is_flag=True, help="Print only the unbiased counts, without the consistent ones.")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
@@ -86,7 +86,7 @@ def marginal(
     """Print the counts of all cells of a marginal over COLUMNS of FILE."""
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
-    from sfumato.cli.common.output import show_answer
+    from sfumato.cli.common.output import print_answer
     from sfumato.errors import InvalidParameter
     from sfumato.publish.published_files import synopsis
     from sfumato.publish.synopsis import Synopsis
@@ -96,4 +96,4 @@ def marginal(
         fix = f'ask it: sfumato ask {file} "SELECT …"'
         raise InvalidParameter("file", str(file), "a synopsis: a model has no measured count for every cell", fix=fix)
     answer = published.marginal(list(columns), consistent=not raw, confidence=confidence, together=together)
-    show_answer(answer, as_json=as_json, as_csv=as_csv)
+    print_answer(answer, as_json=as_json, as_csv=as_csv)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, warn
-from sfumato.cli.common.output import ProgressLines, check_written
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
+from sfumato.cli.common.output import ProgressPrinter, check_output_files
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sfumato.publish.synthetic import Synthetic
 
 
-_model_options = options.several(
+_model_options = options.combine_decorators(
     options.policy,
     click.argument("table"),
     click.option(
@@ -53,7 +53,7 @@ _model_options = options.several(
         "--memory", metavar="SIZE", default="1 GiB", show_default=True, help="The most memory that the model may use."
     ),
 )
-_price_options = options.several(
+_price_options = options.combine_decorators(
     click.option(
         "--epsilon", metavar="NUMBER", help="The price of the model: the privacy loss ε of all steps together."
     ),
@@ -68,7 +68,7 @@ _price_options = options.several(
     ),
     options.request_id,
 )
-_file_options = options.several(
+_file_options = options.combine_decorators(
     click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
                  help="The file for the synthetic rows: .parquet or .csv."),
     click.option("--model", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
@@ -77,7 +77,7 @@ _file_options = options.several(
 )  # fmt: skip
 
 
-@click.command(short_help="Buy a model of a table, and draw synthetic rows.", epilog=EXIT_CODES)
+@click.command(short_help="Buy a model of a table, and draw synthetic rows.", epilog=EXIT_CODES_HELP)
 @_model_options
 @_price_options
 @options.analyst
@@ -98,14 +98,14 @@ def command(policy: Path, analyst: str | None, ledger: Path | str | None, **valu
       sfumato synthesize clinic.toml people --epsilon 1 --delta 1e-9 --preview
     """
     if values["dry_run"]:
-        warn("--dry-run is called --preview here; elsewhere it prints the price and the expected error")
+        print_warning("--dry-run is called --preview here; elsewhere it prints the price and the expected error")
         values["preview"] = True
     _check_options(values)
-    rows_file, model_file, row_count = values["output"], values["model"], options.rows(values["draw"])
+    rows_file, model_file, row_count = values["output"], values["model"], options.parse_row_count(values["draw"])
     from sfumato.curator import Curator
 
-    with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
-        check_written(curator.policy, ledger, rows_file, model_file)
+    with ProgressPrinter() as progress, Curator(policy, ledger, progress=progress) as curator:
+        check_output_files(curator.policy, ledger, rows_file, model_file)
         proposal = _propose_model(curator if analyst is None else curator.as_analyst(analyst), values)
         price = {name: values[name] for name in ("epsilon", "delta", "rho")}
         if values["explain"]:
@@ -114,10 +114,10 @@ def command(policy: Path, analyst: str | None, ledger: Path | str | None, **valu
         elif values["forecast"]:
             click.echo(f"{proposal.forecast(**price)}")
         elif values["preview"]:
-            model = proposal.rehearse(**price, progress=progress)
+            model = proposal.preview(**price, progress=progress)
             click.echo(f"{model!r}\n\n{_PREVIEW_NOTE}")
         else:
-            with progress.until_shown():
+            with progress.exit_on_interrupt():
                 release_options = {"seconds": values["seconds"], "request_id": values["request_id"]}
                 model = proposal.release(**price, **release_options, progress=progress)
                 _write_files(model, rows_file, model_file, row_count, progress)
@@ -187,9 +187,9 @@ def _check_files(rows_file: Path | None, model_file: Path | None) -> None:
     if rows_file is None and model_file is None:
         raise click.UsageError("name what to write: -o people.parquet for rows, --model people.sfu, or both")
     if rows_file is not None:
-        from sfumato.publish.synthetic import check_rows_file
+        from sfumato.publish.synthetic import rows_file_path
 
-        check_rows_file(rows_file)
+        rows_file_path(rows_file)
     for file in (rows_file, model_file):
         if file is not None and not file.parent.is_dir():
             raise click.UsageError(f"there is no folder {file.parent}: make it, or name another")

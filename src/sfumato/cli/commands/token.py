@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 _SPAN_FORMAT = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 _SPAN_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
-@click.group(short_help="Create, list or revoke the tokens of a server's users.", epilog=EXIT_CODES)
+@click.group(short_help="Create, list or revoke the tokens of a server's users.", epilog=EXIT_CODES_HELP)
 def command() -> None:
     """Create, list and revoke the tokens of a server's users.
 
@@ -37,7 +37,7 @@ def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | No
     return timedelta(**{_SPAN_UNITS[match[2]]: int(match[1])})
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @click.argument("user")
 @click.option(
     "--expires",
@@ -58,26 +58,26 @@ def new(user: str, expires: timedelta | None, most: str | None, label: str, ledg
     A release reserves its ε from --most before the account is charged. If the process is killed in between, the
     reservation stays spent.
     """
-    from sfumato.server.people.people_file import people_of, who_runs_this
+    from sfumato.server.people.people_file import command_line_user, open_people_file
 
-    with people_of(ledger) as people:
-        token, text = people.new_token(user, label=label, expires=expires, most=most, by=who_runs_this())
+    with open_people_file(ledger) as people:
+        token, text = people.new_token(user, label=label, expires=expires, most=most, by=command_line_user())
     click.echo(text)
     click.echo(f"token {token.number} of {user}: save it now, it is not shown again", err=True)
 
 
-@command.command("list", epilog=EXIT_CODES)
+@command.command("list", epilog=EXIT_CODES_HELP)
 @click.option("--user", metavar="NAME", help="List only the tokens of this user.")
 @options.ledger_here
 @options.as_json
 def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> None:
     """List every token: number, user, label, expiry, the most ε it may spend, and what it has spent."""
-    from sfumato.cli.common.output import show
-    from sfumato.errors import at_most
-    from sfumato.privacy.numbers import text
-    from sfumato.server.people.people_file import people_of
+    from sfumato.cli.common.output import print_table
+    from sfumato.errors import format_rounded_down
+    from sfumato.privacy.numbers import format_exact
+    from sfumato.server.people.people_file import open_people_file
 
-    with people_of(ledger) as people:
+    with open_people_file(ledger) as people:
         tokens = people.tokens(user)
     if as_json:
         records = [
@@ -87,8 +87,8 @@ def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> N
                 "label": token.label,
                 "made": token.made.isoformat(),
                 "expires": None if token.expires is None else token.expires.isoformat(),
-                "most": None if token.most is None else text(token.most),
-                "spent": text(token.spent),
+                "most": None if token.most is None else format_exact(token.most),
+                "spent": format_exact(token.spent),
                 "revoked": token.revoked,
             }
             for token in tokens
@@ -104,21 +104,21 @@ def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> N
             token.user,
             token.label,
             "revoked" if token.revoked else "ever" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M}",
-            "" if token.most is None else at_most(token.most),
-            at_most(token.spent),
+            "" if token.most is None else format_rounded_down(token.most),
+            format_rounded_down(token.spent),
         )
         for token in tokens
     ]
-    show(("number", "user", "label", "until (UTC)", "most ε", "spent ε"), rows, ("number", "most ε", "spent ε"))
+    print_table(("number", "user", "label", "until (UTC)", "most ε", "spent ε"), rows, ("number", "most ε", "spent ε"))
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @click.argument("number", type=int)
 @options.ledger_here
 def revoke(number: int, ledger: Path | str | None) -> None:
     """Revoke token NUMBER, immediately and permanently."""
-    from sfumato.server.people.people_file import people_of, who_runs_this
+    from sfumato.server.people.people_file import command_line_user, open_people_file
 
-    with people_of(ledger) as people:
-        token = people.revoke_token(number, by=who_runs_this())
+    with open_people_file(ledger) as people:
+        token = people.revoke_token(number, by=command_line_user())
     click.echo(f"revoked: token {number} of {token.user}")

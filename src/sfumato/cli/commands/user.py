@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.group(short_help="Add, disable or list the users of a server.", epilog=EXIT_CODES)
+@click.group(short_help="Add, disable or list the users of a server.", epilog=EXIT_CODES_HELP)
 def command() -> None:
     """Add, disable and list the users of a server, for all policies that share the ledger in this folder.
 
@@ -26,7 +26,7 @@ def command() -> None:
     """
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @click.argument("name")
 @click.option(
     "--role",
@@ -38,35 +38,35 @@ def command() -> None:
 @options.ledger_here
 def add(name: str, role: str, ledger: Path | str | None) -> None:
     """Add the user NAME. An analyst sees only the policies that name them under [analysts]."""
-    from sfumato.server.people.people_file import people_of, who_runs_this
+    from sfumato.server.people.people_file import command_line_user, open_people_file
 
-    with people_of(ledger) as people:
-        people.add_user(name, role, by=who_runs_this())
+    with open_people_file(ledger) as people:
+        people.add_user(name, role, by=command_line_user())
     click.echo(f"added: {name}, {role}")
 
 
-@command.command(epilog=EXIT_CODES)
+@command.command(epilog=EXIT_CODES_HELP)
 @click.argument("name")
 @click.option("--again", is_flag=True, help="Enable the user again.")
 @options.ledger_here
 def disable(name: str, again: bool, ledger: Path | str | None) -> None:
     """Lock the user NAME out immediately, with all tokens and sessions. Their history stays."""
-    from sfumato.server.people.people_file import people_of, who_runs_this
+    from sfumato.server.people.people_file import command_line_user, open_people_file
 
-    with people_of(ledger) as people:
-        people.set_disabled(name, not again, by=who_runs_this())
+    with open_people_file(ledger) as people:
+        people.set_disabled(name, not again, by=command_line_user())
     click.echo(f"{'enabled' if again else 'disabled'}: {name}")
 
 
-@command.command("list", epilog=EXIT_CODES)
+@command.command("list", epilog=EXIT_CODES_HELP)
 @options.ledger_here
 @options.as_json
 def list_users(ledger: Path | str | None, as_json: bool) -> None:
     """List every user: name, role, date added and state."""
-    from sfumato.cli.common.output import show
-    from sfumato.server.people.people_file import people_of
+    from sfumato.cli.common.output import print_table
+    from sfumato.server.people.people_file import open_people_file
 
-    with people_of(ledger) as people:
+    with open_people_file(ledger) as people:
         users = people.users()
     if as_json:
         records = [
@@ -77,6 +77,6 @@ def list_users(ledger: Path | str | None, as_json: bool) -> None:
     elif users:
         state = {True: "disabled", False: "enabled"}
         rows = [(user.name, user.role.value, f"{user.made:%Y-%m-%d}", state[user.disabled]) for user in users]
-        show(("name", "role", "since", "state"), rows)
+        print_table(("name", "role", "since", "state"), rows)
     else:
         click.echo("There are no users yet.")

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.command(short_help="Verify a signed bundle, offline.", epilog=EXIT_CODES)
+@click.command(short_help="Verify a signed bundle, offline.", epilog=EXIT_CODES_HELP)
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--key", metavar="FILE", help="The owner's public key from another source: its file, or the line itself.")
 @click.option(
@@ -43,7 +43,7 @@ def command(
     """
     if ledger is not None and policy is None:
         raise click.UsageError("give --policy with --ledger: it names the account")
-    from sfumato.reports.verifying_bundles import verify_bundle
+    from sfumato.reports.bundle_verification import verify_bundle
 
     verification = verify_bundle(bundle, key, policy=policy, ledger=ledger, earlier=earlier)
     if as_json:

@@ -41,10 +41,10 @@ _FLAGS_TO_SHELL = (
 )
 
 
-def as_flags(text: str) -> str:
+def calls_to_flags(text: str) -> str:
     """Replace the library calls in a message by command-line flags.
 
-    >>> as_flags("tighten it, such as .limit(groups=10)")
+    >>> calls_to_flags("tighten it, such as .limit(groups=10)")
     'tighten it, such as --limit groups=10'
     """
     for call, flag in _CALLS_TO_FLAGS:
@@ -52,30 +52,32 @@ def as_flags(text: str) -> str:
     return text
 
 
-def in_shell(text: str) -> str:
+def calls_to_shell_commands(text: str) -> str:
     r"""Replace the library calls and flags in a message by commands of the shell.
 
-    >>> print(in_shell("tighten it, such as .limit(groups=10)"))
+    >>> print(calls_to_shell_commands("tighten it, such as .limit(groups=10)"))
     tighten it, such as \limit groups=10
     """
-    text = as_flags(text)
+    text = calls_to_flags(text)
     for flag, command in _FLAGS_TO_SHELL:
         text = flag.sub(command, text)
     return text
 
 
-def refusal_words(refusal: SfumatoError, flags: Collection[str] = (), mark: str = "--") -> str:
+def format_refusal(refusal: SfumatoError, flags: Collection[str] = (), prefix: str = "--") -> str:
     """Return the message of a refusal, with a parameter that has a flag written as that flag."""
     message = str(refusal)
     name = refusal.parameter.split(" ")[0] if isinstance(refusal, InvalidParameter) else ""
     flag = name.replace("_", "-") if name.replace("_", "-") in flags else _FLAG_OF_PARAMETER.get(name, "")
     if flag not in flags:
         return message
-    flag_text = f"{mark}{flag} {name}=" if flag == "limit" != name else f"{mark}{flag}"
-    return re.sub(rf"(^|place: |give |write ){re.escape(name)}\b", lambda match: f"{match[1]}{flag_text}", message)
+    flag_text = f"{prefix}{flag} {name}=" if flag == "limit" != name else f"{prefix}{flag}"
+    return re.sub(
+        rf"(^|place: |give |write |leave out ){re.escape(name)}\b", lambda match: f"{match[1]}{flag_text}", message
+    )
 
 
-MEANINGS = {
+EXIT_CODE_MEANINGS = {
     0: "done",
     1: "refused (the question, the policy or a file)",
     2: "wrong usage",
@@ -88,7 +90,7 @@ MEANINGS = {
     130: "interrupted",
 }
 """The meaning of each exit code; the codes of refusals are defined in ``errors.OUTCOMES``."""
-EXIT_CODES = f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in MEANINGS.items())}."
+EXIT_CODES_HELP = f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_CODE_MEANINGS.items())}."
 _STREAM_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT, errno.EFBIG}
 REFUSED, INTERNAL, UNWRITTEN, INTERRUPTED = 1, 70, 74, 130
 """70, 74 and 75 as in sysexits.h (EX_SOFTWARE, EX_IOERR, EX_TEMPFAIL); 130 as shells report a Ctrl-C."""
@@ -110,7 +112,7 @@ _FAULT = """this is a bug in sfumato ({kind} in {module}, line {line})
 
 
 @contextmanager
-def refusals(flags: Callable[[], Collection[str]] = tuple, details: Callable[[], bool] = bool) -> Iterator[None]:
+def exit_on_refusal(flags: Callable[[], Collection[str]] = tuple, details: Callable[[], bool] = bool) -> Iterator[None]:
     """End the command with a message and an exit code, not a traceback, when the library refuses or fails.
 
     Args:
@@ -119,27 +121,27 @@ def refusals(flags: Callable[[], Collection[str]] = tuple, details: Callable[[],
     """
     with warnings.catch_warnings():
         warnings.simplefilter("always", WeakPrivacy)
-        warnings.showwarning = lambda message, *_, **__: warn(str(message))
+        warnings.showwarning = lambda message, *_, **__: print_warning(str(message))
         try:
             yield
         except SfumatoError as refusal:
-            say(as_flags(refusal_words(refusal, flags())))
+            print_error(calls_to_flags(format_refusal(refusal, flags())))
             if isinstance(refusal, Overspent) and details():
-                say(refusal.details)
+                print_error(refusal.details)
             sys.exit(outcome(refusal).exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
-            end_interrupted(stored=False)
+            exit_interrupted(stored=False)
         except Exception as fault:
             if _is_stream_error(fault):
                 _end_unwritten()  # click would exit with 1, as if the command had been refused
-            say(_describe_fault(fault))
+            print_error(_describe_fault(fault))
             sys.exit(INTERNAL)
 
 
 @contextmanager
-def streams() -> Iterator[None]:
+def guard_streams() -> Iterator[None]:
     """Redirect closed streams to nowhere, and exit with 74 if an open one cannot be written."""
     closed_names = _open_closed_streams()
     try:
@@ -180,36 +182,36 @@ def _flush_streams() -> bool:
     return all_written
 
 
-def warn(message: str) -> None:
-    say(f"warning: {as_flags(message)}", "yellow")
+def print_warning(message: str) -> None:
+    print_error(f"warning: {calls_to_flags(message)}", "yellow")
 
 
-def say(message: str, colour: str = "red") -> None:
+def print_error(message: str, colour: str = "red") -> None:
     """Print to stderr; do nothing if that cannot be written."""
     with suppress(OSError, ValueError):
         click.secho(message, fg=colour, err=True)
 
 
-def interrupted_words(*, stored: bool) -> str:
+def interrupted_message(*, stored: bool) -> str:
     """Return the message after a Ctrl-C: it says whether an answer is stored."""
     return _INTERRUPTED_STORED if stored else _INTERRUPTED
 
 
-def end_interrupted(*, stored: bool) -> NoReturn:
+def exit_interrupted(*, stored: bool) -> NoReturn:
     """Exit after a Ctrl-C with a message that says whether an answer is stored."""
-    say(interrupted_words(stored=stored))
+    print_error(interrupted_message(stored=stored))
     sys.exit(INTERRUPTED)
 
 
-def end_unfinished(*, interrupted: bool) -> NoReturn:
+def exit_unfinished(*, interrupted: bool) -> NoReturn:
     """Exit from an interview that lacks answers, and say that it can be continued."""
-    say(f"\n{_INTERVIEW_UNFINISHED}")
+    print_error(f"\n{_INTERVIEW_UNFINISHED}")
     sys.exit(INTERRUPTED if interrupted else REFUSED)
 
 
 def _end_unwritten() -> NoReturn:
     _flush_streams()
-    say(_OUTPUT_LOST)
+    print_error(_OUTPUT_LOST)
     _flush_streams()
     sys.exit(UNWRITTEN)
 

@@ -12,15 +12,15 @@ from typing import Any
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES
-from sfumato.cli.common.output import ProgressLines
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
+from sfumato.cli.common.output import ProgressPrinter
 from sfumato.curator.release_kinds import ReleaseKind, SpecField, field_form, spec_fields
 
 _OMITTED_TERMS = ("within", "fresh")
 """Terms without an option: a command names its price, and a stored answer is free."""
 
 
-def command_for(kind: ReleaseKind) -> click.Command:
+def build_command(kind: ReleaseKind) -> click.Command:
     """Generate the click command of a release kind."""
 
     def callback(**values: Any) -> None:
@@ -38,9 +38,9 @@ def command_for(kind: ReleaseKind) -> click.Command:
         kind.name,
         callback=callback,
         params=[*arguments, *terms, *field_options],
-        help=f"{kind.spec.__doc__}\n\n\b\nExample:\n  {example(kind)}",
+        help=f"{kind.spec.__doc__}\n\n\b\nExample:\n  {example_command_line(kind)}",
         short_help=f"{kind.summary}.",
-        epilog=EXIT_CODES,
+        epilog=EXIT_CODES_HELP,
     )
     for shared in (options.analyst, options.ledger, options.request_id, _explain_option, options.as_json):
         command = shared(command)
@@ -56,7 +56,7 @@ _explain_option = click.option(
 )
 
 
-def example(kind: ReleaseKind) -> str:
+def example_command_line(kind: ReleaseKind) -> str:
     """Return an example command line, from the example of the kind."""
     words = ["sfumato", kind.name, "policy.toml"]
     for field in spec_fields(kind.spec):
@@ -78,13 +78,13 @@ def _run_kind(kind: ReleaseKind, values: dict[str, Any]) -> None:
     explain, as_json, request_id = (values.pop(name) for name in ("explain", "as_json", "request_id"))
     terms = {term.name: value for term in kind.terms if (value := values.pop(term.name, None)) is not None}
     spec = kind.spec(**{name: value for name, value in values.items() if value is not None})
-    with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
+    with ProgressPrinter() as progress, Curator(policy, ledger, progress=progress) as curator:
         proposal = (curator if analyst is None else curator.as_analyst(analyst)).propose(spec)
         if explain:
             explanation = proposal.explain(**terms)
             click.echo(explanation.to_json() if as_json else str(explanation))
             return
-        with progress.until_shown():
+        with progress.exit_on_interrupt():
             answer = proposal.release(**terms, request_id=request_id)
             progress("showing")
             _show_answer(answer, as_json)
@@ -96,9 +96,9 @@ def _show_answer(answer: Any, as_json: bool) -> None:
         click.echo(answer.to_json())
         return
     if hasattr(answer, "cells"):
-        from sfumato.cli.common.output import show
+        from sfumato.cli.common.output import print_table
 
-        show(answer.columns, answer.cells(), answer.intervals)
+        print_table(answer.columns, answer.cells(), answer.intervals)
     else:
         click.echo(str(answer))
     if answer.receipt is not None:

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sfumato.cli.common.output import ProgressLines
+from sfumato.cli.common.output import ProgressPrinter
 
 if TYPE_CHECKING:
+    from sfumato.reports.account_reports import AccountReport
     from sfumato.reports.signing_keys import SigningKey
-    from sfumato.reports.telling import AccountReport
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def several(*decorators: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+def combine_decorators(*decorators: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
     """Combine option and argument decorators into one that keeps their order."""
 
     def decorate(command: _Command) -> _Command:
@@ -75,7 +75,7 @@ analyst = click.option(
     metavar="NAME",
     help="Ask as this analyst of the policy: within their share, under their name in the ledger.",
 )
-synopsis = click.argument("file", type=click.Path(path_type=Path))
+synopsis_file = click.argument("file", type=click.Path(path_type=Path))
 as_csv = click.option(
     "--csv", "as_csv", is_flag=True, help="Print CSV, with two extra columns for the range of each number."
 )
@@ -89,11 +89,11 @@ plot = click.option(
 
 def _keep_details(context: click.Context, _: click.Parameter, details: bool) -> bool:
     """Store the flag in the context, so that a refusal that ends the command can read it."""
-    context.meta[DETAILS] = details
+    context.meta[DETAILS_KEY] = details
     return details
 
 
-DETAILS = "sfumato.details"
+DETAILS_KEY = "sfumato.details"
 details = click.option(
     "--details",
     is_flag=True,
@@ -121,10 +121,10 @@ passphrase_file = click.option(
 )
 
 
-def shown(report: AccountReport) -> str:
+def visible_questions_message(report: AccountReport) -> str:
     """Return a sentence on how many questions of a report are shown, and how the others appear."""
-    total, visible = len(report.asked), sum(entry.question is not None for entry in report.asked)
-    lost = sum(entry.is_lost for entry in report.asked)
+    total, visible = len(report.questions), sum(entry.question is not None for entry in report.questions)
+    lost = sum(entry.cannot_be_rebuilt for entry in report.questions)
     lost_answers = f"{lost:,} answer{'s' if lost > 1 else ''}"
     exception = f", except {lost_answers} that only the policy of that time can show" if lost else ""
     if visible == total:
@@ -133,29 +133,33 @@ def shown(report: AccountReport) -> str:
     return f"{visible:,} of {total:,} questions are shown{exception}; {hint}"
 
 
-def rows(text: str | None) -> int | None:
+def parse_row_count(text: str | None) -> int | None:
     """Parse a number of rows, which may be written as 1e6."""
     if text is None:
         return None
-    from sfumato.privacy.numbers import whole
+    from sfumato.privacy.numbers import exact_integer
 
-    return whole(text, "rows", at_least=1)
+    return exact_integer(text, "rows", at_least=1)
 
 
-def signing_key(path: Path, file: Path | None) -> SigningKey:
+def read_signing_key(path: Path, passphrase_file: Path | None) -> SigningKey:
     """Read a signing key; prompt for its passphrase if it has one and no file holds it."""
-    from sfumato.reports.signing_keys import SigningKey, is_locked
+    from sfumato.reports.signing_keys import SigningKey, is_encrypted
 
-    if not is_locked(path):
+    if not is_encrypted(path):
         return SigningKey.read(path)
-    passphrase = _first_line(file) if file is not None else click.prompt("passphrase", hide_input=True, err=True)
+    passphrase = (
+        _first_line(passphrase_file)
+        if passphrase_file is not None
+        else click.prompt("passphrase", hide_input=True, err=True)
+    )
     return SigningKey.read(path, passphrase)
 
 
-def chosen_passphrase(file: Path | None) -> str:
+def read_new_passphrase(passphrase_file: Path | None) -> str:
     """Read a new passphrase from a file, or prompt for it twice."""
-    if file is not None:
-        return _first_line(file)
+    if passphrase_file is not None:
+        return _first_line(passphrase_file)
     passphrase: str = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True)
     return passphrase
 
@@ -179,8 +183,8 @@ server = click.option(
 
 
 @contextmanager
-def connected(
-    url: str, policy: Path, analyst: str | None, ledger: Path | str | None, progress: ProgressLines | None = None
+def connect_to_server(
+    url: str, policy: Path, analyst: str | None, ledger: Path | str | None, progress: ProgressPrinter | None = None
 ) -> Iterator[Any]:
     """Connect to a policy on a server; refuse options that only make sense with local files."""
     if analyst is not None or ledger is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from sfumato.cli.common.exit_codes import end_interrupted
+from sfumato.cli.common.exit_codes import exit_interrupted
 
 if TYPE_CHECKING:
     from sfumato.policy import Policy
@@ -29,8 +29,8 @@ _PIPE_WIDTH = 10_000
 """The width of a pipe or a file, in characters: wide enough that nothing is folded."""
 
 
-def show(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[str] = (), piped: int = _PIPE_WIDTH
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[str] = (), pipe_width: int = _PIPE_WIDTH
 ) -> None:
     """Print a table with aligned columns; cells are shown as plain text, with control characters escaped.
 
@@ -41,23 +41,25 @@ def show(
     from rich.table import Table
     from rich.text import Text
 
-    from sfumato.untrusted import printable
+    from sfumato.untrusted import escape_unprintable
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=piped)
+        console = Console(highlight=False, markup=False, width=pipe_width)
     right_aligned = set(numeric)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
-        table.add_column(Text(printable(name)), justify="right" if name in right_aligned else "left", overflow="fold")
+        table.add_column(
+            Text(escape_unprintable(name)), justify="right" if name in right_aligned else "left", overflow="fold"
+        )
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(escape_unprintable(cell)) for cell in row))
     with console.capture() as rendered:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in rendered.get().splitlines()))
 
 
-def check_written(policy: Policy, ledger: Path | str | None, *files: Path | None) -> None:
+def check_output_files(policy: Policy, ledger: Path | str | None, *files: Path | None) -> None:
     """Refuse, before anything is spent, to write over the policy, its data or its ledger."""
     from sfumato.curator.policy_account import ledger_address
 
@@ -81,27 +83,27 @@ def _real_path(path: Path | None) -> str | None:
     return None if path is None else os.path.realpath(path)
 
 
-def show_answer(answer: Answer, *, as_json: bool, as_csv: bool, receipt: bool = False) -> None:
+def print_answer(answer: Answer, *, as_json: bool, as_csv: bool, receipt: bool = False) -> None:
     """Print an answer with its short receipt, or with the whole one."""
     if as_json:
         click.echo(answer.to_json())
     elif as_csv:
         click.echo(answer.to_csv(), nl=False)
     else:
-        show(answer.columns, answer.cells(), answer.intervals)
+        print_table(answer.columns, answer.cells(), answer.intervals)
         click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
 
 
-PATIENCE = 2.0
+PROGRESS_DELAY = 2.0
 """Seconds before progress is shown."""
 _STORED = ("writing down", "showing")
 """Phases in which an interrupted release has stored its answer, unless it is refused as charged but not answered."""
 
 
-class ProgressLines:
+class ProgressPrinter:
     """A progress callback that prints each phase of a slow command on a terminal, and nothing elsewhere."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
+    def __init__(self, patience: float = PROGRESS_DELAY) -> None:
         self._phase = "starting"
         self._is_slow = False
         self._timer = threading.Timer(patience, self._start_printing)
@@ -113,17 +115,17 @@ class ProgressLines:
             self._print_phase()
 
     @property
-    def stored(self) -> bool:
+    def is_answer_stored(self) -> bool:
         """Whether the answer is already stored in the current phase."""
         return self._phase in _STORED
 
     @contextmanager
-    def until_shown(self) -> Iterator[None]:
+    def exit_on_interrupt(self) -> Iterator[None]:
         """Wrap a release and the printing of its answer: a Ctrl-C exits and says whether the answer is stored."""
         try:
             yield
         except KeyboardInterrupt:
-            end_interrupted(stored=self.stored)
+            exit_interrupted(stored=self.is_answer_stored)
 
     def _start_printing(self) -> None:
         self._is_slow = True

@@ -16,26 +16,26 @@ import click
 
 from sfumato.cli.drafting.interview import SKIP
 from sfumato.policy import Domain, Policy, Type, Via
-from sfumato.policy.codings import coding_of
-from sfumato.policy.domains import LONGEST_NAME
-from sfumato.policy.drafting import toml_key
-from sfumato.untrusted import printable
+from sfumato.policy.codings import parse_coding
+from sfumato.policy.domains import MAX_NAME_LENGTH
+from sfumato.policy.toml_writing import toml_key
+from sfumato.untrusted import escape_unprintable
 
 VALUES, BINS = "values", "bins"
 _RUN_FORMAT = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})")
 _MAX_RUN = 10_000
 """The most values of a run such as 1..16."""
 
-Declared = Domain | Mapping[str, Any]
+ColumnDeclaration = Domain | Mapping[str, Any]
 """A column declaration as ``Table`` takes it; one with bins is a mapping, as in a policy file."""
 
 
-def texts(answer: str) -> Domain:
+def parse_text_column(answer: str) -> Domain:
     """Parse the values of a text column, separated by commas."""
     return Domain(Type.TEXT, values=_split_values(answer))
 
 
-def numbers(kind: Type, answer: str) -> Declared:
+def parse_numeric_column(kind: Type, answer: str) -> ColumnDeclaration:
     """Parse ``0 110``, ``0 110 bins 11``, ``bins 0,18,65``, ``values 0,1``, ``values 1..16``, or an empty answer."""
     first, _, rest = answer.strip().partition(" ")
     if first == VALUES:
@@ -45,7 +45,7 @@ def numbers(kind: Type, answer: str) -> Declared:
     if not separator:
         return domain
     cells = _parse_bins(bins_text.strip())
-    coding_of(domain, cells, None)  # refuses invalid bins now, while the owner can answer again
+    parse_coding(domain, cells, None)  # refuses invalid bins now, while the owner can answer again
     declaration = {"type": kind.value, "bounds": domain.bounds, "bins": cells}
     return {name: value for name, value in declaration.items() if value is not None}
 
@@ -96,14 +96,14 @@ _MAX_LISTED = 40
 """The most columns that a note names."""
 
 
-def assumed_words(table: str, owner: str | Via, unit: str) -> str:
+def assumed_id_note(table: str, owner: str | Via, unit: str) -> str:
     """Return a note on the id column of a table that was chosen by its name alone."""
     key = f"the same {owner}" if isinstance(owner, str) else f"the same {owner.on}, through the table {owner.via},"
     fix = f"If that is wrong, draft again with --id {quote(table)}=COLUMN"
     return f"Assumed from the column's name: rows of {table} with {key} belong to one {unit}. {fix}."
 
 
-def declare_words(table: str, columns: Mapping[str, Type | None], output: Path) -> str:
+def omitted_columns_note(table: str, columns: Mapping[str, Type | None], output: Path) -> str:
     """Return a note on columns that were left out because of their names, and how to declare one of them."""
     name, kind = next((name, (kind or Type.TEXT).value) for name, kind in columns.items())
     line = f'{toml_key(name)} = {{ type = "{kind}" }}'
@@ -116,7 +116,7 @@ def declare_words(table: str, columns: Mapping[str, Type | None], output: Path) 
     )
 
 
-def without_values_words(policy: Policy, output: Path) -> str:
+def missing_values_note(policy: Policy, output: Path) -> str:
     """Return a note on text columns without values, and what grouping by them needs; empty if there are none."""
     columns = (column for table in policy.tables.values() if not table.public for column in table.columns.items())
     without_values = [name for name, domain in columns if domain.type is Type.TEXT and domain.values is None]
@@ -129,15 +129,15 @@ def without_values_words(policy: Policy, output: Path) -> str:
     )
 
 
-def unnamed_words(columns: Collection[str]) -> str:
+def unusable_names_note(columns: Collection[str]) -> str:
     """Return a note on columns whose names cannot be used in questions, and what a name must be like."""
     return (
-        f"left out, because SQL cannot name them: {_name_list(columns)}. A name has at most {LONGEST_NAME} visible "
+        f"left out, because SQL cannot name them: {_name_list(columns)}. A name has at most {MAX_NAME_LENGTH} visible "
         "characters, does not begin with sf_, and differs from other names in more than capitals: rename them first"
     )
 
 
 def _name_list(names: Iterable[str]) -> str:
     """Join names with control characters escaped, at most ``_MAX_LISTED`` of them."""
-    printable_names = [printable(name) or '""' for name in islice(names, _MAX_LISTED + 1)]
+    printable_names = [escape_unprintable(name) or '""' for name in islice(names, _MAX_LISTED + 1)]
     return ", ".join(printable_names[:_MAX_LISTED]) + (" …" if len(printable_names) > _MAX_LISTED else "")

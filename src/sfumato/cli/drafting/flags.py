@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.drafting.interview import SKIP
-from sfumato.curator.policy_drafts import FoundTable
+from sfumato.curator.policy_drafts import DetectedTable
 from sfumato.policy import Type
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 if TYPE_CHECKING:
     from sfumato.policy import Domain
 
-Tables = Mapping[str, FoundTable]
+Tables = Mapping[str, DetectedTable]
 
 
-def given_answers(flags: Mapping[str, Any], tables: Tables, known: Mapping[str, str]) -> dict[str, str]:
+def answers_from_flags(flags: Mapping[str, Any], tables: Tables, earlier_answers: Mapping[str, str]) -> dict[str, str]:
     """Return the answers of the flags about these tables; a flag overrides a SmartNoise file."""
-    answers = {**known, **_smartnoise_answers(flags["smartnoise"], tables)}
+    answers = {**earlier_answers, **_smartnoise_answers(flags["smartnoise"], tables)}
     if flags["unit"]:
         answers["unit"] = flags["unit"]
     if flags["epsilon"]:
@@ -120,9 +120,11 @@ def _smartnoise_answers(path: Any, tables: Tables) -> dict[str, str]:
 def _print_differences(path: Any, table: str, unnamed: list[str], absent: list[str]) -> None:
     """Print the columns that only the table or only the SmartNoise file has."""
     if unnamed:
-        click.echo(f"Left out of {table}, because {path} does not name them: {', '.join(map(printable, unnamed))}.")
+        click.echo(
+            f"Left out of {table}, because {path} does not name them: {', '.join(map(escape_unprintable, unnamed))}."
+        )
     if absent:
-        click.echo(f"Named in {path}, but not in {table}: {', '.join(map(printable, absent))}.")
+        click.echo(f"Named in {path}, but not in {table}: {', '.join(map(escape_unprintable, absent))}.")
 
 
 def _column_answers(key: str, domain: Domain) -> dict[str, str]:

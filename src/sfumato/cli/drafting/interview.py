@@ -22,20 +22,20 @@ import click
 
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import ROW
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
-NAME = ".sfumato-init.json"
+SAVED_ANSWERS_NAME = ".sfumato-init.json"
 _MAX_BYTES = 8 << 20
 
 
-class KeptAnswers:
+class SavedAnswers:
     """The typed answers by question key, saved in a file until the interview is complete."""
 
     def __init__(self, output: Path, data: Sequence[Path]) -> None:
-        self.path = output.absolute().parent / NAME
+        self.path = output.absolute().parent / SAVED_ANSWERS_NAME
         self._inputs = [str(output.absolute()), *(str(each.absolute()) for each in data)]
         self._answers = self._read()
-        self.resumed = bool(self._answers)
+        self.is_resumed = bool(self._answers)
 
     def _read(self) -> dict[str, str]:
         """Return the answers of an interrupted interview about the same data; none if the file is damaged."""
@@ -51,12 +51,12 @@ class KeptAnswers:
         """Return the answer typed earlier, or None."""
         return self._answers.get(question)
 
-    def keep(self, question: str, answer: str) -> None:
+    def save(self, question: str, answer: str) -> None:
         """Save an answer before the next question; the file is replaced atomically."""
         if self._answers.get(question) == answer:
             return
         self._answers[question] = answer
-        new_file = self.path.with_name(f"{NAME}.new")
+        new_file = self.path.with_name(f"{SAVED_ANSWERS_NAME}.new")
         content = json.dumps({"version": 1, "of": self._inputs, "answers": self._answers}, ensure_ascii=False)
         try:
             with suppress(FileNotFoundError):
@@ -71,7 +71,7 @@ class KeptAnswers:
                 fix="choose another folder with -o",
             ) from None
 
-    def forget(self) -> None:
+    def delete(self) -> None:
         """Delete the saved answers: the interview is complete."""
         with suppress(FileNotFoundError):
             self.path.unlink()
@@ -86,7 +86,7 @@ class InterviewQuestion:
     """A question of the interview; flags and saved answers refer to it by its key."""
 
     key: str
-    words: str
+    prompt: str
     default: str | None
     help: str
     """The explanation shown after a ?."""
@@ -98,43 +98,43 @@ class InterviewQuestion:
 class Interview:
     """An interview: takes known answers from flags and saved files, and asks for the others."""
 
-    kept: KeptAnswers
-    given: Mapping[str, str]
+    saved_answers: SavedAnswers
+    flag_answers: Mapping[str, str]
     """Answers from flags, by question key."""
     take_defaults: bool
-    accepted: set[str] = field(default_factory=set)
+    accepted_parts: set[str] = field(default_factory=set)
     """Parts whose remaining questions take their defaults."""
 
-    def ask(self, asked: InterviewQuestion, read: Callable[[str], T], part: str = "") -> T:
+    def ask(self, question: InterviewQuestion, parse: Callable[[str], T], part: str = "") -> T:
         """Return the parsed answer; a typed answer that is refused is asked for again."""
-        if asked.key in self.given:
-            return self._parse(asked, self.given[asked.key], read)
-        saved_answer = self.kept.get(asked.key)
+        if question.key in self.flag_answers:
+            return self._parse(question, self.flag_answers[question.key], parse)
+        saved_answer = self.saved_answers.get(question.key)
         if saved_answer is not None:
             try:
-                answer = read(saved_answer)
+                answer = parse(saved_answer)
             except (SfumatoError, click.UsageError):
                 pass  # the saved answer no longer fits, so ask again
             else:
-                click.echo(f"{asked.words}: {printable(saved_answer)} (your earlier answer)")
+                click.echo(f"{question.prompt}: {escape_unprintable(saved_answer)} (your earlier answer)")
                 return answer
-        if part in self.accepted and asked.default is not None:
-            return self._parse(asked, asked.default, read)
+        if part in self.accepted_parts and question.default is not None:
+            return self._parse(question, question.default, parse)
         if self.take_defaults:
-            if asked.default is None:
-                raise _unanswered([asked])
-            return self._parse(asked, asked.default, read)
-        return self._prompt(asked, read)
+            if question.default is None:
+                raise _unanswered([question])
+            return self._parse(question, question.default, parse)
+        return self._prompt(question, parse)
 
-    def answered(self, asked: InterviewQuestion) -> str | None:
+    def known_answer(self, question: InterviewQuestion) -> str | None:
         """Return the answer from a flag, an earlier interview or the keyboard; None if there is none."""
-        flag_answer = self.given.get(asked.key)
-        return self.kept.get(asked.key) if flag_answer is None else flag_answer
+        flag_answer = self.flag_answers.get(question.key)
+        return self.saved_answers.get(question.key) if flag_answer is None else flag_answer
 
-    def require(self, several: Sequence[InterviewQuestion]) -> None:
+    def require_answers(self, questions: Sequence[InterviewQuestion]) -> None:
         """With --yes, refuse together all questions that have no answer and no default."""
-        answers = (self.answered(question) or question.default for question in several)
-        unanswered = [question for question, answer in zip(several, answers, strict=True) if answer is None]
+        answers = (self.known_answer(question) or question.default for question in questions)
+        unanswered = [question for question, answer in zip(questions, answers, strict=True) if answer is None]
         if unanswered and self.take_defaults:
             raise _unanswered(unanswered)
 
@@ -142,12 +142,12 @@ class Interview:
         try:
             return read(answer)
         except (SfumatoError, click.UsageError) as refusal:
-            raise InvalidPolicy(_rule(refusal), place=question.words, fix=f"answer it with {question.flag}") from None
+            raise InvalidPolicy(_rule(refusal), place=question.prompt, fix=f"answer it with {question.flag}") from None
 
     def _prompt(self, question: InterviewQuestion, read: Callable[[str], T]) -> T:
         while True:
             default_options = {"default": question.default, "show_default": bool(question.default)}
-            typed = str(click.prompt(question.words, value_proc=str, **default_options)).strip()  # type: ignore[arg-type]
+            typed = str(click.prompt(question.prompt, value_proc=str, **default_options)).strip()  # type: ignore[arg-type]
             if typed == HELP:
                 click.echo(f"\n{click.wrap_text(question.help, 100)}\nIn a script: {question.flag}.\n")
                 continue
@@ -156,7 +156,7 @@ class Interview:
             except (SfumatoError, click.UsageError) as refusal:
                 click.echo(f"Error: {_rule(refusal)}")
                 continue
-            self.kept.keep(question.key, typed)
+            self.saved_answers.save(question.key, typed)
             return parsed
 
 
@@ -164,7 +164,7 @@ def _unanswered(questions: Sequence[InterviewQuestion]) -> InvalidPolicy:
     these, them = ("this question has", "it") if len(questions) == 1 else ("these questions have", "them")
     return InvalidPolicy(
         f"--yes takes every default, and {these} no safe default",
-        place="; ".join(question.words for question in questions),
+        place="; ".join(question.prompt for question in questions),
         fix=f"answer {them} with {'; and '.join(question.flag for question in questions)}",
     )
 
@@ -176,7 +176,7 @@ def _rule(refusal: SfumatoError | click.UsageError) -> str:
     return refusal.rule if isinstance(refusal, SfumatoError) else refusal.message
 
 
-def yes(answer: str) -> bool:
+def parse_yes_no(answer: str) -> bool:
     """Parse yes or no."""
     if answer.lower() not in ("y", "yes", "n", "no"):
         raise click.UsageError("answer yes or no")
@@ -184,10 +184,10 @@ def yes(answer: str) -> bool:
 
 
 SKIP = "-"
-ALL = "*"
+ACCEPT_ALL = "*"
 
 
-def read_rows(files: str) -> InterviewQuestion:
+def read_rows_question(files: str) -> InterviewQuestion:
     return InterviewQuestion(
         "read rows",
         f"May rows of {files} be read, to detect types and formats (yes/no)",
@@ -199,7 +199,7 @@ def read_rows(files: str) -> InterviewQuestion:
     )
 
 
-def copy(label: str, target: str, reasons: Sequence[str]) -> InterviewQuestion:
+def copy_question(label: str, target: str, reasons: Sequence[str]) -> InterviewQuestion:
     return InterviewQuestion(
         f"copy {label}",
         f"Copy {label} to {target} in the same folder, because {'; '.join(reasons)} (yes/no)",
@@ -212,7 +212,7 @@ def copy(label: str, target: str, reasons: Sequence[str]) -> InterviewQuestion:
     )
 
 
-def unit(default: str) -> InterviewQuestion:
+def unit_question(default: str) -> InterviewQuestion:
     return InterviewQuestion(
         "unit",
         "The unit you protect, in one word (patient, customer, household …)",
@@ -224,7 +224,7 @@ def unit(default: str) -> InterviewQuestion:
     )
 
 
-def role(table: str, default: str) -> InterviewQuestion:
+def role_question(table: str, default: str) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.role",
         f"{table}: private, public, or {SKIP} to leave it out",
@@ -235,7 +235,7 @@ def role(table: str, default: str) -> InterviewQuestion:
     )
 
 
-def name(table: str) -> InterviewQuestion:
+def name_question(table: str) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.name",
         f"A name for the table {table}",
@@ -245,7 +245,7 @@ def name(table: str) -> InterviewQuestion:
     )
 
 
-def owner(table: str, unit: str, default: str | None) -> InterviewQuestion:
+def id_question(table: str, unit: str, default: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.id",
         f"{table}: the column with the id of the {unit}, or {ROW} if every row is one {unit}",
@@ -257,7 +257,7 @@ def owner(table: str, unit: str, default: str | None) -> InterviewQuestion:
     )
 
 
-def max_rows(table: str, unit: str) -> InterviewQuestion:
+def max_rows_question(table: str, unit: str) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.max_rows",
         f"{table}: the most rows of one {unit} that count",
@@ -270,11 +270,11 @@ def max_rows(table: str, unit: str) -> InterviewQuestion:
     )
 
 
-def budget(unsafe: bool) -> InterviewQuestion:
+def budget_question(without_default: bool) -> InterviewQuestion:
     return InterviewQuestion(
         "budget",
         "The lifetime budget: an epsilon, and a delta if any (such as 3 1e-6)",
-        None if unsafe else "1",
+        None if without_default else "1",
         "All answers together, for ever, change what anybody can learn about one unit by at most a factor e^ε, where "
         "epsilon (ε) is the budget. ε = 1 is cautious: a suspicion of 50 % can rise to 73 %. ε = 3: to 95 %. More ε "
         "buys more or better answers. Delta (δ), such as 1e-6, is the chance that the guarantee fails; keep it far "
@@ -284,19 +284,20 @@ def budget(unsafe: bool) -> InterviewQuestion:
     )
 
 
-def kind(table: str, column: str, default: str) -> InterviewQuestion:
+def type_question(table: str, column: str, default: str) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.type",
         f"{column}: type",
         default,
         "One of integer, real, text, boolean, date, timestamp. A cell of another type is read as missing. "
-        f"{SKIP} leaves the column out: nobody can ask about it. {ALL} accepts the default for this column and all "
+        f"{SKIP} leaves the column out: nobody can ask about it. {ACCEPT_ALL} accepts the default for "
+        "this column and all "
         "that follow in this table. Leave out what nobody needs, such as names and ids. It costs nothing.",
         f"--column {_column_flag(column, 'integer 0 110')}, or --column {_column_flag(column, SKIP)}",
     )
 
 
-def values(table: str, column: str) -> InterviewQuestion:
+def values_question(table: str, column: str) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.values",
         f"{column}: its values, separated by commas (empty: unknown)",
@@ -308,7 +309,7 @@ def values(table: str, column: str) -> InterviewQuestion:
     )
 
 
-def bounds(table: str, column: str, default: str) -> InterviewQuestion:
+def bounds_question(table: str, column: str, default: str) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.bounds",
         f"{column}: bounds, low and high; or values 0,1 (empty: none)"

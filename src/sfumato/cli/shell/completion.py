@@ -11,26 +11,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.question_files import first_statement, is_blank
 from sfumato.plan.values.functions import FUNCTIONS
-from sfumato.plan.written_names import quoted
 
-COMMAND = "\\"
+COMMAND_PREFIX = "\\"
 _BARE_WORDS = {"help": "\\help", "quit": "\\quit", "exit": "\\quit"}
 """Words that work without a backslash, and their commands."""
 
 
-def pieces(text: str) -> tuple[list[str], str]:
+def split_input(text: str) -> tuple[list[str], str]:
     r"""Split a text into complete statements and commands, and an unfinished rest.
 
-    >>> pieces("SELECT 1; \\epsilon 0.5\nSELECT")
+    >>> split_input("SELECT 1; \\epsilon 0.5\nSELECT")
     (['SELECT 1', '\\epsilon 0.5'], 'SELECT')
     """
     complete = []
     while text := text.lstrip():
         line, _, below = text.partition("\n")
         line = line.strip().rstrip("; ")
-        if line.startswith(COMMAND) or line.lower() in _BARE_WORDS:
+        if line.startswith(COMMAND_PREFIX) or line.lower() in _BARE_WORDS:
             complete.append(_BARE_WORDS.get(line.lower(), line))
             text = below
             continue
@@ -42,9 +42,9 @@ def pieces(text: str) -> tuple[list[str], str]:
     return complete, ""
 
 
-def is_whole(text: str) -> bool:
+def is_complete(text: str) -> bool:
     """Return whether the text has no unfinished statement."""
-    return not pieces(text)[1]
+    return not split_input(text)[1]
 
 
 AGGREGATES = (
@@ -80,7 +80,7 @@ class Candidate(NamedTuple):
     """A completion for the last letters before the cursor."""
 
     text: str
-    letters: int
+    replaced_letters: int
     """The number of letters before the cursor that it replaces."""
     kind: str
 
@@ -92,7 +92,7 @@ class Completion:
     columns: Mapping[str, tuple[str, ...]]
     """Column names by table."""
     commands: tuple[str, ...]
-    about_tables: tuple[str, ...] = field(default=("describe",))
+    table_commands: tuple[str, ...] = field(default=("describe",))
     """Commands that take the name of a table."""
 
     def candidates(self, before: str, after: str = "") -> list[Candidate]:
@@ -101,8 +101,8 @@ class Completion:
         word = word_match.group() if word_match else ""
         preceding = before[: len(before) - len(word)]
         line = before[before.rfind("\n") + 1 :].lstrip()
-        if line.startswith(COMMAND):
-            name, _, argument = line[len(COMMAND) :].partition(" ")
+        if line.startswith(COMMAND_PREFIX):
+            name, _, argument = line[len(COMMAND_PREFIX) :].partition(" ")
             return list(self._complete_command(name, argument, word))
         if "'" in _LITERAL.sub("", before):  # inside an unclosed string literal
             return []
@@ -111,7 +111,7 @@ class Completion:
     def _complete_command(self, name: str, argument: str, word: str) -> Iterator[Candidate]:
         if not argument and word == name:
             yield from _matching(self.commands, word, "command")
-        elif name in self.about_tables:
+        elif name in self.table_commands:
             yield from _matching(map(quoted, self.columns), word, "table")
         elif name == "limit":
             yield from _matching(_LIMITS, word, "limit")
@@ -139,10 +139,10 @@ class Completion:
         return list(dict.fromkeys(column for name in named_tables or self.columns for column in self.columns[name]))
 
 
-def common(candidates: list[Candidate]) -> tuple[int, str]:
+def common_prefix(candidates: list[Candidate]) -> tuple[int, str]:
     """Return the number of letters to replace and the common prefix of all candidates, empty if it adds nothing."""
     prefix = os.path.commonprefix([candidate.text for candidate in candidates])  # noqa: RUF071 (of characters, as intended)
-    letters = candidates[0].letters if candidates else 0
+    letters = candidates[0].replaced_letters if candidates else 0
     return letters, prefix if len(prefix) > letters or len(candidates) == 1 else ""
 
 

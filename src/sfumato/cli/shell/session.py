@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.common.exit_codes import in_shell, interrupted_words, say, warn
-from sfumato.cli.common.output import ProgressLines, check_written, show
-from sfumato.cli.shell.completion import COMMAND
-from sfumato.cli.shell.lines import Lines
-from sfumato.errors import InvalidParameter, SfumatoError, at_most
+from sfumato.cli.common.exit_codes import calls_to_shell_commands, interrupted_message, print_error, print_warning
+from sfumato.cli.common.output import ProgressPrinter, check_output_files, print_table
+from sfumato.cli.shell.completion import COMMAND_PREFIX
+from sfumato.cli.shell.line_input import LineInput
+from sfumato.errors import InvalidParameter, SfumatoError, format_rounded_down
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sfumato.release.answers.answer import Answer
 
 
-OFF = "off"
+LIMITS_OFF = "off"
 _LIMIT_NAMES = ("rows", "groups", "rows_per_group")
 
 
@@ -43,14 +43,14 @@ class ShellSettings:
         return {"epsilon": self.epsilon, "delta": self.delta, "within": self.within}
 
     @property
-    def priced(self) -> bool:
+    def has_price(self) -> bool:
         return self.epsilon is not None or self.within is not None
 
     def __str__(self) -> str:
         return "; ".join([self._price(), *([f"limit {_format_pairs(self.limits)}"] if self.limits else [])])
 
     def _price(self) -> str:
-        if not self.priced:
+        if not self.has_price:
             return "no price yet"
         if self.within is None:
             price = f"ε = {self.epsilon}"
@@ -58,43 +58,43 @@ class ShellSettings:
             price = f"within ±{self.within}" if isinstance(self.within, str) else f"within {_format_pairs(self.within)}"
         return price + (f", δ = {self.delta}" if exact(self.delta, "delta") else "")
 
-    def with_epsilon(self, given: str) -> ShellSettings:
+    def with_epsilon(self, text: str) -> ShellSettings:
         """Set the price of each question, with an optional δ: ``0.5`` or ``0.5 1e-6``."""
-        epsilon, *rest = given.split() or [""]
+        epsilon, *rest = text.split() or [""]
         exact(epsilon, "epsilon", POSITIVE)
         if len(rest) > 1:
-            raise InvalidParameter("epsilon", given, "a price, or a price and a δ", fix="write \\epsilon 0.5 1e-6")
+            raise InvalidParameter("epsilon", text, "a price, or a price and a δ", fix="write \\epsilon 0.5 1e-6")
         return replace(self.with_delta(rest[0]) if rest else self, epsilon=epsilon, within=None)
 
-    def with_delta(self, given: str) -> ShellSettings:
+    def with_delta(self, text: str) -> ShellSettings:
         """Set the δ of each question; 0 for none."""
-        return replace(self, delta=_check_number(given, "delta", NONNEGATIVE))
+        return replace(self, delta=_check_number(text, "delta", NONNEGATIVE))
 
-    def with_within(self, given: str) -> ShellSettings:
+    def with_within(self, text: str) -> ShellSettings:
         """Set the accuracy of answers: one number for every column, or ``COLUMN=NUMBER`` for each."""
-        words = given.split()
+        words = text.split()
         if len(words) == 1 and "=" not in words[0]:
             return replace(self, within=_check_number(words[0], "within", POSITIVE), epsilon=None)
         pairs = [word.rpartition("=") for word in words]
         if not pairs or not all(name for name, _, _ in pairs):
             fix = "write \\within 50, or \\within visits=50 cost=1000"
-            raise InvalidParameter("within", given, "one number for all columns, or COLUMN=NUMBER for each", fix=fix)
+            raise InvalidParameter("within", text, "one number for all columns, or COLUMN=NUMBER for each", fix=fix)
         widths = {name: _check_number(width, f"within {name}", POSITIVE) for name, _, width in pairs}
         return replace(self, within=widths, epsilon=None)
 
-    def with_limit(self, given: str) -> ShellSettings:
+    def with_limit(self, text: str) -> ShellSettings:
         """Set limits per unit: ``rows=5 groups=2``, or ``off`` for those of the policy."""
-        if given.strip() == OFF:
+        if text.strip() == LIMITS_OFF:
             return replace(self, limits={})
-        pairs = [word.partition("=") for word in given.split()]
+        pairs = [word.partition("=") for word in text.split()]
         if not pairs or not all(name in _LIMIT_NAMES and number.isdecimal() for name, _, number in pairs):
             fix = "write \\limit rows=5, or \\limit off"
-            raise InvalidParameter("limit", given, "rows=NUMBER, groups=NUMBER, rows_per_group=NUMBER or off", fix=fix)
+            raise InvalidParameter("limit", text, "rows=NUMBER, groups=NUMBER, rows_per_group=NUMBER or off", fix=fix)
         return replace(self, limits=self.limits | {name: int(number) for name, _, number in pairs})
 
     def require_price(self) -> None:
         """Refuse to ask without a price."""
-        if not self.priced:
+        if not self.has_price:
             raise SfumatoError(
                 "every question has a price, and none is set: there is no default",
                 place="the shell",
@@ -115,7 +115,7 @@ _DEFAULT_HISTORY = 20
 """Lines of the account that \\history prints by default."""
 
 
-class Leave(Exception):
+class QuitSession(Exception):
     """Raised to end the session."""
 
 
@@ -124,9 +124,9 @@ class ShellSession:
     """A session with its settings, the last question and the last answer."""
 
     curator: Curator
-    lines: Lines
+    lines: LineInput
     ledger: Path | str | None
-    spends: bool
+    spends_unconfirmed: bool
     """Whether questions are charged without confirmation (``--yes``)."""
     interactive: bool
     settings: ShellSettings = field(default_factory=ShellSettings)
@@ -140,22 +140,22 @@ class ShellSession:
         current: Standing = getattr(standing, "fresh", standing)
         period = f" each {standing.per}" if standing is not current else ""
         allowed = current.allowed.get("pure") or current.epsilon  # for an analyst, their share
-        return f"{self.curator.name} ε {_remaining_epsilon(current)} of {at_most(allowed)}{period}> "
+        return f"{self.curator.name} ε {_remaining_epsilon(current)} of {format_rounded_down(allowed)}{period}> "
 
-    def obey(self, piece: str) -> None:
+    def run(self, piece: str) -> None:
         """Run a command, or ask a question in SQL."""
-        if not piece.startswith(COMMAND):
+        if not piece.startswith(COMMAND_PREFIX):
             self._parse_question(piece)
             self.ask()
             return
-        name, _, argument = piece[len(COMMAND) :].partition(" ")
-        command = COMMANDS.get(SHORT.get(name.lower(), name.lower()))
+        name, _, argument = piece[len(COMMAND_PREFIX) :].partition(" ")
+        command = COMMANDS.get(COMMAND_ALIASES.get(name.lower(), name.lower()))
         if command is None:
             close_matches = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
             fix = f"did you mean \\{close_matches[0]}?" if close_matches else "\\help lists them"
             rule = "the shell has no such command"
             raise SfumatoError(rule, place=f"\\{name[:40]}", fix=fix)
-        command.act(self, argument.strip())
+        command.run(self, argument.strip())
 
     def ask(self) -> None:
         """Print the price and expected error of the last question, and release it after confirmation."""
@@ -163,7 +163,7 @@ class ShellSession:
         if question.free:
             self._print_answer(question.release())
             return
-        if not self.settings.priced:
+        if not self.settings.has_price:
             sample = question.error(epsilon=1, delta=self.settings.delta)
             click.echo(f"at {sample.price} the error would be {'; '.join(sample.parts())}")
         self.settings.require_price()
@@ -192,13 +192,13 @@ class ShellSession:
         for index, part in enumerate(forecast.parts()):
             click.echo(f"{'' if index else 'error':<6}  {part}")
         if forecast.free:
-            click.echo(f"free    {in_shell(forecast.free)}")
+            click.echo(f"free    {calls_to_shell_commands(forecast.free)}")
         for warning in forecast.warnings:
-            warn(in_shell(warning))
+            print_warning(calls_to_shell_commands(warning))
 
     def _confirm(self, forecast: Forecast) -> bool:
         """Ask for confirmation to spend. Without a terminal, --yes decides, even if the account would refuse."""
-        if self.spends:
+        if self.spends_unconfirmed:
             return True
         if not self.interactive:
             click.echo("Nothing was spent: add --yes to buy the answer.")
@@ -215,22 +215,22 @@ class ShellSession:
         return confirmed
 
     def _release(self, question: Question | Listing) -> None:
-        with ProgressLines() as progress:
+        with ProgressPrinter() as progress:
             try:
                 answer = question.release(**self.settings.price, progress=progress)
                 progress("showing")
                 self._print_answer(answer)
             except KeyboardInterrupt:
-                say(interrupted_words(stored=progress.stored))
+                print_error(interrupted_message(stored=progress.is_answer_stored))
 
     def _print_answer(self, answer: Any) -> None:
         from sfumato.curator import Listing
 
         if isinstance(answer, Listing):
-            show(answer.columns, answer.cells())
+            print_table(answer.columns, answer.cells())
             return
         self.answer = answer
-        show(answer.columns, answer.cells(), answer.intervals)
+        print_table(answer.columns, answer.cells(), answer.intervals)
         for ranking in answer.ranked():
             click.echo(ranking)
         click.secho(f"\n{answer.receipt.short()}", dim=True)
@@ -239,9 +239,9 @@ class ShellSession:
         """Print the plan of the last question, or of this one."""
         if sql:
             self._parse_question(sql)
-        click.echo(in_shell(str(self._last_question().explain(**self.settings.price))))
+        click.echo(calls_to_shell_commands(str(self._last_question().explain(**self.settings.price))))
 
-    def set(self, settings: ShellSettings) -> None:
+    def apply_settings(self, settings: ShellSettings) -> None:
         """Apply new settings; parse the last question again if the limits changed."""
         limits_changed, self.settings = settings.limits != self.settings.limits, settings
         if limits_changed and self.question is not None and not self.question.free:
@@ -256,17 +256,17 @@ class ShellSession:
             for name in self.answer.intervals:
                 click.echo(f"{name}\n{self.answer.bars(name)}")
             return
-        from sfumato.plots import check_picture
+        from sfumato.plots import check_picture_path
 
-        check_written(self.curator.policy, self.ledger, Path(file))
-        check_picture(file)
+        check_output_files(self.curator.policy, self.ledger, Path(file))
+        check_picture_path(file)
         self.answer.plot(file)
         click.echo(f"written: {file}")
 
     def describe(self, table: str) -> None:
         """Print what can be asked, from the policy alone."""
         tables = self.curator.tables
-        click.echo(str(tables.named(table.strip('"')) if table else tables))
+        click.echo(str(tables.find(table.strip('"')) if table else tables))
 
     def history(self, count: str) -> None:
         """Print the last lines of the account, 20 or as many as asked for."""
@@ -278,68 +278,74 @@ class ShellSession:
             return
         from sfumato.ledger.entries import LINE_COLUMNS
 
-        show(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
+        print_table(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
 
     def budget(self) -> None:
         """Print what is left of the budget."""
         click.echo(str(self.curator.standing()))
 
-    def leave(self) -> None:
-        raise Leave
+    def quit(self) -> None:
+        raise QuitSession
 
 
 def _remaining_epsilon(standing: Standing) -> str:
-    return at_most(exact(standing.largest.get("Laplace", 0), "largest"))
+    return format_rounded_down(exact(standing.largest.get("Laplace", 0), "largest"))
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellCommand:
     """A command of the shell: its argument, its description and its action."""
 
-    given: str
-    does: str
-    act: Callable[[ShellSession, str], None]
+    argument: str
+    description: str
+    run: Callable[[ShellSession, str], None]
 
 
 def _print_help(_: ShellSession, __: str) -> None:
-    width = max(len(f"{name} {command.given}") for name, command in COMMANDS.items())
+    width = max(len(f"{name} {command.argument}") for name, command in COMMANDS.items())
     click.echo("End a question in SQL with ; to see its price and expected error before it spends.")
     for name, command in COMMANDS.items():
-        click.echo(f"  \\{f'{name} {command.given}':<{width}}  {command.does}")
+        click.echo(f"  \\{f'{name} {command.argument}':<{width}}  {command.description}")
     click.echo("Tab completes, the up arrow recalls a line, Ctrl-C cancels the line, Ctrl-D quits.")
 
 
 COMMANDS = {
-    "epsilon": Command(
+    "epsilon": ShellCommand(
         "NUMBER [DELTA]",
         "set the price of the next questions",
-        lambda session, given: session.set(session.settings.with_epsilon(given)),
+        lambda session, given: session.apply_settings(session.settings.with_epsilon(given)),
     ),
-    "delta": Command(
+    "delta": ShellCommand(
         "NUMBER",
         "set the δ of the next questions, for Gaussian noise and GROUP BY without declared values",
-        lambda session, given: session.set(session.settings.with_delta(given)),
+        lambda session, given: session.apply_settings(session.settings.with_delta(given)),
     ),
-    "within": Command(
+    "within": ShellCommand(
         "[COLUMN=]NUMBER",
         "set an accuracy: pay the smallest ε that keeps every number, or this column, within ± NUMBER",
-        lambda session, given: session.set(session.settings.with_within(given)),
+        lambda session, given: session.apply_settings(session.settings.with_within(given)),
     ),
-    "limit": Command(
+    "limit": ShellCommand(
         "rows=NUMBER | off",
         "set a tighter limit per unit, for less noise; also groups= and rows_per_group=",
-        lambda session, given: session.set(session.settings.with_limit(given)),
+        lambda session, given: session.apply_settings(session.settings.with_limit(given)),
     ),
-    "explain": Command(
+    "explain": ShellCommand(
         "[SQL]", "print the plan of the last question, or of this one; free", lambda s, sql: s.explain(sql)
     ),
-    "ask": Command("", "ask the last question again, at the current price", lambda s, _: s.ask()),
-    "plot": Command("[FILE]", "draw the last answer, here or into a .svg, .png or .html file", lambda s, f: s.plot(f)),
-    "describe": Command("[TABLE]", "print what can be asked, with example questions; free", lambda s, t: s.describe(t)),
-    "history": Command("[NUMBER]", "print what was asked of the account, and at what cost", lambda s, n: s.history(n)),
-    "budget": Command("", "print what is left of the budget", lambda session, _: session.budget()),
-    "help": Command("", "print this list", _print_help),
-    "quit": Command("", "quit", lambda session, _: session.leave()),
+    "ask": ShellCommand("", "ask the last question again, at the current price", lambda s, _: s.ask()),
+    "plot": ShellCommand(
+        "[FILE]", "draw the last answer, here or into a .svg, .png or .html file", lambda s, f: s.plot(f)
+    ),
+    "describe": ShellCommand(
+        "[TABLE]", "print what can be asked, with example questions; free", lambda s, t: s.describe(t)
+    ),
+    "history": ShellCommand(
+        "[NUMBER]", "print what was asked of the account, and at what cost", lambda s, n: s.history(n)
+    ),
+    "budget": ShellCommand("", "print what is left of the budget", lambda session, _: session.budget()),
+    "help": ShellCommand("", "print this list", _print_help),
+    "quit": ShellCommand("", "quit", lambda session, _: session.quit()),
 }
-SHORT = {"?": "help", "h": "help", "q": "quit", "exit": "quit", "d": "describe"}
+COMMAND_ALIASES = {"?": "help", "h": "help", "q": "quit", "exit": "quit", "d": "describe"}
 """Short names, as in the shells of other databases."""

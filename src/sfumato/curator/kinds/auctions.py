@@ -10,11 +10,11 @@ from sfumato.curator.release_kinds import Name, ReleaseKind, Size, SkinRefusal, 
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.table_auctions import TableAuction
+    from sfumato.curator.proposals.table_auctions import AuctionProposal
 
 
 @dataclass(frozen=True)
-class AuctionSpec(Spec["TableAuction"]):
+class AuctionSpec(Spec["AuctionProposal"]):
     """Sell a digital good to whoever bid in a column, at one of these public prices."""
 
     prices: Annotated[Sequence[Number], Size(1, 10000)] = option("The public prices to choose from.")
@@ -22,18 +22,18 @@ class AuctionSpec(Spec["TableAuction"]):
     column: Name | None = option("The column with the bids; may be omitted if there is only one.", None)
 
 
-def propose(workspace: Workspace, spec: AuctionSpec) -> TableAuction:
-    from sfumato.curator.proposals.table_auctions import auction
+def propose(workspace: Workspace, spec: AuctionSpec) -> AuctionProposal:
+    from sfumato.curator.proposals.table_auctions import propose_auction
 
-    return auction(workspace.context, spec.table, spec.column, spec.prices)
+    return propose_auction(workspace.context, spec.table, spec.column, spec.prices)
 
 
 KIND = ReleaseKind(
     "auctions",
     AuctionSpec,
     propose,
-    "curator.proposals.table_auctions:TableAuction",
-    "curator.proposals.sold_goods:Sold",
+    "curator.proposals.table_auctions:AuctionProposal",
+    "curator.proposals.auction_outcomes:AuctionOutcome",
     ("epsilon", "counting", "within", "confidence", "fresh"),
     AuctionSpec((1, 2, 5, 10), "bids", "bid"),
     positional=("counting", "confidence"),

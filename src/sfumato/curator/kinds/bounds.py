@@ -9,11 +9,11 @@ from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Workspace, op
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.private_bounds import BoundsSearch
+    from sfumato.curator.proposals.private_bounds import BoundsProposal
 
 
 @dataclass(frozen=True)
-class BoundsSpec(Spec["BoundsSearch"]):
+class BoundsSpec(Spec["BoundsProposal"]):
     """Find bounds for a column of numbers or dates that cover a share of its values."""
 
     table: Name = option("A private table of the policy.")
@@ -21,18 +21,18 @@ class BoundsSpec(Spec["BoundsSearch"]):
     cover: Number = option("The share of the values to cover.", "0.99")
 
 
-def propose(workspace: Workspace, spec: BoundsSpec) -> BoundsSearch:
-    from sfumato.curator.proposals.private_bounds import bounds_search
+def propose(workspace: Workspace, spec: BoundsSpec) -> BoundsProposal:
+    from sfumato.curator.proposals.private_bounds import propose_bounds
 
-    return bounds_search(workspace.context, spec.table, spec.column, spec.cover)
+    return propose_bounds(workspace.context, spec.table, spec.column, spec.cover)
 
 
 KIND = ReleaseKind(
     "bounds",
     BoundsSpec,
     propose,
-    "curator.proposals.private_bounds:BoundsSearch",
-    "curator.proposals.found_bounds:Bounds",
+    "curator.proposals.private_bounds:BoundsProposal",
+    "curator.proposals.released_bounds:Bounds",
     ("epsilon", "within", "confidence", "fresh"),
     BoundsSpec("visits", "cost"),
     positional=("confidence",),

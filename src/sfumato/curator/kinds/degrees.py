@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from sfumato.curator.release_kinds import Count, Name, ReleaseKind, Spec, Workspace, option
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.degrees import DegreeHistogram
+    from sfumato.curator.proposals.degrees import DegreesProposal
 
 
 @dataclass(frozen=True)
-class DegreesSpec(Spec["DegreeHistogram"]):
+class DegreesSpec(Spec["DegreesProposal"]):
     """Count how many nodes have how many edges, in a table whose rows are edges."""
 
     table: Name = option("A private table whose rows are edges, with every row a unit.")
@@ -23,17 +23,17 @@ class DegreesSpec(Spec["DegreeHistogram"]):
     most: Count | None = option("Degrees from this one upwards are counted together.", None)
 
 
-def propose(workspace: Workspace, spec: DegreesSpec) -> DegreeHistogram:
-    from sfumato.curator.proposals.degrees import degree_histogram
+def propose(workspace: Workspace, spec: DegreesSpec) -> DegreesProposal:
+    from sfumato.curator.proposals.degrees import propose_degrees
 
-    return degree_histogram(workspace.context, workspace.question, spec.table, spec.ends, spec.most)
+    return propose_degrees(workspace.context, workspace.question, spec.table, spec.ends, spec.most)
 
 
 KIND = ReleaseKind(
     "degrees",
     DegreesSpec,
     propose,
-    "curator.proposals.degrees:DegreeHistogram",
+    "curator.proposals.degrees:DegreesProposal",
     "curator.proposals.degrees:Degrees",
     ("epsilon", "within", "confidence", "fresh"),
     DegreesSpec("ties", ("source", "target"), 8),

@@ -10,11 +10,11 @@ from sfumato.curator.release_kinds import Name, ReleaseKind, SkinRefusal, Spec, 
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.private_limits import LimitsSearch
+    from sfumato.curator.proposals.private_limits import LimitsProposal
 
 
 @dataclass(frozen=True)
-class LimitsSpec(Spec["LimitsSearch"]):
+class LimitsSpec(Spec["LimitsProposal"]):
     """Find limits on rows per unit, and on groups per unit, that leave a share of the units whole."""
 
     table: Name = option("A private table of the policy, with an id.")
@@ -22,10 +22,10 @@ class LimitsSpec(Spec["LimitsSearch"]):
     share: Number = option("The share of units that keep all their rows and groups.", "0.95")
 
 
-def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsSearch:
-    from sfumato.curator.proposals.private_limits import limits_search
+def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsProposal:
+    from sfumato.curator.proposals.private_limits import propose_limits
 
-    return limits_search(workspace.context, spec.table, spec.by, spec.share)
+    return propose_limits(workspace.context, spec.table, spec.by, spec.share)
 
 
 _OWNER = SkinRefusal(
@@ -35,7 +35,7 @@ KIND = ReleaseKind(
     "limits",
     LimitsSpec,
     propose,
-    "curator.proposals.private_limits:LimitsSearch",
+    "curator.proposals.private_limits:LimitsProposal",
     "curator.proposals.private_limits:UnitLimits",
     ("epsilon", "within", "confidence", "fresh"),
     LimitsSpec("visits", ("clinic",)),

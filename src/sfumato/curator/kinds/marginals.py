@@ -42,10 +42,10 @@ class MarginalsSpec(Spec["MarginalsProposal"]):
 
 
 def propose(workspace: Workspace, spec: MarginalsSpec) -> MarginalsProposal:
-    from sfumato.curator.proposals.marginals import marginals
+    from sfumato.curator.proposals.marginals import propose_marginals
 
     fields: dict[str, Any] = vars(spec)
-    return marginals(workspace.context, workspace.catalog, **fields)
+    return propose_marginals(workspace.context, workspace.catalog, **fields)
 
 
 _PUBLISH = SkinRefusal("marginals are published by a command of their own", "sfumato publish")

@@ -41,10 +41,10 @@ class MwemSpec(Spec["MwemProposal"]):
 
 
 def propose(workspace: Workspace, spec: MwemSpec) -> MwemProposal:
-    from sfumato.curator.proposals.mwem import mwem
+    from sfumato.curator.proposals.mwem import propose_mwem
 
     fields: dict[str, Any] = vars(spec)
-    return mwem(workspace.context, workspace.catalog, **fields)
+    return propose_mwem(workspace.context, workspace.catalog, **fields)
 
 
 _PUBLISH = SkinRefusal("models are published by a command of their own", "sfumato publish --method mwem")

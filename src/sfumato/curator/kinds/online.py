@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.online import ProposedOnline
+    from sfumato.curator.proposals.online import OnlineProposal
 
 
 @dataclass(frozen=True)
-class OnlineSpec(Spec["ProposedOnline"]):
+class OnlineSpec(Spec["OnlineProposal"]):
     """Open a session whose questions are free: a synopsis, and a hypothesis that is checked and updated."""
 
     table: Name = option("A private table of the policy.")
@@ -24,11 +24,11 @@ class OnlineSpec(Spec["ProposedOnline"]):
     textbook: bool = option("Measure the number of rows only, and start from a uniform table.", False)
 
 
-def propose(workspace: Workspace, spec: OnlineSpec) -> ProposedOnline:
-    from sfumato.curator.proposals.online import proposed_online
+def propose(workspace: Workspace, spec: OnlineSpec) -> OnlineProposal:
+    from sfumato.curator.proposals.online import propose_online
 
     fields: dict[str, Any] = vars(spec)
-    return proposed_online(workspace.context, workspace.catalog, **fields)
+    return propose_online(workspace.context, workspace.catalog, **fields)
 
 
 _NEEDS_PROCESS = SkinRefusal(
@@ -38,7 +38,7 @@ KIND = ReleaseKind(
     "online",
     OnlineSpec,
     propose,
-    "curator.proposals.online:ProposedOnline",
+    "curator.proposals.online:OnlineProposal",
     "curator.proposals.online:OnlineSession",
     ("epsilon", "delta", "rho", "within", "confidence"),
     OnlineSpec("visits", ("clinic", "day")),

@@ -9,11 +9,11 @@ from sfumato.curator.release_kinds import Count, Names, ReleaseKind, SkinRefusal
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.sessions import ProposedSession
+    from sfumato.curator.proposals.sessions import SessionProposal
 
 
 @dataclass(frozen=True)
-class OpenSessionSpec(Spec["ProposedSession"]):
+class OpenSessionSpec(Spec["SessionProposal"]):
     """Compare questions with a threshold as they arrive, for one price."""
 
     threshold: Number = option("The number that questions are compared with.")
@@ -23,10 +23,10 @@ class OpenSessionSpec(Spec["ProposedSession"]):
     monotone: bool | None = option("Whether one unit changes all questions in the same direction.", None)
 
 
-def propose(workspace: Workspace, spec: OpenSessionSpec) -> ProposedSession:
-    from sfumato.curator.proposals.sessions import proposed_session
+def propose(workspace: Workspace, spec: OpenSessionSpec) -> SessionProposal:
+    from sfumato.curator.proposals.sessions import propose_session
 
-    return proposed_session(workspace.context, workspace.question, **vars(spec))
+    return propose_session(workspace.context, workspace.question, **vars(spec))
 
 
 _NEEDS_PROCESS = SkinRefusal(
@@ -36,7 +36,7 @@ KIND = ReleaseKind(
     "open-sessions",
     OpenSessionSpec,
     propose,
-    "curator.proposals.sessions:ProposedSession",
+    "curator.proposals.sessions:SessionProposal",
     "curator.proposals.sessions:ThresholdSession",
     ("epsilon", "within", "confidence"),
     OpenSessionSpec(100),

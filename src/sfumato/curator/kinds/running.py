@@ -9,28 +9,30 @@ from sfumato.curator.release_kinds import ReleaseKind, SkinRefusal, Spec, Text, 
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.questions import Question
-    from sfumato.curator.proposals.running_counts import RunningTotals
+    from sfumato.curator.proposals.running_counts import RunningTotalsProposal
 
 
 @dataclass(frozen=True)
-class RunningSpec(Spec["RunningTotals"]):
+class RunningSpec(Spec["RunningTotalsProposal"]):
     """Count or sum up to each day, week, month or integer, at one price for all totals."""
 
     question: Text | Any = option("A question in SQL, grouped by a declared date, week, month or integer.")
 
 
-def propose(workspace: Workspace, spec: RunningSpec) -> RunningTotals:
-    from sfumato.curator.proposals.running_counts import running_totals
+def propose(workspace: Workspace, spec: RunningSpec) -> RunningTotalsProposal:
+    from sfumato.curator.proposals.running_counts import propose_running_totals
 
     question: Question | Any = spec.question
-    return running_totals(workspace.context, workspace.sql(question, None) if isinstance(question, str) else question)
+    return propose_running_totals(
+        workspace.context, workspace.sql(question, None) if isinstance(question, str) else question
+    )
 
 
 KIND = ReleaseKind(
     "running",
     RunningSpec,
     propose,
-    "curator.proposals.running_counts:RunningTotals",
+    "curator.proposals.running_counts:RunningTotalsProposal",
     "release.running_totals:RunningAnswer",
     ("epsilon", "delta", "rho", "within", "confidence", "joint", "mechanism", "fresh"),
     RunningSpec("SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"),

@@ -27,10 +27,10 @@ class ScoreSpec(Spec["ScoreProposal"]):
 
 
 def propose(workspace: Workspace, spec: ScoreSpec) -> ScoreProposal:
-    from sfumato.curator.proposals.scores import score
+    from sfumato.curator.proposals.scores import propose_score
 
     fields: dict[str, Any] = vars(spec)
-    return score(workspace.context, workspace.catalog, **fields)
+    return propose_score(workspace.context, workspace.catalog, **fields)
 
 
 _UPLOAD = SkinRefusal(

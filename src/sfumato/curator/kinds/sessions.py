@@ -11,11 +11,11 @@ from sfumato.curator.release_kinds import Count, Names, ReleaseKind, Size, SkinR
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.asked_sessions import AskedSession
+    from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
 
 
 @dataclass(frozen=True)
-class SessionSpec(Spec["AskedSession"]):
+class SessionSpec(Spec["ListedSessionProposal"]):
     """Compare a list of questions with a threshold, one after the other, for one price."""
 
     threshold: Number = option("The number that questions are compared with.")
@@ -26,20 +26,20 @@ class SessionSpec(Spec["AskedSession"]):
     monotone: bool | None = option("Whether one unit changes all questions in the same direction.", None)
 
 
-def propose(workspace: Workspace, spec: SessionSpec) -> AskedSession:
-    from sfumato.curator.proposals.asked_sessions import asked_session
+def propose(workspace: Workspace, spec: SessionSpec) -> ListedSessionProposal:
+    from sfumato.curator.proposals.listed_sessions import propose_listed_session
 
     session = propose_open(
         workspace, OpenSessionSpec(spec.threshold, spec.positives, spec.sensitivity, spec.tables, spec.monotone)
     )
-    return asked_session(session, spec.questions)
+    return propose_listed_session(session, spec.questions)
 
 
 KIND = ReleaseKind(
     "sessions",
     SessionSpec,
     propose,
-    "curator.proposals.asked_sessions:AskedSession",
+    "curator.proposals.listed_sessions:ListedSessionProposal",
     "curator.proposals.session_answers:SessionAnswers",
     ("epsilon", "values_epsilon", "within", "confidence"),
     SessionSpec(100, ("SELECT COUNT(*) AS n FROM visits",)),

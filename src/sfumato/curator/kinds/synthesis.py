@@ -43,10 +43,10 @@ class SynthesisSpec(Spec["SynthesisProposal"]):
 
 
 def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
-    from sfumato.curator.proposals.synthesis import synthesis
+    from sfumato.curator.proposals.synthesis import propose_synthesis
 
     fields: dict[str, Any] = vars(spec)
-    return synthesis(workspace.context, workspace.catalog, **fields)
+    return propose_synthesis(workspace.context, workspace.catalog, **fields)
 
 
 _COMMAND = SkinRefusal("synthetic tables are made by a command of their own", "sfumato synthesize")

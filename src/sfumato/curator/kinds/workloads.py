@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sfumato.curator.release_kinds import Name, ReleaseKind, Size, SkinRefusal, Spec, Text, Workspace, option
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.workloads import Workload
+    from sfumato.curator.proposals.workloads import WorkloadProposal
 
 _Questions = Annotated[Sequence[Text], Size(1, 10**9)] | Mapping[Name, Text]
 
 
 @dataclass(frozen=True)
-class WorkloadSpec(Spec["Workload"]):
+class WorkloadSpec(Spec["WorkloadProposal"]):
     """Ask several questions at one price: a list, or by name."""
 
     questions: _Questions | Any = option("Questions in SQL, in a list or by name.")
 
 
-def propose(workspace: Workspace, spec: WorkloadSpec) -> Workload:
-    from sfumato.curator.proposals.workloads import workload
+def propose(workspace: Workspace, spec: WorkloadSpec) -> WorkloadProposal:
+    from sfumato.curator.proposals.workloads import propose_workload
 
-    return workload(workspace.context, lambda text: workspace.sql(text, None), spec.questions)
+    return propose_workload(workspace.context, lambda text: workspace.sql(text, None), spec.questions)
 
 
 _QUERY = SkinRefusal("several questions are asked by sfumato query", "sfumato query POLICY questions.sql")
@@ -33,7 +33,7 @@ KIND = ReleaseKind(
     "workloads",
     WorkloadSpec,
     propose,
-    "curator.proposals.workloads:Workload",
+    "curator.proposals.workloads:WorkloadProposal",
     "curator.proposals.workload_answers:Answers",
     ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
     WorkloadSpec(("SELECT COUNT(*) AS n FROM visits",)),

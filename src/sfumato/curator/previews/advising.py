@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sfumato.curator.previews.forecasts import Width, half_width
+from sfumato.curator.previews.forecasts import Width, format_half_width
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import paragraphs
 from sfumato.plan.aggregates.measures import Mean, Sum
+from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.words import words
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import PROBABILITY, exact, percent, text
+from sfumato.privacy.numbers import PROBABILITY, exact, format_exact, format_percent
 
 _LIMIT_FACTOR, _BOUND_FACTOR = 4, 2
 """The factors by which limits and bounds are tightened in a trial."""
@@ -41,7 +41,7 @@ Again = Callable[[Query, Limits], Widths]
 """Forecasts the question with other limits or bounds."""
 
 
-@codec.value("tip")
+@codec.serialisable("tip")
 @dataclass(frozen=True)
 class Tip:
     """One limit or bound of a question, and the effect of a tighter one."""
@@ -65,7 +65,7 @@ class Tip:
         return f"{self.cause}; {self.change} gives {self.then} instead of {self.now}"
 
 
-@codec.value("advice")
+@codec.serialisable("advice")
 @dataclass(frozen=True)
 class Advice:
     """What causes most of a question's error, the largest share first."""
@@ -122,7 +122,7 @@ class _TriedChange:
         size = _size(now[column])
         group_text = "" if size is None else f" in a group of {size:,}"
         before, after = (
-            f"{width:,.0f} rows" if column in ranks else half_width(width, whole=column in whole)
+            f"{width:,.0f} rows" if column in ranks else format_half_width(width, whole=column in whole)
             for width in (_number(now[column]), _number(self.widths[column]))
         )
         return Tip(self.cause, self.share, self.change, column, before + group_text, after)
@@ -188,7 +188,7 @@ def _try_limit(name: str, query: Query, limits: Limits, current: Widths, again: 
     is_policy_limit = getattr(query.plan.limits, name) == limit
     limit_text = f"{_POLICY[name]} {limit:,}" if is_policy_limit else f".limit({name}={limit})"
     return _TriedChange(
-        f"{limit_text} causes {percent(share)} of this error", share, f".limit({name}={tried_limit})", widths
+        f"{limit_text} causes {format_percent(share)} of this error", share, f".limit({name}={tried_limit})", widths
     )
 
 
@@ -206,10 +206,13 @@ def _try_bound(index: int, query: Query, limits: Limits, current: Widths, again:
     value = call(function, measure.value, literal(measure.value.domain.type, bound))
     measures = (*query.plan.measures[:index], replace(measure, value=value), *query.plan.measures[index + 1 :])
     widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, again)
-    cause = f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of {words(measure.value)}"
+    cause = (
+        f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of "
+        f"{expression_sql(measure.value)}"
+    )
     aggregate = "AVG" if isinstance(measure, Mean) else "SUM"
     return _TriedChange(
-        f"{cause} sets this error", _improvement(current, widths), f"{aggregate}({words(value)})", widths
+        f"{cause} sets this error", _improvement(current, widths), f"{aggregate}({expression_sql(value)})", widths
     )
 
 
@@ -244,7 +247,7 @@ def _round_toward_zero(value: Fraction, *, whole: bool) -> Fraction:
 def _format_bound(value: Value) -> str:
     if isinstance(value, (int, Fraction)) and value == int(value):
         return f"{int(value):,}"
-    return text(value) if isinstance(value, Fraction) else str(value)
+    return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
 def _forecast_change(query: Query, limits: Limits, again: Again) -> Widths:

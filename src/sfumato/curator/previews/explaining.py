@@ -15,12 +15,22 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.descriptions import (
+    column_texts as table_names,
+    count_with_noun,
+    describe_bounds,
+    describe_enforced_limits,
+    describe_measure,
+    expression_sql,
+    unit_measure_sql,
+    window_sql,
+)
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import (
-    Cut,
     Filter,
     GroupKey,
     Join,
+    LimitRowsPerUnit,
     PerUnit,
     Query,
     Scan,
@@ -33,30 +43,29 @@ from sfumato.plan.nodes import (
 )
 from sfumato.plan.noisy_rows import Finish, Outer
 from sfumato.plan.values.expressions import Field, Reference, columns
-from sfumato.plan.words import bounds, enforced, many, measured, names as table_names, unit_words, window_words, words
 from sfumato.policy import Domain, Policy
-from sfumato.policy.domains import MOST_LETTERS
+from sfumato.policy.domains import MAX_LETTERS
 from sfumato.privacy import Budget, codec
-from sfumato.privacy.numbers import Number, percent, shown, text as number
-from sfumato.release.noisy_rows.finishing import picks, simultaneous
+from sfumato.privacy.numbers import Number, format_exact as number, format_number, format_percent
+from sfumato.release.noisy_rows.finishing import count_noise_draws, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
-from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price
+from sfumato.release.pricing import PricedRelease
 
 _USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
 """The probabilities with which a group counts as shown, and as rarely shown."""
 
 
-def names(query: Query, found: tuple[int, ...]) -> str:
+def key_names(query: Query, key_indices: tuple[int, ...]) -> str:
     """Format the keys whose values are discovered."""
-    return ", ".join(words(query.plan.keys[index]) for index in found)
+    return ", ".join(expression_sql(query.plan.keys[index]) for index in key_indices)
 
 
-def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str:
+def without_delta(query: Query, key_indices: tuple[int, ...], catalog: Catalog) -> str:
     """Describe how to avoid a δ: by a public table that lists the values, if there is one."""
     key_fields = {
         reference.name
-        for index in found
+        for index in key_indices
         for reference in columns(query.plan.keys[index])
         if isinstance(reference, Field)
     }
@@ -69,16 +78,16 @@ def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str
     return "declare the values in the policy, or join a public table that lists them and group by its column"
 
 
-def require_short(query: Query, found: tuple[int, ...]) -> None:
+def require_short_keys(query: Query, key_indices: tuple[int, ...]) -> None:
     """Refuse long text keys: all key values in the rows are read before some are selected."""
-    for index in found:
+    for index in key_indices:
         key = query.plan.keys[index]
-        if key.domain.letters > MOST_LETTERS:
-            key_text = words(key)
+        if key.domain.max_letters > MAX_LETTERS:
+            key_text = expression_sql(key)
             rule = (
-                f"a group that is found in the data has at most {MOST_LETTERS:,} letters, and {key_text} may have more"
+                f"a group that is found in the data has at most {MAX_LETTERS:,} letters, and {key_text} may have more"
             )
-            fix = f"group by LEFT({key_text}, {MOST_LETTERS}), or declare a max_length of {MOST_LETTERS} in the policy"
+            fix = f"group by LEFT({key_text}, {MAX_LETTERS}), or declare a max_length of {MAX_LETTERS} in the policy"
             raise Unsupported("long-unknown-keys", rule, fix=fix)
 
 
@@ -93,13 +102,15 @@ def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
         raise Unsupported("unknown-keys", rule, fix=f"{example}; or {other}: that needs no δ")
 
 
-def appearing(threshold: KeyThreshold) -> str:
+def threshold_words(threshold: KeyThreshold) -> str:
     """Describe how large a group must be to be shown."""
     size = int(threshold.error(_USUALLY_SHOWN))
-    return f"a group of {size:,} units is shown with {percent(_USUALLY_SHOWN)} confidence, a smaller one less often"
+    return (
+        f"a group of {size:,} units is shown with {format_percent(_USUALLY_SHOWN)} confidence, a smaller one less often"
+    )
 
 
-def foretold(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: int | None) -> str:
+def discovery_warning(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: int | None) -> str:
     """Warn before the purchase which groups will hardly be shown, that the price is charged even where none is.
 
     It also states what shows smaller groups. ``in_one_group`` is the threshold where a unit is in one group alone, if
@@ -122,18 +133,18 @@ def foretold(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: i
     return " ".join([*sentences, f"A larger ε or δ shows smaller groups{one_group_text}."])
 
 
-def adds_up(query: Query) -> bool:
+def combines_rows(query: Query) -> bool:
     """Return whether noisy rows are combined: notes then cover the shown groups alone."""
     finishes = (query.finish, *(outer.finish for outer in query.outer))
     return any(outer.totals for outer in query.outer) or any(outer.windows for outer in finishes)
 
 
-def notes(threshold: KeyThreshold, shown: int, most: int, *, together: bool = False) -> tuple[str, ...]:
+def discovery_notes(threshold: KeyThreshold, shown: int, max_groups: int, *, combined: bool = False) -> tuple[str, ...]:
     """Return the notes of an answer with discovered groups; ``together`` where it combines them."""
-    sentences = [f"Groups are found in the data: {appearing(threshold)}."]
-    sentences += [_COMBINED_NOTE] if together else []
+    sentences = [f"Groups are found in the data: {threshold_words(threshold)}."]
+    sentences += [_COMBINED_NOTE] if combined else []
     sentences += ["No group has enough units to be shown."] if not shown else []
-    sentences += [f"An answer has at most {most:,} groups; there may be more."] if shown >= most else []
+    sentences += [f"An answer has at most {max_groups:,} groups; there may be more."] if shown >= max_groups else []
     return tuple(sentences)
 
 
@@ -144,7 +155,7 @@ _SIGNIFICANT_DIGITS = 4
 """Significant digits of noise scales and sensitivities, as many as errors have."""
 
 
-@codec.value("operator")
+@codec.serialisable("operator")
 @dataclass(frozen=True)
 class Operator:
     """One step of an explained question."""
@@ -157,7 +168,7 @@ class Operator:
         codec.check_fields(self)
 
 
-@codec.value("explanation")
+@codec.serialisable("explanation")
 @dataclass(frozen=True)
 class Explanation:
     """What a question would do at a price: as text, as a table in notebooks, as JSON."""
@@ -208,37 +219,41 @@ def explain(
     query: Query,
     policy: Policy,
     groups: Sequence[GroupKey],
-    most: int,
-    prepared: Prepared,
+    max_groups: int,
+    prepared: PricedRelease,
     confidence: Number = "0.95",
-    found: tuple[str, str] | None = None,
+    discovered_keys: tuple[str, str] | None = None,
 ) -> Explanation:
     """Explain what a question with at most ``most`` groups does at a price.
 
     ``found`` holds the names of discovered keys, and how to avoid discovery.
     """
-    operators = [*sources(query, policy), *_limit_operators(prepared), _group_operator(query, most, found)]
-    operators += [] if found is None else [_selection_operator(prepared, *found)]
+    operators = [
+        *source_operators(query, policy),
+        *_limit_operators(prepared),
+        _group_operator(query, max_groups, discovered_keys),
+    ]
+    operators += [] if discovered_keys is None else [_selection_operator(prepared, *discovered_keys)]
     rows = answer_rows(query.finish.sets, groups, len(query.plan.keys))
-    selects_rows = picks(query)
+    selects_rows = selects_by_noise(query)
     joint_note = ", jointly since rows are selected by them" if selects_rows else ""
-    coverage = f"with {percent(confidence)} confidence{joint_note}"
+    coverage = f"with {format_percent(confidence)} confidence{joint_note}"
     shares = prepared.split.shares
-    for scaled, mechanism, share in zip(prepared.bounded.noised, prepared.mechanisms, shares[0], strict=False):
-        shown_rows = len(rows.keys) if rows.sums else most
-        joint_draws = max(1, simultaneous(query, shown_rows) if selects_rows else scaled.coordinates)
+    for scaled, mechanism, share in zip(prepared.bounded.noisy_measures, prepared.mechanisms, shares[0], strict=False):
+        shown_rows = len(rows.keys) if rows.sums else max_groups
+        joint_draws = max(1, count_noise_draws(query, shown_rows) if selects_rows else scaled.coordinates)
         width = mechanism.error(confidence, joint_draws) * scaled.unit_value + scaled.rounding
-        operators.append(Operator("measure", measured(scaled.measure), _sensitivity_text(scaled)))
+        operators.append(Operator("measure", describe_measure(scaled.measure), _sensitivity_text(scaled)))
         per_sum = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
         operators.append(
             Operator(
                 "noise",
                 mechanism.words(scaled.unit_value, _SIGNIFICANT_DIGITS),
-                f"±{shown(float(width))}{per_sum} {coverage}, for {_share_text(share, 'the price')}",
+                f"±{format_number(float(width))}{per_sum} {coverage}, for {_share_text(share, 'the price')}",
             )
         )
         operators += _subtotal_operators(scaled, mechanism, rows, confidence, joint_draws)
-    for part, measurements, part_shares in zip(prepared.others, prepared.measured[1:], shares[1:], strict=True):
+    for part, measurements, part_shares in zip(prepared.others, prepared.measurements[1:], shares[1:], strict=True):
         description, effect = part.words(measurements, confidence)
         name, price = "noise" if part.noisy else "choice", _share_text(sum(part_shares, Fraction(0)), "the price")
         operators.append(Operator(name, description, f"{effect}, for {price}"))
@@ -251,7 +266,7 @@ def explain(
     return Explanation(text, str(prepared.price), tuple(operators), prepared.reason, ())
 
 
-def sources(query: Query, policy: Policy) -> list[Operator]:
+def source_operators(query: Query, policy: Policy) -> list[Operator]:
     """Explain where the rows come from, step by step."""
     operators = []
     for node in reversed(list(relations(query.plan.source))):
@@ -265,47 +280,53 @@ def sources(query: Query, policy: Policy) -> list[Operator]:
             )
         elif isinstance(node, Join):
             conditions = [*(("=", expression, column) for expression, column in node.pairs), *node.bands]
-            join_text = ", ".join(f"{words(expression)} {test} {column}" for test, expression, column in conditions)
-            max_rows = many(node.multiplicity, "row")
+            join_text = ", ".join(
+                f"{expression_sql(expression)} {test} {column}" for test, expression, column in conditions
+            )
+            max_rows = count_with_noun(node.multiplicity, "row")
             operators.append(
                 Operator("join", f"{node.table} on {join_text}", f"public; one row becomes at most {max_rows}")
             )
         elif isinstance(node, Unnest):
-            max_rows = many(node.most, "row")
+            max_rows = count_with_noun(node.most, "row")
             operators.append(
                 Operator("unnest", str(node.items), f"one row becomes at most {max_rows}, one for each item")
             )
         elif isinstance(node, Filter):
-            operators.append(Operator("filter", words(node.predicate), "free: decided row by row"))
+            operators.append(Operator("filter", expression_sql(node.predicate), "free: decided row by row"))
         elif isinstance(node, PerUnit):
             operators.append(_per_unit_operator(node))
         elif isinstance(node, Window):
-            results = [f"{window_words(function)}{_range_text(function.domain)}" for _, function in node.functions]
+            results = [f"{window_sql(function)}{_range_text(function.domain)}" for _, function in node.functions]
             operators.append(Operator("window", ", ".join(results), "free: computed from the unit's own rows"))
-        elif isinstance(node, Cut):
-            operators.append(Operator("cut", f"{many(node.rows, 'row')} of one unit", "a secret hash drops the others"))
+        elif isinstance(node, LimitRowsPerUnit):
+            operators.append(
+                Operator("cut", f"{count_with_noun(node.rows, 'row')} of one unit", "a secret hash drops the others")
+            )
         elif isinstance(node, (UnitJoin, SemiJoin)):
             operators.append(_private_join(node))
         elif isinstance(node, Union):
-            operators.append(Operator("union", many(len(node.members), "part"), "free: one after the other"))
+            operators.append(Operator("union", count_with_noun(len(node.members), "part"), "free: one after the other"))
     return operators
 
 
 def _private_join(node: UnitJoin | SemiJoin) -> Operator:
     """Explain a join of private tables: within one unit, and on further conditions."""
-    equalities = [f"{words(first)} = {words(second)}" for first, second in node.pairs]
-    condition = " and ".join(["the unit", *equalities, *([] if node.condition is None else [words(node.condition)])])
+    equalities = [f"{expression_sql(first)} = {expression_sql(second)}" for first, second in node.pairs]
+    condition = " and ".join(
+        ["the unit", *equalities, *([] if node.condition is None else [expression_sql(node.condition)])]
+    )
     if isinstance(node, SemiJoin):
         kept_rows = "rows without a match" if node.anti else "rows with a match"
         return Operator("test", f"{kept_rows} on {condition}", "free: computed from the unit's own rows")
-    row_limit = "" if node.most_rows is None else f": at most {many(node.most_rows, 'row')} of one unit"
+    row_limit = "" if node.max_rows is None else f": at most {count_with_noun(node.max_rows, 'row')} of one unit"
     kept_rows = ", rows without a match kept" if node.outer else ""
     return Operator("unit join", f"on {condition}{kept_rows}", f"only rows of the same unit are joined{row_limit}")
 
 
 def _per_unit_operator(node: PerUnit) -> Operator:
-    key_text = "".join(f" and {words(key)}" for _, key in node.keys)
-    results = [f"{unit_words(measure)}{_range_text(measure.domain)}" for _, measure in node.results]
+    key_text = "".join(f" and {expression_sql(key)}" for _, key in node.keys)
+    results = [f"{unit_measure_sql(measure)}{_range_text(measure.domain)}" for _, measure in node.results]
     return Operator("per unit", ", ".join(results) or "nothing", f"one row for each unit{key_text}; no row is dropped")
 
 
@@ -316,16 +337,16 @@ def _range_text(domain: Domain) -> str:
     return f" in [{low}, {high}]"
 
 
-def _limit_operators(prepared: Prepared) -> list[Operator]:
+def _limit_operators(prepared: PricedRelease) -> list[Operator]:
     """Explain the contribution limits of totals and of other parts, each once."""
-    return list(dict.fromkeys(map(limited, prepared.used)))
+    return list(dict.fromkeys(map(limit_operator, prepared.measured_plans)))
 
 
-def limited(bounded: BoundedPlan) -> Operator:
+def limit_operator(bounded: BoundedPlan) -> Operator:
     """Explain how many rows of one unit count, and what happens to the others."""
     if bounded.strategy is not Strategy.WHOLE or bounded.every_row:
-        return Operator("limit", enforced(bounded), _STRATEGY_EFFECTS[bounded.strategy])
-    return Operator("limit", enforced(bounded), "every unit has one row: nothing to limit")
+        return Operator("limit", describe_enforced_limits(bounded), _STRATEGY_EFFECTS[bounded.strategy])
+    return Operator("limit", describe_enforced_limits(bounded), "every unit has one row: nothing to limit")
 
 
 _STRATEGY_EFFECTS = {
@@ -341,14 +362,14 @@ def _group_operator(query: Query, groups: int, discovered_keys: tuple[str, str] 
     keys = query.plan.keys
     if not keys:
         return Operator("group", "all rows", "one group")
-    effect = f"{many(groups, 'group')}, from the policy or public tables alone, empty ones too"
+    effect = f"{count_with_noun(groups, 'group')}, from the policy or public tables alone, empty ones too"
     if discovered_keys is not None:
         shown_values = f"each value of {discovered_keys[0]} that is shown"
-        effect = f"at most {many(groups, 'group')}: {shown_values}, with all values of the others"
-    return Operator("group", ", ".join(words(key) for key in keys), effect)
+        effect = f"at most {count_with_noun(groups, 'group')}: {shown_values}, with all values of the others"
+    return Operator("group", ", ".join(expression_sql(key) for key in keys), effect)
 
 
-def _selection_operator(prepared: Prepared, keys: str, otherwise: str) -> Operator:
+def _selection_operator(prepared: PricedRelease, keys: str, otherwise: str) -> Operator:
     """Explain which values are shown, and the share of the price."""
     threshold = prepared.selection
     assert threshold is not None
@@ -357,7 +378,7 @@ def _selection_operator(prepared: Prepared, keys: str, otherwise: str) -> Operat
     return Operator(
         "select",
         f"{keys}: {threshold.words()}",
-        f"{appearing(threshold)}, for {epsilon} and {delta}; to need no δ, {otherwise}",
+        f"{threshold_words(threshold)}, for {epsilon} and {delta}; to need no δ, {otherwise}",
     )
 
 
@@ -365,18 +386,19 @@ def _share_text(share: Fraction, price: str, whole: str | None = None) -> str:
     """Format a share of a price: 1/3 of it, or 37 % of it."""
     if share == 1:
         return whole or f"the whole {price.removeprefix('the ')}"
-    return f"{share} of {price}" if share.numerator == 1 else f"{shown(100 * float(share), 3)} % of {price}"
+    return f"{share} of {price}" if share.numerator == 1 else f"{format_number(100 * float(share), 3)} % of {price}"
 
 
-def _split_operators(query: Query, prepared: Prepared) -> list[Operator]:
+def _split_operators(query: Query, prepared: PricedRelease) -> list[Operator]:
     """Explain an uneven split: the relative error of each result with it, and with an even one."""
     split = prepared.split
     if split.even:
         return []
-    measures = [measured(measure) for measure in query.plan.measures]
-    errors = zip(measures, split.times, split.evenly, strict=True)
+    measures = [describe_measure(measure) for measure in query.plan.measures]
+    errors = zip(measures, split.error_ratios, split.even_error_ratios, strict=True)
     error_text = "; ".join(
-        f"{name} {shown(times, 3)} times ({shown(evenly, 3)} times if split evenly)" for name, times, evenly in errors
+        f"{name} {format_number(times, 3)} times ({format_number(evenly, 3)} times if split evenly)"
+        for name, times, evenly in errors
     )
     return [
         Operator(
@@ -397,29 +419,32 @@ def _subtotal_operators(
     width = (
         mechanism.sum_error(longest_sum, confidence, joint_draws) * scaled.unit_value + longest_sum * scaled.rounding
     )
-    description = f"sums of up to {many(longest_sum, 'group')}"
-    return [Operator("subtotals", description, f"±{shown(float(width))} on the longest; free: sums of noisy groups")]
+    description = f"sums of up to {count_with_noun(longest_sum, 'group')}"
+    return [
+        Operator("subtotals", description, f"±{format_number(float(width))} on the longest; free: sums of noisy groups")
+    ]
 
 
 def _outer_operator(query: Outer, reference_names: Mapping[Reference, str]) -> Operator:
     operator = _finish_operator(query.finish, reference_names)
-    condition = [] if query.where is None else [f"where {words(query.where, reference_names)}"]
+    condition = [] if query.where is None else [f"where {expression_sql(query.where, reference_names)}"]
     return replace(operator, name="outer", what=", ".join([*condition, operator.what]))
 
 
 def _sensitivity_text(scaled: ScaledMeasure) -> str:
     sensitivity = scaled.sensitivity
-    bounds_text = bounds(scaled)
+    bounds_text = describe_bounds(scaled)
     in_all, in_group = (
-        shown(float(norm * scaled.unit_value), _SIGNIFICANT_DIGITS) for norm in (sensitivity.l1, sensitivity.linf)
+        format_number(float(norm * scaled.unit_value), _SIGNIFICANT_DIGITS)
+        for norm in (sensitivity.l1, sensitivity.linf)
     )
     effect = f"one unit changes {scaled.measure.noised} by at most {in_all} in total, {in_group} in one group"
     return f"{bounds_text}; {effect}" if bounds_text else effect
 
 
 def _finish_operator(finish: Finish, reference_names: Mapping[Reference, str]) -> Operator:
-    clauses = [f"{output.name} = {words(output.expression, reference_names)}" for output in finish.outputs]
-    clauses += [f"having {words(finish.having, reference_names)}"] if finish.having is not None else []
+    clauses = [f"{output.name} = {expression_sql(output.expression, reference_names)}" for output in finish.outputs]
+    clauses += [f"having {expression_sql(finish.having, reference_names)}"] if finish.having is not None else []
     clauses += ["ordered"] if finish.order else []
     clauses += [f"at most {finish.limit} rows"] if finish.limit is not None else []
     return Operator("finish", ", ".join(clauses), "free: computed from noisy numbers")

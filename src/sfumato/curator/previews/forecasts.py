@@ -19,25 +19,35 @@ from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.aggregates.spread import Pairs, Variance
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
-from sfumato.plan.sharing import Made
+from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import Column, Expression, Result, walk
-from sfumato.plots.frame import INSIDE, Drawing, below, beside, framed
-from sfumato.plots.lines import Panel, PlottedLine, heights, panel
+from sfumato.plots.frame import INNER_WIDTH, Drawing, framed_picture, side_by_side, stacked
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, y_range_of
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LogScale
 from sfumato.policy import Type
 from sfumato.privacy import PrivacyUnit, codec
-from sfumato.privacy.calibration import above, least_by
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, chance, exact, percent, shown as number, text, whole
-from sfumato.release.answers.formatting import whole_reach
-from sfumato.release.measured import Measured, by_column, estimating, rank_errors, results, scales
-from sfumato.release.noisy_rows.finishing import finish, picks, simultaneous
-from sfumato.release.noisy_rows.key_functions import answer_rows, one_row_per_set, parted
-from sfumato.release.noisy_rows.noisy_columns import Numbers
-from sfumato.release.preparing import Prepared
+from sfumato.privacy.calibration import excess_over, least_by
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number as number,
+    format_percent,
+    format_probability,
+)
+from sfumato.release.answers.formatting import round_half_width_up
+from sfumato.release.measured import NoisyMeasurements, by_column, estimator, rank_errors, results, scales
+from sfumato.release.noisy_rows.finishing import count_noise_draws, finish, selects_by_noise
+from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
+from sfumato.release.noisy_rows.noisy_columns import NumberColumn
 from sfumato.release.prices import rounded_up
+from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import Within
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 Width = float | Mapping[int, float]
 """The half-width of a column: one number, or one per group size."""
@@ -46,7 +56,7 @@ SIZES = (100, 1_000, 10_000)
 """Group sizes for which the error of a mean or a ratio is shown when none is declared."""
 
 
-@codec.value("forecast")
+@codec.serialisable("forecast")
 @dataclass(frozen=True)
 class Forecast:
     """The half-width of each column of an answer: one number, or one for each of several group sizes."""
@@ -97,8 +107,8 @@ class Forecast:
 
     def parts(self) -> list[str]:
         """Return each column with its half-width, in its unit or in rows, or the quality of a selection, as text."""
-        widths = [f"{printable(name)} {self._width(name)}" for name in self.columns]
-        return [*widths, *(f"{printable(name)}: {quality}" for name, quality in self.chosen.items())]
+        widths = [f"{escape_unprintable(name)} {self._width(name)}" for name in self.columns]
+        return [*widths, *(f"{escape_unprintable(name)}: {quality}" for name, quality in self.chosen.items())]
 
     def rows(self) -> list[tuple[str, str]]:
         """Return each column beside its half-width, or the quality of a selection, as text."""
@@ -107,7 +117,9 @@ class Forecast:
     def _width(self, name: str) -> str:
         width = self.columns[name]
         is_rank_error = name in self.ranks and isinstance(width, float)
-        return f"within {width:,.0f} rows of its rank" if is_rank_error else shown(width, whole=name in self.whole)
+        return (
+            f"within {width:,.0f} rows of its rank" if is_rank_error else format_width(width, whole=name in self.whole)
+        )
 
     def __str__(self) -> str:
         parts = self.parts()
@@ -120,12 +132,12 @@ class Forecast:
         rows = self.rows()
         verdict = "the account would accept it now" if self.accepted else "the account would REFUSE it now"
         verdict_text = "a stored answer is as accurate, and free" if self.stored else verdict
-        summary = f"at {self.price}, with {percent(self.confidence)} confidence; {verdict_text}"
+        summary = f"at {self.price}, with {format_percent(self.confidence)} confidence; {verdict_text}"
         warnings = (f"warning: {warning}" for warning in self.warnings)
         return table(("column", "error"), rows) + paragraphs([summary, self.free, *warnings])
 
 
-def supposed(query: Query) -> tuple[str, ...]:
+def assumption_notes(query: Query) -> tuple[str, ...]:
     """State for which values the half-widths of spreads and pairs were computed."""
     if any(isinstance(measure, (Variance, Pairs)) for measure in query.plan.measures):
         return (
@@ -138,16 +150,16 @@ def supposed(query: Query) -> tuple[str, ...]:
 
 def _width(width: Any, name: str) -> Width:
     if isinstance(width, Mapping):
-        return {whole(size, name, at_least=1): codec.real(half, name) for size, half in width.items()}
-    return codec.real(width, name)
+        return {exact_integer(size, name, at_least=1): codec.parse_float(half, name) for size, half in width.items()}
+    return codec.parse_float(width, name)
 
 
 def half_widths(
     query: Query,
-    prepared: Prepared,
-    made: Sequence[Made],
+    prepared: PricedRelease,
+    results: Sequence[MeasuredRequest],
     groups: Sequence[GroupKey],
-    most: int,
+    max_groups: int,
     confidence: Number,
     size: int | None,
 ) -> dict[str, Width]:
@@ -158,8 +170,8 @@ def half_widths(
     """
     level = exact(confidence, "confidence", CONFIDENCE)
     sizes = (size,) if size is not None else SIZES
-    widths_by_size = [_widths(query, prepared, made, groups, most, level, group_size) for group_size in sizes]
-    ranks = by_column(query, forecast_ranks(prepared, made, level))
+    widths_by_size = [_widths(query, prepared, results, groups, max_groups, level, group_size) for group_size in sizes]
+    ranks = by_column(query, forecast_ranks(prepared, results, level))
     columns: dict[str, Width] = {}
     for name in widths_by_size[0]:
         widths = [column_widths[name] for column_widths in widths_by_size]
@@ -168,15 +180,17 @@ def half_widths(
     return columns | {name: rows for name, rows in ranks.items() if name in columns}
 
 
-def forecast_ranks(prepared: Prepared, made: Sequence[Made], confidence: Number) -> tuple[float | None, ...]:
+def forecast_ranks(
+    prepared: PricedRelease, made: Sequence[MeasuredRequest], confidence: Number
+) -> tuple[float | None, ...]:
     """Bound the rank error of every result; None where nothing is selected by rank."""
-    return rank_errors(Measured(scales(prepared), results(prepared, made), ()), confidence)
+    return rank_errors(NoisyMeasurements(scales(prepared), results(prepared, made), ()), confidence)
 
 
 def _widths(
     query: Query,
-    prepared: Prepared,
-    shared_results: Sequence[Made],
+    prepared: PricedRelease,
+    shared_results: Sequence[MeasuredRequest],
     groups: Sequence[GroupKey],
     max_groups: int,
     level: Fraction,
@@ -192,24 +206,26 @@ def _widths(
         return {}
     rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
     count = 1 if is_rowwise else len(groups)
-    numbers = (number for part in prepared.parts for number in part.supposed(size))
+    numbers = (number for part in prepared.parts for number in part.hypothetical_group(size))
     totals = tuple((number,) * count for number in numbers)
-    measured = Measured(scales(prepared), results(prepared, shared_results), totals)
+    measured = NoisyMeasurements(scales(prepared), results(prepared, shared_results), totals)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
-    joint_draws = simultaneous(query, row_count) if picks(query) else None
-    estimates = estimating(measured, level, rows)
-    rewritten, parts = parted(replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query)
+    joint_draws = count_noise_draws(query, row_count) if selects_by_noise(query) else None
+    estimates = estimator(measured, level, rows)
+    rewritten, parts = extract_key_functions(
+        replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query
+    )
     rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
     finished = finish(rewritten, rows, lambda draws: estimates(joint_draws or draws), joint=False)
     return {
         output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
         + _rounding(output.expression, measured, int(rows.terms.max() if is_rowwise else 1 + len(rows.keys)))
         for output, column in zip(query.outputs, finished.columns, strict=True)
-        if isinstance(column, Numbers) and not np.isnan(column.value).all()
+        if isinstance(column, NumberColumn) and not np.isnan(column.value).all()
     }
 
 
-def _rounding(expression: Expression, measured: Measured, terms: int) -> float:
+def _rounding(expression: Expression, measured: NoisyMeasurements, terms: int) -> float:
     """Return the largest rounding error between a drawn and a shown number.
 
     Weighted counts are drawn in fractions and shown as the nearest integer, which moves each by up to a half; a total
@@ -227,27 +243,29 @@ def _rounding(expression: Expression, measured: Measured, terms: int) -> float:
     return 0.5 if any(is_fractional[index] for index in result_indices) else 0.0
 
 
-def shown(width: Width, *, whole: bool) -> str:
+def format_width(width: Width, *, whole: bool) -> str:
     """Format a half-width, or one per group size; that of an integer column as in answers."""
     if isinstance(width, Mapping):
-        return ", ".join(f"{half_width(value, whole=whole)} in a group of {size:,}" for size, value in width.items())
-    return half_width(width, whole=whole)
+        return ", ".join(
+            f"{format_half_width(value, whole=whole)} in a group of {size:,}" for size, value in width.items()
+        )
+    return format_half_width(width, whole=whole)
 
 
-def half_width(width: float, *, whole: bool) -> str:
+def format_half_width(width: float, *, whole: bool) -> str:
     """Format one half-width in a few digits; that of an integer is rounded up to an integer.
 
-    >>> half_width(30.46, whole=True), half_width(30.46, whole=False)
+    >>> format_half_width(30.46, whole=True), format_half_width(30.46, whole=False)
     ('±31', '±30.46')
     """
-    return f"±{number(float(whole_reach(width)) if whole and math.isfinite(width) else width)}"
+    return f"±{number(float(round_half_width_up(width)) if whole and math.isfinite(width) else width)}"
 
 
-SHOWN_PLAN = 24
+MAX_LISTED_MARGINALS = 24
 """The number of marginals that are listed."""
 
 
-@codec.value("marginals-forecast")
+@codec.serialisable("marginals-forecast")
 @dataclass(frozen=True)
 class MarginalsForecast:
     """The half-width of every cell of each marginal, before they are bought."""
@@ -271,7 +289,7 @@ class MarginalsForecast:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
-        object.__setattr__(self, "widths", tuple(codec.real(width, "widths") for width in self.widths))
+        object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
         are_column_sets = all(
             type(columns) is tuple and all(type(name) is str for name in columns) for columns in self.sets
         )
@@ -301,10 +319,10 @@ class MarginalsForecast:
         return codec.loads_as(cls, source)
 
     def __str__(self) -> str:
-        coverage = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
+        coverage = f"{format_percent(self.confidence)} confidence{', all together' if self.joint else ''}"
         order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
-        lines = [f"±{number(width)}  {name_of(columns)}" for width, columns in order[:SHOWN_PLAN]]
-        hidden_note = [f"and {len(order) - SHOWN_PLAN:,} more"] if len(order) > SHOWN_PLAN else []
+        lines = [f"±{number(width)}  {marginal_name(columns)}" for width, columns in order[:MAX_LISTED_MARGINALS]]
+        hidden_note = [f"and {len(order) - MAX_LISTED_MARGINALS:,} more"] if len(order) > MAX_LISTED_MARGINALS else []
         warning_lines = [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(
             [f"half-width of each cell at {self.price}, {coverage}:", *lines, *hidden_note, *warning_lines]
@@ -313,7 +331,7 @@ class MarginalsForecast:
     __repr__ = __str__
 
 
-def name_of(columns: Sequence[str]) -> str:
+def marginal_name(columns: Sequence[str]) -> str:
     """Name a marginal by its columns."""
     return " × ".join(columns)
 
@@ -330,7 +348,7 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
     def excess(price: Fraction, size: int | None = None) -> float:
         column_widths = widths(price, size)
         pairs = ((column_widths[name], goal) for name, goal in goals.items())
-        return max(above(width, goal) if isinstance(width, float) else math.inf for width, goal in pairs)
+        return max(excess_over(width, goal) if isinstance(width, float) else math.inf for width, goal in pairs)
 
     # A price that suffices for every group size suffices for one: the least for one is the least if it does for all.
     try:
@@ -386,8 +404,8 @@ _HEADROOM = 3.0
 
 def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
     """Describe the terms below the picture."""
-    delta_text = f"with δ = {chance(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
-    coverage = f"half-widths at {percent(confidence)} confidence, for the noise alone"
+    delta_text = f"with δ = {format_probability(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
+    coverage = f"half-widths at {format_percent(confidence)} confidence, for the noise alone"
     return [f"protects {unit}", delta_text, coverage, "nothing was spent"]
 
 
@@ -395,13 +413,13 @@ def draw_errors(
     name: str,
     widths: Callable[[Fraction], Mapping[str, Width]],
     ends: tuple[Number, Number],
-    left: Fraction,
+    remaining: Fraction,
     terms: Sequence[str],
 ) -> Picture:
     """Draw the half-width at each ε in one log-log panel per column, since columns have different units."""
     least, most = (exact(end, end_name, POSITIVE) for end, end_name in zip(ends, ("least", "most"), strict=True))
     if least >= most:
-        raise InvalidParameter("least", ends[0], f"below most = {text(most)}")
+        raise InvalidParameter("least", ends[0], f"below most = {format_exact(most)}")
     log_step = (math.log(float(most)) - math.log(float(least))) / _STEPS
     epsilons = [Fraction(f"{float(least) * math.exp(log_step * step):.6g}") for step in range(_STEPS + 1)]
     widths_by_price = [widths(epsilon) for epsilon in epsilons]
@@ -412,23 +430,23 @@ def draw_errors(
     panel_lines = {column: lines for column, lines in columns.items() if lines}
     if not panel_lines:
         raise InvalidParameter("question", "no half-widths", "a question with a column of numbers with a finite error")
-    markers = ((float(left), f"left: ε = {number(float(left))}"),) if left else ()
+    markers = ((float(remaining), f"left: ε = {number(float(remaining))}"),) if remaining else ()
     note = (
         [f"the first {_MAX_PANELS} of {len(panel_lines)} columns are drawn"] if len(panel_lines) > _MAX_PANELS else []
     )
-    return framed(_draw_panels(panel_lines, markers), f"Error by price: {name}", terms, note)
+    return framed_picture(_draw_panels(panel_lines, markers), f"Error by price: {name}", terms, note)
 
 
 def _draw_panels(panel_lines: Mapping[str, Sequence[PlottedLine]], markers: tuple[tuple[float, str], ...]) -> Drawing:
     """Draw one panel over the whole width, or several, two side by side."""
-    height, width = (340.0, INSIDE) if len(panel_lines) == 1 else (240.0, (INSIDE - _GAP) / 2)
+    height, width = (340.0, INNER_WIDTH) if len(panel_lines) == 1 else (240.0, (INNER_WIDTH - _GAP) / 2)
     panels = []
     for column, lines in list(panel_lines.items())[:_MAX_PANELS]:
-        low, top = heights(lines, log=True)
+        low, top = y_range_of(lines, log=True)
         ends = (low, top * (_HEADROOM if markers else 1))
-        settings = Panel(f"{column}: half-width (±)", "ε", LogScale, LogScale, ends=ends, marked=markers)
-        panels.append(panel(lines, settings, height, width))
-    return below([beside(panels[index : index + 2], _GAP) for index in range(0, len(panels), 2)])
+        settings = LineAxes(f"{column}: half-width (±)", "ε", LogScale, LogScale, y_range=ends, marks=markers)
+        panels.append(line_chart(lines, settings, height, width))
+    return stacked([side_by_side(panels[index : index + 2], _GAP) for index in range(0, len(panels), 2)])
 
 
 def _column_lines(
@@ -451,4 +469,23 @@ def _plot_line(name: str, epsilons: Sequence[Fraction], half_widths: Sequence[fl
         f"ε = {number(float(epsilon))}: ±{'' if half is None else number(half)}"
         for epsilon, half in zip(epsilons, half_widths, strict=True)
     )
-    return PlottedLine(name, tuple(map(float, epsilons)), tuple(half_widths), said=labels)
+    return PlottedLine(name, tuple(map(float, epsilons)), tuple(half_widths), tooltips=labels)
+
+
+def selection_quality(
+    query: Query,
+    prepared: PricedRelease,
+    results: Sequence[MeasuredRequest],
+    widths: Mapping[str, Width],
+    confidence: Number,
+) -> dict[str, str]:
+    """Describe the quality of every selected column, which has no half-width."""
+    quality = {}
+    for output in query.outputs:
+        match output.expression:
+            case Column(Result(index)) if not query.outer and output.name not in widths:
+                part_index = results[index].part
+                if part_index:  # part 0 holds the totals
+                    part = prepared.others[part_index - 1]
+                    quality[output.name] = part.words(prepared.measurements[part_index], confidence)[1]
+    return quality

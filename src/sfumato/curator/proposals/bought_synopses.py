@@ -35,17 +35,17 @@ from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text as digits
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_exact as digits, format_number
 from sfumato.publish.cells import answering
-from sfumato.publish.cells.answering import check_columns, columns_read
-from sfumato.publish.marginals.measuring import Published, columns_of, expected_width, noise_words
-from sfumato.publish.marginals.planning import Plan
+from sfumato.publish.cells.answering import referenced_columns, require_published_columns
+from sfumato.publish.marginals.measuring import PublishedMarginals, columns_of, expected_width, noise_words
+from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.answer import MEASURED, Answer
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.proposal import receipt
+from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
-from sfumato.release.requests import Within
+from sfumato.release.requests import PriceRequest, Within
 
 _MAX_CANDIDATES = 8
 _MAX_FRONTS, _MAX_OUTLINES, _MAX_BODIES = 64, 256, 4
@@ -53,29 +53,29 @@ _MAX_FRONTS, _MAX_OUTLINES, _MAX_BODIES = 64, 256, 4
 T = TypeVar("T")
 
 
-def shelf(context: Context, table: str) -> str:
+def plan_prefix(context: Context, table: str) -> str:
     """Return the common prefix of the plans of everything published of a table under one policy."""
-    return f"synopsis-{digest(context.declared, table)[:32]}-"
+    return f"synopsis-{digest(context.policy_version, table)[:32]}-"
 
 
-def candidates(query: Query, limits: Limits, context: Context) -> tuple[list[Publication], list[str]]:
+def rank_synopses(query: Query, limits: Limits, context: Context) -> tuple[list[Publication], list[str]]:
     """Return the synopses with the best forecasts for a question, the best first, and why others cannot answer."""
-    publications = context.account.published(shelf(context, query.plan.table), data=context.engine.identity())
+    publications = context.account.published(plan_prefix(context, query.plan.table), data=context.engine.identity())
     ranked: list[tuple[tuple[float, float], int, Publication]] = []
     refusals: list[str] = []
-    for publication in least_noisy(publications):
+    for publication in undominated_publications(publications):
         try:
             ranked.append(
-                (_forecast(publication, columns_read(query), limits, context), -publication.number, publication)
+                (_forecast(publication, referenced_columns(query), limits, context), -publication.number, publication)
             )
         except (Unsupported, LedgerDamaged) as refusal:
-            refusals.append(reason(refusal))
+            refusals.append(refusal_reason(refusal))
     return [
         publication for _, _, publication in sorted(ranked, key=lambda entry: entry[:2])[:_MAX_CANDIDATES]
     ], refusals
 
 
-def reason(refusal: Unsupported | LedgerDamaged) -> str:
+def refusal_reason(refusal: Unsupported | LedgerDamaged) -> str:
     """Return the rule of a refusal without its code.
 
     A lost body affects no other synopsis, and no purchase.
@@ -86,7 +86,7 @@ def reason(refusal: Unsupported | LedgerDamaged) -> str:
 # ── what the ledger lines tell ────────────────────────────────────────────────────────────────────────────
 
 
-def least_noisy(publications: Sequence[Publication]) -> tuple[Publication, ...]:
+def undominated_publications(publications: Sequence[Publication]) -> tuple[Publication, ...]:
     """Drop purchases that another purchase of the same marginals dominates; newest first.
 
     Plans of one text differ by the scale or the family of their noise: one with smaller half-widths throughout is
@@ -119,10 +119,10 @@ def _is_less_noisy(widths: Mapping[str, float], other_widths: Mapping[str, float
 
 
 @dataclass(frozen=True)
-class Outline:
+class SynopsisOutline:
     """The plan and the condition of a synopsis, without its numbers."""
 
-    plan: Plan
+    plan: NoisePlan
     where: str
 
     def require_rows(self, limits: Limits) -> None:
@@ -135,22 +135,22 @@ class Outline:
             rule = f"it counts {digits(self.plan.rows)} rows per unit, and the question {limits.rows}"
             raise Unsupported("other-limits", rule, fix="query the synopsis itself")
 
-    def expected(self, columns: frozenset[str]) -> tuple[float, float]:
+    def expected_widths(self, columns: frozenset[str]) -> tuple[float, float]:
         """Return the half-width of a cell of these columns, and the sum of the single columns' half-widths.
 
         The first is infinite if no measured set holds them all; such synopses are compared by the second.
         """
         names = [attribute.name for attribute in self.plan.attributes]
-        check_columns(names, columns)
+        require_published_columns(names, columns)
         indices = tuple(sorted(map(names.index, columns)))
         return expected_width(self.plan, indices), math.fsum(expected_width(self.plan, (index,)) for index in indices)
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSynopsis:
     """The body of a publication, with its synopsis."""
 
-    released: StoredResult[Published]
+    result: StoredResult[PublishedMarginals]
     synopsis: Synopsis
 
 
@@ -159,33 +159,33 @@ def _forecast(
 ) -> tuple[float, float]:
     published_columns = columns_of(publication.accuracy)
     if published_columns:  # older lines do not list columns; the body does
-        check_columns(published_columns, columns)
-    outline = _outlines.of(publication.hash, lambda: _outline(loaded(publication, context)))
+        require_published_columns(published_columns, columns)
+    outline = _outlines.of(publication.hash, lambda: _outline(load_synopsis(publication, context)))
     outline.require_rows(limits)
-    return outline.expected(columns)
+    return outline.expected_widths(columns)
 
 
-def _outline(body: Loaded) -> Outline:
-    return Outline(body.released.value.plan, body.released.value.where)
+def _outline(body: LoadedSynopsis) -> SynopsisOutline:
+    return SynopsisOutline(body.result.value.plan, body.result.value.where)
 
 
-def loaded(publication: Publication, context: Context) -> Loaded:
+def load_synopsis(publication: Publication, context: Context) -> LoadedSynopsis:
     """Load a body, with a cache of the last used ones by their lines' hashes."""
     return _bodies.of(publication.hash, lambda: _load(publication, context))
 
 
-def _load(publication: Publication, context: Context) -> Loaded:
+def _load(publication: Publication, context: Context) -> LoadedSynopsis:
     stored = context.account.read_published(publication)
     value = codec.loads(stored.body, longest=len(stored.body))
-    assert isinstance(value, Published)
+    assert isinstance(value, PublishedMarginals)
     result = StoredResult(value, stored.number, stored.time, stored.hash, free=True)
-    return Loaded(result, Synopsis(value, receipt_of(result, context)))
+    return LoadedSynopsis(result, Synopsis(value, synopsis_receipt(result, context)))
 
 
-def receipt_of(found: StoredResult[Published], context: Context) -> Receipt:
+def synopsis_receipt(result: StoredResult[PublishedMarginals], context: Context) -> Receipt:
     """Return the receipt of a synopsis in the current context."""
-    words = (noise_words(found.value.plan),)
-    return receipt(found, found.value.purchase, words, question="", here=context, confidence="0.95")
+    words = (noise_words(result.value.plan),)
+    return make_receipt(result, result.value.purchase, words, question="", context=context, confidence="0.95")
 
 
 class _LruCache(Generic[T]):
@@ -209,8 +209,8 @@ class _LruCache(Generic[T]):
 
 
 _fronts: _LruCache[tuple[Publication, ...]] = _LruCache(_MAX_FRONTS)
-_outlines: _LruCache[Outline] = _LruCache(_MAX_OUTLINES)
-_bodies: _LruCache[Loaded] = _LruCache(_MAX_BODIES)
+_outlines: _LruCache[SynopsisOutline] = _LruCache(_MAX_OUTLINES)
+_bodies: _LruCache[LoadedSynopsis] = _LruCache(_MAX_BODIES)
 
 
 _HOW_TO_TAKE = "release(free=True), or --free"
@@ -239,7 +239,7 @@ class FreeAnswer:
     @property
     def words(self) -> str:
         """Describe the answer and how to get it."""
-        accuracy = ", ".join(f"{name} within ±{shown(width)}" for name, width in self.widths.items())
+        accuracy = ", ".join(f"{name} within ±{format_number(width)}" for name, width in self.widths.items())
         return f"a synopsis bought on line {self.answer.receipt.line} answers this for free, {accuracy}: {_HOW_TO_TAKE}"
 
     def misses(self, goals: Mapping[str, Any]) -> list[str]:
@@ -247,18 +247,18 @@ class FreeAnswer:
         return [name for name, goal in goals.items() if not self.widths[name] <= goal]
 
 
-def best(asked: SynopsisQuestion, context: Context) -> FreeAnswer | None:
+def best_free_answer(question: SynopsisQuestion, context: Context) -> FreeAnswer | None:
     """Return the best free answer to a question; None if no synopsis answers it."""
-    answers, _ = _free_answers(asked, context)
+    answers, _ = _free_answers(question, context)
     return min(answers, key=_total_width, default=None)
 
 
-def taken(asked: SynopsisQuestion, context: Context, within: Within | None) -> Answer:
+def free_answer(question: SynopsisQuestion, context: Context, within: Within | None) -> Answer:
     """Return the best bought synopsis's answer, if it meets the accuracy goal; nothing is ever charged."""
-    answers, refusals = _free_answers(asked, context)
+    answers, refusals = _free_answers(question, context)
     if not answers:
         cause = f": {refusals[0]}" if refusals else ""
-        rule = f"no bought synopsis of {asked.query.plan.table} answers this question{cause}"
+        rule = f"no bought synopsis of {question.query.plan.table} answers this question{cause}"
         fix = (
             "name a price, such as epsilon (--epsilon) or within (--within), and leave out free (--free); or publish "
             "its columns together first"
@@ -269,7 +269,8 @@ def taken(asked: SynopsisQuestion, context: Context, within: Within | None) -> A
     missed_columns = closest.misses(goals)
     if missed_columns:
         accuracy = ", ".join(
-            f"{name} within ±{shown(closest.widths[name])}, not ±{digits(goals[name])}" for name in missed_columns
+            f"{name} within ±{format_number(closest.widths[name])}, not ±{digits(goals[name])}"
+            for name in missed_columns
         )
         rule = f"the best bought synopsis, of line {closest.answer.receipt.line}, gives {accuracy}"
         raise Unsupported("too-wide", rule, fix="name a price, which buys a new answer, or a wider range")
@@ -295,7 +296,7 @@ def _free_answers(question: SynopsisQuestion, context: Context) -> tuple[list[Fr
     table = question.query.plan.table
     if context.policy.per is not None or context.policy.tables[table].public:
         return [], ["synopses are published for one account, not for single periods"]
-    publications, refusals = candidates(question.query, question.limits, context)
+    publications, refusals = rank_synopses(question.query, question.limits, context)
     answers, later_refusals = _query_all(publications, question, context)
     if len(answers) > 1 and not all(_has_fixed_widths(question.query, answer.answer) for answer in answers):
         miss_probability = (1 - exact(question.confidence, "confidence", CONFIDENCE)) / len(answers)
@@ -339,7 +340,7 @@ def _query_all(
                 )
             )
         except (Unsupported, LedgerDamaged) as refusal:
-            refusals.append(reason(refusal))
+            refusals.append(refusal_reason(refusal))
     return answers, refusals
 
 
@@ -351,10 +352,10 @@ def _weight_note(table: str, limits: Limits, context: Context) -> tuple[str, ...
     return (f"{rule}, so it counts less among the rows that a question selects",)
 
 
-def _query_synopsis(face: answering.Face, question: SynopsisQuestion, notes: tuple[str, ...]) -> FreeAnswer:
-    answering.check_same_meaning(face, question.query)
+def _query_synopsis(face: answering.QueryableTable, question: SynopsisQuestion, notes: tuple[str, ...]) -> FreeAnswer:
+    answering.require_same_semantics(face, question.query)
     options: dict[str, Any] = {"confidence": question.confidence, "together": question.joint, "groups": question.groups}
-    answer = answering.answered(face, question.query, question.text, **options)
+    answer = answering.answer_query(face, question.query, question.text, **options)
     note = f"answered from the synopsis of line {answer.receipt.line}: no row was read, and nothing was charged"
     widths = {name: _max_half_width(ranges) for name, ranges in answer.intervals.items()}
     return FreeAnswer(replace(answer, warnings=(note, *notes, *answer.warnings)), widths)
@@ -364,7 +365,15 @@ def _max_half_width(ranges: Sequence[tuple[float, float] | None]) -> float:
     return max(((high - low) / 2 for low, high in filter(None, ranges)), default=0.0)
 
 
-def _current_face(publication: Publication, context: Context) -> answering.Face:
+def _current_face(publication: Publication, context: Context) -> answering.QueryableTable:
     """Return a synopsis's public face with a receipt in the current context."""
-    body = loaded(publication, context)
-    return replace(body.synopsis.face, receipt=receipt_of(body.released, context))
+    body = load_synopsis(publication, context)
+    return replace(body.synopsis.face, receipt=synopsis_receipt(body.result, context))
+
+
+def require_no_price(request: PriceRequest, *, fresh: bool, request_id: str | None) -> None:
+    """Refuse price terms beside ``free``."""
+    price_terms = (request.epsilon, request.rho, request.mechanism, request.weights, request.range, request_id)
+    if fresh or exact(request.delta, "delta") or any(term is not None for term in price_terms):
+        fix = "leave out free to buy an answer, or leave out the price to use a bought synopsis"
+        raise InvalidParameter("free", True, "left out where a price or its terms are given", fix=fix)

@@ -12,32 +12,32 @@ from fractions import Fraction
 
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator
-from sfumato.curator.proposals.priced_by_epsilon import PricedByEpsilon
+from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey
+from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import GroupSizes, GroupTotals, Integers, Totals
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.answers.receipts import INVENTED, Receipt
-from sfumato.release.comparisons import OneReading
+from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
+from sfumato.release.comparisons import SingleReadingRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.proposal import receipt
+from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
-MOST_DEGREE = 100_000
+MAX_DEGREE = 100_000
 """The longest histogram."""
 
 
-@codec.value("degrees")
+@codec.serialisable("degrees")
 @dataclass(frozen=True)
 class Degrees:
     """A noisy degree histogram: ``counts[d]`` nodes have d edges; the last entry counts that many or more."""
@@ -55,12 +55,12 @@ class Degrees:
             raise InvalidParameter("counts", "something else", "whole numbers")
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Whether it was invented from the policy alone: nothing was read, charged or stored."""
-        return self.receipt is not None and self.receipt.rehearsed
+        return self.receipt is not None and self.receipt.is_preview
 
     def __repr__(self) -> str:
-        return f"Degrees(counts={self.counts!r}){INVENTED if self.rehearsed else ''}"
+        return f"Degrees(counts={self.counts!r}){PREVIEW_MARK if self.is_preview else ''}"
 
     def error(self, confidence: Number = "0.95") -> Fraction | None:
         """Return the half-width of each number with this confidence; None if the noise is unknown."""
@@ -102,7 +102,7 @@ class Degrees:
 
 
 @dataclass(frozen=True)
-class _DegreesDraw(OneReading[Degrees]):
+class _DegreesDraw(SingleReadingRelease[Degrees]):
     """The release of a degree histogram: Laplace noise on its counts."""
 
     batch: Batch
@@ -116,7 +116,7 @@ class _DegreesDraw(OneReading[Degrees]):
         return mechanism
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """The widths that a stored histogram must reach to be returned instead."""
         return {"nodes": self.noise.error("0.95")}
 
@@ -124,15 +124,15 @@ class _DegreesDraw(OneReading[Degrees]):
     def reading(self) -> GroupTotals:
         return GroupTotals(self.batch.bounded, self.groups)
 
-    def made(self, totals: Integers) -> Degrees:
+    def draw_from(self, totals: Integers) -> Degrees:
         (measurement,) = self.batch.measurements
-        noisy_counts = measurement.draw(measurement.reading.of(totals))
+        noisy_counts = measurement.draw(measurement.reading.extract(totals))
         terms = purchase([self.batch.bounded], self.total, self.version)
         return Degrees(tuple(int(count) for count in noisy_counts), self.noise, terms)
 
 
 @dataclass(frozen=True)
-class DegreeHistogram(PricedByEpsilon[Degrees]):
+class DegreesProposal(EpsilonPricedProposal[Degrees]):
     """A proposal of a degree histogram; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -167,12 +167,15 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
 
     @property
     def reading(self) -> GroupSizes:
-        return GroupSizes(Totals(self.question.options[0]), self.most)
+        return GroupSizes(Totals(self.question.bounding_options[0]), self.most)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the release at this price, step by step. This is free."""
         policy, noise = self._context.policy, self._draw(epsilon).noise
-        sensitivity, confidence_text = self.reading.sensitivity, percent(exact(confidence, "confidence", CONFIDENCE))
+        sensitivity, confidence_text = (
+            self.reading.sensitivity,
+            format_percent(exact(confidence, "confidence", CONFIDENCE)),
+        )
         plan = self.question.query.plan
         operators = (
             Operator("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
@@ -204,15 +207,15 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
     def _with_receipt(self, result: StoredResult[Degrees], confidence: Number) -> Degrees:
         histogram, context, question_text = result.value, self._context, self.question.text
         words = () if histogram.noise is None else (histogram.noise.words(),)
-        histogram_receipt = receipt(
-            result, histogram.purchase, words, question=question_text, here=context, confidence=confidence
+        histogram_receipt = make_receipt(
+            result, histogram.purchase, words, question=question_text, context=context, confidence=confidence
         )
         return replace(histogram, purchase=histogram.purchase.public, receipt=histogram_receipt)
 
 
-def degree_histogram(
+def propose_degrees(
     context: Context, ask: Callable[[str], Question], table: str, ends: str | Sequence[str], most: int | None
-) -> DegreeHistogram:
+) -> DegreesProposal:
     """Propose a histogram of a table of edges; the names are checked against the policy first."""
     end_columns = (ends,) if isinstance(ends, str) else tuple(ends)
     edge_table = context.policy.tables.get(table)
@@ -232,16 +235,16 @@ def degree_histogram(
     endpoints_sql = " UNION ALL ".join(
         f"SELECT {quoted(column)} AS node FROM {quoted(table)}" for column in end_columns
     )
-    proposal = DegreeHistogram(
+    proposal = DegreesProposal(
         context, ask(f"SELECT node, COUNT(*) AS edges FROM ({endpoints_sql}) AS ends GROUP BY node"), end_columns, 1
     )
-    if proposal.question.found:
+    if proposal.question.discovered_keys:
         raise Unsupported(
             "unknown-nodes",
             "a degree histogram counts nodes without edges too, so all nodes have to be declared values",
             fix="in the policy, declare values, or integer bounds, for every endpoint column",
         )
-    max_degree = len(proposal.nodes) - 1 if most is None else whole(most, "most", at_least=1)
-    if max_degree > MOST_DEGREE:
-        raise InvalidParameter("most", max_degree, f"at most {MOST_DEGREE:,}")
+    max_degree = len(proposal.nodes) - 1 if most is None else exact_integer(most, "most", at_least=1)
+    if max_degree > MAX_DEGREE:
+        raise InvalidParameter("most", max_degree, f"at most {MAX_DEGREE:,}")
     return replace(proposal, most=max(1, max_degree))

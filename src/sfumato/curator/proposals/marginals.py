@@ -15,51 +15,51 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import by_period, charged
-from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
-from sfumato.curator.previews.forecasts import SHOWN_PLAN, MarginalsForecast, name_of
-from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.proposals.bought_synopses import shelf
-from sfumato.curator.proposals.selected_columns import one_row_of_each, selected_columns
+from sfumato.curator.policy_account import charge_operators, restrict_to_periods
+from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.previews.forecasts import MAX_LISTED_MARGINALS, MarginalsForecast, marginal_name
+from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.bought_synopses import plan_prefix
+from sfumato.curator.proposals.selected_columns import first_row_per_unit, selected_columns
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.mechanisms.additive import MOST_STEPS
+from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.plan import costs
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
-from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginals
+from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals
 from sfumato.plan.sql.building import selection, where as filter_rows
 from sfumato.plan.sql.rows import RowSource
-from sfumato.plan.words import cutting, many
 from sfumato.policy import Domain, Table
 from sfumato.privacy import Curve, Guarantee, Sensitivity
 from sfumato.privacy.calibration import calibrate, least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attributes, CodedColumn, coded, coded_names
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.attributes import Attributes, CodedColumn, code_columns, coded_names
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.measuring import (
-    PublishDraw,
-    Published,
+    MarginalsDraw,
+    PublishedMarginals,
     batch_of,
+    cell_half_width,
     has_fixed_total,
     largest_sets,
     measured_sets,
     noise_words,
     shares,
-    width,
 )
 from sfumato.publish.marginals.planning import (
     LARGEST_COUNT,
-    MOST_RANGED,
+    MAX_RANGED,
     MarginalWorkload,
-    Plan,
+    NoisePlan,
     independent_variances,
     plan_gaussian,
     plan_laplace,
@@ -69,8 +69,9 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_c
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
-from sfumato.release.proposal import ReleaseCall, is_stored, receipt, released
+from sfumato.release.proposal import ReleaseCall, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
+from sfumato.renamed import PreviewedByOldName
 
 Ways = int | Sequence[Sequence[str]]
 Weights = Sequence[Number] | Mapping[tuple[str, ...], Number] | None
@@ -84,24 +85,24 @@ _SHOWN_SETS = 6
 
 
 @dataclass(frozen=True)
-class MarginalsProposal:
+class MarginalsProposal(PreviewedByOldName):
     """A proposal to publish marginals: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     query: Query = field(repr=False)
-    coded: tuple[CodedColumn, ...] = field(repr=False)
+    coded_columns: tuple[CodedColumn, ...] = field(repr=False)
     workload: MarginalWorkload
     objective: str
     limits: Limits
     condition: str = ""
     """The WHERE condition as written; empty for all rows."""
-    selected: tuple[Domain, ...] = field(default=(), repr=False)
+    selected_domains: tuple[Domain, ...] = field(default=(), repr=False)
     """The public domains of a SELECT's columns; empty for a table, whose domains are in the policy."""
 
     @property
     def attributes(self) -> Attributes:
         """The cells of each column."""
-        return tuple(column.attribute for column in self.coded)
+        return tuple(column.attribute for column in self.coded_columns)
 
     @property
     def columns(self) -> Columns:
@@ -114,10 +115,10 @@ class MarginalsProposal:
         return tuple(self._column_names(indices) for indices in self.workload.sets)
 
     def __repr__(self) -> str:
-        cells = f"{many(len(self.sets), 'marginal')} of {self.query.plan.table}"
+        cells = f"{count_with_noun(len(self.sets), 'marginal')} of {self.query.plan.table}"
         return f"<{cells}: .explain() .error() .price() are free, .release() publishes>"
 
-    def _column_names(self, indices: Set) -> tuple[str, ...]:
+    def _column_names(self, indices: AttributeSet) -> tuple[str, ...]:
         return tuple(self.attributes[index].name for index in indices)
 
     @cached_property
@@ -126,7 +127,7 @@ class MarginalsProposal:
         sets = ", ".join(f"({', '.join(names)})" for names in self.sets[:_SHOWN_SETS])
         more = f" and {len(self.sets) - _SHOWN_SETS:,} more" if len(self.sets) > _SHOWN_SETS else ""
         where = f" where {self.condition[:1000]}" if self.condition else ""
-        return f"{many(len(self.sets), 'marginal')} of {self.query.plan.table}{where}: {sets[:4000]}{more}"
+        return f"{count_with_noun(len(self.sets), 'marginal')} of {self.query.plan.table}{where}: {sets[:4000]}{more}"
 
     @property
     def identity(self) -> str:
@@ -136,7 +137,7 @@ class MarginalsProposal:
         """
         reading = self.query.plan.source, self.query.plan.keys, self.attributes
         content_hash = digest("marginals", *reading, self.workload, self.objective, self.limits)
-        return shelf(self._context, self.query.plan.table) + content_hash
+        return plan_prefix(self._context, self.query.plan.table) + content_hash
 
     def explain(
         self,
@@ -154,22 +155,23 @@ class MarginalsProposal:
         noise_text = "whole marginals with Laplace noise" if draw.plan.marginals else "blocks with Gaussian noise"
         cells = sum(math.prod(self.attributes[index].size for index in indices) for indices in self.workload.sets)
         operators = (
-            *sources(self.query, self._context.policy),
-            limited(draw.reading.bounded),
+            *source_operators(self.query, self._context.policy),
+            limit_operator(draw.reading.bounded),
             Operator(
                 "cells",
-                f"{many(len(self.sets), 'marginal')} of {many(len(self.coded), 'column')}, {many(cells, 'cell')}",
+                f"{count_with_noun(len(self.sets), 'marginal')} of "
+                f"{count_with_noun(len(self.coded_columns), 'column')}, {count_with_noun(cells, 'cell')}",
                 "declared, so shown whatever the data hold; missing and undeclared values have a cell of their own",
             ),
             *self._plan_table(draw.plan, confidence_level),
-            *charged(self._context),
+            *charge_operators(self._context),
         )
-        notes = self._context.closing(draw.batch.curve)
+        notes = self._context.closing_warnings(draw.batch.curve)
         return Explanation(
             self.question, str(draw.total), operators, f"{noise_text}, for {self._describe_objective(draw.plan)}", notes
         )
 
-    def _describe_objective(self, plan: Plan) -> str:
+    def _describe_objective(self, plan: NoisePlan) -> str:
         """Describe the plan's objective: for columns with levels it covers sums over ranges, not single cells."""
         if self.objective == "worst":
             return "the smallest largest variance"
@@ -179,7 +181,7 @@ class MarginalsProposal:
         )
         return f"the smallest sum of variances{range_note}"
 
-    def _plan_table(self, plan: Plan, confidence: float) -> list[Operator]:
+    def _plan_table(self, plan: NoisePlan, confidence: float) -> list[Operator]:
         """Describe what is measured, its cost and error, and the error of noise on each marginal."""
         price_shares = shares(plan)
         independent_widths = self._independent_widths(plan, confidence)
@@ -187,21 +189,22 @@ class MarginalsProposal:
         operators = [
             Operator(
                 "measure",
-                name_of(self._column_names(indices)) or "the number of rows",
-                f"{price_shares[indices]:.2%} of the price; ±{shown(width(plan, indices, confidence))} in each cell"
+                marginal_name(self._column_names(indices)) or "the number of rows",
+                f"{price_shares[indices]:.2%} of the price; "
+                f"±{format_number(cell_half_width(plan, indices, confidence))} in each cell"
                 + (
-                    f", ±{shown(independent_widths[indices])} if each marginal had noise of its own"
+                    f", ±{format_number(independent_widths[indices])} if each marginal had noise of its own"
                     if indices in independent_widths
                     else ""
                 ),
             )
-            for indices in by_share[:SHOWN_PLAN]
+            for indices in by_share[:MAX_LISTED_MARGINALS]
         ]
-        hidden = by_share[SHOWN_PLAN:]
+        hidden = by_share[MAX_LISTED_MARGINALS:]
         hidden_share = f"{sum(price_shares[indices] for indices in hidden):.2%} of the price together"
         return [*operators, Operator("measure", f"{len(hidden):,} more", hidden_share)] if hidden else operators
 
-    def _independent_widths(self, plan: Plan, confidence: float) -> dict[Set, float]:
+    def _independent_widths(self, plan: NoisePlan, confidence: float) -> dict[AttributeSet, float]:
         """Return the half-width of each marginal if measured by itself, with Gaussian noise at this price."""
         if plan.marginals:
             return {}
@@ -236,8 +239,8 @@ class MarginalsProposal:
             str(draw.total),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             stored,
-            cutting([draw.reading.bounded]),
-            () if stored else self._context.closing(draw.batch.curve),
+            describe_dropped_rows([draw.reading.bounded]),
+            () if stored else self._context.closing_warnings(draw.batch.curve),
         )
 
     def price(
@@ -269,7 +272,7 @@ class MarginalsProposal:
 
         return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
 
-    def _parse_marginal(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[Set, ...]:
+    def _parse_marginal(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[AttributeSet, ...]:
         """Parse which marginal is meant: a requested one, or where blocks are measured, a subset of one."""
         if columns is None:
             return self.workload.sets
@@ -281,9 +284,9 @@ class MarginalsProposal:
             raise InvalidParameter("for_", columns, "the columns of a requested marginal")
         return (indices,)
 
-    def _width(self, plan: Plan, indices: Set, confidence: Fraction, joint: bool) -> float:
+    def _width(self, plan: NoisePlan, indices: AttributeSet, confidence: Fraction, joint: bool) -> float:
         sizes = (math.prod(self.attributes[index].size for index in requested) for requested in self.workload.sets)
-        return width(plan, indices, float(confidence), sum(sizes) if joint else 1)
+        return cell_half_width(plan, indices, float(confidence), sum(sizes) if joint else 1)
 
     def release(
         self,
@@ -299,17 +302,17 @@ class MarginalsProposal:
     ) -> Synopsis:
         """Charge the price once for all marginals and measure them; a stored release as accurate is free."""
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
-        return released(
+        return release_or_find(
             draw,
             draw.total,
             self._to_synopsis,
             question=self.question,
             plan=self.identity,
-            here=self._context,
+            context=self._context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def rehearse(
+    def preview(
         self,
         *,
         epsilon: Number | None = None,
@@ -318,23 +321,23 @@ class MarginalsProposal:
         mechanism: NamedNoise | None = None,
     ) -> Synopsis:
         """Return a synopsis of this shape with invented numbers, from the policy alone. Free."""
-        return rehearsed(
+        return preview_release(
             self,
             self._context,
             lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho, mechanism=mechanism),
         )
 
-    def _to_synopsis(self, result: StoredResult[Published]) -> Synopsis:
+    def _to_synopsis(self, result: StoredResult[PublishedMarginals]) -> Synopsis:
         published, context = result.value, self._context
         mechanism_words = (noise_words(published.plan),)
-        synopsis_receipt = receipt(
-            result, published.purchase, mechanism_words, question=self.question, here=context, confidence="0.95"
+        synopsis_receipt = make_receipt(
+            result, published.purchase, mechanism_words, question=self.question, context=context, confidence="0.95"
         )
         return Synopsis(published, synopsis_receipt)
 
     # ── planning at a price ────────────────────────────────────────────────────────────
 
-    def _draw(self, price: Price, mechanism: NamedNoise | None) -> PublishDraw:
+    def _draw(self, price: Price, mechanism: NamedNoise | None) -> MarginalsDraw:
         family = noise_family(mechanism)
         price = _effective_price(price, family)
         if price not in self._cached_draws:
@@ -342,55 +345,60 @@ class MarginalsProposal:
         return self._cached_draws[price]
 
     @cached_property
-    def _cached_draws(self) -> dict[Price, PublishDraw]:
+    def _cached_draws(self) -> dict[Price, MarginalsDraw]:
         """The planned release at each price."""
         return {}
 
-    def _prepare_draw(self, price: Price) -> PublishDraw:
+    def _prepare_draw(self, price: Price) -> MarginalsDraw:
         """Prepare the release that spends nearly all of the price, and certainly no more."""
         for held_back in _HELD_BACK:
             plan = self._scaled_plan(price, held_back)
             reading = self._reading(plan)
             batch = batch_of(plan, reading)
             if price.kept_by(batch.curve):
-                return self.draw_of(plan, reading, batch, price)
+                return self.planned_draw(plan, reading, batch, price)
         rule = "a price that noise on this many numbers can stay within"
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or pay more")
 
-    def draw_of(self, plan: Plan, reading: Marginals, batch: Batch, price: Price) -> PublishDraw:
+    def planned_draw(self, plan: NoisePlan, reading: Marginals, batch: Batch, price: Price) -> MarginalsDraw:
         """Return the release of a plan: the batch, over its reading."""
         table = self.query.plan.table
         terms = plan, reading, batch, price, self._context.version, table, self.condition
-        return PublishDraw(*terms, self.face)
+        return MarginalsDraw(*terms, self.face)
 
-    def in_one_table(self, rho: Fraction) -> tuple[Plan, Marginals]:
+    def plan_one_table(self, rho: Fraction) -> tuple[NoisePlan, Marginals]:
         """Return the best blocks for this ρ, with all columns read as one contingency table."""
         plan = self._scaled_plan(Price(rho=rho), _HELD_BACK[0])
         reading = self._reading(plan)
-        return plan, replace(reading, sets=(tuple(range(len(self.coded))),))
+        return plan, replace(reading, sets=(tuple(range(len(self.coded_columns))),))
 
     @property
-    def face(self) -> TableFace:
+    def face(self) -> PublicTableFacts:
         """The parts of the policy that readers of the synopsis need."""
         policy_table = self._context.policy.tables[self.query.plan.table]
-        if self.selected:  # impossible rows of the table do not constrain computed columns
-            return TableFace(self.selected, (), self._context.policy.account_name)
-        domains = {column.attribute.name: policy_table.columns[column.attribute.name] for column in self.coded}
+        if self.selected_domains:  # impossible rows of the table do not constrain computed columns
+            return PublicTableFacts(self.selected_domains, (), self._context.policy.account_name)
+        domains = {column.attribute.name: policy_table.columns[column.attribute.name] for column in self.coded_columns}
         implies = tuple(
             (column_name, implied_name)
             for column_name, implied_name in policy_table.implies.items()
             if {column_name, implied_name} <= set(domains)
         )
-        return TableFace(tuple(domains.values()), policy_table.impossible, self._context.policy.account_name, implies)
+        return PublicTableFacts(
+            tuple(domains.values()), policy_table.impossible, self._context.policy.account_name, implies
+        )
 
-    def _scaled_plan(self, price: Price, held_back: Fraction) -> Plan:
+    def _scaled_plan(self, price: Price, held_back: Fraction) -> NoisePlan:
         """Scale the best plan to a price, with the weight step for which its noise can be drawn."""
         pure = not price.allows_gaussian
-        base_plan, spent = self._base_plan(pure), (1 - held_back) * (_pure_epsilon(price) if pure else rho_of(price))
+        base_plan, spent = (
+            self._base_plan(pure),
+            (1 - held_back) * (_pure_epsilon(price) if pure else price_in_rho(price)),
+        )
         bits = self._weight_bits(base_plan, spent)
         return replace(base_plan, unit_value=Fraction(1, 2**bits)).scaled(spent)
 
-    def _base_plan(self, pure: bool) -> Plan:
+    def _base_plan(self, pure: bool) -> NoisePlan:
         """Return the best plan in whole rows, which is the same at every price up to its scale."""
         if pure not in self._base_plans:
             bounded = self._bounded(0)
@@ -398,7 +406,7 @@ class MarginalsProposal:
             self._base_plans[pure] = optimize(
                 workload,
                 self.attributes,
-                bounded.measures[0].added.total,
+                bounded.measures[0].add_remove_sensitivity.total,
                 self.objective,
                 neighbours=self._context.policy.neighbours,
                 fixed_total=has_fixed_total(bounded),
@@ -411,8 +419,10 @@ class MarginalsProposal:
 
         The ranges together weigh as much as the cells would.
         """
-        sizes = {index: column.attribute.size for index, column in enumerate(self.coded) if column.attribute.levels}
-        ranges = tuple(index for index, size in sizes.items() if size <= MOST_RANGED)
+        sizes = {
+            index: column.attribute.size for index, column in enumerate(self.coded_columns) if column.attribute.levels
+        }
+        ranges = tuple(index for index, size in sizes.items() if size <= MAX_RANGED)
         if self.objective != "total" or not ranges:
             return self.workload
         weights = tuple(
@@ -423,10 +433,10 @@ class MarginalsProposal:
         return MarginalWorkload(self.workload.sets, weights, ranges)
 
     @cached_property
-    def _base_plans(self) -> dict[bool, Plan]:
+    def _base_plans(self) -> dict[bool, NoisePlan]:
         return {}
 
-    def _weight_bits(self, base_plan: Plan, spent: Fraction) -> int:
+    def _weight_bits(self, base_plan: NoisePlan, spent: Fraction) -> int:
         """Return the bits of row weights, multiples of 2^-bits: fewer where the noise would be too large to draw."""
         if self._bounded(0).strategy is Strategy.WHOLE:
             return 0
@@ -437,7 +447,7 @@ class MarginalsProposal:
             growth = math.sqrt(base_plan.rho / spent)
             largest = Fraction(max(float(block.deviation / block.grid) for block in base_plan.blocks) * growth)
             max_bits = min(max_bits, self._unclipped_bits(base_plan))
-        bits = min(max_bits, math.floor(math.log2(MOST_STEPS / largest)) - 1)
+        bits = min(max_bits, math.floor(math.log2(MAX_STEPS / largest)) - 1)
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
@@ -446,7 +456,7 @@ class MarginalsProposal:
             )
         return bits
 
-    def _unclipped_bits(self, base_plan: Plan) -> int:
+    def _unclipped_bits(self, base_plan: NoisePlan) -> int:
         """Return the finest weights with which a table's counts do not overflow 64 bits."""
         table = self._context.policy.tables[self.query.plan.table]
         max_count = min(block_algebra.most_count(block.block, self.attributes) for block in base_plan.blocks)
@@ -457,9 +467,9 @@ class MarginalsProposal:
         bounded = weighted_bounding(self.query.plan, self.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
-    def _reading(self, plan: Plan) -> Marginals:
+    def _reading(self, plan: NoisePlan) -> Marginals:
         bits = plan.unit_value.denominator.bit_length() - 1
-        codes = tuple(column.codes for column in self.coded)
+        codes = tuple(column.codes for column in self.coded_columns)
         return Marginals(self._bounded(bits), codes, measured_sets(plan))
 
 
@@ -473,7 +483,7 @@ class _ContinuousGaussian:
         return Curve.gaussian(self.sigma, sensitivity)
 
 
-def rho_of(price: Price) -> Fraction:
+def price_in_rho(price: Price) -> Fraction:
     """Return the ρ that a price pays for."""
     if price.rho is not None:
         return price.rho
@@ -498,7 +508,7 @@ def _effective_price(price: Price, family: Family | None) -> Price:
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def marginals(
+def propose_marginals(
     context: Context,
     catalog: Catalog,
     table: str,
@@ -519,8 +529,8 @@ def marginals(
     policy_table = context.policy.tables[source.table.name]
     source = source if where is None else filter_rows(source, where)
     names, index_sets = _parse_ways(policy_table, ways, columns)
-    source = source if order is None else one_row_of_each(source, policy_table, order, names)
-    coded_columns = coded(policy_table, names, source.rows.resolve)
+    source = source if order is None else first_row_per_unit(source, policy_table, order, names)
+    coded_columns = code_columns(policy_table, names, source.rows.resolve)
     workload = MarginalWorkload(index_sets, _parse_weights(index_sets, names, weights))
     _check_cells(workload, coded_columns)
     query, restricted_context = _every_row_plan(source.rows, coded_columns, context)
@@ -530,7 +540,7 @@ def marginals(
     )
 
 
-def marginals_of_select(
+def propose_select_marginals(
     context: Context,
     catalog: Catalog,
     text: str,
@@ -549,7 +559,7 @@ def marginals_of_select(
     )
 
 
-def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[list[str], tuple[Set, ...]]:
+def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[list[str], tuple[AttributeSet, ...]]:
     """Parse the measured columns, in the order of the policy, and the sets of their indices."""
     if type(ways) is int:
         names = coded_names(table) if columns is None else _parse_names(columns, "columns")
@@ -594,7 +604,7 @@ def _check_once(names: Sequence[str], parameter: str) -> None:
         raise InvalidParameter(parameter, names, "different columns, each listed once")
 
 
-def _parse_weights(sets: tuple[Set, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
+def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
     """Parse the weights of marginals: one number for each, or by the names of their columns, 1 for the others."""
     if weights is None:
         return ()
@@ -618,10 +628,10 @@ def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> 
     """Refuse more cells than are measured at once, before any array is allocated."""
     sizes = [column.attribute.size for column in columns]
     cells = sum(math.prod(sizes[index] for index in indices) for indices in largest_sets(workload.sets))
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         raise Unsupported(
             "too-many-cells",
-            f"marginals have at most {MOST_CELLS:,} cells together; these have {cells:,}",
+            f"marginals have at most {MAX_CELLS:,} cells together; these have {cells:,}",
             fix="ask for fewer columns at once, or use coarser bins",
         )
 
@@ -629,8 +639,8 @@ def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> 
 def _every_row_plan(rows: RowSource, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
     """Build the plan that counts every row; where periods have accounts, the periods read pay."""
     plan = Aggregate(rows.relation, tuple(column.key for column in columns), (Count(),))
-    costs.check(plan)
-    period_plan, period_context = by_period(plan, context)
+    costs.check_cost(plan)
+    period_plan, period_context = restrict_to_periods(plan, context)
     return Query(period_plan, Finish(())), period_context
 
 

@@ -19,27 +19,27 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
-from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.proposals.marginals import MarginalsProposal, marginals, rho_of
-from sfumato.curator.steps_on_tabs import StepsOnTab
+from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
+from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
-from sfumato.mechanisms.additive import MOST_STEPS
+from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.dense_readings import MOST_CELLS, Counted, Marginals
-from sfumato.plan.words import many
+from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals, MarginalView
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
-from sfumato.publish.fits import Fit, FitRound
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number
+from sfumato.publish.fits import FitRound, MwemFit
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.mwem import CandidateCounts, Model, MwemRound, NoisyCounts
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.mwem import CandidateCounts, MwemModel, MwemRound, NoisyCounts
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
@@ -48,9 +48,10 @@ from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price, least_epsilon
-from sfumato.release.proposal import ReleaseCall, receipt, warn
+from sfumato.release.proposal import ReleaseCall, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
-from sfumato.release.requests import RequestedSeries, given_again
+from sfumato.release.requests import RequestedSeries, repeated_receipt
+from sfumato.renamed import PreviewedByOldName
 
 T = TypeVar("T")
 Sets = int | Sequence[Sequence[str]]
@@ -73,16 +74,16 @@ class MwemSteps:
     """The steps at one price: the number of rows once, a choice and a measurement in each round."""
 
     rows: MeasureStep[NoisyCounts]
-    choice: Exponential
+    selection: Exponential
     noise: Additive
-    measured: Sensitivity
+    sensitivity: Sensitivity
     """The sensitivity of what a round measures."""
     rounds: int
 
     @property
     def curves(self) -> tuple[Curve, Curve, Curve]:
         """The privacy curve of each kind of step."""
-        return self.rows.batch.curve, self.choice.curve(), self.noise.curve(self.measured)
+        return self.rows.batch.curve, self.selection.curve(), self.noise.curve(self.sensitivity)
 
     @property
     def curve(self) -> Curve:
@@ -92,12 +93,12 @@ class MwemSteps:
 
 
 @dataclass(frozen=True)
-class MwemProposal:
+class MwemProposal(PreviewedByOldName):
     """A proposal to fit a model; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     _coded: MarginalsProposal = field(repr=False)
-    asked: tuple[tuple[Set, tuple[int, ...] | None], ...]
+    workload: tuple[tuple[AttributeSet, tuple[int, ...] | None], ...]
     """The workload: the column indices of each marginal, and the cells that are counted as one; None for each cell by
     itself."""
     rounds: int
@@ -125,19 +126,19 @@ class MwemProposal:
         """The proposal in words, as stored in the ledger."""
         names = ", ".join(attribute.name for attribute in self.attributes)
         kind = "textbook model" if self.textbook else "model"
-        sets = many(len(self.asked), self._workload_noun)
+        sets = count_with_noun(len(self.workload), self._workload_noun)
         condition = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
-        rounds = many(self.rounds, "round")
+        rounds = count_with_noun(self.rounds, "round")
         return f"{kind} of {self._coded.query.plan.table}{condition}: {sets} of {names[:4000]}, {rounds}"
 
     @property
     def _workload_noun(self) -> str:
-        return "marginal" if self.asked[0][1] is None else "count"
+        return "marginal" if self.workload[0][1] is None else "count"
 
     @property
     def identity(self) -> str:
         """The hash of what is measured."""
-        return digest("mwem", self._coded.identity, self.asked, self.rounds, self.textbook)
+        return digest("mwem", self._coded.identity, self.workload, self.rounds, self.textbook)
 
     def explain(
         self,
@@ -151,12 +152,20 @@ class MwemProposal:
         price = Price(epsilon, delta, rho)
         steps, bounded = self._split_price(price), self._reading(price).bounded
         step, confidence_level = bounded.measures[0].unit_value, exact(confidence, "confidence", CONFIDENCE)
-        candidates_text = many(len(self._candidates(price)), "count" if self.textbook else self._workload_noun)
-        selection_error = steps.choice.error(len(self._candidates(price)), confidence_level, on_grid=True) * float(step)
+        candidates_text = count_with_noun(
+            len(self._candidates(price)), "count" if self.textbook else self._workload_noun
+        )
+        selection_error = steps.selection.error(len(self._candidates(price)), confidence_level, on_grid=True) * float(
+            step
+        )
         operators = (
-            *sources(self._coded.query, self._context.policy),
-            limited(bounded),
-            Operator("model", f"{many(self.cells, 'cell')} of {many(len(self.attributes), 'column')}", "a weight each"),
+            *source_operators(self._coded.query, self._context.policy),
+            limit_operator(bounded),
+            Operator(
+                "model",
+                f"{count_with_noun(self.cells, 'cell')} of {count_with_noun(len(self.attributes), 'column')}",
+                "a weight each",
+            ),
             Operator(
                 "rows",
                 steps.rows.noise.words(step),
@@ -164,17 +173,17 @@ class MwemProposal:
             ),
             Operator(
                 "choose",
-                f"one of {candidates_text}, {many(self.rounds, 'time')}",
-                f"at most {shown(selection_error)} rows from the best",
+                f"one of {candidates_text}, {count_with_noun(self.rounds, 'time')}",
+                f"at most {format_number(selection_error)} rows from the best",
             ),
             Operator(
                 "measure",
-                f"{steps.noise.words(step)}, {many(self.rounds, 'time')}",
+                f"{steps.noise.words(step)}, {count_with_noun(self.rounds, 'time')}",
                 f"±{self._half_width_text(steps.noise, step, confidence_level)} in each count",
             ),
         )
         reason = "every selection and every measurement is charged as a step of its own; fitting the model is free"
-        notes = self._context.closing(None) if price.allows_gaussian else ()
+        notes = self._context.closing_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), operators, reason, notes)
 
     def error(
@@ -219,19 +228,19 @@ class MwemProposal:
         price, context = Price(epsilon, delta, rho), self._context
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         series = RequestedSeries(context, self.question, self.identity, call)
-        stored_answer = series.known()
+        stored_answer = series.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)
         steps = self._split_price(price)
-        releasing.rehearse(steps.rows)
-        warn(price, context)
+        releasing.dry_run(steps.rows)
+        warn_of_weak_price(price, context)
         context.engine.check(steps.rows.readings[0]).close()
-        with context.work.one():
+        with context.running_work.running():
             tab_or_stored = series.open(_amount_to_hold(context, steps))
             if isinstance(tab_or_stored, StoredAnswer):
                 return self._restore(tab_or_stored)
             with tab_or_stored as tab:
-                on_tab = StepsOnTab(context, "mwem", self.identity, tab, call)
+                on_tab = TabSeries(context, "mwem", self.identity, tab, call)
                 model = _MwemSeries(on_tab, self.question, steps, self._candidates(price), self._initial_model).run()
                 fitted = self._build_fitted(model, price, steps, tab)
                 series.finish(tab, fitted)
@@ -240,34 +249,36 @@ class MwemProposal:
     def _restore(self, stored_answer: StoredAnswer) -> FittedModel:
         """Return what the same request bought."""
         fitted = FittedModel.from_json(stored_answer.body)
-        return replace(fitted, receipt=given_again(fitted.receipt, self._context))
+        return replace(fitted, receipt=repeated_receipt(fitted.receipt, self._context))
 
-    def rehearse(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> FittedModel:
+    def preview(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> FittedModel:
         """Return a model of this shape fitted to invented rows, from the policy alone. Free."""
-        return rehearsed(self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho))
+        return preview_release(
+            self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho)
+        )
 
-    def _initial_model(self, rows: int) -> Model:
+    def _initial_model(self, rows: int) -> MwemModel:
         shape = tuple(attribute.size for attribute in self.attributes)
-        return Model.uniform(shape, rows, self.rounds, textbook=self.textbook)
+        return MwemModel.uniform(shape, rows, self.rounds, textbook=self.textbook)
 
-    def _build_fitted(self, model: Model, price: Price, steps: MwemSteps, tab: Tab) -> FittedModel:
+    def _build_fitted(self, model: MwemModel, price: Price, steps: MwemSteps, tab: Tab) -> FittedModel:
         context, bounded = self._context, self._reading(price).bounded
         line = tab.opening
         opening = StoredResult(None, line.number, line.time, line.hash, free=False)
         step = bounded.measures[0].unit_value
-        words = (steps.rows.noise.words(step), steps.choice.words(), steps.noise.words(step))
+        words = (steps.rows.noise.words(step), steps.selection.words(), steps.noise.words(step))
         terms = purchase([bounded], price, context.version)
-        model_receipt = receipt(opening, terms, words, question=self.question, here=context, confidence="0.95")
-        fit = Fit(
+        model_receipt = make_receipt(opening, terms, words, question=self.question, context=context, confidence="0.95")
+        fit = MwemFit(
             self.attributes,
             self._coded.face,
             self._coded.query.plan.table,
             self._coded.condition,
             step,
-            tuple(indices for indices, cells in self.asked if cells is None),
+            tuple(indices for indices, cells in self.workload if cells is None),
             model.measured,
             steps.rows.noise,
-            steps.choice,
+            steps.selection,
             steps.noise,
             tuple(
                 FitRound(measured_round.view.places, measured_round.view.cells, measured_round.values)
@@ -280,16 +291,18 @@ class MwemProposal:
         return FittedModel(fit, replace(model_receipt, confidence=""), model)
 
     def _half_width_text(self, noise: Additive, step: Fraction, confidence: Fraction) -> str:
-        return shown(float(noise.error(confidence) * step))
+        return format_number(float(noise.error(confidence) * step))
 
     # ── steps at a price ─────────────────────────────────────────────────────────────────
 
     def _candidates(self, price: Price) -> CandidateCounts:
         reading = self._reading(price)
-        return CandidateCounts(tuple(Counted(reading, *requested) for requested in self.asked), each=self.textbook)
+        return CandidateCounts(
+            tuple(MarginalView(reading, *requested) for requested in self.workload), single_cells=self.textbook
+        )
 
     def _reading(self, price: Price) -> Marginals:
-        codes = tuple(column.codes for column in self._coded.coded)
+        codes = tuple(column.codes for column in self._coded.coded_columns)
         return Marginals(self._bounded(self._bits(price)), codes, (tuple(range(len(codes))),))
 
     def _bounded(self, bits: int) -> BoundedPlan:
@@ -304,9 +317,11 @@ class MwemProposal:
         if coarse.strategy is Strategy.WHOLE:
             return 0
         max_bits = min(_MAX_BITS, self._bounded(_MAX_BITS).measures[0].bits)
-        spent = min(Fraction(1), rho_of(price) if price.allows_gaussian else price.epsilon or Fraction(1))
-        rows = coarse.measures[0].added.total * (20 + 8 * self.rounds) / spent  # above any scale or deviation
-        bits = min(max_bits, math.floor(math.log2(MOST_STEPS / rows)))
+        spent = min(Fraction(1), price_in_rho(price) if price.allows_gaussian else price.epsilon or Fraction(1))
+        rows = (
+            coarse.measures[0].add_remove_sensitivity.total * (20 + 8 * self.rounds) / spent
+        )  # above any scale or deviation
+        bits = min(max_bits, math.floor(math.log2(MAX_STEPS / rows)))
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
@@ -322,7 +337,7 @@ class MwemProposal:
             if price.epsilon < self.rounds * _MIN_EPSILON_PER_ROUND:
                 raise InvalidParameter("epsilon", price.epsilon, "at least 1e-8 for each round", fix="run fewer rounds")
             return self._split_epsilon(price, price.epsilon)
-        rho = rho_of(price)
+        rho = price_in_rho(price)
         for held_back in _HELD_BACK:
             steps = self._split_rho(price, rho * (1 - held_back))
             if price.kept_by(steps.curve):
@@ -338,7 +353,7 @@ class MwemProposal:
         The ledger rounds each charge up.
         """
         step_epsilon = Fraction(math.floor(epsilon * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds) * 10**15), 10**15)
-        all_rows, sensitivity = Counted(self._reading(price), ()), self._round_sensitivity(price)
+        all_rows, sensitivity = MarginalView(self._reading(price), ()), self._round_sensitivity(price)
         noise = Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * step_epsilon))
         rows = MeasureStep(all_rows, noise, NoisyCounts.of)
         return MwemSteps(
@@ -352,7 +367,7 @@ class MwemProposal:
     def _split_rho(self, price: Price, rho: Fraction) -> MwemSteps:
         """Split ρ: noise of deviation σ costs Δ₂²/2σ², and a selection of bounded range ε costs ε²/8."""
         step_rho = rho * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds)
-        all_rows, sensitivity = Counted(self._reading(price), ()), self._round_sensitivity(price)
+        all_rows, sensitivity = MarginalView(self._reading(price), ()), self._round_sensitivity(price)
         noise = Gaussian(_root_above(all_rows.sensitivity.squares / (2 * rho * _ROW_COUNT_SHARE)))
         rows = MeasureStep(all_rows, noise, NoisyCounts.of)
         choice = self._selection(price, 1 / _root_above(1 / (8 * step_rho)))
@@ -363,7 +378,7 @@ class MwemProposal:
     def _selection(self, price: Price, epsilon: Fraction) -> Exponential:
         """Return the exponential mechanism over integer scores, whose grid is one step."""
         scores = self._candidates(price).scores(lambda view: np.zeros(view.size, np.int64))
-        return Exponential(epsilon, scores.moved, neighbours=scores.neighbours, grid=1)
+        return Exponential(epsilon, scores.sensitivity, neighbours=scores.neighbours, grid=1)
 
     def _round_sensitivity(self, price: Price) -> Sensitivity:
         views = (replace(view, cells=(0,)) if self.textbook else view for view in self._candidates(price).views)
@@ -374,13 +389,13 @@ class MwemProposal:
 class _MwemSeries:
     """Runs the steps on a tab, one after the other."""
 
-    on_tab: StepsOnTab
+    on_tab: TabSeries
     question: str
     steps: MwemSteps
     candidates: CandidateCounts
-    begin: Callable[[int], Model]
+    begin: Callable[[int], MwemModel]
 
-    def run(self) -> Model:
+    def run(self) -> MwemModel:
         """Run all rounds.
 
         Ctrl-C between steps stops there and frees the unspent rest: every step was complete, so stopping reveals
@@ -398,9 +413,9 @@ class _MwemSeries:
                 raise
         return model
 
-    def _run_round(self, model: Model) -> MwemRound:
+    def _run_round(self, model: MwemModel) -> MwemRound:
         scores = self.candidates.scores(model.predicted)
-        selected = self._release_step(ChooseStep(scores, self.steps.choice), "a choice")
+        selected = self._release_step(ChooseStep(scores, self.steps.selection), "a choice")
         view = self.candidates.view(selected.place)
         return MwemRound(
             view, self._release_step(MeasureStep(view, self.steps.noise, NoisyCounts.of), "a measurement").values
@@ -408,9 +423,9 @@ class _MwemSeries:
 
     def _release_step(self, strategy: ReleaseStrategy[T], step_name: str) -> T:
         on_tab = self.on_tab
-        on_tab.between()
-        limit = on_tab.call.limit(on_tab.here.seconds)
-        return on_tab.released(strategy, f"{step_name} for the {self.question}", limit)
+        on_tab.raise_if_pending()
+        limit = on_tab.call.time_limit(on_tab.context.seconds)
+        return on_tab.release_step(strategy, f"{step_name} for the {self.question}", limit)
 
 
 def _amount_to_hold(context: Context, steps: MwemSteps) -> Cost:
@@ -430,7 +445,7 @@ def _root_above(value: Fraction) -> Fraction:
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def mwem(
+def propose_mwem(
     context: Context,
     catalog: Catalog,
     table: str,
@@ -445,27 +460,27 @@ def mwem(
 ) -> MwemProposal:
     """Propose to fit a model; refuse here, before any charge, what cannot be fitted."""
     context.require_one_account("a model")
-    coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows)
+    coded = propose_marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows)
     cells = math.prod(attribute.size for attribute in coded.attributes)
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         raise Unsupported(
             "too-many-cells",
-            f"a model has at most {MOST_CELLS:,} cells; these columns have {cells:,} together",
+            f"a model has at most {MAX_CELLS:,} cells; these columns have {cells:,} together",
             fix="name fewer columns, or use coarser bins",
         )
-    if whole(rounds, "rounds", at_least=1) > _MAX_ROUNDS:
+    if exact_integer(rounds, "rounds", at_least=1) > _MAX_ROUNDS:
         raise InvalidParameter("rounds", rounds, f"a whole number from 1 to {_MAX_ROUNDS:,}")
     if type(textbook) is not bool:
         raise InvalidParameter("textbook", textbook, "True or False")
     if (ways is None) == (queries is None):
         raise InvalidParameter("queries", queries, "given, or ways instead of them", fix="write ways=2")
     names = [attribute.name for attribute in coded.attributes]
-    sets = () if ways is None else tuple((indices, None) for indices in sets_of(ways, names))
+    sets = () if ways is None else tuple((indices, None) for indices in parse_sets(ways, names))
     workload = sets if queries is None else _parse_queries(queries, coded.attributes)
     return MwemProposal(context, coded, workload, rounds, textbook)
 
 
-def _parse_queries(queries: Queries, attributes: Attributes) -> tuple[tuple[Set, tuple[int, ...]], ...]:
+def _parse_queries(queries: Queries, attributes: Attributes) -> tuple[tuple[AttributeSet, tuple[int, ...]], ...]:
     """Parse queries into cells: a query counts the cells whose columns all have one of its values."""
     is_list = isinstance(queries, Sequence) and not isinstance(queries, (str, bytes)) and bool(queries)
     if not is_list or not all(isinstance(query, Mapping) and query for query in queries):
@@ -477,7 +492,7 @@ def _parse_queries(queries: Queries, attributes: Attributes) -> tuple[tuple[Set,
     return parsed
 
 
-def _parse_query(query: Query, attributes: Attributes) -> tuple[Set, tuple[int, ...]]:
+def _parse_query(query: Query, attributes: Attributes) -> tuple[AttributeSet, tuple[int, ...]]:
     index_of_name = {attribute.name.lower(): index for index, attribute in enumerate(attributes)}
     cells_by_index = {index_of_name.get(str(name).lower(), -1): cells for name, cells in query.items()}
     if -1 in cells_by_index or len(cells_by_index) != len(query):
@@ -500,7 +515,7 @@ def _parse_cells(cells: object, attribute: Attribute) -> list[int]:
     return sorted({labels[label] for label in requested})
 
 
-def sets_of(ways: Sets, names: Sequence[str]) -> tuple[Set, ...]:
+def parse_sets(ways: Sets, names: Sequence[str]) -> tuple[AttributeSet, ...]:
     """Parse the marginals to select from: all sets of ``ways`` columns, or these sets."""
     if type(ways) is int:
         if not 1 <= ways <= len(names):
@@ -526,7 +541,9 @@ ColumnWeights = Mapping[str | tuple[str, ...], Number]
 _MAX_SETS = 200_000
 
 
-def workload_sets(ways: Sets, names: Sequence[str], sizes: Sequence[int], most_cells: int) -> tuple[list[Set], int]:
+def workload_sets(
+    ways: Sets, names: Sequence[str], sizes: Sequence[int], most_cells: int
+) -> tuple[list[AttributeSet], int]:
     """Parse the workload of a synthetic table, and count the sets that were dropped.
 
     Named sets are all required; of the sets of ``ways`` columns, those with too many cells are dropped.
@@ -534,7 +551,7 @@ def workload_sets(ways: Sets, names: Sequence[str], sizes: Sequence[int], most_c
     if type(ways) is int and 1 <= ways <= len(names) and math.comb(len(names), ways) > _MAX_SETS:
         rule = f"at most {_MAX_SETS:,} sets; {len(names)} columns have more sets of {ways}"
         raise InvalidParameter("ways", ways, rule, fix="lower ways, or list the sets")
-    sets = sets_of(min(ways, len(names)) if type(ways) is int else ways, names)
+    sets = parse_sets(min(ways, len(names)) if type(ways) is int else ways, names)
     max_cells = sum(sizes) + most_cells
     cells = {indices: math.prod(sizes[index] for index in indices) for indices in sets}
     fitting = [indices for indices in sets if cells[indices] <= max_cells or len(indices) == 1]
@@ -550,9 +567,9 @@ def workload_sets(ways: Sets, names: Sequence[str], sizes: Sequence[int], most_c
     )
 
 
-def set_weight(places: Set, names: Sequence[str], weights: ColumnWeights) -> Fraction:
+def set_weight(column_indices: AttributeSet, names: Sequence[str], weights: ColumnWeights) -> Fraction:
     """Return the product of the weights of a set's columns and of the set itself."""
-    column_names = {names[index].lower() for index in places}
+    column_names = {names[index].lower() for index in column_indices}
     product = Fraction(1)
     for key, weight in weights.items():
         if _lower_names(key) == column_names if not isinstance(key, str) else key.lower() in column_names:
@@ -560,7 +577,7 @@ def set_weight(places: Set, names: Sequence[str], weights: ColumnWeights) -> Fra
     return product
 
 
-def check_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[Set]) -> None:
+def check_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[AttributeSet]) -> None:
     if not isinstance(weights, Mapping):
         raise InvalidParameter("weights", weights, 'weights by columns such as {"income": 3}')
     column_names = {name.lower() for name in names}

@@ -17,44 +17,45 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator, sources
-from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.proposals.marginals import MarginalsProposal, marginals, rho_of
+from sfumato.curator.previews.explaining import Explanation, Operator, source_operators
+from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
 from sfumato.errors import InvalidParameter, SessionInterrupted, Unsupported
 from sfumato.mechanisms import Gaussian
 from sfumato.mechanisms.sparse import SecretSession
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginal
+from sfumato.plan.descriptions import count_with_noun
+from sfumato.plan.quoting import quoted
+from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginal
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.words import many
-from sfumato.plan.written_names import quoted
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown, whole
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, exact_integer, format_number, format_percent
 from sfumato.publish.cells import answering
-from sfumato.publish.cells.answering import Quantity, SettledTotals
+from sfumato.publish.cells.answering import GroupedTotals, ResolvedTotals
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.measuring import Published, batch_of
+from sfumato.publish.marginals.measuring import PublishedMarginals, batch_of
 from sfumato.publish.marginals.planning import MarginalWorkload
 from sfumato.publish.online import (
-    Gates,
+    GatedCounts,
     Hypothesis,
+    IntegerWeightedMeasure,
     OnlineDraw,
     SessionBatch,
-    WeighedMeasure,
+    build_gate,
     close_width,
     first_hypothesis,
-    gate_for,
-    in_steps,
-    weighed,
+    round_to_steps,
+    with_integer_weights,
 )
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.answer import BOUGHT, HYPOTHESIS, UNVERIFIED, Answer
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, least_epsilon
-from sfumato.release.proposal import ReleaseCall, receipt, released
+from sfumato.release.proposal import ReleaseCall, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
-from sfumato.release.requests import one_session
+from sfumato.release.requests import refuse_second_session
+from sfumato.renamed import PreviewedByOldName
 
 _SHARES = Fraction(1, 2), Fraction(2, 5), Fraction(1, 10)
 """The shares of ρ for the synopsis, for all gates and for all answers that may be bought."""
@@ -65,7 +66,7 @@ _SPENT_SHARES = tuple(Fraction(percentage, 100) for percentage in (100, 99, 97, 
 
 
 @dataclass(frozen=True)
-class ProposedOnline:
+class OnlineProposal(PreviewedByOldName):
     """A proposal of an online session; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -74,10 +75,10 @@ class ProposedOnline:
     textbook: bool = False
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The proposal in words, as stored in the ledger."""
         kind = "a textbook session" if self.textbook else "an online session"
-        return f"{kind} of {many(self.rounds, 'round')} over {self._marginals.question}"
+        return f"{kind} of {count_with_noun(self.rounds, 'round')} over {self._marginals.question}"
 
     @property
     def columns(self) -> Columns:
@@ -97,25 +98,26 @@ class ProposedOnline:
         draw = self._draw(price)
         batch, step = draw.batch, draw.step
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        close_text = shown((close_width(batch.gate, self.rounds, 1 - float(confidence_level)) + 1) * step, 4)
-        bought_text = shown(float(batch.noise.error(confidence_level)) * step, 4)
+        close_text = format_number((close_width(batch.gate, self.rounds, 1 - float(confidence_level)) + 1) * step, 4)
+        bought_text = format_number(float(batch.noise.error(confidence_level)) * step, 4)
         operators = (
-            *sources(self._marginals.query, self._context.policy),
+            *source_operators(self._marginals.query, self._context.policy),
             Operator("synopsis", self._marginals.question, f"{len(batch.measurements)} noisy blocks"),
             Operator(
                 "gate",
-                f"each question outside it, against {shown(batch.gate.threshold * step, 4)}",
-                f"a close hypothesis is within ±{close_text} in any group with {percent(confidence_level)} confidence",
+                f"each question outside it, against {format_number(batch.gate.threshold * step, 4)}",
+                f"a close hypothesis is within ±{close_text} in any group with "
+                f"{format_percent(confidence_level)} confidence",
             ),
             Operator(
                 "buy",
-                f"up to {many(self.rounds, 'answer')}",
-                f"±{bought_text} with {percent(confidence_level)} confidence",
+                f"up to {count_with_noun(self.rounds, 'answer')}",
+                f"±{bought_text} with {format_percent(confidence_level)} confidence",
             ),
         )
         reason = "charged in full when it opens, since the gates' noise stays secret between answers"
-        notes = self._context.closing(None) if price.allows_gaussian else ()
-        return Explanation(self.words, str(price), operators, reason, notes)
+        notes = self._context.closing_warnings(None) if price.allows_gaussian else ()
+        return Explanation(self.description, str(price), operators, reason, notes)
 
     def error(
         self,
@@ -157,21 +159,21 @@ class ProposedOnline:
         """
         price = Price(epsilon, delta, rho)
         draw = self._draw(price)
-        synopsis = released(
+        synopsis = release_or_find(
             draw,
             price,
             self._to_synopsis,
-            question=self.words,
+            question=self.description,
             plan="",
-            here=self._context,
+            context=self._context,
             call=ReleaseCall(True, request_id, seconds, progress),
         )
         if synopsis.receipt.free:
-            raise one_session()
-        hypothesis = first_hypothesis(synopsis.face.known, textbook=self.textbook)
-        return OnlineSession(self, synopsis, Gates(draw.batch, draw.secret.pop()), draw.batch, hypothesis)
+            raise refuse_second_session()
+        hypothesis = first_hypothesis(synopsis.face.estimates, textbook=self.textbook)
+        return OnlineSession(self, synopsis, GatedCounts(draw.batch, draw.secret.pop()), draw.batch, hypothesis)
 
-    def rehearse(
+    def preview(
         self,
         *,
         epsilon: Number | None = None,
@@ -184,19 +186,21 @@ class ProposedOnline:
         table = quoted(self._marginals.query.plan.table)
         preview_question = f"SELECT COUNT(*) AS n FROM {table}" if question is None else question
 
-        def release(proposal: ProposedOnline) -> Answer:
+        def release(proposal: OnlineProposal) -> Answer:
             session = proposal.release(epsilon=epsilon, delta=delta, rho=rho)
             try:
                 return session.sql(preview_question, confidence=confidence)
             finally:
                 session.close()
 
-        return rehearsed(self, self._context, release)
+        return preview_release(self, self._context, release)
 
-    def _to_synopsis(self, result: StoredResult[Published]) -> Synopsis:
-        words = (f"Gaussian on blocks, then up to {many(self.rounds, 'gate')} and as many noisy answers",)
+    def _to_synopsis(self, result: StoredResult[PublishedMarginals]) -> Synopsis:
+        words = (f"Gaussian on blocks, then up to {count_with_noun(self.rounds, 'gate')} and as many noisy answers",)
         purchase = result.value.purchase
-        synopsis_receipt = receipt(result, purchase, words, question=self.words, here=self._context, confidence="0.95")
+        synopsis_receipt = make_receipt(
+            result, purchase, words, question=self.description, context=self._context, confidence="0.95"
+        )
         return Synopsis(result.value, synopsis_receipt)
 
     def _draw(self, price: Price) -> OnlineDraw:
@@ -204,7 +208,7 @@ class ProposedOnline:
         if not price.allows_gaussian:
             rule = "a price with a delta, or in ρ: the synopsis and its gates use Gaussian noise"
             raise InvalidParameter("price", str(price), rule, fix="give a delta such as 1e-9")
-        rho = rho_of(price)
+        rho = price_in_rho(price)
         for share in _SPENT_SHARES:
             draw = self._prepare_draw(price, rho * share * (1 - Fraction(1, 10**6)))
             if price.kept_by(draw.batch.curve):
@@ -216,16 +220,16 @@ class ProposedOnline:
         synopsis_rho, gates_rho, answers_rho = (
             share * rho for share in (_TEXTBOOK_SHARES if self.textbook else _SHARES)
         )
-        plan, reading = self._marginals.in_one_table(synopsis_rho)
-        max_added = math.ceil(reading.bounded.measures[0].added.total)
-        gate = gate_for(_root_below(2 * gates_rho / self.rounds), max_added, self._context.policy.neighbours)
+        plan, reading = self._marginals.plan_one_table(synopsis_rho)
+        max_added = math.ceil(reading.bounded.measures[0].add_remove_sensitivity.total)
+        gate = build_gate(_root_below(2 * gates_rho / self.rounds), max_added, self._context.policy.neighbours)
         sensitivity = Marginal(reading, 0).sensitivity
         noise = Gaussian(1 / _root_below(2 * answers_rho / self.rounds / sensitivity.squares))
         batch = SessionBatch(batch_of(plan, reading).measurements, reading, gate, noise, self.rounds)
-        return OnlineDraw(self._marginals.draw_of(plan, reading, batch, price))
+        return OnlineDraw(self._marginals.planned_draw(plan, reading, batch, price))
 
     def __repr__(self) -> str:
-        return f"<ProposedOnline {self.words}: .explain() .error() .price() are free, .release() opens it>"
+        return f"<ProposedOnline {self.description}: .explain() .error() .price() are free, .release() opens it>"
 
 
 def _root_below(value: Fraction) -> Fraction:
@@ -242,9 +246,9 @@ class OnlineSession(SecretSession):
 
     def __init__(
         self,
-        proposal: ProposedOnline,
+        proposal: OnlineProposal,
         synopsis: Synopsis,
-        gates: Gates,
+        gates: GatedCounts,
         batch: SessionBatch,
         hypothesis: Hypothesis,
     ) -> None:
@@ -256,8 +260,8 @@ class OnlineSession(SecretSession):
         self._hypothesis = hypothesis
         self._unit = synopsis.plan.unit_value
         self._lock = threading.RLock()
-        with_model = replace(synopsis.face.known, modelled=lambda axes: self._hypothesis.over(axes))
-        self._face = replace(synopsis.face, known=with_model)
+        with_model = replace(synopsis.face.estimates, model_marginal=lambda axes: self._hypothesis.marginal(axes))
+        self._face = replace(synopsis.face, estimates=with_model)
 
     def sql(
         self,
@@ -273,37 +277,37 @@ class OnlineSession(SecretSession):
         once all rounds are spent, which ``strict`` refuses. Where rows of one bin count differently, it is *bounded*.
         """
 
-        def settle(quantities: tuple[Quantity, ...], share: float) -> tuple[SettledTotals, ...] | None:
-            measure = weighed(quantities)
-            if measure is None or not self._batch.can_weigh(measure):
+        def settle(quantities: tuple[GroupedTotals, ...], share: float) -> tuple[ResolvedTotals, ...] | None:
+            measure = with_integer_weights(quantities)
+            if measure is None or not self._batch.can_buy(measure):
                 return None
             return self._settle(quantities, measure, share, strict)
 
         with self._lock:
-            return answering.ask(self._face, question, parameters, confidence=confidence, settle=settle)
+            return answering.answer_sql(self._face, question, parameters, confidence=confidence, resolve_totals=settle)
 
     def _settle(
-        self, quantities: tuple[Quantity, ...], measure: WeighedMeasure, share: float, strict: bool
-    ) -> tuple[SettledTotals, ...]:
-        if not self._gates.left:
+        self, quantities: tuple[GroupedTotals, ...], measure: IntegerWeightedMeasure, share: float, strict: bool
+    ) -> tuple[ResolvedTotals, ...]:
+        if not self._gates.remaining_answers:
             if strict:
                 rule = "all rounds of this session are spent, so numbers outside its synopsis cannot be verified"
                 raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
             return tuple(
-                SettledTotals(self._hypothesis.of(quantity), _bounds_of(quantity), UNVERIFIED)
+                ResolvedTotals(self._hypothesis.guess_totals(quantity), _bounds_of(quantity), UNVERIFIED)
                 for quantity in quantities
             )
-        predicted = np.concatenate([self._hypothesis.of(part) for part in measure.parts])
+        predicted = np.concatenate([self._hypothesis.guess_totals(part) for part in measure.parts])
         try:
-            noisy_totals = self._gates.ask(measure, in_steps(predicted, self._unit))
+            noisy_totals = self._gates.ask(measure, round_to_steps(predicted, self._unit))
         except BaseException:  # one fixed refusal: why it stopped may depend on private rows
             raise SessionInterrupted(self.synopsis.receipt.line) from None
         if noisy_totals is None:
             return tuple(self._settle_close(quantity, measure, share) for quantity in quantities)
         return self._settle_bought(quantities, measure, noisy_totals)
 
-    def _settle_close(self, quantity: Quantity, measure: WeighedMeasure, share: float) -> SettledTotals:
-        predicted, bounds = self._hypothesis.of(quantity), _bounds_of(quantity)
+    def _settle_close(self, quantity: GroupedTotals, measure: IntegerWeightedMeasure, share: float) -> ResolvedTotals:
+        predicted, bounds = self._hypothesis.guess_totals(quantity), _bounds_of(quantity)
 
         def interval(beta: float, cells: int) -> tuple[Floats, Floats]:
             """Intersect the gate's interval with the measured one, each with half of the miss probability.
@@ -323,34 +327,34 @@ class OnlineSession(SecretSession):
             union = np.minimum(predicted - width, low), np.maximum(predicted + width, high)
             return np.where(disjoint, union[0], intersection[0]), np.where(disjoint, union[1], intersection[1])
 
-        return SettledTotals(predicted, interval, HYPOTHESIS)
+        return ResolvedTotals(predicted, interval, HYPOTHESIS)
 
-    def _step_size(self, measure: WeighedMeasure) -> float:
+    def _step_size(self, measure: IntegerWeightedMeasure) -> float:
         """Return the size of one gate step in the measure's own units."""
-        return float(self._unit) * measure.reach / measure.scale
+        return float(self._unit) * measure.max_row_effect / measure.scale
 
     def _settle_bought(
-        self, quantities: tuple[Quantity, ...], measure: WeighedMeasure, noisy: Integers
-    ) -> tuple[SettledTotals, ...]:
-        noise, step = self._batch.noise_for(measure.reach), float(self._unit)
+        self, quantities: tuple[GroupedTotals, ...], measure: IntegerWeightedMeasure, noisy: Integers
+    ) -> tuple[ResolvedTotals, ...]:
+        noise, step = self._batch.noise_for(measure.max_row_effect), float(self._unit)
         totals = noisy.astype(np.float64) * step
         noise_scale, gate_threshold = float(max(noise.sizes)) * step, self._batch.gate.threshold * step
         self._hypothesis = self._hypothesis.updated(measure, totals, noise_scale, gate_threshold)
 
-        def settle_group(values: Floats) -> SettledTotals:
+        def settle_group(values: Floats) -> ResolvedTotals:
             def interval(beta: float, cells: int) -> tuple[Floats, Floats]:
                 width = float(noise.error(f"{1 - beta:.12g}", cells)) * step / measure.scale
                 return values - width, values + width
 
-            return SettledTotals(values, interval, BOUGHT)
+            return ResolvedTotals(values, interval, BOUGHT)
 
-        split_points = np.cumsum([len(quantity.groups.places) for quantity in quantities])[:-1]
+        split_points = np.cumsum([len(quantity.groups.grid_index) for quantity in quantities])[:-1]
         return tuple(map(settle_group, np.split(totals / measure.scale, split_points)))
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """The number of answers that may still be bought; at 0, numbers outside the synopsis are unverified."""
-        return self._gates.left
+        return self._gates.remaining_answers
 
     @property
     def receipt(self) -> Receipt:
@@ -363,15 +367,19 @@ class OnlineSession(SecretSession):
             self._gates.close()
 
     def __repr__(self) -> str:
-        state = f"{self.left} of {many(self.proposal.rounds, 'round')} left" if self.left else "all rounds spent"
+        state = (
+            f"{self.remaining} of {count_with_noun(self.proposal.rounds, 'round')} left"
+            if self.remaining
+            else "all rounds spent"
+        )
         return f"<OnlineSession of {self.synopsis.table}: {state}>"
 
 
-def _bounds_of(quantity: Quantity) -> Callable[[float, int], tuple[Floats, Floats]]:
-    return lambda beta, cells: quantity.range(beta, cells)[1:]
+def _bounds_of(quantity: GroupedTotals) -> Callable[[float, int], tuple[Floats, Floats]]:
+    return lambda beta, cells: quantity.estimate_with_ends(beta, cells)[1:]
 
 
-def proposed_online(
+def propose_online(
     context: Context,
     catalog: Catalog,
     table: str,
@@ -382,18 +390,18 @@ def proposed_online(
     where: str | None,
     rows: int | None,
     textbook: bool,
-) -> ProposedOnline:
+) -> OnlineProposal:
     """Propose the session; refuse here, before any charge, what cannot be held in memory."""
-    synopsis = marginals(context, catalog, table, ways, where=where, columns=columns, rows=rows)
+    synopsis = propose_marginals(context, catalog, table, ways, where=where, columns=columns, rows=rows)
     cells = math.prod(attribute.size for attribute in synopsis.attributes)
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         raise Unsupported(
             "too-many-cells",
-            f"a session holds a table of at most {MOST_CELLS:,} cells; these columns have {cells:,} together",
+            f"a session holds a table of at most {MAX_CELLS:,} cells; these columns have {cells:,} together",
             fix="name fewer columns, or use coarser bins",
         )
     if not isinstance(textbook, bool):
         raise InvalidParameter("textbook", textbook, "True or False")
     synopsis = replace(synopsis, workload=MarginalWorkload(((),))) if textbook else synopsis
     paying_context = synopsis._context  # noqa: SLF001 - the context of the paying periods
-    return ProposedOnline(paying_context, synopsis, whole(rounds, "rounds", at_least=1), textbook)
+    return OnlineProposal(paying_context, synopsis, exact_integer(rounds, "rounds", at_least=1), textbook)

@@ -6,25 +6,26 @@ from abc import ABC, abstractmethod
 from typing import Generic, Protocol, TypeVar
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.rehearsing import rehearsed
+from sfumato.curator.previews.previewing import preview_release
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.prices import Price
-from sfumato.release.proposal import ReleaseCall, released
+from sfumato.release.proposal import ReleaseCall, release_or_find
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
+from sfumato.renamed import PreviewedByOldName
 
 T = TypeVar("T")
 K = TypeVar("K", covariant=True)
 
 
-class Draw(ReleaseStrategy[K], Protocol[K]):
+class PricedStrategy(ReleaseStrategy[K], Protocol[K]):
     """A release strategy with a known price."""
 
     @property
     def total(self) -> Price: ...
 
 
-class PricedByEpsilon(ABC, Generic[T]):
+class EpsilonPricedProposal(PreviewedByOldName, ABC, Generic[T]):
     """A proposal priced by ε: subclasses define the draw, and how its result is shown."""
 
     @property
@@ -48,7 +49,7 @@ class PricedByEpsilon(ABC, Generic[T]):
         """The context of the release, with the paying account."""
 
     @abstractmethod
-    def _draw(self, epsilon: Number) -> Draw[T]:
+    def _draw(self, epsilon: Number) -> PricedStrategy[T]:
         """Return the draw at this price."""
 
     @abstractmethod
@@ -68,16 +69,18 @@ class PricedByEpsilon(ABC, Generic[T]):
         """Charge ε and draw; a stored result that is at least as accurate is returned free."""
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(epsilon)
-        return released(
+        return release_or_find(
             draw,
             draw.total,
             lambda result: self._with_receipt(result, confidence),
             question=self.text,
             plan=self.identity,
-            here=self._paying_context,
+            context=self._paying_context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def rehearse(self, epsilon: Number, *, confidence: Number = "0.95") -> T:
+    def preview(self, epsilon: Number, *, confidence: Number = "0.95") -> T:
         """Return a result drawn from invented rows, from the policy alone. Free."""
-        return rehearsed(self, self._paying_context, lambda proposal: proposal.release(epsilon, confidence=confidence))
+        return preview_release(
+            self, self._paying_context, lambda proposal: proposal.release(epsilon, confidence=confidence)
+        )

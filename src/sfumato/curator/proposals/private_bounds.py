@@ -15,33 +15,33 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import by_period, charged
+from sfumato.curator.policy_account import charge_operators, restrict_to_periods
 from sfumato.curator.previews.explaining import Explanation, Operator
-from sfumato.curator.proposals.found_bounds import Bounds, toml_value
-from sfumato.curator.proposals.priced_by_epsilon import PricedByEpsilon
+from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
+from sfumato.curator.proposals.released_bounds import Bounds, toml_value
 from sfumato.curator.step_counts import Ladder, StepSearch, ladder, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
 from sfumato.plan.canonical import digest
 from sfumato.plan.limits import ONE_ROW
-from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, cut
+from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, limit_rows_per_unit
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Policy, Table, Type
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, percent
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.comparisons import OneReading
+from sfumato.release.comparisons import SingleReadingRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price
-from sfumato.release.proposal import receipt
+from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
 
 @dataclass(frozen=True)
-class _BoundsDraw(OneReading[Bounds]):
+class _BoundsDraw(SingleReadingRelease[Bounds]):
     """The release of bounds: a search among the steps of a ladder."""
 
     search: StepSearch
@@ -60,19 +60,19 @@ class _BoundsDraw(OneReading[Bounds]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """The widths that stored bounds must reach to be returned instead."""
         return {"steps": self.search.error("0.95"), "outside": self.search.rank_error("0.95")}
 
-    def made(self, totals: Integers) -> Bounds:
+    def draw_from(self, totals: Integers) -> Bounds:
         step_counts = self.search.draw(totals)
-        low, high = (None, None) if step_counts.span is None else self.ladder.ends(step_counts.span)
+        low, high = (None, None) if step_counts.span is None else self.ladder.bounds_of(step_counts.span)
         terms = purchase([self.batch.bounded], self.total, self.version)
         return Bounds(self.column, self.ladder.type, low, high, step_counts, terms)
 
 
 @dataclass(frozen=True)
-class BoundsSearch(PricedByEpsilon[Bounds]):
+class BoundsProposal(EpsilonPricedProposal[Bounds]):
     """A proposal to find bounds; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -86,7 +86,7 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
 
     @property
     def text(self) -> str:
-        return f"bounds of {self.table}.{self.column} that cover {percent(self.cover)} of its values"
+        return f"bounds of {self.table}.{self.column} that cover {format_percent(self.cover)} of its values"
 
     @property
     def columns(self) -> Columns:
@@ -101,12 +101,12 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan, restricted to the periods whose accounts pay."""
-        (bounded,) = boundings(self._period_plan[0], ONE_ROW, len(self.ladder))
+        (bounded,) = bounding_strategies(self._period_plan[0], ONE_ROW, len(self.ladder))
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
     def _period_plan(self) -> tuple[Aggregate, Context]:
-        return by_period(self._plan, self._context)
+        return restrict_to_periods(self._plan, self._context)
 
     @property
     def _plan(self) -> Aggregate:
@@ -116,24 +116,24 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
         value = Column(column_field, domain)
         scan = Scan(table.name, table.every_row, 0, {column_field: domain}, ONE_ROW)
         present_rows = Filter(scan, call("NOT", call("IS NULL", value)))
-        return Aggregate(cut(present_rows), (self.ladder.place(value),), (Count(),))
+        return Aggregate(limit_rows_per_unit(present_rows), (self.ladder.step_expression(value),), (Count(),))
 
     @property
     def identity(self) -> str:
         """The hash of what is measured."""
-        return digest("bounds", self.bounded.plan, self.cover, len(self.ladder), self._context.declared)
+        return digest("bounds", self.bounded.plan, self.cover, len(self.ladder), self._context.policy_version)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the search at this price, step by step. This is free."""
         policy, search = self._context.policy, self._draw(epsilon).search
-        low, high = (toml_value(end) for end in self.ladder.ends((0, len(self.ladder) - 1)))
+        low, high = (toml_value(end) for end in self.ladder.bounds_of((0, len(self.ladder) - 1)))
         row_limit = "every row counts" if policy.unit.every_row else f"one value of each {policy.unit.name} counts"
         operators = (
             Operator("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
             Operator("limit", row_limit, "missing values and non-numbers are skipped"),
             Operator("steps", f"{len(self.ladder)} public steps from {low} to {high}", "the same for every table"),
-            *search.operators("values", f"steps that cover {percent(self.cover)}", confidence),
-            *charged(self._period_plan[1]),
+            *search.operators("values", f"steps that cover {format_percent(self.cover)}", confidence),
+            *charge_operators(self._period_plan[1]),
         )
         reason = "each unit is on one step, so one price pays for both bounds, and empty steps look empty"
         return Explanation(self.text, str(Price(epsilon)), operators, reason, ())
@@ -171,20 +171,20 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
     def _with_receipt(self, result: StoredResult[Bounds], confidence: Number) -> Bounds:
         bounds, context = result.value, self._paying_context
         words = (bounds.steps.noise.words(), bounds.steps.counter.words())
-        bounds_receipt = receipt(
-            result, bounds.purchase, words, question=self.text, here=context, confidence=confidence
+        bounds_receipt = make_receipt(
+            result, bounds.purchase, words, question=self.text, context=context, confidence=confidence
         )
         return replace(bounds, purchase=bounds.purchase.public, receipt=bounds_receipt)
 
 
-def bounds_search(context: Context, table: str, column: str, cover: Number) -> BoundsSearch:
+def propose_bounds(context: Context, table: str, column: str, cover: Number) -> BoundsProposal:
     """Propose to find bounds for a column; the names are checked against the policy."""
     policy_table = private_table(context.policy, table)
     domain = _searchable_domain(policy_table, column)
     share = exact(cover, "cover", INSIDE_UNIT)
     if len(ladder(domain)) < 2:
         raise InvalidParameter("column", column, "a column whose declared bounds span several steps of the ladder")
-    return BoundsSearch(context, policy_table.name, column, share)
+    return BoundsProposal(context, policy_table.name, column, share)
 
 
 def private_table(policy: Policy, table: str) -> Table:

@@ -14,15 +14,15 @@ from itertools import product
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import by_period, charged
+from sfumato.curator.policy_account import charge_operators, restrict_to_periods
 from sfumato.curator.previews.explaining import Explanation, Operator
-from sfumato.curator.proposals.priced_by_epsilon import PricedByEpsilon
+from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.private_bounds import private_table
 from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitCount, UnitSum
-from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
 from sfumato.plan.canonical import digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
@@ -30,21 +30,21 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Table, Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, percent
+from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.answers.receipts import INVENTED, Receipt
-from sfumato.release.comparisons import OneReading
+from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
+from sfumato.release.comparisons import SingleReadingRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
-from sfumato.release.proposal import receipt
+from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
-MOST = 10**6
+MAX_LIMIT = 10**6
 """The largest limit that a policy may declare."""
 
 
-@codec.value("unit-limits")
+@codec.serialisable("unit-limits")
 @dataclass(frozen=True)
 class UnitLimits:
     """The limits found; each is None if it was not requested or could not be found."""
@@ -62,9 +62,9 @@ class UnitLimits:
         codec.check_fields(self)
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Whether it was invented from the policy alone: nothing was read, charged or stored."""
-        return self.receipt is not None and self.receipt.rehearsed
+        return self.receipt is not None and self.receipt.is_preview
 
     @property
     def toml(self) -> str:
@@ -73,7 +73,7 @@ class UnitLimits:
         return "\n".join(f"{name} = {limit}" for name, limit in limits.items() if limit is not None)
 
     def __repr__(self) -> str:
-        mark = INVENTED if self.rehearsed else ""
+        mark = PREVIEW_MARK if self.is_preview else ""
         return f"UnitLimits(max_rows={self.max_rows}, max_groups={self.max_groups}){mark}"
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class UnitLimits:
         exact(confidence, "confidence", CONFIDENCE)
         sentences = [_limit_words("rows", self.max_rows, self.rows, confidence)]
         sentences += [] if self.groups is None else [_limit_words("groups", self.max_groups, self.groups, confidence)]
-        return "; ".join(sentences) + (INVENTED if self.rehearsed else "")
+        return "; ".join(sentences) + (PREVIEW_MARK if self.is_preview else "")
 
     def to_json(self) -> str:
         """Write the limits as JSON text, with a kind and a version."""
@@ -107,7 +107,7 @@ def _limit_words(what: str, limit: int | None, step_counts: StepCounts, confiden
 
 
 @dataclass(frozen=True)
-class _LimitsDraw(OneReading[UnitLimits]):
+class _LimitsDraw(SingleReadingRelease[UnitLimits]):
     """The release of limits: a search among the steps of each ladder."""
 
     searches: tuple[StepSearch, ...]
@@ -125,22 +125,24 @@ class _LimitsDraw(OneReading[UnitLimits]):
         return GroupTotals(self.batch.bounded, self.keys)
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """The widths that stored limits must reach to be returned instead."""
         return {"steps": self.searches[0].error("0.95"), "outside": self.searches[0].rank_error("0.95")}
 
-    def made(self, totals: Integers) -> UnitLimits:
+    def draw_from(self, totals: Integers) -> UnitLimits:
         step_counts = [search.draw(totals) for search in self.searches]
         rows, groups = step_counts[0], step_counts[1] if len(step_counts) > 1 else None
         terms = purchase([self.batch.bounded], self.total, self.version)
         return UnitLimits(self._limit(rows), self._limit(groups), rows, groups, terms)
 
     def _limit(self, step_counts: StepCounts | None) -> int | None:
-        return None if step_counts is None or step_counts.span is None else int(self.ladder.ends(step_counts.span)[1])  # type: ignore[arg-type]
+        if step_counts is None or step_counts.span is None:
+            return None
+        return int(self.ladder.bounds_of(step_counts.span)[1])  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class LimitsSearch(PricedByEpsilon[UnitLimits]):
+class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     """A proposal to find limits; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -156,7 +158,7 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
     @property
     def text(self) -> str:
         groups = f" and groups by {', '.join(self.by)}" if self.by else ""
-        return f"limits of rows{groups} in {self.table} that hold {percent(self.share)} of the units whole"
+        return f"limits of rows{groups} in {self.table} that hold {format_percent(self.share)} of the units whole"
 
     @property
     def columns(self) -> Columns:
@@ -166,25 +168,25 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
     @cached_property
     def ladder(self) -> Ladder:
         """The candidate limits."""
-        return counting_ladder(MOST)
+        return counting_ladder(MAX_LIMIT)
 
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan that counts units by their numbers of rows and groups."""
-        (bounded,) = boundings(self._period_plan[0], self._units.limits, len(self._keys))
+        (bounded,) = bounding_strategies(self._period_plan[0], self._units.limits, len(self._keys))
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
     def _period_plan(self) -> tuple[Aggregate, Context]:
         """The plan restricted to the periods whose accounts pay, and their context."""
         counts = [Column(count_field, domain) for count_field, domain in self._units.columns.items()]
-        plan = Aggregate(self._units, tuple(map(self.ladder.place, counts)), (Count(),))
-        return by_period(plan, self._context)
+        plan = Aggregate(self._units, tuple(map(self.ladder.step_expression, counts)), (Count(),))
+        return restrict_to_periods(plan, self._context)
 
     @property
     def identity(self) -> str:
         """The hash of what is measured."""
-        return digest("limits", self.bounded.plan, self.share, self._context.declared)
+        return digest("limits", self.bounded.plan, self.share, self._context.policy_version)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the search at this price, step by step. This is free."""
@@ -194,9 +196,9 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
             Operator("per unit", f"counts {' and '.join(self._limit_names)}", f"one row for each {policy.unit.name}"),
         ]
         for name, search in zip(self._limit_names, draw.searches, strict=True):
-            selection = f"smallest limit of {name} that {percent(self.share)} of the units stay within"
+            selection = f"smallest limit of {name} that {format_percent(self.share)} of the units stay within"
             operators += search.operators("units", selection, confidence)
-        operators += charged(self._period_plan[1])
+        operators += charge_operators(self._period_plan[1])
         reason = "one unit has one number of rows, however large, so it changes the counts by one"
         return Explanation(self.text, str(draw.total), tuple(operators), reason, ())
 
@@ -232,12 +234,12 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
         table = self._policy_table
         columns = {Field(0, table.name, name): table.columns[name] for name in self.by}
         scan = Scan(table.name, table.every_row, 0, columns, Limits.of(table))
-        rows = UnitCount(None, MOST)
+        rows = UnitCount(None, MAX_LIMIT)
         if not self.by:
             return PerUnit(scan, 1, (), (("rows", rows),))
         keys = tuple((key_field.name, Column(key_field, domain)) for key_field, domain in columns.items())
         per_group = PerUnit(scan, 1, keys, (("rows in a group", rows),))
-        row_total = UnitSum(Column(Field(1, "", "rows in a group"), rows.domain), cap=MOST)
+        row_total = UnitSum(Column(Field(1, "", "rows in a group"), rows.domain), cap=MAX_LIMIT)
         return PerUnit(per_group, 2, (), (("groups", rows), ("rows", row_total)))
 
     @property
@@ -260,13 +262,13 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
         limits, context = result.value, self._paying_context
         step_counts = [counts for counts in (limits.rows, limits.groups) if counts is not None]
         words = tuple(noise.words() for counts in step_counts for noise in (counts.noise, counts.counter))
-        limits_receipt = receipt(
-            result, limits.purchase, words, question=self.text, here=context, confidence=confidence
+        limits_receipt = make_receipt(
+            result, limits.purchase, words, question=self.text, context=context, confidence=confidence
         )
         return replace(limits, purchase=limits.purchase.public, receipt=limits_receipt)
 
 
-def limits_search(context: Context, table: str, by: str | Sequence[str], share: Number) -> LimitsSearch:
+def propose_limits(context: Context, table: str, by: str | Sequence[str], share: Number) -> LimitsProposal:
     """Propose to find limits per unit of a table; the names are checked against the policy."""
     policy_table, group_columns = private_table(context.policy, table), (by,) if isinstance(by, str) else tuple(by)
     if policy_table.every_row:
@@ -276,4 +278,4 @@ def limits_search(context: Context, table: str, by: str | Sequence[str], share: 
         column not in policy_table.columns or column == policy_table.id for column in group_columns
     ):
         raise InvalidParameter("by", by, f"different columns of {table}: " + ", ".join(policy_table.columns))
-    return LimitsSearch(context, policy_table.name, group_columns, exact(share, "share", INSIDE_UNIT))
+    return LimitsProposal(context, policy_table.name, group_columns, exact(share, "share", INSIDE_UNIT))

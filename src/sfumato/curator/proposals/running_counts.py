@@ -16,42 +16,43 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charged, priced
-from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
-from sfumato.curator.previews.rehearsing import rehearsed
+from sfumato.curator.policy_account import charge_operators, price_words
+from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
-from sfumato.mechanisms.factorisations import MOST_PERIODS, Factorisation, candidates
+from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
+from sfumato.mechanisms.factorisations import MAX_PERIODS, Factorisation, candidates
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import digest
+from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows, describe_measure
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import Totals
 from sfumato.plan.values.expressions import Column, Key, Result
-from sfumato.plan.words import cutting, many, measured
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, Guarantee, codec
-from sfumato.privacy.budget_words import ENDS
+from sfumato.privacy.budget_words import PURE_TOTAL
 from sfumato.privacy.calibration import calibrate, least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.parts.scales import KeyColumn
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.proposal import ReleaseCall, is_stored, receipt, released
+from sfumato.release.proposal import ReleaseCall, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.running_totals import RunningAnswer, RunningDraw, RunningMeasured, RunningNoise
+from sfumato.renamed import PreviewedByOldName
 
 _MAX_MATRIX_BITS, _MIN_MATRIX_BITS, _MAX_TOTAL_BITS = 10, 6, 33
 """Bits of the matrix entries: fewer where one unit's contribution is already large, so that the noise can be drawn."""
 
 
-@codec.value("running-forecast")
+@codec.serialisable("running-forecast")
 @dataclass(frozen=True)
 class RunningForecast:
     """A forecast of running totals: the half-width of each period's total, before the purchase."""
@@ -75,7 +76,7 @@ class RunningForecast:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
-        object.__setattr__(self, "widths", tuple(codec.real(width, "widths") for width in self.widths))
+        object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
         if not isinstance(self.periods, KeyColumn) or len(self.periods.values) != len(self.widths):
             raise InvalidParameter("widths", len(self.widths), "one for each period")
 
@@ -101,9 +102,11 @@ class RunningForecast:
 
     def __str__(self) -> str:
         first, last = self.periods.values[0], self.periods.values[-1]
-        confidence_text = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
-        end_widths = f"±{shown(self.widths[0])} on {first}, ±{shown(self.widths[-1])} on {last}"
-        worst = f"{self.column} ±{shown(self.worst)} in the worst of {many(len(self.widths), 'period')}"
+        confidence_text = f"{format_percent(self.confidence)} confidence{', all together' if self.joint else ''}"
+        end_widths = f"±{format_number(self.widths[0])} on {first}, ±{format_number(self.widths[-1])} on {last}"
+        worst = (
+            f"{self.column} ±{format_number(self.worst)} in the worst of {count_with_noun(len(self.widths), 'period')}"
+        )
         summary = f"{worst} ({end_widths}), {confidence_text}"
         return "\n".join([summary, *(f"warning: {warning}" for warning in self.warnings)])
 
@@ -111,7 +114,7 @@ class RunningForecast:
 
 
 @dataclass(frozen=True)
-class RunningTotals:
+class RunningTotalsProposal(PreviewedByOldName):
     """A proposal of running totals; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -171,31 +174,32 @@ class RunningTotals:
         widths = self._widths(draw, confidence, joint)
         norm_words = "in total" if draw.noise.mechanism.order == 1 else "in Euclidean norm"
         name = self.query.finish.outputs[self._total_index].name
-        coverage = f"{percent(exact(confidence, 'confidence'))} confidence{', all together' if joint else ''}"
+        coverage = f"{format_percent(exact(confidence, 'confidence'))} confidence{', all together' if joint else ''}"
         series_text = f" for each of {len(self.series):,} series" if len(self.series) > 1 else ""
         operators = (
-            *sources(self.query, self._context.policy),
-            limited(draw.batch.bounded),
+            *source_operators(self.query, self._context.policy),
+            limit_operator(draw.batch.bounded),
             Operator(
                 "group",
-                f"{many(len(self.periods), 'period')}{series_text}",
+                f"{count_with_noun(len(self.periods), 'period')}{series_text}",
                 "declared, so shown whatever the data hold",
             ),
-            Operator("measure", measured(scaled.measure), "exact, not shown"),
+            Operator("measure", describe_measure(scaled.measure), "exact, not shown"),
             Operator(
                 "factorise",
                 draw.noise.factorisation.words(),
-                f"one unit changes what is measured by at most {shown(float(unit_change), 4)} {norm_words}",
+                f"one unit changes what is measured by at most {format_number(float(unit_change), 4)} {norm_words}",
             ),
             Operator("noise", draw.noise.mechanism.words(scaled.unit_value / 2**draw.noise.factorisation.bits), "once"),
             Operator(
                 "add up",
                 f"{name} up to each period",
-                f"±{shown(float(widths.max()))} in the worst, ±{shown(float(widths[0]))} in the first, {coverage}",
+                f"±{format_number(float(widths.max()))} in the worst, ±{format_number(float(widths[0]))} "
+                f"in the first, {coverage}",
             ),
-            *charged(self._context),
+            *charge_operators(self._context),
         )
-        notes = (*self.question.warnings, *self._context.closing(draw.batch.curve))
+        notes = (*self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
         return Explanation(self.question.text, str(draw.total), operators, draw.reason, notes)
 
     def error(
@@ -212,18 +216,18 @@ class RunningTotals:
         """Return the half-width of every period's running total at this price. This is free."""
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
         stored = not fresh and is_stored(draw, self.identity, self._context)
-        closing_notes = () if stored else self._context.closing(draw.batch.curve)
+        closing_notes = () if stored else self._context.closing_warnings(draw.batch.curve)
         return RunningForecast(
             self.query.finish.outputs[self._total_index].name,
             KeyColumn(self.query.plan.keys[self.period].domain.type, self.periods),
             tuple(self._widths(draw, confidence, joint).tolist()),
             exact(confidence, "confidence"),
             joint,
-            priced(draw.total, self._context),
+            price_words(draw.total, self._context),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             stored,
             (*self.question.warnings, *closing_notes),
-            cutting([draw.batch.bounded]),
+            describe_dropped_rows([draw.batch.bounded]),
         )
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95", joint: bool = False) -> float:
@@ -234,7 +238,7 @@ class RunningTotals:
             return float(self._widths(self._draw(Price(epsilon, delta), None), confidence, joint).max()) <= error_limit
 
         if error_limit <= self._rounding:
-            rule = f"above {shown(self._rounding)}: the totals are rounded to whole numbers"
+            rule = f"above {format_number(self._rounding)}: the totals are rounded to whole numbers"
             raise InvalidParameter("within", within, rule)
         return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
 
@@ -259,17 +263,17 @@ class RunningTotals:
         """
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
-        return released(
+        return release_or_find(
             draw,
             draw.total,
-            lambda result: self.answered(result, confidence, joint),
+            lambda result: self.build_answer(result, confidence, joint),
             question=self.question.text,
             plan=self.identity,
-            here=self._context,
+            context=self._context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def rehearse(
+    def preview(
         self,
         *,
         epsilon: Number | None = None,
@@ -281,7 +285,7 @@ class RunningTotals:
     ) -> RunningAnswer:
         """Return an answer of this shape with invented numbers, from the policy alone. This is free."""
         price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mechanism": mechanism}
-        return rehearsed(
+        return preview_release(
             self, self._context, lambda proposal: proposal.release(**price, confidence=confidence, joint=joint)
         )
 
@@ -330,14 +334,16 @@ class RunningTotals:
         noise = RunningNoise.of(best.factorisation, mechanism, best.reading.totals.scaled)
         reason = f"{best.factorisation.words()}, for the smallest error in the worst period"
         if best.factorisation.form != "each day":
-            reason += f": adding up noisy periods would give {shown(independent_error / best.error)} times the error"
+            reason += (
+                f": adding up noisy periods would give {format_number(independent_error / best.error)} times the error"
+            )
         types = tuple(key.domain.type for key in self.query.plan.keys)
         batch = Batch((Measurement(best.reading, mechanism),))
         return RunningDraw(batch, noise, self._groups, types, spent_price, self._context.version, reason)
 
     def _compare_strategies(self, family: Family) -> tuple[_Strategy, ...]:
         if family not in self._strategies:
-            options = self.question.options
+            options = self.question.bounding_options
             self._strategies[family] = tuple(
                 _Strategy.of(option, factorisation, len(self.series), family)
                 for option in options
@@ -350,9 +356,9 @@ class RunningTotals:
         """The compared strategies by noise family; they are the same at every price."""
         return {}
 
-    def answered(self, found: StoredResult[RunningMeasured], confidence: Number, joint: bool) -> RunningAnswer:
+    def build_answer(self, result: StoredResult[RunningMeasured], confidence: Number, joint: bool) -> RunningAnswer:
         """Build the answer from the drawn totals."""
-        measured_totals, context = found.value, self._context
+        measured_totals, context = result.value, self._context
         widths = measured_totals.noise.widths(confidence, len(measured_totals.totals) if joint else 1)
         totals, half_widths = np.array(measured_totals.totals), np.tile(widths, measured_totals.series)
         ranges = tuple(zip((totals - half_widths).tolist(), (totals + half_widths).tolist(), strict=True))
@@ -362,7 +368,7 @@ class RunningTotals:
         cells = [self._column(output.expression, measured_totals.keys.groups, numbers) for output in outputs]
         words = (measured_totals.noise.words(),)
         terms, text = measured_totals.purchase, self.question.text
-        answer_receipt = receipt(found, terms, words, question=text, here=context, confidence=confidence)
+        answer_receipt = make_receipt(result, terms, words, question=text, context=context, confidence=confidence)
         return RunningAnswer(
             tuple(output.name for output in outputs),
             tuple(output.expression.domain.type for output in outputs),
@@ -398,7 +404,7 @@ class _Strategy:
 
 
 def _bits(bounded: BoundedPlan) -> int:
-    total_bits = int(bounded.measures[0].added.total).bit_length()
+    total_bits = int(bounded.measures[0].add_remove_sensitivity.total).bit_length()
     return max(_MIN_MATRIX_BITS, min(_MAX_MATRIX_BITS, _MAX_TOTAL_BITS - total_bits))
 
 
@@ -414,7 +420,7 @@ def _calibrate_noise(reading: FactoredTotals, price: Price, family: Family) -> A
 
 
 def _mechanism_of_size(family: Family, size: Fraction, price: Price) -> Additive:
-    if size > MOST_STEPS:
+    if size > MAX_STEPS:
         rule = "a price whose noise can be drawn exactly: this one needs too much noise"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or declare narrower bounds or limits")
     return family.of_size(max(size, LEAST_STEPS))
@@ -431,7 +437,7 @@ def _choose_noise(laplace_draws: list[RunningDraw], gaussian: RunningDraw, accou
     pure_is_open = "pure" in account.remaining and account.affords(laplace.batch.curve)
     if not pure_is_open or (gain >= 2 and account.affords(gaussian.batch.curve)):
         return gaussian
-    closing_note = f"Gaussian noise would have {1 / gain:.2g} times the error but end {ENDS}"
+    closing_note = f"Gaussian noise would have {1 / gain:.2g} times the error but end {PURE_TOTAL}"
     return replace(laplace, reason=f"{laplace.reason}; {closing_note}")
 
 
@@ -446,22 +452,22 @@ def _key_index(expression: Any) -> int | None:
     return None
 
 
-def running_totals(context: Context, asked: Any) -> RunningTotals:
+def propose_running_totals(context: Context, question: Any) -> RunningTotalsProposal:
     """Propose running totals of a question that counts or sums by periods; refuse any other question here.
 
     The sensitivity was derived for the question under its own policy, so it must be a question of the same curator. The
     caller pays, or the accounts of the periods that the question reads.
     """
-    if not isinstance(asked, Question):
+    if not isinstance(question, Question):
         raise _refusal("running-listing", "running totals need a question about a private table")
-    if not asked.is_of(context):
-        raise InvalidParameter("question", asked.text, "SQL text, or a question of the same curator")
-    asked = replace(asked, _context=context)
-    _check_measure(asked.query)
-    _check_shape(asked)
-    proposal = RunningTotals(asked._context, asked, _period_key(asked.query))  # noqa: SLF001
-    if len(proposal.periods) > MOST_PERIODS:
-        rule = f"running totals have at most {MOST_PERIODS:,} periods; here they have {len(proposal.periods):,}"
+    if not question.belongs_to(context):
+        raise InvalidParameter("question", question.text, "SQL text, or a question of the same curator")
+    question = replace(question, _context=context)
+    _check_measure(question.query)
+    _check_shape(question)
+    proposal = RunningTotalsProposal(question._context, question, _period_key(question.query))  # noqa: SLF001
+    if len(proposal.periods) > MAX_PERIODS:
+        rule = f"running totals have at most {MAX_PERIODS:,} periods; here they have {len(proposal.periods):,}"
         fix = "group by weeks or months, or exclude periods with WHERE, such as WHERE day >= DATE '2024-01-01'"
         raise Unsupported("too-many-periods", rule, fix=fix)
     if not proposal.periods:
@@ -506,7 +512,7 @@ def _check_shape(question: Question) -> None:
         raise _refusal("running-shape", "running totals show the keys and one number, without arithmetic")
     if sorted(shown_key for shown_key in shown_keys if shown_key is not None) != list(range(len(query.plan.keys))):
         raise _refusal("running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT")
-    if question.found:
+    if question.discovered_keys:
         rule = "running totals count every declared period and every declared value of the other keys"
         fix = "declare bounds of the dates and values of the other keys in the policy, or name them in WHERE"
         raise _refusal("unknown-periods", rule, fix)

@@ -17,25 +17,25 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import by_period, charged
-from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
-from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.proposals.marginals import MarginalsProposal, marginals, rho_of
+from sfumato.curator.policy_account import charge_operators, restrict_to_periods
+from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.mechanisms.additive import MOST_STEPS
+from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows
-from sfumato.plan.readings.dense_readings import MOST_CELLS
-from sfumato.plan.words import many
+from sfumato.plan.readings.dense_readings import MAX_CELLS
 from sfumato.policy import Policy, Type
 from sfumato.privacy import Sensitivity
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
-from sfumato.publish.marginals.blocks import Set
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number
+from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.scoring import (
     BEST,
@@ -43,15 +43,16 @@ from sfumato.publish.scoring import (
     ScoreDraw,
     SetDistance,
     candidate_digest,
-    coded_candidate,
+    code_candidate,
     distance_step,
 )
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price, least_epsilon
-from sfumato.release.proposal import ReleaseCall, receipt, released
+from sfumato.release.proposal import ReleaseCall, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
+from sfumato.renamed import PreviewedByOldName
 
-MOST_SETS = 20_000
+MAX_SETS = 20_000
 """The largest number of marginals in one score."""
 _ROW_COUNT_SHARE = Fraction(1, 3)
 """The share of the price for the number of rows; about optimal for the combined error of both numbers."""
@@ -62,7 +63,7 @@ _ROOT_PRECISION = 10**12
 
 
 @dataclass(frozen=True)
-class ScoreProposal:
+class ScoreProposal(PreviewedByOldName):
     """A proposal of a score; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -79,14 +80,14 @@ class ScoreProposal:
         return (AnswerColumn("score", Type.REAL),)
 
     @property
-    def compared(self) -> tuple[str, ...]:
+    def compared_columns(self) -> tuple[str, ...]:
         """The names of the compared columns."""
         return tuple(attribute.name for attribute in self._coded.attributes)
 
     @cached_property
-    def sets(self) -> tuple[Set, ...]:
+    def sets(self) -> tuple[AttributeSet, ...]:
         """The column indices of every marginal."""
-        return tuple(itertools.combinations(range(len(self.compared)), self.k))
+        return tuple(itertools.combinations(range(len(self.compared_columns)), self.k))
 
     @property
     def candidate_rows(self) -> int:
@@ -98,8 +99,10 @@ class ScoreProposal:
         """The proposal in words, as stored in the ledger."""
         kind = "worst" if self.worst else "mean"
         condition = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
-        workload = f"{kind} of {many(len(self.sets), 'marginal')} of {', '.join(self.compared)[:4000]}"
-        candidate = f"the candidate {self._candidate_hash[:12]} of {many(self.candidate_rows, 'row')}"
+        workload = (
+            f"{kind} of {count_with_noun(len(self.sets), 'marginal')} of {', '.join(self.compared_columns)[:4000]}"
+        )
+        candidate = f"the candidate {self._candidate_hash[:12]} of {count_with_noun(self.candidate_rows, 'row')}"
         return f"score of {candidate} against {self._coded.query.plan.table}{condition}: {workload}"
 
     @cached_property
@@ -112,7 +115,7 @@ class ScoreProposal:
         return digest("score", self._coded.identity, self._candidate_hash, self.k, self.worst, str(self.total))
 
     def __repr__(self) -> str:
-        workload = f"{many(len(self.sets), 'marginal')} of {self._coded.query.plan.table}"
+        workload = f"{count_with_noun(len(self.sets), 'marginal')} of {self._coded.query.plan.table}"
         return f"<score over {workload}: .explain() .error() .price() are free, .release() spends>"
 
     def explain(
@@ -130,29 +133,35 @@ class ScoreProposal:
         unit_change = draw.view.sensitivity.total * self._distance_step(draw)
         width = self._width(draw, confidence_level)
         if draw.rows_noise is None:
-            rows = Operator("rows", f"{shown(float(draw.view.total * unit))}, which is public", "free")
+            rows = Operator("rows", f"{format_number(float(draw.view.total * unit))}, which is public", "free")
         else:
             rows = Operator(
-                "rows", draw.rows_noise.words(), f"±{shown(float(draw.rows_noise.error(confidence_level) * unit))}"
+                "rows",
+                draw.rows_noise.words(),
+                f"±{format_number(float(draw.rows_noise.error(confidence_level) * unit))}",
             )
         operators = (
-            *sources(self._coded.query, self._context.policy),
-            limited(bounded),
+            *source_operators(self._coded.query, self._context.policy),
+            limit_operator(bounded),
             Operator(
-                "candidate", f"{many(self.candidate_rows, 'row')}, coded by the policy", "public, so reading is free"
+                "candidate",
+                f"{count_with_noun(self.candidate_rows, 'row')}, coded by the policy",
+                "public, so reading is free",
             ),
             rows,
             Operator(
                 "distance",
-                f"{'worst' if self.worst else 'mean'} of {many(len(self.sets), 'marginal')}, {draw.noise.words()}",
-                f"one unit changes it by at most {shown(float(unit_change))} rows; ±{shown(width)} rows",
+                f"{'worst' if self.worst else 'mean'} of {count_with_noun(len(self.sets), 'marginal')}, "
+                f"{draw.noise.words()}",
+                f"one unit changes it by at most {format_number(float(unit_change))} rows; "
+                f"±{format_number(width)} rows",
             ),
             Operator(
                 "score",
                 f"0 to {BEST}, computed from both numbers",
-                f"±{shown(self._score_width(draw, confidence_level, None))}",
+                f"±{format_number(self._score_width(draw, confidence_level, None))}",
             ),
-            *charged(self._context),
+            *charge_operators(self._context),
         )
         reason = "one number is measured for all marginals together, so more marginals do not raise the price"
         return Explanation(self.question, str(price), operators, reason, ())
@@ -196,28 +205,28 @@ class ScoreProposal:
     ) -> CandidateScore:
         """Charge the price and score the candidate; a stored score at least as accurate is returned free."""
         draw = self._draw(Price(epsilon, delta, rho))
-        return released(
+        return release_or_find(
             draw,
             draw.total,
             self._to_score,
             question=self.question,
             plan=self.identity,
-            here=self._context,
+            context=self._context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def rehearse(
-        self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None
-    ) -> CandidateScore:
+    def preview(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> CandidateScore:
         """Return a score against invented rows. Free; it says nothing about the private ones."""
-        return rehearsed(self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho))
+        return preview_release(
+            self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho)
+        )
 
     def _to_score(self, result: StoredResult[CandidateScore]) -> CandidateScore:
         candidate_score, context = result.value, self._context
         noises = (candidate_score.rows_noise, candidate_score.noise)
         words = tuple(noise.words() for noise in noises if noise is not None)
-        score_receipt = receipt(
-            result, candidate_score.purchase, words, question=self.question, here=context, confidence="0.95"
+        score_receipt = make_receipt(
+            result, candidate_score.purchase, words, question=self.question, context=context, confidence="0.95"
         )
         return replace(candidate_score, purchase=candidate_score.purchase.public, receipt=score_receipt)
 
@@ -254,7 +263,7 @@ class ScoreProposal:
         if not price.allows_gaussian:
             assert price.epsilon is not None
             return self._prepare_draw(price, price.epsilon)
-        rho = rho_of(price)
+        rho = price_in_rho(price)
         for held_back in _HELD_BACK:
             draw = self._prepare_draw(price, rho * (1 - held_back))
             if price.kept_by(draw.batch.curve):
@@ -278,18 +287,18 @@ class ScoreProposal:
         if public_rows is not None:
             (measure,) = view.bounded.measures
             view = replace(view, total=round(public_rows / measure.unit_value))
-        terms = self.compared, self.k, view, noise, rows_noise, price, self._context.version
+        terms = self.compared_columns, self.k, view, noise, rows_noise, price, self._context.version
         return ScoreDraw(*terms, assumed=self.total is not None)
 
     def _view(self, amount: Fraction, gaussian: bool) -> SetDistance:
         """Choose the finest grid at which the noise can be drawn exactly, independent of the data."""
         is_weighted = self._bounded(0).strategy is not Strategy.WHOLE
         bits = min(_WEIGHT_BITS, self._bounded(_WEIGHT_BITS).measures[0].bits) if is_weighted else 0
-        reading = CellRows(self._bounded(bits), tuple(column.codes for column in self._coded.coded))
+        reading = CellRows(self._bounded(bits), tuple(column.codes for column in self._coded.coded_columns))
         view = SetDistance(reading, self.sets, self._candidate, 1, self.worst)
         size = _noise_size(view.sensitivity, amount, gaussian)
-        grid = min(_MAX_GRID >> bits, 1 << max(0, math.floor(MOST_STEPS / (4 * size)).bit_length() - 1))
-        if size > MOST_STEPS / 4:
+        grid = min(_MAX_GRID >> bits, 1 << max(0, math.floor(MAX_STEPS / (4 * size)).bit_length() - 1))
+        if size > MAX_STEPS / 4:
             raise Unsupported(
                 "too-much-noise",
                 "noise is drawn exactly up to 1e12 steps, and a score of this many marginals needs more at this price",
@@ -313,7 +322,7 @@ def _noise(sensitivity: Sensitivity, amount: Fraction, gaussian: bool) -> Additi
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def score(
+def propose_score(
     context: Context,
     catalog: Catalog,
     candidate: Any,
@@ -330,16 +339,16 @@ def score(
     if type(worst) is not bool:
         raise InvalidParameter("worst", worst, "True or False")
     name = _only_private(context.policy) if table is None else table
-    coded_table = marginals(context, catalog, name, 1, columns=columns, where=where, rows=rows)
+    coded_table = propose_marginals(context, catalog, name, 1, columns=columns, where=where, rows=rows)
     names = [attribute.name for attribute in coded_table.attributes]
     sizes = [attribute.size for attribute in coded_table.attributes]
     _check_sets(k, sizes)
     public_total = None if total is None else exact(total, "total", POSITIVE)
     _require_public(candidate, context)
-    coded = coded_candidate(candidate, context.policy.tables[coded_table.query.plan.table], names)
+    coded = code_candidate(candidate, context.policy.tables[coded_table.query.plan.table], names)
     if not coded.totals.sum():
         raise InvalidParameter("candidate", "a table without rows", "a table with at least one row")
-    _, paying_context = by_period(coded_table.query.plan, context)
+    _, paying_context = restrict_to_periods(coded_table.query.plan, context)
     return ScoreProposal(paying_context, coded_table, coded, k, worst, public_total)
 
 
@@ -368,14 +377,14 @@ def _only_private(policy: Policy) -> str:
 
 def _check_sets(k: int, sizes: Sequence[int]) -> None:
     """Refuse too many marginals, or one with too many cells, before any array is allocated."""
-    if not 1 <= whole(k, "k", at_least=1) <= len(sizes):
+    if not 1 <= exact_integer(k, "k", at_least=1) <= len(sizes):
         rule = f"a whole number between 1 and {len(sizes)}, the number of compared columns"
         raise InvalidParameter("k", k, rule)
     sets, largest = math.comb(len(sizes), k), math.prod(sorted(sizes)[-k:])
-    if sets > MOST_SETS or largest > MOST_CELLS:
+    if sets > MAX_SETS or largest > MAX_CELLS:
         raise Unsupported(
             "too-many-cells",
-            f"a score is over at most {MOST_SETS:,} marginals, each of at most {MOST_CELLS:,} cells; these are "
+            f"a score is over at most {MAX_SETS:,} marginals, each of at most {MAX_CELLS:,} cells; these are "
             f"{sets:,}, and the largest has {largest:,}",
             fix="name fewer columns, or use a smaller k or coarser bins",
         )

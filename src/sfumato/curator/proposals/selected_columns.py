@@ -19,6 +19,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
@@ -28,27 +29,27 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.descriptions import count_with_noun, expression_sql
+from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.building import RowSelection, derive, where
-from sfumato.plan.sql.rows import RowSource, derived
-from sfumato.plan.sql.text import select as parse_text
-from sfumato.plan.sql.text_positions import nearest
-from sfumato.plan.values.coded_keys import coded_key, listed
+from sfumato.plan.sql.rows import RowSource, lower_subquery
+from sfumato.plan.sql.text import parse_select as parse_text
+from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.values.coded_keys import coded_key, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression, Field
-from sfumato.plan.words import many, words
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.codings import Coding
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.publish.cells import answering
-from sfumato.publish.marginals.attributes import Attributes, CodedColumn, attribute_of
-from sfumato.publish.marginals.faces import BARE, TableFace
-from sfumato.publish.synthesis.implications import Zeros, check_zeros, zeros_of
+from sfumato.publish.marginals.attributes import Attributes, CodedColumn, attribute_of, coded_names
+from sfumato.publish.marginals.faces import BARE, PublicTableFacts
+from sfumato.publish.synthesis.implications import Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 from sfumato.release.payers import Purchase
-from sfumato.release.proposal import receipt
+from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
 _MAX_INTEGERS = 1000
@@ -73,7 +74,7 @@ def selected_columns(
     catalog: Catalog, policy: Policy, text: str, names: Sequence[str] | None = None
 ) -> SelectedColumns:
     """Parse a SELECT and code its columns, or only the named ones."""
-    rows = derived(parse_text(text, None), catalog, {})
+    rows = lower_subquery(parse_text(text, None), catalog, {})
     columns_by_name = {name.lower(): (name, expression) for name, expression in rows.scope[""].items()}
     selected = list(columns_by_name) if names is None else [_column_key(name, columns_by_name) for name in names]
     if not selected or len(set(selected)) != len(selected):
@@ -84,7 +85,7 @@ def selected_columns(
 
 def _column_key(name: object, columns_by_name: dict[str, tuple[str, Expression]]) -> str:
     if not isinstance(name, str) or name.lower() not in columns_by_name:
-        fix = nearest(str(name), [column for column, _ in columns_by_name.values()])
+        fix = suggest_name(str(name), [column for column, _ in columns_by_name.values()])
         raise Unsupported("unknown-column", f"the SELECT has no column called {str(name)[:60]}", fix=fix)
     return name.lower()
 
@@ -96,7 +97,7 @@ def _code_column(name: str, selected: Expression, policy: Policy) -> tuple[Coded
     if isinstance(expression, Column):
         key, codes = coded_key(expression, coding)
     else:
-        key, codes = expression, listed(domain)
+        key, codes = expression, single_value_cells(domain)
     return CodedColumn(attribute_of(name, domain, coding), key, codes), domain
 
 
@@ -126,7 +127,7 @@ def _with_listed_values(name: str, domain: Domain) -> Domain:
 _ORDER = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?\s*", re.IGNORECASE | re.DOTALL)
 
 
-def one_row_of_each(source: RowSelection, table: Table, order: object, names: Sequence[str]) -> RowSelection:
+def first_row_per_unit(source: RowSelection, table: Table, order: object, names: Sequence[str]) -> RowSelection:
     """Keep the first row of each unit; ``order`` is a column, or a column and DESC for the last row."""
     if table.every_row:
         raise InvalidParameter("one_row_per", "unit", "left out: every row is a unit")
@@ -149,10 +150,12 @@ def one_row_of_each(source: RowSelection, table: Table, order: object, names: Se
 _UNKNOWN_COLUMN = "unknown-column"
 
 
-def check_conditions(table: str, attributes: Attributes, implied: Sequence[ImpliedColumn], face: TableFace) -> None:
+def check_conditions(
+    table: str, attributes: Attributes, implied: Sequence[ImpliedColumn], face: PublicTableFacts
+) -> None:
     """Refuse an impossible-condition that cannot be evaluated on drawn rows, unless it uses columns they lack."""
     implied_attributes = tuple(column.attribute for column in implied)
-    domains = (*face.known(attributes), *BARE.known(implied_attributes))
+    domains = (*face.domains_for(attributes), *BARE.domains_for(implied_attributes))
     for condition in face.impossible:
         try:
             _evaluate(table, (*attributes, *implied_attributes), domains, condition)
@@ -164,24 +167,26 @@ def check_conditions(table: str, attributes: Attributes, implied: Sequence[Impli
                 raise Unsupported(refusal.code, f"{rule}: {cause}", fix=fix) from None
 
 
-def kept_face(table: str, attributes: Attributes, face: TableFace, where: str) -> TableFace:
+def face_with_condition(table: str, attributes: Attributes, face: PublicTableFacts, where: str) -> PublicTableFacts:
     """Add that no row fails the WHERE condition, if that can be evaluated on the columns."""
     negated = f"({where}\n) IS NOT TRUE"
     try:
-        _evaluate(table, attributes, face.known(attributes), negated)
+        _evaluate(table, attributes, face.domains_for(attributes), negated)
     except Unsupported:
         return face
     return replace(face, impossible=(*face.impossible, negated))
 
 
-def kept_zeros(table: str, attributes: Attributes, face: TableFace, zeros: Zeros, where: str, most_cells: int) -> Zeros:
+def zeros_with_condition(
+    table: str, attributes: Attributes, face: PublicTableFacts, zeros: Zeros, where: str, max_cells: int
+) -> Zeros:
     """Return the empty cells, including those excluded by the condition if the model can hold them.
 
     Otherwise drawn rows are repaired afterwards.
     """
-    all_zeros = zeros_of(table, attributes, face)
+    all_zeros = zeros_from_policy(table, attributes, face)
     try:
-        check_zeros(all_zeros, [attribute.size for attribute in attributes], most_cells)
+        require_possible_rows(all_zeros, [attribute.size for attribute in attributes], max_cells)
     except Unsupported as refusal:
         if refusal.code == "contradictory-zeros":
             raise InvalidParameter("where", where, "a condition that some row can meet") from None
@@ -190,7 +195,7 @@ def kept_zeros(table: str, attributes: Attributes, face: TableFace, zeros: Zeros
 
 
 def _evaluate(table: str, attributes: Attributes, domains: tuple[Domain, ...], text: str) -> None:
-    answering.condition(answering.Face(table, attributes, domains, None, None), text)  # type: ignore[arg-type]
+    answering.parse_condition(answering.QueryableTable(table, attributes, domains, None, None), text)  # type: ignore[arg-type]
 
 
 _FREE_PRICE = "ε = 0: from the policy, no row was read"
@@ -213,8 +218,10 @@ class DeclaredValues(Question):
 
     def explain(self, **price: Any) -> Explanation:  # noqa: ARG002
         """Explain that no row is read. Free."""
-        keys = ", ".join(map(words, self.query.plan.keys))
-        operator = Operator("list", keys, f"{many(len(self.groups), 'value')}, from the policy or public tables alone")
+        keys = ", ".join(map(expression_sql, self.query.plan.keys))
+        operator = Operator(
+            "list", keys, f"{count_with_noun(len(self.groups), 'value')}, from the policy or public tables alone"
+        )
         return Explanation(self.text, _FREE_PRICE, (operator,), "free: nothing is measured", self.warnings)
 
     def error(self, *, confidence: Number = "0.95", **price: Any) -> Forecast:  # noqa: ARG002
@@ -236,7 +243,46 @@ class DeclaredValues(Question):
         finished = finish(query, rows, lambda _: [], joint=False)
         result = StoredResult(None, 0, datetime.now(UTC), "", free=False)
         terms = Purchase(_FREE_PRICE, "none", "none: no row counts", data=self._context.version)
-        answer_receipt = receipt(
-            result, terms, ("none",), question=self.text, here=self._context, confidence=confidence
+        answer_receipt = make_receipt(
+            result, terms, ("none",), question=self.text, context=self._context, confidence=confidence
         )
         return answer(self.query, finished, answer_receipt, self.warnings)
+
+
+_MAX_LISTED = 20
+"""The number of columns that a refusal lists."""
+
+
+def require_all_coded(table: Table) -> None:
+    """Refuse a table with a column without cells: it would silently be missing from the synthetic one."""
+    coded_columns = {*coded_names(table)}
+    missing = [name for name in table.columns if name not in coded_columns and not _is_unit_id(table, name)]
+    if missing:
+        more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
+        suggestions = "; ".join(_coding_suggestion(table, name) for name in missing[:_MAX_LISTED])
+        has = "have" if len(missing) > 1 else "has"
+        raise Unsupported(
+            "uncoded-column",
+            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no cells: a "
+            "column has cells if its values are listed, if it is boolean, or if it has bins",
+            fix=f"in the policy, add {suggestions}{more}; or leave {'them' if len(missing) > 1 else 'it'} out by "
+            "naming the others in columns",
+        )
+
+
+def _coding_suggestion(table: Table, name: str) -> str:
+    """Suggest a declaration that gives a column cells: values for a text, months for a date, ten bins for a number."""
+    domain, target = table.columns[name], f" to {table.name}.{name}"
+    if domain.type is Type.TEXT:
+        return f'values = ["a", "b"]{target}'
+    if domain.type.temporal:
+        return f'{"" if domain.bounds else "bounds = [2024-01-01, 2024-12-31], "}bins = "month"{target}'
+    if domain.bounds is None:
+        return f"bounds = [0, 100], bins = 10{target}"
+    low, high = (Fraction(bound) for bound in domain.bounds)  # type: ignore[arg-type]
+    whole_numbers = int(high - low) + 1 if domain.type is Type.INTEGER else 10
+    return f"bins = {min(10, whole_numbers)}{target}"
+
+
+def _is_unit_id(table: Table, name: str) -> bool:
+    return isinstance(table.id, str) and name.lower() == table.id.lower()

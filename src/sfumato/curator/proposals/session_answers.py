@@ -15,7 +15,7 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import ThresholdAnswer
 
 
-@codec.value("session-answers")
+@codec.serialisable("session-answers")
 @dataclass(frozen=True)
 class SessionAnswers:
     """The answers of a session, in the order of its questions; questions after the last "above" have none."""

@@ -18,9 +18,9 @@ from fractions import Fraction
 
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator
-from sfumato.curator.previews.rehearsing import moved, rehearsed
+from sfumato.curator.previews.previewing import preview_release, with_context
 from sfumato.curator.proposals.questions import Question
-from sfumato.engine.seam import Snapshot
+from sfumato.engine.protocols import Snapshot
 from sfumato.errors import InvalidParameter, SessionClosed, SessionInterrupted, Unanswered, Unsupported
 from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
@@ -28,33 +28,43 @@ from sfumato.mechanisms.sparse import SecretSession
 from sfumato.plan.canonical import digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.sql.question_files import placed, questions
+from sfumato.plan.sql.question_files import split_questions, with_question_place
 from sfumato.plan.values.expressions import Column, Result
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown, text, whole
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+    format_percent,
+)
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import ThresholdAnswer, ThresholdComparison
 from sfumato.release.measurement import Measurement
-from sfumato.release.payers import OnPaidTab, Purchase
+from sfumato.release.payers import PrepaidTabPayer, Purchase
 from sfumato.release.prices import Price, rounded_up, weak_words
-from sfumato.release.proposal import ReleaseCall, receipt, warn
+from sfumato.release.proposal import ReleaseCall, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
+from sfumato.renamed import PreviewedByOldName
 
 Ask = Callable[[str, Parameters | None], Question]
 """Parses a question in SQL."""
 
 
 @dataclass(frozen=True)
-class ProposedSession:
+class SessionProposal(PreviewedByOldName):
     """A proposal of a session: only ``release`` spends, and returns a session to ask questions in."""
 
     _context: Context = field(repr=False)
@@ -74,8 +84,8 @@ class ProposedSession:
     @property
     def identity(self) -> str:
         """The hash of the proposal. Sessions are never reused: each is bought anew."""
-        parameters = (text(self.threshold), self.positives, text(self.sensitivity), self.monotone)
-        return digest("above", *parameters, self._context.declared)
+        parameters = (format_exact(self.threshold), self.positives, format_exact(self.sensitivity), self.monotone)
+        return digest("above", *parameters, self._context.policy_version)
 
     @property
     def columns(self) -> Columns:
@@ -92,9 +102,11 @@ class ProposedSession:
     ) -> Explanation:
         """Explain a session at this price, step by step. Free."""
         mechanism, policy = self.mechanism(epsilon, values_epsilon), self._context.policy
-        first, second, third = (shown(float(scale * self.grid), 4) for scale in mechanism.scales)
-        confidence_text = percent(exact(confidence, "confidence", CONFIDENCE))
-        error = shown(self.error(epsilon, values_epsilon=values_epsilon, questions=questions, confidence=confidence), 6)
+        first, second, third = (format_number(float(scale * self.grid), 4) for scale in mechanism.scales)
+        confidence_text = format_percent(exact(confidence, "confidence", CONFIDENCE))
+        error = format_number(
+            self.error(epsilon, values_epsilon=values_epsilon, questions=questions, confidence=confidence), 6
+        )
         private_tables = ", ".join(name for name, table in policy.tables.items() if not table.public)
         monotone_text = ", all in the same direction" if self.monotone else ""
         operators = [
@@ -104,7 +116,7 @@ class ProposedSession:
                 "any number of questions",
                 f"one unit changes each by at most {self._sensitivity_text}{monotone_text}",
             ),
-            Operator("compare", f"with {text(self.threshold)}", f'"above" at most {self.positives} times'),
+            Operator("compare", f"with {format_exact(self.threshold)}", f'"above" at most {self.positives} times'),
             Operator(
                 "noise",
                 f"Laplace, scale {first} on the threshold, once; {second} on each question",
@@ -113,11 +125,11 @@ class ProposedSession:
             ),
         ]
         if mechanism.values_epsilon is not None:
-            width = shown(mechanism.value_error(confidence) * float(self.grid), 6)
+            width = format_number(mechanism.value_error(confidence) * float(self.grid), 6)
             value_error = f"±{width} with {confidence_text} confidence"
             operators.append(Operator("values", f'Laplace, scale {third} on the value of each "above"', value_error))
         reason = "charged in full when it opens, since the threshold's noise stays secret between answers"
-        return Explanation(self.words, str(Price(epsilon)), tuple(operators), reason, ())
+        return Explanation(self.description, str(Price(epsilon)), tuple(operators), reason, ())
 
     def error(
         self,
@@ -154,12 +166,12 @@ class ProposedSession:
         it is not charged twice, and the session cannot be returned twice either.
         """
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        series = RequestedSeries(self._context, self.words, self.identity, call)
-        session = self.opened(epsilon, values_epsilon, call, series.open_once)
+        series = RequestedSeries(self._context, self.description, self.identity, call)
+        session = self.open_session(epsilon, values_epsilon, call, series.open_once)
         assert isinstance(session, ThresholdSession)
         return session
 
-    def opened(
+    def open_session(
         self,
         epsilon: Number,
         values_epsilon: Number | None,
@@ -173,10 +185,10 @@ class ProposedSession:
         It closes after its last "above", unless the caller stores its answers first.
         """
         mechanism, context = self.mechanism(epsilon, values_epsilon), self._context
-        warn(Price(epsilon), context)
-        with context.work.one(), ExitStack() as resources:
-            snapshot = resources.enter_context(context.engine.hold())
-            tab = open_tab(Entry(Charged(mechanism), self.words, analyst=context.analyst))
+        warn_of_weak_price(Price(epsilon), context)
+        with context.running_work.running(), ExitStack() as resources:
+            snapshot = resources.enter_context(context.engine.open_snapshot())
+            tab = open_tab(Entry(Charged(mechanism), self.description, analyst=context.analyst))
             if isinstance(tab, StoredAnswer):
                 return tab
             session = ThresholdSession(
@@ -185,7 +197,7 @@ class ProposedSession:
             resources.pop_all()
         return session
 
-    def rehearse(
+    def preview(
         self, epsilon: Number = 1, *, values_epsilon: Number | None = None, question: str | Question | None = None
     ) -> ThresholdAnswer:
         """Answer a question as the session would, over invented rows: by default a count. Free."""
@@ -193,27 +205,27 @@ class ProposedSession:
         question_or_default = f"SELECT COUNT(*) FROM {quoted(private_table)}" if question is None else question
         parsed = self._ask(question_or_default, None) if isinstance(question_or_default, str) else question_or_default
 
-        def release(invented: ProposedSession) -> ThresholdAnswer:
+        def release(invented: SessionProposal) -> ThresholdAnswer:
             session = invented.release(epsilon, values_epsilon=values_epsilon)
             try:
-                return session.ask(moved(parsed, invented._context))
+                return session.ask(with_context(parsed, invented._context))
             finally:
                 session.close()
 
-        return rehearsed(self, self._context, release)
+        return preview_release(self, self._context, release)
 
-    def written(self, source: str) -> tuple[str, ...]:
+    def parse_file(self, source: str) -> tuple[str, ...]:
         """Parse the questions of a file, each of which must be valid in this session. Free.
 
         One that cannot is refused by its number and its line.
         """
-        file_questions = questions(source)
+        file_questions = split_questions(source)
         for number, question in enumerate(file_questions, 1):
-            with placed(number, question):
-                self.comparable(question.text)
+            with with_question_place(number, question):
+                self.parse_question(question.text)
         return tuple(question.text for question in file_questions)
 
-    def comparable(self, question: str) -> Question:
+    def parse_question(self, question: str) -> Question:
         """Parse a question of the session; one that is invalid in it is refused, whatever the price. Free."""
         parsed = self._ask(question, None)
         Measurement(compared_total(parsed, self.grid), self.mechanism(1))
@@ -224,8 +236,8 @@ class ProposedSession:
         total_epsilon = exact(epsilon, "epsilon", POSITIVE)
         value_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         if value_epsilon is not None and value_epsilon >= total_epsilon:
-            rule = f"less than ε = {text(total_epsilon)}: it is the part of ε that pays for values"
-            raise InvalidParameter("values_epsilon", text(value_epsilon), rule)
+            rule = f"less than ε = {format_exact(total_epsilon)}: it is the part of ε that pays for values"
+            raise InvalidParameter("values_epsilon", format_exact(value_epsilon), rule)
         return AboveThreshold(
             total_epsilon - (value_epsilon or 0),
             int(self.threshold / self.grid),
@@ -237,16 +249,16 @@ class ProposedSession:
         )
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The session in words."""
-        return f"which questions are above {text(self.threshold)}, up to {self.positives} of them"
+        return f"which questions are above {format_exact(self.threshold)}, up to {self.positives} of them"
 
     @property
     def _sensitivity_text(self) -> str:
-        return text(self.sensitivity)
+        return format_exact(self.sensitivity)
 
     def __repr__(self) -> str:
-        return f"<ProposedSession {self.words}: .explain() .error() .price() are free, .release() opens it>"
+        return f"<ProposedSession {self.description}: .explain() .error() .price() are free, .release() opens it>"
 
 
 class ThresholdSession(SecretSession):
@@ -258,7 +270,7 @@ class ThresholdSession(SecretSession):
 
     def __init__(
         self,
-        proposal: ProposedSession,
+        proposal: SessionProposal,
         context: Context,
         ask: Ask,
         mechanism: AboveThreshold,
@@ -292,7 +304,7 @@ class ThresholdSession(SecretSession):
         with self._lock:
             self._require_open()
             parsed = self._ask(question, parameters) if isinstance(question, str) else question
-            if not isinstance(parsed, Question) or not parsed.is_of(self._context):
+            if not isinstance(parsed, Question) or not parsed.belongs_to(self._context):
                 raise InvalidParameter("question", type(parsed).__name__, "SQL text, or a question of the same curator")
             total = compared_total(parsed, self.proposal.grid)
             comparison = ThresholdComparison(
@@ -300,7 +312,7 @@ class ThresholdSession(SecretSession):
             )
             answer = self._release_comparison(comparison, parsed)
             self._answers.append((parsed.text, answer))
-            if self._closing and not self.left:
+            if self._closing and not self.remaining:
                 self.close()
             return answer
 
@@ -309,16 +321,16 @@ class ThresholdSession(SecretSession):
         # the plan hash is unique to this tab, so that no later question reuses this one's answer
         plan = digest("above", self._tab.opening.hash, question.identity)
         try:
-            with context.work.one():
+            with context.running_work.running():
                 answer = releasing.release(
                     comparison,
                     ReleaseRequest(question.text, plan, context.engine.identity(), context.analyst),
-                    payer=OnPaidTab(context.account, self._tab),
+                    payer=PrepaidTabPayer(context.account, self._tab),
                     engine=self._snapshot,
-                    seconds=self._call.limit(context.seconds),
+                    seconds=self._call.time_limit(context.seconds),
                     progress=context.progress if self._call.progress is None else self._call.progress,
                 ).value
-            return replace(answer, rehearsed=context.rehearsed)
+            return replace(answer, is_preview=context.is_preview)
         except Unanswered as interruption:
             raise SessionInterrupted(interruption.number) from None
 
@@ -328,7 +340,7 @@ class ThresholdSession(SecretSession):
         return self._tab
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """The number of "above" answers left; 0 once it has ended."""
         return self._session.remaining
 
@@ -341,16 +353,18 @@ class ThresholdSession(SecretSession):
     def receipt(self) -> Receipt:
         """What the session cost and whom it protects."""
         context, line, proposal = self._context, self._tab.opening, self.proposal
-        sensitivity_text = f"one unit changes each question by at most {text(proposal.sensitivity)}"
+        sensitivity_text = f"one unit changes each question by at most {format_exact(proposal.sensitivity)}"
         weak_reasons = weak_words(self._price)
         purchase = Purchase(
             str(self._price), "chosen for each question", sensitivity_text, (), context.version, weak_reasons
         )
         opening = StoredResult(None, line.number, line.time, line.hash, free=False)
         mechanism_words = (
-            f"above a noisy threshold of {text(proposal.threshold)}, at most {proposal.positives} times",
+            f"above a noisy threshold of {format_exact(proposal.threshold)}, at most {proposal.positives} times",
         )
-        return receipt(opening, purchase, mechanism_words, question=proposal.words, here=context, confidence="0.95")
+        return make_receipt(
+            opening, purchase, mechanism_words, question=proposal.description, context=context, confidence="0.95"
+        )
 
     def close(self) -> None:
         """End the session and discard its secret and its rows; the charge stays."""
@@ -376,15 +390,17 @@ class ThresholdSession(SecretSession):
         progress("closed")
 
     def _require_open(self) -> None:
-        if not self.left or self._process != os.getpid():
+        if not self.remaining or self._process != os.getpid():
             raise SessionClosed(self._session.receipt.positives)
 
     def __repr__(self) -> str:
-        state = f'open for {self.left} more "above"' if self.left else "ended"
-        return f"<ThresholdSession above {text(self.proposal.threshold)}: {len(self._answers)} answered, {state}>"
+        state = f'open for {self.remaining} more "above"' if self.remaining else "ended"
+        return (
+            f"<ThresholdSession above {format_exact(self.proposal.threshold)}: {len(self._answers)} answered, {state}>"
+        )
 
 
-def proposed_session(
+def propose_session(
     context: Context,
     ask: Ask,
     threshold: Number,
@@ -392,7 +408,7 @@ def proposed_session(
     sensitivity: Number | None,
     tables: Sequence[str] | None,
     monotone: bool | None,
-) -> ProposedSession:
+) -> SessionProposal:
     """Propose a session; the default sensitivity is that of counting rows of these, or all, private tables."""
     context.require_one_account("a session")
     if sensitivity is not None and tables is not None:
@@ -403,11 +419,11 @@ def proposed_session(
         else exact(sensitivity, "sensitivity", POSITIVE)
     )
     default_monotone = context.policy.neighbours is Neighbours.ADD_REMOVE
-    proposal = ProposedSession(
+    proposal = SessionProposal(
         context,
         ask,
         exact(threshold, "threshold"),
-        whole(positives, "positives", at_least=1),
+        exact_integer(positives, "positives", at_least=1),
         max_change,
         default_monotone if monotone is None else monotone,
     )
@@ -428,13 +444,15 @@ def _rows_per_unit(table: Table) -> int:
     return 1 if table.every_row else Limits.of(table).rows_per_group
 
 
-def compared_total(asked: Question, grid: Fraction) -> SteppedTotal:
+def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     """Return the total that is compared, under the bounding with the least sensitivity.
 
     A question that is not exactly one count or sum is refused, since nothing may be computed from noisy numbers.
     """
-    plan, finish, parts = asked.query.plan, asked.query.finish, asked.shared.parts
-    is_single = len(plan.measures) == 1 and not plan.keys and not asked.query.outer and finish == Finish(finish.outputs)
+    plan, finish, parts = question.query.plan, question.query.finish, question.shared_parts.parts
+    is_single = (
+        len(plan.measures) == 1 and not plan.keys and not question.query.outer and finish == Finish(finish.outputs)
+    )
     columns = [output.expression for output in finish.outputs if is_single]
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
         raise _refuse_question()
@@ -442,7 +460,7 @@ def compared_total(asked: Question, grid: Fraction) -> SteppedTotal:
         len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1
     ):  # computed from other measures
         raise _refuse_question()
-    options = asked.options
+    options = question.bounding_options
     laplace_options = [option for option in options if option.strategy.order in (None, 1)]
     if not laplace_options:
         rule = "a strategy for Laplace noise, which sessions use"

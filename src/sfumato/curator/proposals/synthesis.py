@@ -18,59 +18,66 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
-from sfumato.curator.proposals.marginals import MarginalsProposal, marginals, marginals_of_select
+from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.proposals.marginals import MarginalsProposal, propose_marginals, propose_select_marginals
 from sfumato.curator.proposals.mwem import ColumnWeights, Sets, check_weights, set_weight, workload_sets
-from sfumato.curator.proposals.selected_columns import check_conditions, is_select, kept_face, kept_zeros
-from sfumato.curator.steps_on_tabs import StepsOnTab
+from sfumato.curator.proposals.selected_columns import (
+    check_conditions,
+    face_with_condition,
+    is_select,
+    require_all_coded,
+    zeros_with_condition,
+)
+from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
 from sfumato.ledger import Account, Charged, StoredAnswer, Tab
-from sfumato.mechanisms.additive import MOST_STEPS
+from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows
+from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS, CellCounts, CellRows
 from sfumato.plan.readings.total_readings import PlanReading
-from sfumato.plan.words import many
-from sfumato.policy import Table, Type
+from sfumato.policy import Table
 from sfumato.privacy import Cost, Curve, Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.curve import ROUNDED_UP
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, shown, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, exact_integer, format_number
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import Attributes, coded_names
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.faces import BARE, TableFace
-from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.faces import BARE, PublicTableFacts
+from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, currency, round_amount_down
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
-from sfumato.publish.synthesis.course import Setting, Steps, SynthesisState
-from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invented
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invent_rows
 from sfumato.publish.synthesis.implications import (
     Pairs,
     Zeros,
-    check_zeros,
     decided_cells,
-    decided_zeros,
     deciding_cells,
     deciding_pairs,
+    implied_column,
     implied_columns,
-    implied_of,
+    require_possible_rows,
     required_places,
     sets_of as pair_sets,
-    zeros_of,
+    zeros_from_policy,
+    zeros_of_pair,
 )
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
-from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, Synthesized
+from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, ReleasedSynthesis
+from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState
 from sfumato.publish.synthetic import Synthetic
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.payers import Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.proposal import ReleaseCall, receipt, warn
+from sfumato.release.proposal import ReleaseCall, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
-from sfumato.release.requests import RequestedSeries, given_again
+from sfumato.release.requests import RequestedSeries, repeated_receipt
+from sfumato.renamed import PreviewedByOldName
 
 _METHOD_STEPS: dict[str, Callable[[SynthesisState], Steps]] = {
     "aim": aim,
@@ -85,41 +92,41 @@ _MEMORY_PATTERN = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_MEMORY_UNITS)})
 
 
 @dataclass(frozen=True)
-class SynthesisProposal:
+class SynthesisProposal(PreviewedByOldName):
     """A proposal of a synthetic table; only ``release`` spends."""
 
     _context: Context = field(repr=False)
     _coded: MarginalsProposal = field(repr=False)
     method: str
-    workload: Mapping[Set, Fraction] = field(repr=False)
-    left_out: int = 0
+    workload: Mapping[AttributeSet, Fraction] = field(repr=False)
+    dropped_sets: int = 0
     """The number of sets dropped from the workload because they have more cells than the model may have."""
-    most_cells: int = 1 << 18
+    max_cells: int = 1 << 18
     zeros: Zeros = field(default=(), repr=False)
-    implied: tuple[ImpliedColumn, ...] = field(default=(), repr=False)
+    derived_columns: tuple[ImpliedColumn, ...] = field(default=(), repr=False)
     """Columns determined by others: they are not in the model, and are added to the rows."""
-    face: TableFace = field(default=BARE, repr=False)
+    face: PublicTableFacts = field(default=BARE, repr=False)
     """The public facts about the columns, and which combinations are impossible."""
-    implies: Pairs = field(default=(), repr=False)
+    learned_implications: Pairs = field(default=(), repr=False)
     """Columns of the model that determine others; the mapping is learned from the noisy counts."""
-    decided: Zeros = field(default=(), repr=False)
+    ruled_out_cells: Zeros = field(default=(), repr=False)
     """Cells that the policy rules out by declaring which value determines which."""
 
     @property
     def attributes(self) -> Attributes:
         """The columns of the model with their cells."""
-        return tuple(attribute.flat for attribute in self._coded.attributes)
+        return tuple(attribute.without_levels for attribute in self._coded.attributes)
 
     def __repr__(self) -> str:
-        summary = f"{self.method} of {self._coded.query.plan.table}, {many(len(self.attributes), 'column')}"
-        return f"<{summary}: .explain() .price() .forecast() .rehearse() are free, .release() spends>"
+        summary = f"{self.method} of {self._coded.query.plan.table}, {count_with_noun(len(self.attributes), 'column')}"
+        return f"<{summary}: .explain() .price() .forecast() .preview() are free, .release() spends>"
 
     @property
     def columns(self) -> Columns:
         """The columns of the rows with their types."""
-        modelled = zip(self.attributes, self.face.known(self.attributes), strict=True)
-        implied = tuple(column.attribute for column in self.implied)
-        derived = zip(implied, BARE.known(implied), strict=True)
+        modelled = zip(self.attributes, self.face.domains_for(self.attributes), strict=True)
+        implied = tuple(column.attribute for column in self.derived_columns)
+        derived = zip(implied, BARE.domains_for(implied), strict=True)
         return tuple(AnswerColumn(attribute.name, domain.type) for attribute, domain in (*modelled, *derived))
 
     @cached_property
@@ -127,14 +134,14 @@ class SynthesisProposal:
         """The proposal in words, as stored in the ledger."""
         names = ", ".join(attribute.name for attribute in self.attributes)
         condition = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
-        sets = many(len(self.workload), "marginal")
+        sets = count_with_noun(len(self.workload), "marginal")
         return f"synthetic rows of {self._coded.query.plan.table}{condition} by {self.method}: {sets} of {names[:4000]}"
 
     @property
     def identity(self) -> str:
         """The hash of what is measured."""
         workload = tuple((indices, weight) for indices, weight in self.workload.items())
-        return digest("synthesis", self._coded.identity, self.method, workload, self.most_cells)
+        return digest("synthesis", self._coded.identity, self.method, workload, self.max_cells)
 
     # ── before the purchase ────────────────────────────────────────────────────────────────────
 
@@ -150,32 +157,34 @@ class SynthesisProposal:
         has_price = epsilon is not None or rho is not None
         price = Price(epsilon, delta, rho) if has_price else Price(rho="0.5")
         setting, confidence_level = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
-        notes = self._context.closing(None) if price.allows_gaussian else ()
+        notes = self._context.closing_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), self._operators(setting, confidence_level), _REASON, notes)
 
-    def _operators(self, setting: Setting, confidence: Fraction) -> tuple[Operator, ...]:
+    def _operators(self, setting: SynthesisSetting, confidence: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
         sizes = ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes)
         sizes += self._derived_columns_text
         first_width = self._first_width(setting, confidence)
-        dropped_text = f"; {self.left_out:,} larger ones are dropped" if self.left_out else ""
+        dropped_text = f"; {self.dropped_sets:,} larger ones are dropped" if self.dropped_sets else ""
         return (
-            *sources(self._coded.query, self._context.policy),
-            limited(bounded),
+            *source_operators(self._coded.query, self._context.policy),
+            limit_operator(bounded),
             Operator("columns", sizes, "cells, with one for missing or undeclared values"),
             Operator("rows", "the noisy number of rows", "1/200 of the price, once"),
             Operator(
                 "candidates",
-                many(len(setting.candidates), "set") + f" of columns{dropped_text}",
+                count_with_noun(len(setting.candidates), "set") + f" of columns{dropped_text}",
                 _SELECTION_WORDS[self.method],
             ),
-            Operator("model", f"at most {self.most_cells:,} cells in addition to single columns", "largest clique"),
+            Operator("model", f"at most {self.max_cells:,} cells in addition to single columns", "largest clique"),
             *self._implication_operators,
             Operator(
                 "rounds", _ROUND_WORDS[self.method].format(few=2 * columns, many=4 * columns, columns=columns), ""
             ),
             Operator(
-                "measure", "single columns", f"±{shown(first_width)} in each count, where they are measured first"
+                "measure",
+                "single columns",
+                f"±{format_number(first_width)} in each count, where they are measured first",
             ),
             Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less sampling error", "free, any number of times"),
         )
@@ -184,7 +193,7 @@ class SynthesisProposal:
     def _implication_operators(self) -> tuple[Operator, ...]:
         """Describe which columns determine others in every row, and which declared implications are lost."""
         names = [attribute.name for attribute in self.attributes]
-        learned = [f"{names[by]} → {names[decided]}" for by, decided in self.implies]
+        learned = [f"{names[by]} → {names[decided]}" for by, decided in self.learned_implications]
         learned_note = "measured first; the mapping is read off the noisy counts for free, and every row obeys it"
         modelled_pairs = {*deciding_pairs(self.attributes, self.face)}
         index_of_name = {name: index for index, name in enumerate(names)}
@@ -202,18 +211,23 @@ class SynthesisProposal:
     @property
     def _derived_columns_text(self) -> str:
         """Name the derived columns, and the column that determines each."""
-        return "".join(f"; {column.attribute.name} by {self.attributes[column.by].name}" for column in self.implied)
+        return "".join(
+            f"; {column.attribute.name} by {self.attributes[column.by].name}" for column in self.derived_columns
+        )
 
-    def _first_width(self, setting: Setting, confidence: Fraction) -> float:
+    def _first_width(self, setting: SynthesisSetting, confidence: Fraction) -> float:
         """Return the half-width of the counts of single columns at the initial noise."""
-        amount, sensitivity = self._first_round_amounts(setting).measured, CellCounts(setting.reading, (0,)).sensitivity
+        amount, sensitivity = (
+            self._first_round_amounts(setting).measurement,
+            CellCounts(setting.reading, (0,)).sensitivity,
+        )
         noise = setting.currency.noise(amount, sensitivity)
         return float(noise.error(confidence) * setting.unit_value)
 
-    def _first_round_amounts(self, setting: Setting) -> Amounts:
+    def _first_round_amounts(self, setting: SynthesisSetting) -> RoundAmounts:
         """Return the first round's amounts, with the noise for the maximal number of rounds."""
         rounds = 4 * len(self.attributes)
-        return Amounts.of_round(rounded(setting.currency.total * Fraction(199, 200) / rounds))
+        return RoundAmounts.of_round(round_amount_down(setting.currency.total * Fraction(199, 200) / rounds))
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
         """Find the least ε, at this δ, at which counts of single columns are within this if measured first. Free.
@@ -233,7 +247,7 @@ class SynthesisProposal:
             return float(rounded_up(least_amount))
         return float(rounded_up(Fraction(Concentrated(least_amount).hold(_ADD_REMOVE).epsilon(delta))))
 
-    def rehearse(
+    def preview(
         self,
         *,
         epsilon: Number | None = None,
@@ -244,7 +258,9 @@ class SynthesisProposal:
     ) -> Synthetic:
         """Run everything on invented rows, drawn from the declared cells. Free: no row of the table is read."""
         price = Price(epsilon, delta, rho)
-        state = self._run_invented(self._check_price(price), self._invented_rows(rows), progress or releasing.quietly)
+        state = self._run_invented(
+            self._check_price(price), self._invented_rows(rows), progress or releasing.ignore_progress
+        )
         return self._build_synthetic(self._build_synthesized(state, price, complete=True, is_purchase=False), state)
 
     def forecast(
@@ -267,10 +283,10 @@ class SynthesisProposal:
         return forecast(setting, self.method, count, str(price), accepted=accepted)
 
     def _invented_rows(self, rows: int | None) -> int:
-        return whole(self._context.policy.size or _PREVIEW_ROWS if rows is None else rows, "rows", at_least=1)
+        return exact_integer(self._context.policy.size or _PREVIEW_ROWS if rows is None else rows, "rows", at_least=1)
 
-    def _run_invented(self, setting: Setting, rows: int, progress: Progress) -> SynthesisState:
-        invented_rows, state = invented(setting, rows), SynthesisState(setting)
+    def _run_invented(self, setting: SynthesisSetting, rows: int, progress: Progress) -> SynthesisState:
+        invented_rows, state = invent_rows(setting, rows), SynthesisState(setting)
 
         def read(reading: PlanReading[Any]) -> Any:  # noqa: ARG001
             return invented_rows
@@ -306,21 +322,21 @@ class SynthesisProposal:
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         context.require_one_account("a synthesis")
         series_request = RequestedSeries(context, self.question, self.identity, call)
-        stored_answer = series_request.known()
+        stored_answer = series_request.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)
         setting = self._check_price(price)
-        warn(price, context)
+        warn_of_weak_price(price, context)
         context.engine.check(setting.reading).close()
         hold = _amount_to_hold(context.account, setting.currency.hold(context.policy.neighbours), len(self.attributes))
         state = SynthesisState(setting)
-        with context.work.one():
+        with context.running_work.running():
             tab_or_stored = series_request.open(hold)
             if isinstance(tab_or_stored, StoredAnswer):
                 return self._restore(tab_or_stored)
             with tab_or_stored as tab:
                 series = _SynthesisSeries(
-                    StepsOnTab(context, "synthesis", self.identity, tab, call), self.question, state
+                    TabSeries(context, "synthesis", self.identity, tab, call), self.question, state
                 )
                 complete = series.run(_METHOD_STEPS[self.method](state))
                 synthesized = self._build_synthesized(state, price, complete=complete, is_purchase=True)
@@ -331,17 +347,17 @@ class SynthesisProposal:
     def _restore(self, stored_answer: StoredAnswer) -> Synthetic:
         """Return what the same request bought."""
         synthetic = Synthetic.from_json(stored_answer.body)
-        return replace(synthetic, receipt=given_again(synthetic.receipt, self._context))
+        return replace(synthetic, receipt=repeated_receipt(synthetic.receipt, self._context))
 
     def _build_synthetic(
         self,
-        synthesized: Synthesized,
+        synthesized: ReleasedSynthesis,
         state: SynthesisState,
         tab: Tab | None = None,
         charged_parts: tuple[Charged, ...] = (),
     ) -> Synthetic:
         """Combine the released marginals, the model and the receipt; a preview has no line in the ledger."""
-        context = replace(self._context, rehearsed=tab is None)
+        context = replace(self._context, is_preview=tab is None)
         if not synthesized.complete:
             with suppress(KeyboardInterrupt):  # then the model before the last measurement is returned
                 state.finish()  # include the last measurement
@@ -350,18 +366,18 @@ class SynthesisProposal:
         else:
             line = StoredResult(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
         words = tuple(dict.fromkeys(part.mechanism.words() for part in charged_parts))
-        table_receipt = receipt(
-            line, synthesized.purchase, words, question=self.question, here=context, confidence="0.95"
+        table_receipt = make_receipt(
+            line, synthesized.purchase, words, question=self.question, context=context, confidence="0.95"
         )
         return Synthetic(synthesized, state.model, table_receipt, charged_parts)
 
     def _build_synthesized(
         self, state: SynthesisState, price: Price, *, complete: bool, is_purchase: bool
-    ) -> Synthesized:
+    ) -> ReleasedSynthesis:
         context, coded = self._context, self._coded
         terms = purchase([state.setting.reading.bounded], price, context.version) if is_purchase else Purchase()
         table = coded.query.plan.table
-        return Synthesized(
+        return ReleasedSynthesis(
             self.method,
             self.attributes,
             tuple(map(ReleasedMarginal.of, state.marginals)),
@@ -374,32 +390,41 @@ class SynthesisProposal:
             terms,
             price,
             self.face,
-            implied=self.implied,
-            most_cells=self.most_cells,
+            implied=self.derived_columns,
+            max_cells=self.max_cells,
             complete=complete,
         )
 
     # ── steps at a price ─────────────────────────────────────────────────────────────────
 
-    def setting(self, price: Price) -> Setting:
+    def setting(self, price: Price) -> SynthesisSetting:
         """Return everything that is public before the first step."""
         priced_in = currency(price)
-        reading = CellRows(self._bounded(self._bits(priced_in)), tuple(column.codes for column in self._coded.coded))
-        zeros = (*self.zeros, *self.decided)
+        reading = CellRows(
+            self._bounded(self._bits(priced_in)), tuple(column.codes for column in self._coded.coded_columns)
+        )
+        zeros = (*self.zeros, *self.ruled_out_cells)
         required = required_places(self.face)
-        return Setting(
-            reading, self.attributes, self.workload, priced_in, self.most_cells, zeros, self.implies, required
+        return SynthesisSetting(
+            reading,
+            self.attributes,
+            self.workload,
+            priced_in,
+            self.max_cells,
+            zeros,
+            self.learned_implications,
+            required,
         )
 
-    def _check_price(self, price: Price) -> Setting:
+    def _check_price(self, price: Price) -> SynthesisSetting:
         """Refuse a price that cannot buy the first steps, before any charge."""
         setting = self.setting(price)
         first_round = self._first_round_amounts(setting)
         state = SynthesisState(setting)
-        releasing.rehearse(next(state.count_rows()))
-        setting.currency.noise(first_round.measured, CellCounts(setting.reading, (0,)).sensitivity)
+        releasing.dry_run(next(state.count_rows()))
+        setting.currency.noise(first_round.measurement, CellCounts(setting.reading, (0,)).sensitivity)
         if self.method != "independent":
-            next(state.choose({(0,): 1}, first_round.chosen, float))
+            next(state.choose({(0,): 1}, first_round.choice, float))
         return setting
 
     def _bounded(self, bits: int) -> BoundedPlan:
@@ -416,8 +441,10 @@ class SynthesisProposal:
             return 0
         max_bits = min(_MAX_BITS, self._bounded(_MAX_BITS).measures[0].bits)
         spent = min(Fraction(1), priced_in.total)
-        rows = coarse.measures[0].added.total * (400 + 16 * len(self.attributes)) / spent  # above any noise scale
-        bits = min(max_bits, math.floor(math.log2(MOST_STEPS / rows)))
+        rows = (
+            coarse.measures[0].add_remove_sensitivity.total * (400 + 16 * len(self.attributes)) / spent
+        )  # above any noise scale
+        bits = min(max_bits, math.floor(math.log2(MAX_STEPS / rows)))
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
@@ -480,14 +507,14 @@ def _phase(state: SynthesisState, step: Step) -> str:
 class _SynthesisSeries:
     """Runs the steps on a tab, one after the other."""
 
-    on_tab: StepsOnTab
+    on_tab: TabSeries
     question: str
     course: SynthesisState
 
     def __post_init__(self) -> None:
         self.tab = self.on_tab.tab
         self.paid: list[Charged] = []
-        limit = self.on_tab.call.limit(self.on_tab.here.seconds)
+        limit = self.on_tab.call.time_limit(self.on_tab.context.seconds)
         self._deadline = None if limit is None else time.monotonic() + limit
 
     def run(self, steps: Steps) -> bool:
@@ -515,18 +542,18 @@ class _SynthesisSeries:
 
     def _remaining_seconds(self) -> float | None:
         """Return the remaining time in seconds; delays by the progress callback do not count."""
-        return None if self._deadline is None else self._deadline + self.on_tab.held_back - time.monotonic()
+        return None if self._deadline is None else self._deadline + self.on_tab.delayed_seconds - time.monotonic()
 
     def _release_step(self, step: Step) -> Outcome:
         remaining = self._remaining_seconds()
-        self.on_tab.between()
+        self.on_tab.raise_if_pending()
         if remaining is not None and remaining <= 0 and self.course.marginals:
             raise _TimeLimitReached
         phase = _phase(self.course, step)
         self.on_tab.progress(phase)
         seconds = None if remaining is None else max(remaining, 1e-3)
         strategy: ReleaseStrategy[Outcome] = step
-        outcome = self.on_tab.released(strategy, f"{phase}, for {self.question}", seconds)
+        outcome = self.on_tab.release_step(strategy, f"{phase}, for {self.question}", seconds)
         self.paid += step.batch.charged
         return outcome
 
@@ -538,7 +565,7 @@ class _TimeLimitReached(Exception):
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def synthesis(
+def propose_synthesis(
     context: Context,
     catalog: Catalog,
     table: str,
@@ -564,19 +591,20 @@ def synthesis(
     if isinstance(table, str) and is_select(table):
         if where is not None or order is not None:
             raise InvalidParameter("where", where, "left out with a SELECT", fix="write WHERE or QUALIFY in the SELECT")
-        coded = marginals_of_select(context, catalog, table, columns, rows)
+        coded = propose_select_marginals(context, catalog, table, columns, rows)
     else:
         policy_table = context.policy.tables.get(table)
         if columns is None and policy_table is not None:
-            _check_all_coded(policy_table)
+            require_all_coded(policy_table)
         determined = {} if policy_table is None else _determined_columns(policy_table, columns, ways)
         if policy_table is not None and determined:
             columns = [name for name in columns or coded_names(policy_table) if name not in determined]
-        coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
+        coded = propose_marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
         if policy_table is not None:
             index_of_name = {attribute.name: index for index, attribute in enumerate(coded.attributes)}
             implied = tuple(
-                implied_of(policy_table, name, index_of_name[by], mapping) for name, (by, mapping) in determined.items()
+                implied_column(policy_table, name, index_of_name[by], mapping)
+                for name, (by, mapping) in determined.items()
             )
     names = [attribute.name for attribute in coded.attributes]
     sizes = [attribute.size for attribute in coded.attributes]
@@ -584,21 +612,21 @@ def synthesis(
     sets, left_out = workload_sets(ways, names, sizes, most_cells)
     check_weights(weights or {}, names, sets)
     workload = {indices: set_weight(indices, names, weights or {}) for indices in sets}
-    flat = tuple(attribute.flat for attribute in coded.attributes)
+    flat = tuple(attribute.without_levels for attribute in coded.attributes)
     face = coded.face
     check_conditions(coded.query.plan.table, flat, implied, face)
-    zeros = zeros_of(coded.query.plan.table, flat, face)
-    check_zeros(zeros, sizes, most_cells)
+    zeros = zeros_from_policy(coded.query.plan.table, flat, face)
+    require_possible_rows(zeros, sizes, most_cells)
     if where is not None:
-        face = kept_face(coded.query.plan.table, flat, face, where)
-        zeros = kept_zeros(coded.query.plan.table, flat, face, zeros, where, most_cells)
+        face = face_with_condition(coded.query.plan.table, flat, face, where)
+        zeros = zeros_with_condition(coded.query.plan.table, flat, face, zeros, where, most_cells)
     implies, ruled_out = _implications(context.policy.tables.get(table), flat, face)
     _check_pairs(implies, ruled_out, zeros, flat, most_cells)
     options = workload, left_out, most_cells, zeros, implied, face, implies, ruled_out
     return SynthesisProposal(context, coded, method, *options)
 
 
-def _implications(table: Table | None, attributes: Attributes, face: TableFace) -> tuple[Pairs, Zeros]:
+def _implications(table: Table | None, attributes: Attributes, face: PublicTableFacts) -> tuple[Pairs, Zeros]:
     """Split the implications within a model: pairs to learn from noisy counts, and cells ruled out by the policy."""
     learned, ruled_out = [], []
     for source, target in deciding_pairs(attributes, face):
@@ -608,20 +636,20 @@ def _implications(table: Table | None, attributes: Attributes, face: TableFace) 
             learned.append((source, target))
         else:
             determining_cells = deciding_cells(attributes, source)
-            ruled_out.append(decided_zeros((source, target), cells, determining_cells, attributes[target].size))
+            ruled_out.append(zeros_of_pair((source, target), cells, determining_cells, attributes[target].size))
     return tuple(learned), tuple(ruled_out)
 
 
-def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attributes, most_cells: int) -> None:
+def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attributes, max_cells: int) -> None:
     """Refuse implications whose pairs the model cannot hold: rows would break what the policy declares."""
     sizes = [attribute.size for attribute in attributes]
     sets = [*(indices for indices, _ in (*zeros, *decided)), *pair_sets(implies)]
-    if not (implies or decided) or predicted_cells(sets, sizes) <= sum(sizes) + most_cells:
+    if not (implies or decided) or predicted_cells(sets, sizes) <= sum(sizes) + max_cells:
         return
     pairs = [*pair_sets(implies), *(indices for indices, _ in decided)]
     largest = max(pairs, key=lambda pair: math.prod(sizes[index] for index in pair))
     first_name, second_name = (attributes[index].name for index in largest)
-    rule = f"one of {first_name} and {second_name} determines the other, and the model cannot hold their cells together"
+    rule = f"one of {first_name} and {second_name} determines the other, and the model cannot hold their cells in all"
     fix = f'allow more memory, such as memory="4 GiB", or leave {second_name} out with columns='
     raise Unsupported("too-many-cells", rule, fix=fix)
 
@@ -640,51 +668,12 @@ def _determined_columns(
     return {name: source for name, source in implied.items() if name.lower() not in workload_names}
 
 
-_MAX_LISTED = 20
-"""The number of columns that a refusal lists."""
-
-
-def _check_all_coded(table: Table) -> None:
-    """Refuse a table with a column without cells: it would silently be missing from the synthetic one."""
-    coded_columns = {*coded_names(table)}
-    missing = [name for name in table.columns if name not in coded_columns and not _is_unit_id(table, name)]
-    if missing:
-        more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
-        suggestions = "; ".join(_coding_suggestion(table, name) for name in missing[:_MAX_LISTED])
-        has = "have" if len(missing) > 1 else "has"
-        raise Unsupported(
-            "uncoded-column",
-            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no cells: a "
-            "column has cells if its values are listed, if it is boolean, or if it has bins",
-            fix=f"in the policy, add {suggestions}{more}; or leave {'them' if len(missing) > 1 else 'it'} out by "
-            "naming the others in columns",
-        )
-
-
-def _coding_suggestion(table: Table, name: str) -> str:
-    """Suggest a declaration that gives a column cells: values for a text, months for a date, ten bins for a number."""
-    domain, target = table.columns[name], f" to {table.name}.{name}"
-    if domain.type is Type.TEXT:
-        return f'values = ["a", "b"]{target}'
-    if domain.type.temporal:
-        return f'{"" if domain.bounds else "bounds = [2024-01-01, 2024-12-31], "}bins = "month"{target}'
-    if domain.bounds is None:
-        return f"bounds = [0, 100], bins = 10{target}"
-    low, high = (Fraction(bound) for bound in domain.bounds)  # type: ignore[arg-type]
-    whole_numbers = int(high - low) + 1 if domain.type is Type.INTEGER else 10
-    return f"bins = {min(10, whole_numbers)}{target}"
-
-
-def _is_unit_id(table: Table, name: str) -> bool:
-    return isinstance(table.id, str) and name.lower() == table.id.lower()
-
-
 def _check_columns(names: Sequence[str], sizes: Sequence[int]) -> None:
     for name, size in zip(names, sizes, strict=True):
-        if size > MOST_COLUMN_CELLS:
+        if size > MAX_COLUMN_CELLS:
             raise Unsupported(
                 "too-many-cells",
-                f"a column of a synthetic table has at most {MOST_COLUMN_CELLS:,} cells; {name} has {size:,}",
+                f"a column of a synthetic table has at most {MAX_COLUMN_CELLS:,} cells; {name} has {size:,}",
                 fix=f"give {name} coarser bins, or leave it out with columns=",
             )
 

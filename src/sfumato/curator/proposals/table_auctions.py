@@ -13,37 +13,38 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charged
+from sfumato.curator.policy_account import charge_operators
 from sfumato.curator.previews.explaining import Explanation, Operator
-from sfumato.curator.previews.rehearsing import rehearsed
+from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.auction_outcomes import AuctionOutcome
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.sold_goods import Sold
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import digest
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate, GroupKey, Query, Scan
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.words import many
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, text
+from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, format_exact, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.comparisons import OneReading
+from sfumato.release.comparisons import SingleReadingRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price, price_list, rounded_up
-from sfumato.release.proposal import ReleaseCall, receipt, released
+from sfumato.release.proposal import ReleaseCall, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
+from sfumato.renamed import PreviewedByOldName
 
 
 @dataclass(frozen=True)
-class PriceDraw(OneReading[Sold]):
+class PriceDraw(SingleReadingRelease[AuctionOutcome]):
     """The release of an auction: a price selected by revenue, and optionally a noisy count of the buyers."""
 
     batch: Batch
@@ -58,7 +59,7 @@ class PriceDraw(OneReading[Sold]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """The shortfall, and the width of the count if requested, that a stored sale must reach."""
         required: dict[str, Number] = {"shortfall": f"{self.error('0.95'):.12g}"}
         counter = self.counter
@@ -74,22 +75,22 @@ class PriceDraw(OneReading[Sold]):
         selection = self.batch.measurements[0].mechanism
         return float(selection.error(len(self.prices), confidence, on_grid=True) / self.unit)
 
-    def made(self, totals: Integers) -> Sold:
+    def draw_from(self, totals: Integers) -> AuctionOutcome:
         selection, counter = self.batch.measurements[0], self.counter
-        price_index = selection.draw(selection.reading.of(totals))
-        sold = Sold(
+        price_index = selection.draw(selection.reading.extract(totals))
+        sold = AuctionOutcome(
             self.prices[price_index],
             selection=selection.mechanism,
             purchase=purchase([self.batch.bounded], self.total, self.version),
         )
         if counter is None:
             return sold
-        (buyers,) = counter.draw(counter.reading.of(totals)[[price_index]])
+        (buyers,) = counter.draw(counter.reading.extract(totals)[[price_index]])
         return replace(sold, buyers=int(buyers), counter=counter.mechanism)
 
 
 @dataclass(frozen=True)
-class TableAuction:
+class AuctionProposal(PreviewedByOldName):
     """A proposal of an auction; only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
 
     _context: Context = field(repr=False)
@@ -107,7 +108,7 @@ class TableAuction:
 
     @property
     def bounded(self) -> BoundedPlan:
-        return self.question.options[0]
+        return self.question.bounding_options[0]
 
     @property
     def weights(self) -> Thresholds:
@@ -119,11 +120,11 @@ class TableAuction:
         """Explain the auction at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._draw(epsilon, counting)
         plan = self.bounded.plan
-        confidence_text = f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
+        confidence_text = f"with {format_percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         selection, *counts = draw.batch.measurements
         operators = [
             Operator("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator("limit", f"at most {many(self.bounded.limits.rows, 'bid')} per unit", "whole bids"),
+            Operator("limit", f"at most {count_with_noun(self.bounded.limits.rows, 'bid')} per unit", "whole bids"),
             Operator(
                 "choose",
                 f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by {selection.mechanism.words()}",
@@ -139,7 +140,7 @@ class TableAuction:
             for count in counts
         ]
         reason = "a higher bid reaches every price that a lower one does, which halves the noise"
-        operators += charged(self._context)
+        operators += charge_operators(self._context)
         return Explanation(self.question.text, str(draw.total), tuple(operators), reason, self.question.warnings)
 
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
@@ -175,7 +176,7 @@ class TableAuction:
         request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
-    ) -> Sold:
+    ) -> AuctionOutcome:
         """Charge ε and draw the price.
 
         A stored outcome of the same auction on the same data, at least as accurate, is returned free. ``seconds`` and
@@ -183,19 +184,19 @@ class TableAuction:
         """
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(epsilon, counting)
-        return released(
+        return release_or_find(
             draw,
             draw.total,
             lambda result: self._with_receipt(result, confidence),
             question=self.question.text,
             plan=self.identity,
-            here=self._context,
+            context=self._context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def rehearse(self, epsilon: Number, counting: Number = 0, *, confidence: Number = "0.95") -> Sold:
+    def preview(self, epsilon: Number, counting: Number = 0, *, confidence: Number = "0.95") -> AuctionOutcome:
         """Run the auction on invented bids, from the policy alone. This is free."""
-        return rehearsed(
+        return preview_release(
             self, self._context, lambda proposal: proposal.release(epsilon, counting, confidence=confidence)
         )
 
@@ -208,17 +209,19 @@ class TableAuction:
         batch = self.batch(epsilon, counting)
         return PriceDraw(batch, self.question.groups, self.prices, self.unit, Price(epsilon), self._context.version)
 
-    def _with_receipt(self, result: StoredResult[Sold], confidence: Number) -> Sold:
+    def _with_receipt(self, result: StoredResult[AuctionOutcome], confidence: Number) -> AuctionOutcome:
         sold = result.value
         words = tuple(noise.words() for noise in (sold.selection, sold.counter) if noise is not None)
         context, question_text = self._context, self.question.text
-        sale_receipt = receipt(
-            result, sold.purchase, words, question=question_text, here=context, confidence=confidence
+        sale_receipt = make_receipt(
+            result, sold.purchase, words, question=question_text, context=context, confidence=confidence
         )
         return replace(sold, purchase=sold.purchase.public, receipt=sale_receipt)
 
 
-def auction(context: Context, table: str | None, column: str | None, prices: Sequence[Number]) -> TableAuction:
+def propose_auction(
+    context: Context, table: str | None, column: str | None, prices: Sequence[Number]
+) -> AuctionProposal:
     """Propose to sell a digital good at one of these public prices to the bidders in a table's column."""
     price_levels, unit = price_list(prices)
     bid_table, name = _find_bid_column(context.policy, table, column)
@@ -228,9 +231,11 @@ def auction(context: Context, table: str | None, column: str | None, prices: Seq
     scan = Scan(bid_table.name, bid_table.every_row, 0, {bid: domain}, limits)
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
     bounding = None if bid_table.every_row else Strategy.SAMPLE  # sample whole bids: a price is reached or not
-    words = f"an auction among {bid_table.name}.{name} at {len(price_levels)} prices up to {text(price_levels[-1])}"
+    words = (
+        f"an auction among {bid_table.name}.{name} at {len(price_levels)} prices up to {format_exact(price_levels[-1])}"
+    )
     question = Question(context, words, query, limits, bounding)
-    return TableAuction(question._context, question, price_levels, unit)  # noqa: SLF001
+    return AuctionProposal(question._context, question, price_levels, unit)  # noqa: SLF001
 
 
 def _find_bid_column(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:

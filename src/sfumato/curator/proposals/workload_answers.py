@@ -11,16 +11,16 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraph, preformatted
 from sfumato.plots.answers import draw_panels
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import codec
 from sfumato.release.answers.answer import Answer, as_table
-from sfumato.release.answers.answer_pictures import foot, notes
+from sfumato.release.answers.answer_pictures import caption_lines, notes
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.answers.stacked_answers import stacked
-from sfumato.untrusted import printable
+from sfumato.release.answers.stacked_answers import stack_answers
+from sfumato.untrusted import escape_unprintable
 
 
-@codec.value("answers")
+@codec.serialisable("answers")
 @dataclass(frozen=True)
 class Answers:
     """The answers to several questions, by name and by index: ``answers["q1"]`` and ``answers[0]`` are the same."""
@@ -36,9 +36,9 @@ class Answers:
         codec.check_fields(self)
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Return whether the numbers are invented from the policy alone."""
-        return any(answer.rehearsed for answer in self.answers)
+        return any(answer.is_preview for answer in self.answers)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class Answers:
 
     def as_answer(self) -> Answer:
         """Return all answers stacked as one, with the name of its question in every row."""
-        return stacked(self.names, self.answers, self._last_receipt, self.warnings)
+        return stack_answers(self.names, self.answers, self._last_receipt, self.warnings)
 
     @property
     def _last_receipt(self) -> Receipt:
@@ -81,13 +81,13 @@ class Answers:
     def plot(self, path: str | None = None) -> Picture:
         """Draw a small panel for each number of each question; with a path (.svg, .png, .html) it is also saved."""
         charts = [
-            replace(answer.chart_data(column), name=f"{printable(name)}: {printable(column)}")
+            replace(answer.chart_data(column), name=f"{escape_unprintable(name)}: {escape_unprintable(column)}")
             for name, answer in self.items()
             for column in answer.columns
             if column in answer.intervals
         ]
-        caption = foot(self._last_receipt)
-        return saved(draw_panels(charts, "Answers to each question", caption, notes(charts)), path)
+        caption = caption_lines(self._last_receipt)
+        return save_if_path(draw_panels(charts, "Answers to each question", caption, notes(charts)), path)
 
     def to_json(self) -> str:
         """Serialize all answers as JSON text, with a kind and a version."""
@@ -106,7 +106,7 @@ class Answers:
         return "".join(paragraph(name, strong=True) + answer._repr_html_() for name, answer in self.items())
 
 
-@codec.value("workload-forecast")
+@codec.serialisable("workload-forecast")
 @dataclass(frozen=True)
 class WorkloadForecast:
     """The forecast of each question, and the price of those without a stored answer."""

@@ -20,35 +20,48 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.previews.forecasts import Forecast
-from sfumato.curator.previews.rehearsing import rehearsed
+from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
 from sfumato.errors import InvalidParameter, Unsupported, shorten
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.canonical import digest
-from sfumato.plan.sql.question_files import MOST_QUESTIONS, WrittenQuestion, placed, questions as questions_of
+from sfumato.plan.sql.question_files import (
+    MAX_QUESTIONS,
+    WrittenQuestion,
+    split_questions as questions_of,
+    with_question_place,
+)
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
+from sfumato.privacy.numbers import POSITIVE, Number, exact, format_number, format_percent
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.batch_prices import MeasuredTogether, Offer, PricedBatch, Together, priced, within as priced_within
-from sfumato.release.measured import Measured
+from sfumato.release.batch_prices import (
+    BatchMeasurements,
+    BatchQuestionPrice,
+    BatchRelease,
+    PricedBatch,
+    price_batch,
+    price_batch_within as priced_within,
+)
+from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down
-from sfumato.release.payers import AllAtOnce, PaidQuestion, Purchase
-from sfumato.release.preparing import Prepared
+from sfumato.release.payers import BatchPayer, BatchQuestion, Purchase
 from sfumato.release.prices import Price, weak_words
-from sfumato.release.proposal import ReleaseCall, is_stored, receipt, rehearse, warn
+from sfumato.release.pricing import PricedRelease
+from sfumato.release.proposal import ReleaseCall, check_dry_run, is_stored, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
-from sfumato.release.requests import Request, RequestedSeries, given_again
+from sfumato.release.requests import PriceRequest, RequestedSeries, repeated_receipt
+from sfumato.renamed import PreviewedByOldName
 
 Goals = Number | Mapping[str, Any]
 """A half-width for every number; or by the name of a question, a half-width or half-widths by column."""
 
 
 @dataclass(frozen=True)
-class Workload:
+class WorkloadProposal(PreviewedByOldName):
     """A proposal of several questions: only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -58,7 +71,7 @@ class Workload:
     @property
     def identity(self) -> str:
         """The hash of all measured questions together."""
-        return digest("workload", *(question.identity for question in self.measured.values()))
+        return digest("workload", *(question.identity for question in self.measured_questions.values()))
 
     @property
     def columns(self) -> dict[str, Columns]:
@@ -66,7 +79,7 @@ class Workload:
         return {name: question.columns for name, question in self.questions.items()}
 
     @cached_property
-    def measured(self) -> dict[str, Question]:
+    def measured_questions(self) -> dict[str, Question]:
         """The measured questions by identity: a repeated question is measured and paid once."""
         distinct: dict[str, Question] = {}
         for question in self.questions.values():
@@ -88,9 +101,9 @@ class Workload:
         """Explain each question with its share of the price; at ε = 1 when no price is given. Free."""
         has_price = not (epsilon is None and rho is None and within is None)
         batch = self._price_batch(
-            Request(epsilon if has_price else 1, delta, rho, None, confidence, mechanism), within, weights
+            PriceRequest(epsilon if has_price else 1, delta, rho, None, confidence, mechanism), within, weights
         )
-        together, policy = Together(self._strategies(batch)), self._context.policy
+        together, policy = BatchRelease(self._strategies(batch)), self._context.policy
         operators = [Operator("scan", self._tables, f"protects {policy.unit}, {policy.neighbours.value}")]
         for name, question in self.questions.items():
             operators.append(
@@ -102,15 +115,18 @@ class Workload:
             )
         statements = len(together.readings)
         reading_text = (
-            f"{len(self.measured)} questions measured by {statements} statement{'s' if statements > 1 else ''}"
+            f"{len(self.measured_questions)} questions measured by {statements} "
+            f"statement{'s' if statements > 1 else ''}"
         )
-        coverage = f"ranges hold with {percent(exact(confidence, 'confidence'))} confidence"
+        coverage = f"ranges hold with {format_percent(exact(confidence, 'confidence'))} confidence"
         saving_text = (
-            "" if batch.pure else f"; bought separately they would cost about ε = {shown(batch.apart, 3)} in total"
+            ""
+            if batch.pure
+            else f"; bought separately they would cost about ε = {format_number(batch.separate_epsilon, 3)} in total"
         )
         operators.append(Operator("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
-        notes = (*self._warnings, *self._context.closing(batch.curve))
-        return Explanation(self.words, str(batch.price), tuple(operators), batch.reason, notes)
+        notes = (*self._warnings, *self._context.closing_warnings(batch.curve))
+        return Explanation(self.description, str(batch.price), tuple(operators), batch.reason, notes)
 
     @property
     def _warnings(self) -> tuple[str, ...]:
@@ -133,22 +149,22 @@ class Workload:
 
         The price excludes answers that are ``stored`` already, and as good.
         """
-        batch = self._price_batch(Request(epsilon, delta, rho, None, confidence, mechanism), within, weights)
+        batch = self._price_batch(PriceRequest(epsilon, delta, rho, None, confidence, mechanism), within, weights)
         new_indices = self._unstored_indices(batch, fresh)
         unbought = batch.only(new_indices)
         accepted = not new_indices or all(budget.affords(unbought.curve) for budget in self._context.budgets)
-        stored = {identity for index, identity in enumerate(self.measured) if index not in new_indices}
+        stored = {identity for index, identity in enumerate(self.measured_questions) if index not in new_indices}
         return WorkloadForecast(
             tuple(self.questions),
             tuple(self._forecast(batch, question, confidence, stored) for question in self.questions.values()),
             str(unbought.price) if new_indices else "nothing: all answers are stored",
             accepted,
-            (*self._warnings, *(self._context.closing(unbought.curve) if new_indices else ())),
+            (*self._warnings, *(self._context.closing_warnings(unbought.curve) if new_indices else ())),
         )
 
     def price(self, within: Goals, *, delta: Number = 0, confidence: Number = "0.95") -> float:
         """Return the least ε, at this δ, at which all questions together meet their accuracy goals. Free."""
-        batch = self._price_batch(Request(None, delta, None, None, confidence), within, None)
+        batch = self._price_batch(PriceRequest(None, delta, None, None, confidence), within, None)
         return float(batch.price.epsilon or 0)
 
     def release(
@@ -172,14 +188,14 @@ class Workload:
         ``weights`` multiply the shares of questions, by name. The same ``request_id`` returns the same answers, free.
         """
         call = ReleaseCall(fresh, request_id, seconds, progress)
-        requested = RequestedSeries(self._context, self.words, self._named_identity, call)
-        earlier = requested.known()
+        requested = RequestedSeries(self._context, self.description, self._named_identity, call)
+        earlier = requested.find_stored()
         if earlier is not None:
             return self._restore(earlier)
-        batch = self._price_batch(Request(epsilon, delta, rho, None, confidence, mechanism), within, weights)
+        batch = self._price_batch(PriceRequest(epsilon, delta, rho, None, confidence, mechanism), within, weights)
         new_indices = self._unstored_indices(batch, fresh)
         stored_results = self._load_stored(
-            batch, [index for index in range(len(self.measured)) if index not in new_indices]
+            batch, [index for index in range(len(self.measured_questions)) if index not in new_indices]
         )
         purchase = (
             self._buy(batch.only(new_indices), new_indices, requested, confidence, joint)
@@ -192,7 +208,7 @@ class Workload:
             answers = {
                 name: question.release(confidence=confidence)
                 if question.free
-                else question.answered((stored_results | purchase.results)[question.identity], confidence, joint)
+                else question.build_answer((stored_results | purchase.results)[question.identity], confidence, joint)
                 for name, question in self.questions.items()
             }
             released = Answers(tuple(answers), tuple(answers.values()), self._receipt(purchase, confidence))
@@ -211,12 +227,12 @@ class Workload:
         stored_answers = codec.loads_as(Answers, stored_answer.body, longest=len(stored_answer.body))
         context = self._context
         answers = tuple(
-            replace(answer, receipt=given_again(answer.receipt, context)) for answer in stored_answers.answers
+            replace(answer, receipt=repeated_receipt(answer.receipt, context)) for answer in stored_answers.answers
         )
-        batch_receipt = None if stored_answers.receipt is None else given_again(stored_answers.receipt, context)
+        batch_receipt = None if stored_answers.receipt is None else repeated_receipt(stored_answers.receipt, context)
         return replace(stored_answers, answers=answers, receipt=batch_receipt)
 
-    def rehearse(
+    def preview(
         self,
         *,
         epsilon: Number | None = None,
@@ -231,12 +247,14 @@ class Workload:
         """Return answers of this shape with invented numbers, from the policy alone. Free."""
         price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "within": within}
         terms: dict[str, Any] = {"confidence": confidence, "mechanism": mechanism, "weights": weights, "joint": joint}
-        return rehearsed(self, self._context, lambda proposal: proposal.release(**price, **terms))
+        return preview_release(self, self._context, lambda proposal: proposal.release(**price, **terms))
 
     # ── prices ──
 
-    def _price_batch(self, request: Request, within: Goals | None, weights: Mapping[str, Number] | None) -> PricedBatch:
-        if not self.measured:
+    def _price_batch(
+        self, request: PriceRequest, within: Goals | None, weights: Mapping[str, Number] | None
+    ) -> PricedBatch:
+        if not self.measured_questions:
             raise Unsupported(
                 "nothing-measured",
                 "a workload needs a question that is measured",
@@ -244,25 +262,27 @@ class Workload:
             )
         offers, budget = self._offers(weights, request), self._context.account.budget
         if within is not None:
-            if request.named:
+            if request.is_stated:
                 raise InvalidParameter("within", within, "given instead of epsilon or rho")
             return self._price_within(offers, request, within)
         price = request.price
         self._require_delta(price.delta)
-        return priced(offers, price, request.family, budget)
+        return price_batch(offers, price, request.family, budget)
 
-    def _offers(self, weights: Mapping[str, Number] | None, request: Request) -> list[Offer]:
+    def _offers(self, weights: Mapping[str, Number] | None, request: PriceRequest) -> list[BatchQuestionPrice]:
         """Return the offer of each question, with a share by its number of measurements times its weight."""
         question_weights = self._parse_weights(weights or {})
-        terms = Request(confidence=request.confidence, joint=request.joint)
+        terms = PriceRequest(confidence=request.confidence, joint=request.joint)
         unscaled_shares = {
             identity: question_weights[identity] * _share_count(question)
-            for identity, question in self.measured.items()
+            for identity, question in self.measured_questions.items()
         }
         total = sum(unscaled_shares.values(), Fraction(0))
         return [
-            Offer(_preparer(question, terms), unscaled_shares[identity] / total, bool(question.found))
-            for identity, question in self.measured.items()
+            BatchQuestionPrice(
+                _preparer(question, terms), unscaled_shares[identity] / total, bool(question.discovered_keys)
+            )
+            for identity, question in self.measured_questions.items()
         ]
 
     def _parse_weights(self, weights: Mapping[str, Number]) -> dict[str, Fraction]:
@@ -277,7 +297,7 @@ class Workload:
                 largest[question.identity] = max(weight, largest.get(question.identity, weight))
         return largest
 
-    def _price_within(self, offers: list[Offer], request: Request, within: Goals) -> PricedBatch:
+    def _price_within(self, offers: list[BatchQuestionPrice], request: PriceRequest, within: Goals) -> PricedBatch:
         goals, delta = self._parse_goals(within), exact(request.delta, "delta")
         self._require_delta(delta)
 
@@ -285,34 +305,38 @@ class Workload:
             cached_prices: dict[Any, Price] = {}
             price_lists = (
                 [self._least_price_of(request, family, goal, cached_prices) for goal in goals[identity]]
-                for identity in self.measured
+                for identity in self.measured_questions
             )
             return [max(candidates, key=lambda price: price.epsilon or price.rho or 0) for candidates in price_lists]
 
         return priced_within(offers, least_prices, delta, request.family, self._context.account.budget)
 
     def _least_price_of(
-        self, request: Request, family: Family, named_goal: tuple[str, Question, Any], cached_prices: dict[Any, Price]
+        self,
+        request: PriceRequest,
+        family: Family,
+        named_goal: tuple[str, Question, Any],
+        cached_prices: dict[Any, Price],
     ) -> Price:
         """Return the least price of one question, cached for questions that differ only in which rows they count."""
         name, question, goal = named_goal
-        delta = exact(request.delta, "delta") / len(self.measured)
+        delta = exact(request.delta, "delta") / len(self.measured_questions)
 
         def price_of(amount: Fraction) -> Price:
-            if family is Gaussian and not question.found:
+            if family is Gaussian and not question.discovered_keys:
                 return Price(rho=rounded_down(amount))
-            return Price(amount, delta if question.found else 0)
+            return Price(amount, delta if question.discovered_keys else 0)
 
-        cache_key = (question.alike, repr(goal)) if question.alike is not None else name
+        cache_key = (question.error_shape, repr(goal)) if question.error_shape is not None else name
         if cache_key not in cached_prices:
-            question_request = Request(within=goal, confidence=request.confidence, mechanism=family)
+            question_request = PriceRequest(within=goal, confidence=request.confidence, mechanism=family)
             with _placed_by_name(name):
                 cached_prices[cache_key] = price_of(question.least_price(question_request, price_of))
         return cached_prices[cache_key]
 
     def _parse_goals(self, within: Goals) -> dict[str, list[tuple[str, Question, Any]]]:
         """Return the accuracy goals of each measured question: all goals of those that ask the same."""
-        goals: dict[str, list[tuple[str, Question, Any]]] = {identity: [] for identity in self.measured}
+        goals: dict[str, list[tuple[str, Question, Any]]] = {identity: [] for identity in self.measured_questions}
         if isinstance(within, Mapping):
             for name in within:
                 if name not in self.questions:
@@ -337,7 +361,7 @@ class Workload:
     def _require_delta(self, delta: Fraction) -> None:
         """Refuse a question that discovers its groups without a δ, before anything is spent."""
         for name, question in self.questions.items():
-            if question.found and not delta:
+            if question.discovered_keys and not delta:
                 with _placed_by_name(name):
                     question.error(epsilon=1)
 
@@ -345,25 +369,26 @@ class Workload:
 
     def _strategies(self, batch: PricedBatch) -> tuple[Any, ...]:
         return tuple(
-            question.kind(prepared) for question, prepared in zip(self.measured.values(), batch.prepared, strict=True)
+            question.release_strategy(prepared)
+            for question, prepared in zip(self.measured_questions.values(), batch.prepared, strict=True)
         )
 
     def _unstored_indices(self, batch: PricedBatch, fresh: bool) -> list[int]:
         """List the indices of questions without a stored answer that is as good."""
-        strategies = zip(self.measured.items(), self._strategies(batch), strict=True)
+        strategies = zip(self.measured_questions.items(), self._strategies(batch), strict=True)
         return [
             index
             for index, ((identity, _), strategy) in enumerate(strategies)
             if fresh or not is_stored(strategy, identity, self._context)
         ]
 
-    def _load_stored(self, batch: PricedBatch, indices: Sequence[int]) -> dict[str, StoredResult[Measured]]:
-        strategies, identities, context = self._strategies(batch), list(self.measured), self._context
+    def _load_stored(self, batch: PricedBatch, indices: Sequence[int]) -> dict[str, StoredResult[NoisyMeasurements]]:
+        strategies, identities, context = self._strategies(batch), list(self.measured_questions), self._context
         return {
             identities[index]: stored_result
             for index in indices
             if (
-                stored_result := releasing.stored(
+                stored_result := releasing.find_stored(
                     strategies[index], self._release_request(identities[index]), context.account
                 )
             )
@@ -371,39 +396,46 @@ class Workload:
         }
 
     def _release_request(self, plan: str) -> ReleaseRequest:
-        return ReleaseRequest(self.words, plan, self._context.engine.identity(), self._context.analyst)
+        return ReleaseRequest(self.description, plan, self._context.engine.identity(), self._context.analyst)
 
     def _buy(
         self, batch: PricedBatch, indices: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
     ) -> _BatchPurchase | StoredAnswer:
-        context, call, identities = self._context, requested.call, [list(self.measured)[index] for index in indices]
-        questions = [self.measured[identity] for identity in identities]
-        combined = Together(
-            tuple(question.kind(prepared) for question, prepared in zip(questions, batch.prepared, strict=True))
+        context, call, identities = (
+            self._context,
+            requested.call,
+            [list(self.measured_questions)[index] for index in indices],
+        )
+        questions = [self.measured_questions[identity] for identity in identities]
+        combined = BatchRelease(
+            tuple(
+                question.release_strategy(prepared)
+                for question, prepared in zip(questions, batch.prepared, strict=True)
+            )
         )
         for question, strategy in _distinct_shapes(questions, combined.kinds):
-            rehearse(strategy, partial(question.answered, confidence=confidence, joint=joint))
-        warn(batch.price, context)
+            check_dry_run(strategy, partial(question.build_answer, confidence=confidence, joint=joint))
+        warn_of_weak_price(batch.price, context)
         paid_questions = [
-            PaidQuestion(question.text, identity, strategy.good_enough)
+            BatchQuestion(question.text, identity, strategy.required_accuracy)
             for identity, question, strategy in zip(identities, questions, combined.kinds, strict=True)
         ]
         has_request_id = call.request_id is not None
-        payer = AllAtOnce(
+        payer = BatchPayer(
             lambda entry: requested.open(entry, whole=True), paid_questions, _split_bodies, more=has_request_id
         )
-        with context.work.one():
-            batch_result: StoredResult[MeasuredTogether] = releasing.release(
+        with context.running_work.running():
+            batch_result: StoredResult[BatchMeasurements] = releasing.release(
                 combined,
                 self._release_request(""),
                 payer=payer,
                 engine=context.engine,
                 fresh=True,
-                seconds=call.limit(context.seconds),
+                seconds=call.time_limit(context.seconds),
                 progress=context.progress if call.progress is None else call.progress,
             )
-        if payer.known is not None:
-            return payer.known
+        if payer.stored_answer is not None:
+            return payer.stored_answer
         results = zip(identities, batch_result.value.each, payer.lines, strict=True)
         by_identity = {
             identity: StoredResult(value, line.number, line.time, line.hash, free=False)
@@ -425,12 +457,12 @@ class Workload:
             self._context.version,
             weak_words(batch_purchase.batch.price),
         )
-        return receipt(
+        return make_receipt(
             batch_purchase.result,
             combined,
             tuple(mechanism_words),
-            question=self.words,
-            here=self._context,
+            question=self.description,
+            context=self._context,
             confidence=confidence,
         )
 
@@ -448,15 +480,15 @@ class Workload:
         prepared = self._prepared_for(batch, question)
         return f"{'; '.join(question.forecast(prepared, confidence).parts())}; by itself {prepared.price}"
 
-    def _prepared_for(self, batch: PricedBatch, question: Question) -> Prepared:
-        return batch.prepared[list(self.measured).index(question.identity)]
+    def _prepared_for(self, batch: PricedBatch, question: Question) -> PricedRelease:
+        return batch.prepared[list(self.measured_questions).index(question.identity)]
 
     @property
     def _tables(self) -> str:
         return ", ".join(dict.fromkeys(question.query.plan.table for question in self.questions.values()))
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The workload in words."""
         return f"a workload of {len(self.questions)} questions: {shorten(', '.join(self.questions), 200)}"
 
@@ -471,8 +503,8 @@ class Workload:
 class _BatchPurchase:
     """A purchase: the result of each question, and the joint charge."""
 
-    results: dict[str, StoredResult[Measured]]
-    result: StoredResult[MeasuredTogether] | None = None
+    results: dict[str, StoredResult[NoisyMeasurements]]
+    result: StoredResult[BatchMeasurements] | None = None
     batch: PricedBatch | None = None
     tab: Tab | None = None
 
@@ -480,31 +512,33 @@ class _BatchPurchase:
 _NO_PURCHASE = _BatchPurchase({})
 
 
-def workload(
+def propose_workload(
     context: Context,
     ask: Callable[[str], Any],
-    given: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str],
-) -> Workload:
+    questions: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str],
+) -> WorkloadProposal:
     """Parse all questions; one that cannot be asked is refused by name, before any is asked."""
     context.require_one_account("a workload")
-    if isinstance(given, (str, os.PathLike)):
-        file_questions = questions_of(_read_file(given))
+    if isinstance(questions, (str, os.PathLike)):
+        file_questions = questions_of(_read_file(questions))
         by_name = {f"q{number}": question for number, question in enumerate(file_questions, 1)}
         parsed = {}
         for number, (name, question) in enumerate(by_name.items(), 1):
-            with placed(number, question):
+            with with_question_place(number, question):
                 parsed[name] = _question(context, ask, question.text)
-        return Workload(context, parsed)
+        return WorkloadProposal(context, parsed)
     questions_by_name: Mapping[str, Any] = (
-        given if isinstance(given, Mapping) else {f"q{number}": question for number, question in enumerate(given, 1)}
+        questions
+        if isinstance(questions, Mapping)
+        else {f"q{number}": question for number, question in enumerate(questions, 1)}
     )
     _require_moderate(questions_by_name)
     parsed = {}
     for number, (name, question) in enumerate(questions_by_name.items(), 1):
         question_text = question.text if isinstance(question, Question) else question
-        with placed(number, WrittenQuestion(str(question_text), 1), name):
+        with with_question_place(number, WrittenQuestion(str(question_text), 1), name):
             parsed[name] = _question(context, ask, question)
-    return Workload(context, parsed)
+    return WorkloadProposal(context, parsed)
 
 
 def _question(context: Context, ask: Callable[[str], Any], source: Any) -> Question:
@@ -512,9 +546,9 @@ def _question(context: Context, ask: Callable[[str], Any], source: Any) -> Quest
     if not isinstance(question, Question):
         rule = "a workload takes SELECT questions, not SHOW or DESCRIBE"
         raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: it is free")
-    if not question.is_of(context):
+    if not question.belongs_to(context):
         raise InvalidParameter("questions", question.text, "questions of the same curator")
-    question.options  # noqa: B018  refuse now, by name
+    question.bounding_options  # noqa: B018  refuse now, by name
     return question
 
 
@@ -532,8 +566,8 @@ def _read_file(file: str | os.PathLike[str]) -> str:
 
 
 def _require_moderate(questions: Mapping[str, Any]) -> None:
-    if not 0 < len(questions) <= MOST_QUESTIONS:
-        rule = f"a workload has between one and {MOST_QUESTIONS:,} questions"
+    if not 0 < len(questions) <= MAX_QUESTIONS:
+        rule = f"a workload has between one and {MAX_QUESTIONS:,} questions"
         raise Unsupported(
             "no-question" if not questions else "too-many-questions", rule, fix="give a list of questions"
         )
@@ -542,19 +576,19 @@ def _require_moderate(questions: Mapping[str, Any]) -> None:
             raise InvalidParameter("questions", name, "named by non-empty texts")
 
 
-def _preparer(question: Question, request: Request) -> Callable[[Price, Family], Prepared]:
-    return lambda price, family: question.prepared_at(price, replace(request, mechanism=family))
+def _preparer(question: Question, request: PriceRequest) -> Callable[[Price, Family], PricedRelease]:
+    return lambda price, family: question.price_release_at(price, replace(request, mechanism=family))
 
 
 def _share_count(question: Question) -> int:
     """Count the measurements of a question, including the discovery of its groups."""
-    return max(1, len(question.options[0].measures) + sum(part.shares for part in question.others))
+    return max(1, len(question.bounding_options[0].measures) + sum(part.shares for part in question.other_parts))
 
 
 def _distinct_shapes(questions: Sequence[Question], strategies: Sequence[Any]) -> list[tuple[Question, Any]]:
     """Drop questions of the same shape as another: their dry runs at extreme totals are identical."""
     by_shape = {
-        question.alike or question.identity: (question, strategy)
+        question.error_shape or question.identity: (question, strategy)
         for question, strategy in zip(questions, strategies, strict=True)
     }
     return list(by_shape.values())
@@ -562,12 +596,12 @@ def _distinct_shapes(questions: Sequence[Question], strategies: Sequence[Any]) -
 
 def _split_bodies(body: str) -> list[str]:
     batch = codec.loads(body, longest=len(body))
-    assert isinstance(batch, MeasuredTogether)
+    assert isinstance(batch, BatchMeasurements)
     return [codec.dumps(measured) for measured in batch.each]
 
 
 def _placed_by_name(name: str) -> Any:
-    return placed(None, WrittenQuestion("", 0), name)
+    return with_question_place(None, WrittenQuestion("", 0), name)
 
 
 def _join_names(names: Any) -> str:

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.engine.duckdb import discovery, files, memory, owners
 from sfumato.engine.duckdb.memory import Spill
-from sfumato.engine.duckdb.owners import Owners, Relation
-from sfumato.engine.duckdb.scan import Cell, TableScan, copies
-from sfumato.engine.seam import DataIdentity, Fetched
-from sfumato.engine.sources.clean_cells import folded
-from sfumato.engine.sources.inspected_tables import identified
-from sfumato.engine.spellings.duckdb import listed, literal, name
+from sfumato.engine.duckdb.owners import Relation, RowOwners
+from sfumato.engine.duckdb.scan import Cell, TableScan, count_with_copies
+from sfumato.engine.protocols import DataIdentity, FetchedTable
+from sfumato.engine.sources.clean_cells import fold_name
+from sfumato.engine.sources.inspected_tables import identify_file
+from sfumato.engine.spellings.duckdb import literal, literal_list, quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
-from sfumato.plan.values.coded_keys import MOST_ROWS, most_met
+from sfumato.plan.values.coded_keys import MAX_ROWS, max_matches
 from sfumato.policy import Domain, InMemory, ListColumn, Policy, Table, Type, Via
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import exact_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,14 +85,14 @@ class Sources:
     def scan(self, table: str) -> str:
         """Return the name of the view with the cleaned, declared columns, and ``sf_unit`` where rows have ids."""
         self._ensure_view(table)
-        return name(f"sf_{table}")
+        return quote_identifier(f"sf_{table}")
 
-    def definition(self, table: str) -> TableScan:
+    def table_scan(self, table: str) -> TableScan:
         """Return how the view of a table is built from its source, for the owner's inspection."""
         self._ensure_view(table)
         return self._scans[table]
 
-    def multiplicity(self, table: str, columns: Sequence[str]) -> int:
+    def max_rows_per_value(self, table: str, columns: Sequence[str]) -> int:
         """Return the maximum number of rows of a public table that share one value of these columns (of all rows,
         without columns); at least 1.
         """
@@ -101,14 +101,14 @@ class Sources:
             raise InvalidParameter("table", table, "a public table: nothing is counted in a private one for free")
         key = (table, tuple(columns))
         if key not in self._multiplicities:
-            quoted = [name(column) for column in columns]
+            quoted = [quote_identifier(column) for column in columns]
             not_null = " AND ".join(f"{column} IS NOT NULL" for column in quoted) or "TRUE"
             group_by = f" GROUP BY {', '.join(quoted)}" if quoted else ""
             group_sizes = f"SELECT count(*) AS n FROM {self.scan(table)} WHERE {not_null}{group_by}"
             self._multiplicities[key] = max(1, self.run(f"SELECT coalesce(max(n), 1) FROM ({group_sizes})")[0][0])
         return self._multiplicities[key]
 
-    def overlap(self, table: str, columns: Sequence[str], comparisons: Sequence[tuple[str, str]]) -> int:
+    def max_rows_matched(self, table: str, columns: Sequence[str], comparisons: Sequence[tuple[str, str]]) -> int:
         """Return the maximum number of rows of a public table that one value can match in a join by comparisons; at
         least 1.
 
@@ -117,15 +117,15 @@ class Sources:
         """
         key = (table, tuple(columns), tuple(comparisons))
         if key not in self._overlaps:
-            if self.multiplicity(table, ()) > MOST_ROWS:
-                rule = f"a public table that is joined by comparisons has at most {MOST_ROWS:,} rows; {table} has more"
+            if self.max_rows_per_value(table, ()) > MAX_ROWS:
+                rule = f"a public table that is joined by comparisons has at most {MAX_ROWS:,} rows; {table} has more"
                 raise Unsupported("bands-too-large", rule, fix="join by equality, or by a table with fewer rows")
             compared = [column for _, column in comparisons]
-            quoted = [name(column) for column in (*columns, *compared)]
+            quoted = [quote_identifier(column) for column in (*columns, *compared)]
             not_null = " AND ".join(f"{column} IS NOT NULL" for column in quoted)
             rows = self.run(f"SELECT {', '.join(quoted)} FROM {self.scan(table)} WHERE {not_null}")
             split_rows = ((row[: len(columns)], row[len(columns) :]) for row in rows)
-            self._overlaps[key] = max(1, most_met(split_rows, [operator for operator, _ in comparisons]))
+            self._overlaps[key] = max(1, max_matches(split_rows, [operator for operator, _ in comparisons]))
         return self._overlaps[key]
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -140,13 +140,14 @@ class Sources:
         with self._cursor() as cursor:
             return self._log_and_run(statement, lambda: cursor.sql(_parse_select(cursor, statement)).to_arrow_table())
 
-    def stream(self, statement: str, rows: int, taken: Callable[[Iterator[pyarrow.RecordBatch]], T]) -> T:
+    def stream(self, statement: str, batch_rows: int, consume: Callable[[Iterator[pyarrow.RecordBatch]], T]) -> T:
         """Return ``taken(batches)`` over Arrow batches of about ``rows`` rows, so that the whole result is never in
         memory.
         """
         with self._cursor() as cursor:
             return self._log_and_run(
-                statement, lambda: taken(iter(cursor.sql(_parse_select(cursor, statement)).to_arrow_reader(rows)))
+                statement,
+                lambda: consume(iter(cursor.sql(_parse_select(cursor, statement)).to_arrow_reader(batch_rows))),
             )
 
     def bind(self, statement: str) -> None:
@@ -157,7 +158,7 @@ class Sources:
 
     def copy(self, table: str) -> str:
         """Copy a table's cleaned rows now and return the copy's name; it does not change until it is dropped."""
-        copy = name(f"sf copy {next(self._copy_numbers)} of {table}")  # no view has a space after sf
+        copy = quote_identifier(f"sf copy {next(self._copy_numbers)} of {table}")  # no view has a space after sf
         self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {self.scan(table)}")
         return copy
 
@@ -196,14 +197,14 @@ class Sources:
         """Identify the files a table is read from, or the server it was fetched from; a table in memory is identified
         by its content.
         """
-        if isinstance(source := self.policy.tables[table].source, Fetched):
+        if isinstance(source := self.policy.tables[table].source, FetchedTable):
             return source.data
         table_files = self._files.get(table)
         if table_files is not None:
             part = owners.stored_table(self.policy.tables[table], self._databases, self.run)
-            return tuple(replace(identified(path), part=part) for path in table_files.paths)
+            return tuple(replace(identify_file(path), table=part) for path in table_files.paths)
         content_hash = self.fingerprint(table)
-        return (DataIdentity(f"memory://{content_hash}", lambda: content_hash, part=table),)
+        return (DataIdentity(f"memory://{content_hash}", lambda: content_hash, table=table),)
 
     def interrupt(self, thread: int | None = None) -> None:
         """Interrupt every running statement, or those of one thread: they fail as ``EngineFailed``."""
@@ -234,10 +235,10 @@ class Sources:
             self._execute(f"SET GLOBAL {setting} = {value}")
         self._relations = {key: self._open_source(table) for key, table in self.policy.tables.items()}
         paths = [path for table_files in self._files.values() for path in table_files.paths]
-        for setting in (f"allowed_paths = [{listed(paths)}]", *_LOCKDOWN):
+        for setting in (f"allowed_paths = [{literal_list(paths)}]", *_LOCKDOWN):
             self._execute(f"SET GLOBAL {setting}")
         for table in self.policy.tables.values():
-            if table.declares:
+            if table.has_columns:
                 self._define_view(table, table.columns)
             self._check_ceiling(table)
 
@@ -261,38 +262,38 @@ class Sources:
         """
         relation, scan = self._relations[table.name], self._scans.get(table.name)
         if scan is not None and scan.owner is not None and scan.owner.links is not None:
-            return int(self.run(copies(relation.sql, scan.owner))[0][0])
+            return int(self.run(count_with_copies(relation.sql, scan.owner))[0][0])
         if table.name in self._csv_line_counts or not relation.columns:
             return self._csv_line_counts.get(table.name, 0)
         return int(self.run(f"SELECT count(*) FROM {relation.sql}")[0][0])
 
     def _open_source(self, table: Table) -> Relation:
         if isinstance(table.source, InMemory):
-            return self._copy_into_engine(table, memory.frame(table.source.table, f"tables.{table.name}.source"))
-        table_files, relation = owners.opened(table, self._databases, self._execute)
+            return self._copy_into_engine(table, memory.wrap_table(table.source.table, f"tables.{table.name}.source"))
+        table_files, relation = owners.open_relation(table, self._databases, self._execute)
         if table_files.kind == "csv":
-            self._csv_line_counts[table.name] = files.checked_lines(table_files, f"tables.{table.name}.source")
+            self._csv_line_counts[table.name] = files.count_csv_records(table_files, f"tables.{table.name}.source")
         self._files[table.name] = table_files
         return relation
 
     def _copy_into_engine(self, table: Table, source: memory.MemoryTable) -> Relation:
         """Copy the columns in use into a table of the engine, so that later changes to the original have no effect."""
         named_columns = {*table.columns, *table.lists, *_id_columns(table, self.policy)}
-        folded_names = set(map(folded, named_columns if table.declares else source.names))
-        positions = [i for i, column in enumerate(source.names) if folded(column) in folded_names]
+        folded_names = set(map(fold_name, named_columns if table.has_columns else source.names))
+        positions = [i for i, column in enumerate(source.names) if fold_name(column) in folded_names]
         if not positions:
             return Relation("", ())
         path = f"tables.{table.name}.source"
-        arrow_table = memory.arrow(source, positions, path)
+        arrow_table = memory.to_arrow(source, positions, path)
         self._fingerprints[table.name] = (), memory.fingerprint(arrow_table)
-        copy = name(f"sf copy of {table.name}")  # no view has a space after sf
-        create_copy = f"CREATE TABLE {copy} AS SELECT * FROM {name(_ARROW_SOURCE)}"
+        copy = quote_identifier(f"sf copy of {table.name}")  # no view has a space after sf
+        create_copy = f"CREATE TABLE {copy} AS SELECT * FROM {quote_identifier(_ARROW_SOURCE)}"
         try:
             with self._cursor() as cursor:  # only the cursor that registered a table sees it
                 self._log_and_run(create_copy, lambda: cursor.register(_ARROW_SOURCE, arrow_table).execute(create_copy))
         except EngineFailed:
             raise memory.unreadable(path) from None
-        return owners.of_memory(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
+        return owners.memory_relation(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
 
     def _ensure_view(self, table: str) -> None:
         """Create the view of a public table without declared columns on its first use."""
@@ -305,7 +306,7 @@ class Sources:
     def _discover_columns(self, table: Table) -> dict[str, Domain]:
         """Find the domains of a public table's columns in its data; a CSV file is read once, into a temporary copy."""
         relation = self._relations[table.name]
-        cells = dict(relation.plain_columns())
+        cells = dict(relation.usable_columns())
         if not cells:
             raise InvalidPolicy(
                 "no column of this table has a name that SQL queries can use",
@@ -313,13 +314,13 @@ class Sources:
                 fix="rename the columns: printable, at most 63 characters, not beginning with sf_",
             )
         if table.name not in self._files or self._files[table.name].kind != "csv":
-            kinds = {column: discovery.stored_kind(cell) for column, cell in cells.items()}
+            kinds = {column: discovery.type_of_cell(cell) for column, cell in cells.items()}
             typed = {column: (cell, Domain(kinds[column]), None) for column, cell in cells.items()}
-            return discovery.domains(kinds, f"({TableScan(relation.sql, typed, None).statement})", self.run)
-        copy = name(f"sf reading of {table.name}")  # no view has a space after sf
+            return discovery.discovered_domains(kinds, f"({TableScan(relation.sql, typed, None).statement})", self.run)
+        copy = quote_identifier(f"sf reading of {table.name}")  # no view has a space after sf
         self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {relation.sql}")
         try:
-            return discovery.written_domains(cells, copy, self.run)
+            return discovery.inferred_domains(cells, copy, self.run)
         finally:
             self._execute(f"DROP TABLE {copy}")
 
@@ -329,10 +330,10 @@ class Sources:
             column: (relation.cell(column, f"{path}.columns.{column}"), *self._enforced_domain(table, domain))
             for column, domain in columns.items()
         }
-        owner = Owners(self.policy, self._relations).of(table)
+        owner = RowOwners(self.policy, self._relations).owner_of(table)
         lists = {column: self._list_column(table, column) for column in table.lists}
         scan = self._scans[table.name] = TableScan(relation.sql, cells, owner, lists)
-        self._execute(f"CREATE OR REPLACE VIEW {name(f'sf_{table.name}')} AS {scan.statement}")
+        self._execute(f"CREATE OR REPLACE VIEW {quote_identifier(f'sf_{table.name}')} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
 
     def _list_column(self, table: Table, column: str) -> tuple[Cell, ListColumn, str | None]:
@@ -353,15 +354,15 @@ class Sources:
 
         Values discovered in public data hold already and are not enforced again.
         """
-        if domain.values is None or not table.declares:
+        if domain.values is None or not table.has_columns:
             return replace(domain, values=None), None
         if domain.type is not Type.TEXT:
             return domain, None
-        enum_type = name(
+        enum_type = quote_identifier(
             f"sf values {self._enum_count}"
         )  # numbered: table and column names joined by a space may collide
         self._enum_count += 1
-        self._execute(f"CREATE TYPE {enum_type} AS ENUM ({listed(domain.values)})")
+        self._execute(f"CREATE TYPE {enum_type} AS ENUM ({literal_list(domain.values)})")
         return domain, enum_type
 
     def _declared(self, table: str) -> Table:
@@ -461,7 +462,7 @@ def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict
             raise InvalidParameter("memory_limit", memory_limit, "a size such as '4GiB'")
         settings["memory_limit"] = literal(memory_limit)
     if threads is not None:
-        settings["threads"] = str(whole(threads, "threads", at_least=1))
+        settings["threads"] = str(exact_integer(threads, "threads", at_least=1))
     return settings
 
 
@@ -471,21 +472,21 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
 
     with duckdb.connect(":memory:") as connection:
         execute = partial(_fetch_rows, connection)
-        table_files, opened = owners.opened(Table("data", source, relation=relation, public=True), {}, execute)
+        table_files, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         return {
-            column: None if table_files.kind == "csv" else discovery.stored_kind(cell)
-            for column, cell in opened.plain_columns()
+            column: None if table_files.kind == "csv" else discovery.type_of_cell(cell)
+            for column, cell in opened.usable_columns()
         }
 
 
-def unnamed_columns(source: Path, relation: str | None = None) -> list[str]:
+def unusable_columns(source: Path, relation: str | None = None) -> list[str]:
     """List the columns of a file whose names queries cannot use, as the file names them. No row is read."""
     import duckdb
 
     with duckdb.connect(":memory:") as connection:
         execute = partial(_fetch_rows, connection)
-        _, opened = owners.opened(Table("data", source, relation=relation, public=True), {}, execute)
-        usable = {id(cell) for _, cell in opened.plain_columns()}
+        _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
+        usable = {id(cell) for _, cell in opened.usable_columns()}
         return [column for column, cell in opened.columns if id(cell) not in usable]
 
 
@@ -493,7 +494,7 @@ _SNIFFED_ROWS, _SNIFFED_COLUMNS = 20_000, 100
 """How many rows, and how many columns, text types are inferred from: further columns stay text."""
 
 
-def written_types(source: Path, relation: str | None = None) -> dict[str, Type]:
+def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]:
     """Infer the types of a table's columns: the stored ones, and for text the first type that every sampled cell parses
     as.
 
@@ -503,16 +504,16 @@ def written_types(source: Path, relation: str | None = None) -> dict[str, Type]:
 
     with duckdb.connect(":memory:") as connection:
         execute = partial(_fetch_rows, connection)
-        _, opened = owners.opened(Table("data", source, relation=relation, public=True), {}, execute)
-        cells = dict(opened.plain_columns())
-        kinds = {column: discovery.stored_kind(cell) for column, cell in cells.items()}
+        _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
+        cells = dict(opened.usable_columns())
+        kinds = {column: discovery.type_of_cell(cell) for column, cell in cells.items()}
         texts = {column: cell for column, cell in cells.items() if cell.family == "VARCHAR"}
         sniffed = dict(list(texts.items())[:_SNIFFED_COLUMNS])
         if not sniffed:
             return kinds
         cells_sql = ", ".join(cell.sql for cell in sniffed.values())
         execute(f"CREATE TABLE sniffed AS SELECT {cells_sql} FROM {opened.sql} LIMIT {_SNIFFED_ROWS}")
-        kinds |= discovery.written_kinds(sniffed, "sniffed", execute)
+        kinds |= discovery.inferred_types(sniffed, "sniffed", execute)
         has_leading_zero = ", ".join(f"bool_or(regexp_matches({cell.sql}, '^0[0-9]'))" for cell in sniffed.values())
         is_code = execute(f"SELECT {has_leading_zero} FROM sniffed")[0]
         return kinds | {
@@ -526,21 +527,21 @@ def types_in_memory(table: Any) -> dict[str, Type]:
     """Return the types of the usable columns of a table in memory."""
     import duckdb
 
-    source = memory.frame(table, "df")
+    source = memory.wrap_table(table, "df")
     positions = list(range(len(source.names)))
-    arrow_table = memory.arrow(source, positions, "df")
+    arrow_table = memory.to_arrow(source, positions, "df")
     with duckdb.connect(":memory:") as connection:
         connection.register("arriving", arrow_table.slice(0, 0))
         described = _fetch_rows(connection, "DESCRIBE SELECT * FROM arriving")
-    relation = owners.of_memory(source, positions, described, "arriving")
-    return {column: discovery.stored_kind(cell) for column, cell in relation.plain_columns()}
+    relation = owners.memory_relation(source, positions, described, "arriving")
+    return {column: discovery.type_of_cell(cell) for column, cell in relation.usable_columns()}
 
 
 def tables(source: Path) -> list[str]:
     """List the tables and views of a DuckDB database; none for a file of another kind. No row is read."""
     import duckdb
 
-    database = files.find(source, str(source))
+    database = files.find_files(source, str(source))
     if database.kind != "duckdb":
         return []
     with duckdb.connect(":memory:") as connection:
@@ -549,24 +550,24 @@ def tables(source: Path) -> list[str]:
         return owners.tables_in("sf database", execute)
 
 
-def whole_table(source: Path, relation: str) -> Any:
+def read_table(source: Path, relation: str) -> Any:
     """Read all rows of a table or view in a DuckDB database into memory, as Arrow. PRIVATE."""
     import duckdb
 
     with duckdb.connect(":memory:") as connection:
         execute = partial(_fetch_rows, connection)
-        owners.attach(files.find(source, str(source)), "sf database", str(source), execute)
-        qualified = ".".join(name(part) for part in ("sf database", *relation.split(".")))
+        owners.attach(files.find_files(source, str(source)), "sf database", str(source), execute)
+        qualified = ".".join(quote_identifier(part) for part in ("sf database", *relation.split(".")))
         return connection.sql(f"SELECT * FROM {qualified}").to_arrow_table()
 
 
-def write_table(rows: Any, place: Path, relation: str) -> None:
+def write_table(rows: Any, database: Path, relation: str) -> None:
     """Write an Arrow table as a new table of a DuckDB database, creating the database if needed."""
     import duckdb
 
-    with duckdb.connect(place) as connection:
+    with duckdb.connect(database) as connection:
         connection.register("arriving", rows)
-        *schemas, _ = parts = [name(part) for part in relation.split(".")]
+        *schemas, _ = parts = [quote_identifier(part) for part in relation.split(".")]
         if schemas:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(schemas)}")
         connection.execute(f"CREATE TABLE {'.'.join(parts)} AS SELECT * FROM arriving")

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.engine.duckdb.scan import Cell, cleaned
-from sfumato.engine.spellings.duckdb import name
+from sfumato.engine.duckdb.scan import Cell, clean_cell
+from sfumato.engine.spellings.duckdb import quote_identifier
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_INTEGER
 
-MOST_VALUES = 10_000
+MAX_LISTED_VALUES = 10_000
 """Columns with more distinct values get bounds instead of a list."""
 
-_CERTAINLY_TOO_MANY = 2 * MOST_VALUES
+_CERTAINLY_TOO_MANY = 2 * MAX_LISTED_VALUES
 """Distinct values are counted with an error of about 10 %: twice the limit is certainly too many."""
 
 Run = Callable[[str], list[tuple[Any, ...]]]
@@ -37,25 +37,25 @@ _SAMPLE_ROWS = 100
 _STATISTICS = ("count(*) > count({0})", "approx_count_distinct({0})", "min({0})", "max({0})")
 
 
-def stored_kind(cell: Cell) -> Type:
+def type_of_cell(cell: Cell) -> Type:
     """Return our type for a cell's stored type."""
-    is_integer = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored.endswith("]")
+    is_integer = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored_type.endswith("]")
     return Type.INTEGER if is_integer else _STORED_TYPES.get(cell.family, Type.TEXT)
 
 
-def written_domains(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Domain]:
+def inferred_domains(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Domain]:
     """Infer the type and the domain of each text column.
 
     The expression that parses a text is long, and binding it costs far more than reading a few rows. Columns that are
     parsed alike are therefore stacked into one: every expression is written once per type, not once per column.
     """
-    kinds = written_kinds(columns, source, run)
+    kinds = inferred_types(columns, source, run)
     is_short = run(f"SELECT count(*) FROM {source}")[0][0] <= _CERTAINLY_TOO_MANY
     domains: dict[str, Domain] = {}
     for kind in dict.fromkeys(kinds.values()):
         same_kind = [column for column in columns if kinds[column] is kind]
         parsed_rows = (
-            f"(SELECT i, {cleaned(_STACKED_CELL, Domain(kind))} AS r FROM"
+            f"(SELECT i, {clean_cell(_STACKED_CELL, Domain(kind))} AS r FROM"
             f" {_stack_columns(map(columns.__getitem__, same_kind), source)})"
         )
         domains |= zip(
@@ -82,7 +82,7 @@ def _domains_of_stacked(kind: Type, columns: int, parsed_rows: str, run: Run, *,
 _DISTINCT_VALUES = "list(DISTINCT r)"
 
 
-def written_kinds(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Type]:
+def inferred_types(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Type]:
     """Infer the type of each text column: the first that every cell parses as, if it has any cell.
 
     A sample of rows rules out most types; all rows are then tried with the remaining ones only.
@@ -140,8 +140,10 @@ def _fits(cell: Cell, candidate: Type) -> str:
     """Return the SQL condition that a cell parses as a type. A timestamp parses as a date, but is not one unless its
     time is midnight.
     """
-    parsed = cleaned(cell, Domain(candidate))
-    return f"{parsed} = {cleaned(cell, Domain(Type.TIMESTAMP))}" if candidate is Type.DATE else f"{parsed} IS NOT NULL"
+    parsed = clean_cell(cell, Domain(candidate))
+    return (
+        f"{parsed} = {clean_cell(cell, Domain(Type.TIMESTAMP))}" if candidate is Type.DATE else f"{parsed} IS NOT NULL"
+    )
 
 
 @dataclass(frozen=True)
@@ -158,20 +160,20 @@ class _ColumnStatistics:
 _EMPTY_COLUMN = _ColumnStatistics(missing=False, distinct=0, low=None, high=None)
 
 
-def domains(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, Domain]:
+def discovered_domains(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, Domain]:
     """Return the domain of each column: its values when they are few, else its range; nullable when a cell is missing.
 
     Runs two statements over all columns, whatever their number.
     """
     statistics = _column_statistics(kinds, source, run)
     listable = [column for column, spread in statistics.items() if spread.distinct <= _CERTAINLY_TOO_MANY]
-    distinct_values = ", ".join(f"list(DISTINCT {name(column)})" for column in listable)
+    distinct_values = ", ".join(f"list(DISTINCT {quote_identifier(column)})" for column in listable)
     values = dict(zip(listable, run(f"SELECT {distinct_values} FROM {source}")[0], strict=True)) if listable else {}
     return {column: _domain(kind, statistics[column], values.get(column) or ()) for column, kind in kinds.items()}
 
 
 def _column_statistics(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, _ColumnStatistics]:
-    expressions = [statistic.format(name(column)) for column in kinds for statistic in _STATISTICS]
+    expressions = [statistic.format(quote_identifier(column)) for column in kinds for statistic in _STATISTICS]
     figures = run(f"SELECT {', '.join(expressions)} FROM {source}")[0]
     width = len(_STATISTICS)
     return {column: _ColumnStatistics(*figures[width * i : width * (i + 1)]) for i, column in enumerate(kinds)}
@@ -180,7 +182,7 @@ def _column_statistics(kinds: Mapping[str, Type], source: str, run: Run) -> dict
 def _domain(kind: Type, statistics: _ColumnStatistics, values: Sequence[Any]) -> Domain:
     present = [value for value in values if value is not None]
     try:
-        if 1 <= len(present) <= MOST_VALUES:
+        if 1 <= len(present) <= MAX_LISTED_VALUES:
             return Domain(kind, values=tuple(sorted(present)), nullable=statistics.missing)
     except InvalidParameter:
         pass  # a value that cannot be declared, such as one too large: the range may still be valid

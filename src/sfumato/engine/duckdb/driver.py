@@ -8,22 +8,22 @@ from typing import Any, Self, cast
 from weakref import ReferenceType, ref
 
 from sfumato.engine import arrays
-from sfumato.engine.arrays import FEW, exact_keys, few_in_arrays, parameter
+from sfumato.engine.arrays import ROW_READINGS, exact_keys, parameter, totals_from_rows
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import statement
 from sfumato.engine.lowering.relational import StagedSelect
-from sfumato.engine.seam import DataIdentity, OpenReading, Unheld
+from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.catalog import Catalog, described
-from sfumato.plan.keys import KeySpan, World
+from sfumato.plan.catalog import Catalog, describe_table
+from sfumato.plan.keys import KeySpan, ValueCombinations
 from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
-from sfumato.plan.readings.total_readings import E, FoundTotals, GroupTotals, PlanReading
+from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals, PlanReading
 from sfumato.policy import Policy
 
 _MAX_BOUND = 1000
@@ -49,7 +49,7 @@ class StatementReader:
         """
         for reading in readings:
             self._check(reading)
-        return Unheld(self)
+        return StatelessReading(self)
 
     def _check(self, reading: PlanReading[Any]) -> None:
         self._check_unchanged()
@@ -64,8 +64,8 @@ class StatementReader:
         return cast("E", converted)
 
     def _arrays(self, reading: PlanReading[E], text: str) -> object:
-        if isinstance(reading, FEW):
-            return few_in_arrays(self.sources.run(text), reading)
+        if isinstance(reading, ROW_READINGS):
+            return totals_from_rows(self.sources.run(text), reading)
         if type(reading) in _STREAM_READERS:
             to_arrays, size = _STREAM_READERS[type(reading)]
             return self.sources.stream(text, size, lambda rows: to_arrays(rows, reading))
@@ -110,13 +110,13 @@ class DuckDB(StatementReader):
 
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""
-        tables = {name: described(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
-        return Catalog(tables, self.sources.multiplicity, self.sources.overlap)
+        tables = {name: describe_table(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
+        return Catalog(tables, self.sources.max_rows_per_value, self.sources.max_rows_matched)
 
-    def values(self, world: World) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""
         lists = [[parameter(value) for value in keys] for _, _, keys in world.choices if not isinstance(keys, KeySpan)]
-        text = self._render(reading_statements.distinct(world))
+        text = self._render(reading_statements.distinct_results(world))
         rows = self._within_time_limit(lambda: self.sources.run(text, lists))
         return exact_keys(rows, [expression.domain.type for expression in world.expressions])
 
@@ -145,7 +145,7 @@ class DuckDB(StatementReader):
         rule = f"listing all groups may take at most {FREE_SECONDS} seconds"
         raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
-    def hold(self) -> DuckDBSnapshot:
+    def open_snapshot(self) -> DuckDBSnapshot:
         """Begin a snapshot of the data that were opened."""
         return DuckDBSnapshot(self.sources)
 
@@ -228,7 +228,7 @@ class DuckDBSnapshot(StatementReader):
 
 
 _ARRAY_READERS: dict[type, Callable[[Any, Any], object]] = {
-    FoundTotals: arrays.in_arrays,
+    DiscoveredTotals: arrays.discovered_groups_from_arrow,
 }
 """Converts a statement's rows to arrays. Rows of declared groups are few and are converted directly."""
 _STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], int]] = {

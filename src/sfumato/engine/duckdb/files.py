@@ -48,14 +48,14 @@ class Files:
             return False
 
 
-def find(source: Path, place: str) -> Files:
+def find_files(source: Path, place: str) -> Files:
     """Return the files a source names, in order; refuse a missing file or an unknown extension."""
     kind = KINDS.get(source.suffix.lower())
     if kind is None:
         raise InvalidPolicy(
-            "the file's extension says its format, and this one is unknown",
+            "files with this extension cannot be read",
             place=place,
-            fix="name a .csv, .parquet or .duckdb file",
+            fix="use a .csv, .parquet or .duckdb file",
         )
     try:
         stamps = _stamps(kind, source)
@@ -117,7 +117,7 @@ def content(files: Files) -> str:
     return content_hash.hexdigest()
 
 
-def header(path: str, place: str) -> list[str]:
+def csv_header(path: str, place: str) -> list[str]:
     """Return the column names in the first record of a CSV file."""
     with open(path, "rb") as file:
         start = file.read(_HEADER_BYTES).decode("utf-8-sig", errors="replace")
@@ -137,7 +137,7 @@ def header(path: str, place: str) -> list[str]:
     return names
 
 
-def checked_lines(files: Files, place: str) -> int:
+def count_csv_records(files: Files, place: str) -> int:
     """Count the lines below the headers of CSV files; refuse files in which a record might not be one line.
 
     A quote that is never closed would make one record of many lines, so that one unit's row hides those of others
@@ -158,7 +158,7 @@ def checked_lines(files: Files, place: str) -> int:
     return sum(lines - 1 for lines, _ in counts)
 
 
-def misquoted(path: str) -> int | None:
+def first_misquoted_line(path: str) -> int | None:
     """Return the number of the first line of a CSV file whose quotes span lines or are malformed; None if there is
     none.
     """

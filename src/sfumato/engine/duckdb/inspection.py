@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Self
 
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.duckdb.files import find, misquoted
-from sfumato.engine.duckdb.scan import UNIT, TableScan, cleaned, typed
-from sfumato.engine.seam import Inspection
-from sfumato.engine.sources.inspected_tables import inspection, lost
-from sfumato.engine.spellings.duckdb import name as quoted
+from sfumato.engine.duckdb.files import find_files, first_misquoted_line
+from sfumato.engine.duckdb.scan import UNIT, TableScan, clean_cell, convert_cell
+from sfumato.engine.protocols import Inspection
+from sfumato.engine.sources.inspected_tables import inspection, loss_expressions
+from sfumato.engine.spellings.duckdb import quote_identifier as quoted
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, File, Policy
 
@@ -51,9 +51,9 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
         with suppress(InvalidPolicy):
             if not isinstance(table.source, File):
                 continue
-            table_files = find(table.source.path, f"tables.{table.name}.source")
+            table_files = find_files(table.source.path, f"tables.{table.name}.source")
             for path in table_files.paths if table_files.kind == "csv" else ():
-                if (line := misquoted(path)) is not None:
+                if (line := first_misquoted_line(path)) is not None:
                     yield path, line
 
 
@@ -63,7 +63,7 @@ def inspect(sources: Sources, table: str) -> Inspection:
     What happened to a cell is encoded as one byte, beside the row's unit and the values that rows are grouped by. Where
     rows belong to units through another table, the scan is read as well: a row may have several owners.
     """
-    scan, table_policy = sources.definition(table), sources.policy.tables[table]
+    scan, table_policy = sources.table_scan(table), sources.policy.tables[table]
     keys = [name for name, (_, domain, _) in scan.columns.items() if domain.values is not None]
     figures = sources.run(_statement(sources, table, keys, table_policy.max_rows or 1))[0]
     return inspection(figures, list(scan.columns), keys, owned=scan.owner is not None)
@@ -73,7 +73,7 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     """Return the SELECT of one row: how many rows there are and how many have an owner, what happened to the cells of
     each column, and what limits on rows, and on groups by each key, leave out.
     """
-    scan = sources.definition(table)
+    scan = sources.table_scan(table)
     owner, positions = scan.owner, {name: index for index, name in enumerate(scan.columns)}
     outcomes = [
         f"{_cell_outcome(index, domain)} AS c{index}" for index, (_, domain, _) in enumerate(scan.columns.values())
@@ -94,7 +94,9 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     distinct = "".join(f", count(DISTINCT g{index}) AS g{index}" for index in range(len(keys)))
     units = f"SELECT count(*) AS n{distinct} FROM {owned_rows} GROUP BY {UNIT}"
     over_limit = f"count(*) FILTER (n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
-    losses = [loss for column in ("n", *(f"g{index}" for index in range(len(keys)))) for loss in lost(column)]
+    losses = [
+        loss for column in ("n", *(f"g{index}" for index in range(len(keys)))) for loss in loss_expressions(column)
+    ]
     limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', over_limit, *losses])} FROM ({units})"
     return f"WITH sf_cells AS MATERIALIZED ({cells}) SELECT * FROM (SELECT {totals} FROM sf_cells), ({limits})"
 
@@ -103,11 +105,11 @@ def _source_cells(scan: TableScan) -> str:
     """Return the SELECT of each cell's clean value, its typed value and whether it is missing, each computed once,
     beside whether the row has an owner, and its unit.
     """
-    expressions = [f"{scan.kept} AS k"]
+    expressions = [f"{scan.is_owned} AS k"]
     if scan.owner is not None and scan.owner.links is None:
         expressions.append(f"{scan.owner.unit} AS {UNIT}")
     for index, (cell, domain, choices) in enumerate(scan.columns.values()):
-        clean, raw = cleaned(cell, domain, choices), typed(cell, domain.type)
+        clean, raw = clean_cell(cell, domain, choices), convert_cell(cell, domain.type)
         expressions += [f"{clean} AS v{index}", f"{raw} AS r{index}", f"{cell.sql} IS NULL AS m{index}"]
     return f"SELECT {', '.join(expressions)} FROM {scan.source}"
 

@@ -34,7 +34,7 @@ class MemoryTable:
     column: Callable[[int], Any]
 
 
-def frame(source: Any, place: str) -> MemoryTable:
+def wrap_table(source: Any, place: str) -> MemoryTable:
     """Wrap a table of any supported library, recognised by its module so that no library is imported for it."""
     maker = type(source).__module__.partition(".")[0]
     if maker == "pandas" and hasattr(source, "iloc") and hasattr(source, "columns"):
@@ -51,7 +51,7 @@ def frame(source: Any, place: str) -> MemoryTable:
     )
 
 
-def arrow(source: MemoryTable, positions: Sequence[int], place: str) -> pyarrow.Table:
+def to_arrow(source: MemoryTable, positions: Sequence[int], place: str) -> pyarrow.Table:
     """Return the chosen columns as one Arrow table, named c0, c1, … in that order."""
     import pyarrow as pa
 
@@ -185,12 +185,12 @@ class Spill:
     """A new folder that exists until it is closed, garbage-collected, or its process ends."""
 
     def __init__(self) -> None:
-        sweep()
+        remove_abandoned_folders()
         self.path = tempfile.mkdtemp(prefix=_PREFIX)
         self.close = weakref.finalize(self, _remove, self.path, _lock_folder(self.path), os.getpid())
 
 
-def sweep() -> None:
+def remove_abandoned_folders() -> None:
     """Remove this user's folders whose processes are dead."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:

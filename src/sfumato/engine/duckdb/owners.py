@@ -19,9 +19,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.duckdb import files, memory
-from sfumato.engine.duckdb.scan import FLOATING, WHOLE, Cell, Owner, cleaned, links, owned, sound, whole_id
+from sfumato.engine.duckdb.scan import (
+    FLOAT_TYPES,
+    INTEGER_TYPES,
+    Cell,
+    Owner,
+    clean_cell,
+    exact_id,
+    has_id,
+    integer_id,
+    links,
+)
 from sfumato.engine.sources import clean_cells
-from sfumato.engine.spellings.duckdb import listed, literal, name
+from sfumato.engine.spellings.duckdb import literal, literal_list, quote_identifier
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.plan.values import calendar
 from sfumato.policy import DatabaseTable, Domain, Policy, Table, Type, Via
@@ -50,9 +60,11 @@ class Relation:
         """Return the column of that name: an exact match or, if unique, one that differs in letter case or in how
         accents are composed.
         """
-        return clean_cells.find(self.columns, column, place, "name a column of the source, in a CSV file with commas")
+        return clean_cells.find_column(
+            self.columns, column, place, "name a column of the source, in a CSV file with commas"
+        )
 
-    def plain_columns(self) -> list[tuple[str, Cell]]:
+    def usable_columns(self) -> list[tuple[str, Cell]]:
         """List the columns whose names queries can use; of names that differ only in letter case, the first."""
         by_folded_name: dict[str, tuple[str, Cell]] = {}
         for original, cell in self.columns:
@@ -62,38 +74,38 @@ class Relation:
         return list(by_folded_name.values())
 
 
-def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:
+def open_relation(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:
     """Open a table in files. ``databases`` maps each attached database file to its alias."""
     path = f"tables.{table.name}.source"
-    table_files = files.find(table.source.path, path)
+    table_files = files.find_files(table.source.path, path)
     if table_files.kind == "csv":
-        return table_files, of_csv(table_files, path)
+        return table_files, csv_relation(table_files, path)
     if table_files.kind == "parquet":
-        return table_files, of_parquet(table_files, path, execute)
+        return table_files, parquet_relation(table_files, path, execute)
     alias = databases.setdefault(table_files.paths[0], f"sf database {len(databases)}")
-    return table_files, of_database(table_files, table, alias, path, execute)
+    return table_files, database_relation(table_files, table, alias, path, execute)
 
 
-def of_csv(found: files.Files, place: str) -> Relation:
+def csv_relation(table_files: files.Files, place: str) -> Relation:
     """Open CSV files with every cell as text: the scan converts it to the declared type."""
-    columns_of_first = files.header(found.paths[0], place)
-    for path in found.paths[1:]:
-        if files.header(path, place) != columns_of_first:
+    columns_of_first = files.csv_header(table_files.paths[0], place)
+    for path in table_files.paths[1:]:
+        if files.csv_header(path, place) != columns_of_first:
             raise InvalidPolicy(
                 "the CSV files of this table have different columns", place=place, fix="give all files the same header"
             )
     column_types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(columns_of_first)))
-    sql = f"read_csv([{listed(found.paths)}], columns = {{{column_types}}}, {_CSV_OPTIONS})"
+    sql = f"read_csv([{literal_list(table_files.paths)}], columns = {{{column_types}}}, {_CSV_OPTIONS})"
     return Relation(sql, tuple((column, Cell(f"c{i}", "VARCHAR")) for i, column in enumerate(columns_of_first)))
 
 
-def of_parquet(found: files.Files, place: str, execute: Execute) -> Relation:
+def parquet_relation(table_files: files.Files, place: str, execute: Execute) -> Relation:
     """Open Parquet files with one schema in common.
 
     The minimum and maximum of a column in a Parquet footer ignore NaN. Unless DuckDB is told that there may be NaN, it
     folds comparisons by them: one unit's row, which moves a minimum, would decide what other units' cells mean.
     """
-    schemas = [_parquet_columns(path, place, execute) for path in found.paths]
+    schemas = [_parquet_columns(path, place, execute) for path in table_files.paths]
     if any(schema != schemas[0] for schema in schemas):
         raise InvalidPolicy(
             "the Parquet files of this table have different columns or types",
@@ -101,7 +113,7 @@ def of_parquet(found: files.Files, place: str, execute: Execute) -> Relation:
             fix="rewrite those that differ",
         )
     options = "hive_partitioning = false, union_by_name = false, can_have_nan = true"
-    return Relation(f"read_parquet([{listed(found.paths)}], {options})", schemas[0])
+    return Relation(f"read_parquet([{literal_list(table_files.paths)}], {options})", schemas[0])
 
 
 def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str, Cell], ...]:
@@ -115,7 +127,8 @@ def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str
         raise InvalidPolicy("this file cannot be read as Parquet", place=place, fix="write it again")
     names = _top_level([(str(node), children or 0) for node, children in nodes])
     return tuple(
-        (original, Cell(name(column), stored)) for original, (column, stored, *_) in zip(names, described, strict=True)
+        (original, Cell(quote_identifier(column), stored))
+        for original, (column, stored, *_) in zip(names, described, strict=True)
     )
 
 
@@ -132,9 +145,9 @@ def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
     return names
 
 
-def of_database(found: files.Files, table: Table, alias: str, place: str, execute: Execute) -> Relation:
+def database_relation(table_files: files.Files, table: Table, alias: str, place: str, execute: Execute) -> Relation:
     """Open a table or view in a DuckDB database, attached read-only."""
-    attach(found, alias, place, execute)
+    attach(table_files, alias, place, execute)
     if not isinstance(table.source, DatabaseTable):
         names = tables_in(alias, execute)
         candidates = ", ".join(names[:_MAX_LISTED_TABLES]) + (", …" if len(names) > _MAX_LISTED_TABLES else "")
@@ -143,7 +156,7 @@ def of_database(found: files.Files, table: Table, alias: str, place: str, execut
             place=f"tables.{table.name}.relation",
             fix=f'write relation = "<table>" with one of {candidates}' if names else "create a table in it first",
         )
-    sql = ".".join(name(part) for part in (alias, *table.source.relation.split(".")))
+    sql = ".".join(quote_identifier(part) for part in (alias, *table.source.relation.split(".")))
     try:
         described = execute(f"DESCRIBE SELECT * FROM {sql}")
     except EngineFailed:
@@ -154,13 +167,13 @@ def of_database(found: files.Files, table: Table, alias: str, place: str, execut
             place=f"tables.{table.name}.relation",
             fix="name a table or view in it, as table or schema.table",
         )
-    return Relation(sql, tuple((column, Cell(name(column), stored)) for column, stored, *_ in described))
+    return Relation(sql, tuple((column, Cell(quote_identifier(column), stored)) for column, stored, *_ in described))
 
 
-def attach(found: files.Files, alias: str, place: str, execute: Execute) -> None:
+def attach(database: files.Files, alias: str, place: str, execute: Execute) -> None:
     """Attach a DuckDB database read-only under an alias."""
     try:
-        execute(f"ATTACH IF NOT EXISTS {literal(found.paths[0])} AS {name(alias)} (READ_ONLY)")
+        execute(f"ATTACH IF NOT EXISTS {literal(database.paths[0])} AS {quote_identifier(alias)} (READ_ONLY)")
     except EngineFailed:
         raise InvalidPolicy(
             "this file cannot be opened as a DuckDB database",
@@ -197,12 +210,12 @@ def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -
     return qualified if qualified in {f"{schema}.{stored}".casefold() for schema, stored in rows} else ""
 
 
-def of_memory(
+def memory_relation(
     source: memory.MemoryTable, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str
 ) -> Relation:
     """Describe the engine's copy of a table in memory, made from the columns at these positions."""
     columns = [
-        (source.names[i], Cell(name(copied), stored))
+        (source.names[i], Cell(quote_identifier(copied), stored))
         for i, (copied, stored, *_) in zip(positions, described, strict=True)
     ]
     return Relation(sql, tuple(columns))
@@ -213,17 +226,17 @@ Read = Callable[[Cell], str]
 
 _WIDE = {"UBIGINT", "HUGEINT", "UHUGEINT"}
 _TEXTS = {"VARCHAR", "ENUM"}
-_NUMBERS = WHOLE | _WIDE | FLOATING | {"DECIMAL"}
+_NUMBERS = INTEGER_TYPES | _WIDE | FLOAT_TYPES | {"DECIMAL"}
 
 
 @dataclass(frozen=True)
-class Owners:
+class RowOwners:
     """Determines the units that own the rows of each table of a policy."""
 
     policy: Policy
     relations: Mapping[str, Relation]
 
-    def of(self, table: Table) -> Owner | None:
+    def owner_of(self, table: Table) -> Owner | None:
         """Return how the rows of a table are owned; None where every row is its own unit, or the table is public."""
         if table.public or table.every_row:
             return None
@@ -234,7 +247,7 @@ class Owners:
         on = self._cell(table, table.id.on, "id.on")
         key = self.relations[parent.name].cell(table.id.key, f"tables.{table.name}.id.key")
         read = _common_reader((on, key)) or _key_reader((on, key))
-        key_links = links(self.relations[parent.name].sql, self.of(parent), _key_or_null(key, read))
+        key_links = links(self.relations[parent.name].sql, self.owner_of(parent), _key_or_null(key, read))
         return _make_owner(on, read, period, key_links)
 
     def _id_reader(self, table: Table) -> Read:
@@ -255,8 +268,8 @@ class Owners:
             if _common_reader((own_cell, cell)) is None
         )
         raise InvalidPolicy(
-            f"all tables must store ids in one type: those of {table.name} are {own_cell.stored}, those of "
-            f"{other.name} are {cell.stored}",
+            f"all tables must store ids in one type: those of {table.name} are {own_cell.stored_type}, those of "
+            f"{other.name} are {cell.stored_type}",
             place=f"tables.{table.name}.id",
             fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; rows '
             "whose id is not of that type are dropped",
@@ -267,7 +280,7 @@ class Owners:
         column = self.policy.period_column(table.name)
         if column is None:
             return None
-        timestamp = cleaned(self._cell(table, column, "period"), Domain(table.columns[column].type))
+        timestamp = clean_cell(self._cell(table, column, "period"), Domain(table.columns[column].type))
         start = f"CAST(date_trunc('{self.policy.unit.period}', {timestamp}) AS DATE)"
         bounds = table.columns[column].bounds
         return (
@@ -286,8 +299,8 @@ def _period_within_bounds(start: str, per: str, bounds: Any) -> str:
     Clamped to a bound, the row would be read with the rows of another account, which would then pay for a unit that is
     not its own. A row in the same account as a bound stays.
     """
-    first, last = calendar.truncated(per, bounds[0]), calendar.truncated(per, bounds[1])
-    end = calendar.shifted(last, 1, per)
+    first, last = calendar.truncate(per, bounds[0]), calendar.truncate(per, bounds[1])
+    end = calendar.shift(last, 1, per)
     above = f"{start} >= {literal(_as_date(first))}"
     within = above if end is None else f"{above} AND {start} < {literal(_as_date(end))}"
     return f"CASE WHEN {within} THEN {start} END"
@@ -298,23 +311,23 @@ def _as_date(moment: dt.date) -> dt.date:
 
 
 def _make_owner(cell: Cell, read: Read, period: str | None, key_links: str | None = None) -> Owner:
-    is_owned = owned(cell) if read is sound else f"{read(cell)} IS NOT NULL"
+    is_owned = has_id(cell) if read is exact_id else f"{read(cell)} IS NOT NULL"
     return Owner(read(cell), is_owned if period is None else f"{is_owned} AND {period} IS NOT NULL", period, key_links)
 
 
 def _key_or_null(cell: Cell, read: Read) -> str:
     """Return the SQL of a key, NULL where it is missing."""
-    return f"CASE WHEN {owned(cell)} THEN {read(cell)} END"
+    return f"CASE WHEN {has_id(cell)} THEN {read(cell)} END"
 
 
 def _common_reader(cells: Sequence[Cell]) -> Read | None:
     """Return how cells of several sources compare without conversion to another kind; None where they cannot."""
     families = {cell.family for cell in cells}
-    if len({cell.stored for cell in cells}) == 1:
-        return sound
-    if families <= WHOLE:
+    if len({cell.stored_type for cell in cells}) == 1:
+        return exact_id
+    if families <= INTEGER_TYPES:
         return lambda cell: f"CAST({cell.sql} AS BIGINT)"
-    if families <= WHOLE | _WIDE:
+    if families <= INTEGER_TYPES | _WIDE:
         return lambda cell: f"TRY_CAST({cell.sql} AS HUGEINT)"
     return (lambda cell: cell.text.sql) if families <= _TEXTS else None
 
@@ -327,6 +340,6 @@ def _key_reader(cells: Sequence[Cell]) -> Read:
 
 
 _ID_READERS: dict[Type, Read] = {
-    Type.INTEGER: whole_id,
+    Type.INTEGER: integer_id,
     Type.TEXT: lambda cell: cell.text.sql,
 }

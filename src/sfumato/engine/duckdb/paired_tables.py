@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.engine.duckdb import memory
 from sfumato.engine.duckdb.connection import Sources, schema
-from sfumato.engine.duckdb.discovery import stored_kind, written_kinds
-from sfumato.engine.duckdb.scan import Cell, cleaned
-from sfumato.engine.sources.clean_cells import folded
-from sfumato.engine.spellings.duckdb import name
+from sfumato.engine.duckdb.discovery import inferred_types, type_of_cell
+from sfumato.engine.duckdb.scan import Cell, clean_cell
+from sfumato.engine.sources.clean_cells import fold_name
+from sfumato.engine.spellings.duckdb import quote_identifier
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.domains import is_name
@@ -41,10 +41,10 @@ class PairedTables:
 def paired_tables(one: Any, other: Any) -> PairedTables:
     """Read two tables, each a path or a table in memory."""
     names = [_column_names(source, label) for source, label in ((one, "the first table"), (other, "the second table"))]
-    second_names = {folded(column): column for column in names[1]}
-    shared = [column for column in names[0] if folded(column) in second_names and is_name(column)]
-    shared_folded = {folded(column) for column in shared}
-    left_out = tuple(tuple(column for column in columns if folded(column) not in shared_folded) for columns in names)
+    second_names = {fold_name(column): column for column in names[1]}
+    shared = [column for column in names[0] if fold_name(column) in second_names and is_name(column)]
+    shared_folded = {fold_name(column) for column in shared}
+    left_out = tuple(tuple(column for column in columns if fold_name(column) not in shared_folded) for columns in names)
     if not shared:
         raise InvalidPolicy(
             "the two tables have no column in common, so they cannot be compared",
@@ -64,7 +64,7 @@ def paired_tables(one: Any, other: Any) -> PairedTables:
 def _column_names(source: Any, place: str) -> list[str]:
     """Return the column names of a file, or of a table in memory."""
     if not isinstance(source, (str, Path)):
-        return list(memory.frame(source, place).names)
+        return list(memory.wrap_table(source, place).names)
     try:
         return list(schema(Path(source)))
     except InvalidPolicy as error:
@@ -88,12 +88,12 @@ class _OpenTable:
 
 def _open_table(sources: Sources, table: str) -> _OpenTable:
     """Find the types of a table's columns; a CSV file, whose cells are text, is read once, into a copy."""
-    scan = sources.definition(table)
+    scan = sources.table_scan(table)
     source, cells = scan.source, {column: cell for column, (cell, *_) in scan.columns.items()}
-    kinds = {column: stored_kind(cell) for column, cell in cells.items()}
+    kinds = {column: type_of_cell(cell) for column, cell in cells.items()}
     if source.startswith("read_csv("):
-        source, cells = sources.copy(table), {column: Cell(name(column), "VARCHAR") for column in cells}
-        kinds = written_kinds(cells, source, sources.run)
+        source, cells = sources.copy(table), {column: Cell(quote_identifier(column), "VARCHAR") for column in cells}
+        kinds = inferred_types(cells, source, sources.run)
     counts = ", ".join(f"count({cell.sql})" for cell in cells.values())
     filled = map(bool, sources.run(f"SELECT {counts} FROM {source}")[0])
     return _OpenTable(source, cells, kinds, dict(zip(cells, filled, strict=True)))
@@ -118,14 +118,14 @@ def _common_type(sources: Sources, tables: Sequence[_OpenTable], column: str) ->
 def _parses_as(sources: Sources, table: _OpenTable, column: str, kind: Type) -> bool:
     """Return whether every cell of a column parses as this type."""
     cell = table.cells[column]
-    unparsed = f"count(*) FILTER ({cell.sql} IS NOT NULL AND {cleaned(cell, Domain(kind))} IS NULL)"
+    unparsed = f"count(*) FILTER ({cell.sql} IS NOT NULL AND {clean_cell(cell, Domain(kind))} IS NULL)"
     return not sources.run(f"SELECT {unparsed} FROM {table.source}")[0][0]
 
 
 def _read_columns(sources: Sources, table: _OpenTable, kinds: Mapping[str, Type]) -> pyarrow.Table:
     """Read all columns, named c0, c1, … so that no name comes from a source."""
     cells = (
-        f"{cleaned(table.cells[column], Domain(kind))} AS c{index}"
+        f"{clean_cell(table.cells[column], Domain(kind))} AS c{index}"
         for index, (column, kind) in enumerate(kinds.items())
     )
     return sources.arrow(f"SELECT {', '.join(cells)} FROM {table.source}")

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.engine.sources.clean_cells import inner, largest_whole
-from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling, listed, literal, name, real
+from sfumato.engine.sources.clean_cells import inner_bounds, largest_whole
+from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling, literal, literal_list, quote_identifier, real
 from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
@@ -27,18 +27,18 @@ from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 UNIT = "sf_unit"
 """The column that holds the unit of each row, in the scan of a table with ids."""
 
-WHOLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+INTEGER_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 _WIDE_NUMBERS = {"UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL"}
-FLOATING = {"FLOAT", "DOUBLE"}
+FLOAT_TYPES = {"FLOAT", "DOUBLE"}
 _TIMESTAMP_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 _TIMES = {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
 _EXACT_ID_TYPES = (
-    WHOLE
+    INTEGER_TYPES
     | _WIDE_NUMBERS
     | _TIMES
     | {"ENUM", "BOOLEAN", "DATE", "TIME", "UUID", "BLOB", "INTERVAL", _TIMESTAMP_WITH_ZONE}
 )
-_NUMBERS = WHOLE | _WIDE_NUMBERS | FLOATING | {"BOOLEAN"}
+_NUMBERS = INTEGER_TYPES | _WIDE_NUMBERS | FLOAT_TYPES | {"BOOLEAN"}
 _CALENDAR = _TIMES | {_TIMESTAMP_WITH_ZONE, "DATE"}
 _DIRECT_TYPES = {
     Type.INTEGER: _NUMBERS,
@@ -58,23 +58,27 @@ class Cell:
     """A column of a source in SQL: its expression and its stored type."""
 
     sql: str
-    stored: str
-    sure: bool = False
+    stored_type: str
+    is_proved: bool = False
     """Proved by its grammar to be present, finite, and a calendar date or a real within range."""
-    flushed: bool = False
+    is_flushed: bool = False
     """A real in which values below the smallest magnitude in range are already 0."""
-    infinite: bool = False
+    is_infinite: bool = False
     """Proved by its grammar to lie beyond every bound."""
 
     @property
     def family(self) -> str:
         """The stored type without its parameters; a list or a struct has none of these families."""
-        return self.stored if self.stored.endswith("]") else self.stored.partition("(")[0]
+        return self.stored_type if self.stored_type.endswith("]") else self.stored_type.partition("(")[0]
 
     @property
     def item(self) -> Cell | None:
         """An item of the cell, as the parameter of a lambda; None where the cell is not a list."""
-        return Cell("sf_item", self.stored[: self.stored.rindex("[")]) if self.stored.endswith("]") else None
+        return (
+            Cell("sf_item", self.stored_type[: self.stored_type.rindex("[")])
+            if self.stored_type.endswith("]")
+            else None
+        )
 
     @property
     def text(self) -> Cell:
@@ -94,7 +98,7 @@ class Owner:
 
     key: str
     """The id, or the reference to a row of another table whose owners the row has."""
-    owned: str
+    has_key: str
     """Whether the row has a key."""
     period: str | None = None
     """The start of the row's period, where a unit is an id in a period."""
@@ -122,49 +126,49 @@ class TableScan:
     @property
     def statement(self) -> str:
         """The SELECT of the declared columns, cleaned, and ``sf_unit`` when rows belong to units."""
-        columns = {key: cleaned(*column) for key, column in self.columns.items()}
-        lists = {key: cleaned_items(*column) for key, column in self.lists.items()}
-        return selected({**columns, **lists}, self.source, self.owner)
+        columns = {key: clean_cell(*column) for key, column in self.columns.items()}
+        lists = {key: clean_items(*column) for key, column in self.lists.items()}
+        return select_with_units({**columns, **lists}, self.source, self.owner)
 
     @property
-    def kept(self) -> str:
+    def is_owned(self) -> str:
         """Whether a row of the source belongs to a unit, in SQL."""
         owner = self.owner
         if owner is None:
             return "TRUE"
         if owner.links is None:
-            return owner.owned
+            return owner.has_key
         row_key, linked_keys = (owner.key, "sf_key") if owner.period is None else _key_with_period(owner)
-        return f"{owner.owned} AND {row_key} IN (SELECT {linked_keys} FROM ({owner.links}))"
+        return f"{owner.has_key} AND {row_key} IN (SELECT {linked_keys} FROM ({owner.links}))"
 
 
 def _key_with_period(owner: Owner) -> tuple[str, str]:
     return f"({owner.key}, {owner.period})", f"(sf_key, {UNIT}.period)"
 
 
-def selected(columns: Mapping[str, str], source: str, owner: Owner | None) -> str:
+def select_with_units(columns: Mapping[str, str], source: str, owner: Owner | None) -> str:
     """Return the SELECT of these expressions over a source, with ``sf_unit``: one row per owner of a source row."""
-    expressions = ", ".join(f"{sql} AS {name(column)}" for column, sql in columns.items())
+    expressions = ", ".join(f"{sql} AS {quote_identifier(column)}" for column, sql in columns.items())
     if owner is None:
         return f"SELECT {expressions} FROM {source}"
     if owner.links is None:
-        return f"SELECT {expressions}, {owner.unit} AS {UNIT} FROM {source} WHERE {owner.owned}"
+        return f"SELECT {expressions}, {owner.unit} AS {UNIT} FROM {source} WHERE {owner.has_key}"
     period = "" if owner.period is None else f", {owner.period} AS sf_period"
-    keyed_rows = f"SELECT {expressions}, {owner.key} AS sf_key{period} FROM {source} WHERE {owner.owned}"
+    keyed_rows = f"SELECT {expressions}, {owner.key} AS sf_key{period} FROM {source} WHERE {owner.has_key}"
     join_condition = "r.sf_key = l.sf_key" + ("" if owner.period is None else f" AND r.sf_period = l.{UNIT}.period")
-    outputs = ", ".join(f"r.{name(column)}" for column in columns)
+    outputs = ", ".join(f"r.{quote_identifier(column)}" for column in columns)
     return f"SELECT {outputs}, l.{UNIT} FROM ({keyed_rows}) AS r JOIN ({owner.links}) AS l ON {join_condition}"
 
 
 def links(source: str, owner: Owner | None, key: str) -> str:
     """Return the SELECT of the distinct keys of a table's rows, each with every unit that owns such a row."""
-    rows = selected({"sf_link": key}, source, owner)
+    rows = select_with_units({"sf_link": key}, source, owner)
     return f"SELECT DISTINCT sf_link AS sf_key, {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL"
 
 
-def copies(source: str, owner: Owner) -> str:
+def count_with_copies(source: str, owner: Owner) -> str:
     """Return the SELECT that counts a source's rows with one copy per owner, computed key by key."""
-    rows_per_key = f"SELECT {owner.key} AS k, count(*) AS n FROM {source} WHERE {owner.owned} GROUP BY k"
+    rows_per_key = f"SELECT {owner.key} AS k, count(*) AS n FROM {source} WHERE {owner.has_key} GROUP BY k"
     owners_per_key = f"SELECT sf_key AS k, count(*) AS n FROM ({owner.links}) GROUP BY k"
     copied_rows = (
         f"SELECT sum(CAST(a.n AS HUGEINT) * b.n) FROM ({rows_per_key}) AS a JOIN ({owners_per_key}) AS b ON a.k = b.k"
@@ -172,42 +176,44 @@ def copies(source: str, owner: Owner) -> str:
     return f"SELECT greatest(coalesce(({copied_rows}), 0), (SELECT count(*) FROM {source}))"
 
 
-def owned(unit: Cell) -> str:
+def has_id(unit: Cell) -> str:
     """Return the SQL condition that a row has an id."""
-    return f"{unit.sql} IS NOT NULL" + (f" AND NOT isnan({unit.sql})" if unit.family in FLOATING else "")
+    return f"{unit.sql} IS NOT NULL" + (f" AND NOT isnan({unit.sql})" if unit.family in FLOAT_TYPES else "")
 
 
-def sound(unit: Cell) -> str:
+def exact_id(unit: Cell) -> str:
     """Return the SQL of an id in a type where equality is exact, else as text.
 
     −0.0 becomes 0.0.
     """
-    if unit.family in FLOATING:
+    if unit.family in FLOAT_TYPES:
         return f"CASE WHEN {unit.sql} = 0 THEN 0 ELSE {unit.sql} END"
     return unit.sql if unit.family in _EXACT_ID_TYPES else unit.text.sql
 
 
-def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
+def clean_cell(cell: Cell, domain: Domain, enum_type: str | None = None) -> str:
     """Return the SQL of a cell as its domain declares it. ``choices`` names an ENUM of the domain's values."""
-    if choices is not None:  # a hash lookup, several times faster than IN
-        return _or_declared_other(cell, domain, f"CAST(TRY_CAST({typed(cell, domain.type)} AS {choices}) AS VARCHAR)")
+    if enum_type is not None:  # a hash lookup, several times faster than IN
+        return _or_declared_other(
+            cell, domain, f"CAST(TRY_CAST({convert_cell(cell, domain.type)} AS {enum_type}) AS VARCHAR)"
+        )
     if domain.values is not None:
         return _or_declared_other(
             cell, domain, _convert(cell, domain.type, lambda reading: _if_listed(reading, domain))
         )
     if domain.type is Type.TEXT:
-        text, max_length = cell.text.sql, domain.letters
+        text, max_length = cell.text.sql, domain.max_letters
         # bytes bound the characters: DuckDB tests equal cells once, but truncates cell by cell
         return f"CASE WHEN strlen({text}) <= {max_length} THEN {text} ELSE left({text}, {max_length}) END"
     return _convert(cell, domain.type, lambda reading: _bounded(reading, domain.type, domain.bounds))
 
 
-def whole_id(cell: Cell) -> str:
+def integer_id(cell: Cell) -> str:
     """Return the SQL of an integer id, NULL where two units' ids could become one (``clean_scans``)."""
-    x, integer = cell.sql, cleaned(cell, Domain(Type.INTEGER))
+    x, integer = cell.sql, clean_cell(cell, Domain(Type.INTEGER))
     if cell.family == "DECIMAL":
         return f"CASE WHEN {x} = trunc({x}) THEN TRY_CAST({x} AS BIGINT) END"
-    if cell.family in FLOATING:
+    if cell.family in FLOAT_TYPES:
         return f"CASE WHEN abs({x}) < {largest_whole(cell.family == 'FLOAT')} THEN {integer} END"
     if cell.family in _DIRECT_TYPES[Type.INTEGER]:
         return integer
@@ -216,18 +222,18 @@ def whole_id(cell: Cell) -> str:
     return f"CASE WHEN strlen({text}) <= {LONGEST} AND ({is_exact}) THEN {integer} END"
 
 
-def cleaned_items(cell: Cell, column: ListColumn, choices: str | None = None) -> str:
+def clean_items(cell: Cell, column: ListColumn, enum_type: str | None = None) -> str:
     """Return the SQL of the first items of a list, each cleaned by its domain."""
     assert cell.item is not None
-    clean_item = cleaned(cell.item, column.items, choices)
-    return f"list_transform(list_slice({cell.sql}, 1, {column.most_items}), lambda {cell.item.sql}: {clean_item})"
+    clean_item = clean_cell(cell.item, column.items, enum_type)
+    return f"list_transform(list_slice({cell.sql}, 1, {column.max_items}), lambda {cell.item.sql}: {clean_item})"
 
 
 def _if_listed(cell: Cell, domain: Domain) -> str:
     value = _bounded(cell, domain.type, None)
     if value == _NULL:
         return _NULL
-    return f"CASE WHEN {value} IN ({listed(domain.values or ())}) THEN {value} END"
+    return f"CASE WHEN {value} IN ({literal_list(domain.values or ())}) THEN {value} END"
 
 
 def _or_declared_other(cell: Cell, domain: Domain, sql: str) -> str:
@@ -237,7 +243,7 @@ def _or_declared_other(cell: Cell, domain: Domain, sql: str) -> str:
     return f"COALESCE({sql}, CASE WHEN {cell.sql} IS NOT NULL THEN {literal(domain.other)} END)"
 
 
-def typed(cell: Cell, kind: Type) -> str:
+def convert_cell(cell: Cell, kind: Type) -> str:
     """Return the SQL of a cell converted to a type, NULL where it cannot be; infinite values remain."""
     return _convert(cell, kind, _CONVERTERS[kind])
 
@@ -265,14 +271,14 @@ def _infinite_readings(kind: Type) -> Readings:
     """Return the readings of what lies beyond every bound: infinite, as in a stored type."""
     ends = zip(BEYOND[kind], ("-infinity", "infinity"), strict=True)
     return [
-        (grammar, Cell(f"CAST('{infinity}' AS {TYPES[kind]})", TYPES[kind], infinite=True))
+        (grammar, Cell(f"CAST('{infinity}' AS {TYPES[kind]})", TYPES[kind], is_infinite=True))
         for grammar, infinity in ends
     ]
 
 
 def _integer_readings(x: str) -> Readings:
     return [
-        (GRAMMARS[Type.INTEGER], Cell(_SPELLING.read(x, Type.INTEGER), "BIGINT", sure=True)),
+        (GRAMMARS[Type.INTEGER], Cell(_SPELLING.read(x, Type.INTEGER), "BIGINT", is_proved=True)),
         *_real_readings(x)[1:],
     ]
 
@@ -282,9 +288,9 @@ def _real_readings(x: str) -> Readings:
     number = _SPELLING.read(x, Type.REAL)
     flushed = f"CASE WHEN abs({number}) < {_SMALLEST} THEN 0 ELSE {number} END"
     return [
-        (DECIMAL, Cell(f"({number} + CAST(0 AS DOUBLE))", "DOUBLE", sure=True)),
-        (GRAMMARS[Type.REAL], Cell(flushed, "DOUBLE", flushed=True)),
-        (ZERO, Cell("CAST(0 AS DOUBLE)", "DOUBLE", sure=True)),
+        (DECIMAL, Cell(f"({number} + CAST(0 AS DOUBLE))", "DOUBLE", is_proved=True)),
+        (GRAMMARS[Type.REAL], Cell(flushed, "DOUBLE", is_flushed=True)),
+        (ZERO, Cell("CAST(0 AS DOUBLE)", "DOUBLE", is_proved=True)),
         *_infinite_readings(Type.REAL),
     ]
 
@@ -294,13 +300,13 @@ def _boolean_readings(_: str) -> Readings:
 
 
 def _date_readings(x: str) -> Readings:
-    return [(GRAMMARS[Type.DATE], Cell(_SPELLING.read(x, Type.DATE), "DATE", sure=True)), *_timestamp_readings(x)]
+    return [(GRAMMARS[Type.DATE], Cell(_SPELLING.read(x, Type.DATE), "DATE", is_proved=True)), *_timestamp_readings(x)]
 
 
 def _timestamp_readings(x: str) -> Readings:
     """Most timestamps have no zone; one that has may lie outside the calendar."""
     return [
-        (LOCAL, Cell(_SPELLING.read_local(x), "TIMESTAMP", sure=True)),
+        (LOCAL, Cell(_SPELLING.read_local(x), "TIMESTAMP", is_proved=True)),
         (GRAMMARS[Type.TIMESTAMP], Cell(_SPELLING.read(x, Type.TIMESTAMP), "TIMESTAMP")),
         *_infinite_readings(Type.TIMESTAMP),
     ]
@@ -309,13 +315,13 @@ def _timestamp_readings(x: str) -> Readings:
 def _integer(cell: Cell) -> str:
     if cell.family == "BIGINT":
         return cell.sql
-    return f"{'CAST' if cell.family in WHOLE else 'TRY_CAST'}({cell.sql} AS BIGINT)"
+    return f"{'CAST' if cell.family in INTEGER_TYPES else 'TRY_CAST'}({cell.sql} AS BIGINT)"
 
 
 def _real(cell: Cell) -> str:
     if cell.family == "DOUBLE":
         return cell.sql
-    return f"{'CAST' if cell.family in WHOLE | {'FLOAT'} else 'TRY_CAST'}({cell.sql} AS DOUBLE)"
+    return f"{'CAST' if cell.family in INTEGER_TYPES | {'FLOAT'} else 'TRY_CAST'}({cell.sql} AS DOUBLE)"
 
 
 def _boolean(cell: Cell) -> str:
@@ -334,13 +340,13 @@ def _timestamp(cell: Cell) -> str:
 
 def _bounded(cell: Cell, kind: Type, bounds: Any) -> str:
     """Return the SQL of a cell clamped to its bounds; without bounds, infinite values become NULL."""
-    return _NULL if cell.infinite and bounds is None else _BOUNDED[kind](cell, bounds)
+    return _NULL if cell.is_infinite and bounds is None else _BOUNDED[kind](cell, bounds)
 
 
 def _bounded_integer(cell: Cell, bounds: Any) -> str:
     integer = _integer(cell)
-    if cell.family in WHOLE:
-        return integer if bounds is None else _clamp(integer, bounds, cell.sure)
+    if cell.family in INTEGER_TYPES:
+        return integer if bounds is None else _clamp(integer, bounds, cell.is_proved)
     number = _real(cell)
     if bounds is None:
         return f"CASE WHEN {number} = trunc({number}) THEN {integer} END"
@@ -354,15 +360,15 @@ def _bounded_integer(cell: Cell, bounds: Any) -> str:
 
 def _bounded_real(cell: Cell, bounds: Any) -> str:
     number = _real(cell)
-    flush_small = "" if cell.flushed else f"WHEN abs({number}) < {_SMALLEST} THEN 0 "
+    flush_small = "" if cell.is_flushed else f"WHEN abs({number}) < {_SMALLEST} THEN 0 "
     if bounds is None:
         # DuckDB orders NaN above infinity, so it matches no branch.
-        in_range = cell.sure or cell.family in WHOLE
+        in_range = cell.is_proved or cell.family in INTEGER_TYPES
         return number if in_range else f"CASE {flush_small}WHEN abs({number}) <= {_LARGEST} THEN {number} END"
-    low, high = (real(bound) for bound in inner(*bounds))
-    if cell.sure:
+    low, high = (real(bound) for bound in inner_bounds(*bounds))
+    if cell.is_proved:
         return f"LEAST(GREATEST({number}, {low}), {high})"
-    flush = flush_small if bounds[0] <= 0 <= bounds[1] and cell.family not in WHOLE else ""
+    flush = flush_small if bounds[0] <= 0 <= bounds[1] and cell.family not in INTEGER_TYPES else ""
     return (
         f"CASE {flush}WHEN {number} BETWEEN {low} AND {high} THEN {number} WHEN {number} < {low} THEN {low}"
         f" WHEN {number} <= CAST('inf' AS DOUBLE) THEN {high} END"
@@ -374,12 +380,12 @@ _SMALLEST, _LARGEST = (real(float(bound)) for bound in (SMALLEST_REAL, LARGEST_R
 
 def _bounded_date(cell: Cell, bounds: Any) -> str:
     date = _date(cell)
-    return _null_outside(date, _DATES, cell.sure) if bounds is None else _clamp(date, bounds, cell.sure)
+    return _null_outside(date, _DATES, cell.is_proved) if bounds is None else _clamp(date, bounds, cell.is_proved)
 
 
 def _bounded_timestamp(cell: Cell, bounds: Any) -> str:
     time = _timestamp(cell)
-    return _null_outside(time, _TIMESTAMPS, cell.sure) if bounds is None else _clamp(time, bounds, cell.sure)
+    return _null_outside(time, _TIMESTAMPS, cell.is_proved) if bounds is None else _clamp(time, bounds, cell.is_proved)
 
 
 def _clamp(sql: str, bounds: Any, sure: bool = False) -> str:

@@ -12,7 +12,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sfumato.engine.lowering.relation_lowering import Columns, RelationLowering, every, plain, same
+from sfumato.engine.lowering.relation_lowering import Columns, RelationLowering, all_of, equal_columns, plain
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -25,7 +25,7 @@ from sfumato.engine.lowering.relational import (
     StagedSelect,
     Wide,
     apply,
-    whole,
+    integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, present
 from sfumato.engine.lowering.unit_lowering import clamped, steps, wide
@@ -35,9 +35,9 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.values import expressions
 from sfumato.policy import Domain, Type
 
-FEWEST_COUNTS = 12
+MIN_COUNTS = 12
 """For fewer it is not worth the grouping."""
-MOST_CELLS = 50_000
+MAX_CELLS = 50_000
 _MOST_CODES = 256
 
 Cells = tuple[tuple[Reference, Domain], ...]
@@ -47,7 +47,7 @@ Cells = tuple[tuple[Reference, Domain], ...]
 def cells(bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]) -> Cells:
     """List the columns that the predicates of many counts read; none if there are few counts, or may be many cells."""
     measures = [each.measure for each in bounded.measures]
-    if bounded.plan.keys or len(measures) < FEWEST_COUNTS or any(each.value or each.once_per_unit for each in measures):
+    if bounded.plan.keys or len(measures) < MIN_COUNTS or any(each.value or each.once_per_unit for each in measures):
         return ()
     declared, domains, cell_count = bounded.bound.input.columns, {}, 1
     for reference in dict.fromkeys(one for each in measures if each.where for one in expressions.columns(each.where)):
@@ -58,10 +58,10 @@ def cells(bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar],
         cell_count *= distinct_values + 1  # NULL is one more
         domains[scalar] = domain
     references_read = {each for value in values for each in _references(value)}
-    return tuple(domains.items()) if domains and cell_count <= MOST_CELLS and references_read <= set(domains) else ()
+    return tuple(domains.items()) if domains and cell_count <= MAX_CELLS and references_read <= set(domains) else ()
 
 
-def by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[Select, dict[str, Scalar]]:
+def count_by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[Select, dict[str, Scalar]]:
     """Group rows into cells with what one row of each counts; return them with each total over the cells."""
     columns, by_reference = [], {}
     for name, (reference, domain) in zip(_cell_columns(read), read, strict=True):
@@ -73,26 +73,30 @@ def by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[Select,
         )
     rows = replace(select, columns=tuple(columns))
     cell_sizes = Select(
-        (*same(_cell_columns(read)), ("n", GroupTotal(AggregateFunction.COUNT))), rows, grouped=_cell_columns(read)
+        (*equal_columns(_cell_columns(read)), ("n", GroupTotal(AggregateFunction.COUNT))),
+        rows,
+        group_by=_cell_columns(read),
     )
     values = dict(select.columns)
-    cell_values = Select((*same("n"), *((name, _substitute(values[name], by_reference)) for name in names)), cell_sizes)
+    cell_values = Select(
+        (*equal_columns("n"), *((name, _substitute(values[name], by_reference)) for name in names)), cell_sizes
+    )
     return cell_values, {name: _total(name) for name in names}
 
 
-def unvalued(select: Select, read: Cells) -> tuple[Select, tuple[str, ...]]:
+def without_values(select: Select, read: Cells) -> tuple[Select, tuple[str, ...]]:
     """Select rows with their unit and the columns that predicates read, with no predicate evaluated."""
     columns = zip(_cell_columns(read), (reference for reference, _ in read), strict=True)
     return replace(select, columns=(("u", dict(select.columns)["u"]), *columns)), ("u", *_cell_columns(read))
 
 
-def valued(rows: Select, select: Select, names: Sequence[str], read: Cells) -> Select:
+def with_values(rows: Select, select: Select, names: Sequence[str], read: Cells) -> Select:
     """Evaluate what each of such rows counts, and keep its unit and the number of rows of that unit."""
     values, by_reference = (
         dict(select.columns),
         {reference: Reference(name) for name, (reference, _) in zip(_cell_columns(read), read, strict=True)},
     )
-    return Select((*same("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows)
+    return Select((*equal_columns("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows)
 
 
 def _cell_columns(read: Cells) -> tuple[str, ...]:
@@ -190,26 +194,26 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
     ]
     key_columns = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
-    select = source.selected((*(same("u") if unit else ()), *key_columns, *value_columns), tests)
+    select = source.selected((*(equal_columns("u") if unit else ()), *key_columns, *value_columns), tests)
     return CountedRows(
         select,
         tuple(name for name, _ in key_columns),
         tuple(each.domain.type for each in plan.keys),
         tuple(name for name, _ in value_columns),
-        frozenset(name for name, value in value_columns if value == whole(1)),
+        frozenset(name for name, value in value_columns if value == integer_constant(1)),
         frozenset(name for (name, _), once_per_unit in zip(value_columns, maximal, strict=True) if once_per_unit),
         cells=cells(bounded, lowering.columns, [value for _, value in value_columns]),
     )
 
 
-def computed_once(bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering) -> CountedRows:
+def materialise_rows(bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering) -> CountedRows:
     """Materialise the rows where computing them costs more than reading a table: bounding reads them several times. The
     columns that predicates read are dropped.
     """
     if plain(bounded.plan.source):
         return rows
     stage = relations.stage(rows.select)
-    return replace(rows, select=Select(same(name for name, _ in rows.select.columns), stage), cells=())
+    return replace(rows, select=Select(equal_columns(name for name, _ in rows.select.columns), stage), cells=())
 
 
 def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering) -> list[Scalar]:
@@ -223,17 +227,21 @@ def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering) -> list[S
 
 def _lower_contribution(contribution: Contribution, tests: list[Scalar], lowering: RowLowering) -> Scalar:
     if contribution.value is None:
-        return apply(ScalarFunction.CASE, tests[0], whole(1), whole(0)) if tests else whole(1)
+        return (
+            apply(ScalarFunction.CASE, tests[0], integer_constant(1), integer_constant(0))
+            if tests
+            else integer_constant(1)
+        )
     value = lowering.shared(lowering.lower(contribution.value))
     steps_of_value = lowering.shared(
         steps(contribution.value, value, contribution)
     )  # of a mean and a sum: the same ones
     mirrored_steps = (
-        apply(ScalarFunction.SUBTRACT, whole(contribution.high), steps_of_value)
+        apply(ScalarFunction.SUBTRACT, integer_constant(contribution.high), steps_of_value)
         if contribution.mirrored
         else steps_of_value
     )
-    return apply(ScalarFunction.CASE, every([*tests, present(value)]), mirrored_steps, whole(0))
+    return apply(ScalarFunction.CASE, all_of([*tests, present(value)]), mirrored_steps, integer_constant(0))
 
 
 _BEYOND_TOTALS = 2**104
@@ -251,7 +259,7 @@ def round_totals(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) 
     rounded = tuple(
         (name, Reference(name) if unit == 1 else _nearest(Reference(name), unit)) for name, unit in coordinates
     )
-    return replace(totals, result=Select((*same(rows.keys), *rounded), totals.result))
+    return replace(totals, result=Select((*equal_columns(rows.keys), *rounded), totals.result))
 
 
 def _nearest(total: Scalar, unit: int) -> Scalar:
@@ -285,4 +293,58 @@ def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
 def decode_keys(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
     if not rows.coded:
         return statement
-    return replace(statement, result=Select((*rows.text_keys, *same(rows.values)), statement.result))
+    return replace(statement, result=Select((*rows.text_keys, *equal_columns(rows.values)), statement.result))
+
+
+def add_up_rows(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:
+    """Add up each value in the groups of rows, ignoring units.
+
+    Values that are equal in every row are added up once. The total of high − x is high times the number of rows with x,
+    less the total of x: the same whole number, for which nothing needs to be added up again.
+    """
+    if rows.cells:
+        return count_by_cells(rows.select, rows.values, rows.cells)
+    scalars = dict(rows.select.columns)
+    first_names = {scalars[name]: name for name in reversed(rows.values)}
+    columns = {name: scalars[name] for name in rows.keys}
+    totals: dict[str, Scalar] = {}
+    for name in rows.values:
+        mirrored = _split_mirrored(scalars[name])
+        if name in rows.ones:
+            totals[name] = wide(GroupTotal(AggregateFunction.COUNT))
+        elif mirrored is None or mirrored[0] not in first_names:
+            columns[first_names[scalars[name]]] = scalars[name]
+            totals[name] = or_zero(sum_of_cells(first_names[scalars[name]]))
+        else:
+            value, presence, high = mirrored
+            columns[f"d{name[1:]}"] = presence
+            present_rows = wide(GroupTotal(AggregateFunction.COUNT, Reference(f"d{name[1:]}")))
+            upper_total = apply(ScalarFunction.MULTIPLY, present_rows, Constant(high, Wide.INTEGER))
+            totals[name] = apply(ScalarFunction.SUBTRACT, upper_total, or_zero(sum_of_cells(first_names[value])))
+    return replace(rows.select, columns=tuple(columns.items()) or (("c", integer_constant(0)),)), totals
+
+
+def _split_mirrored(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
+    """Split "high − x where a test holds, else 0" into "x where it holds, else 0", a scalar that is present where it
+    holds, and high.
+    """
+    match scalar:
+        case Apply(
+            ScalarFunction.CASE,
+            (test, Apply(ScalarFunction.SUBTRACT, (Constant(int(high)), x)), Constant(0) as zero),
+        ):
+            value = apply(ScalarFunction.CASE, test, x, zero)
+            match test:
+                case Apply(ScalarFunction.NOT, (Apply(ScalarFunction.IS_NULL, (tested,)),)):
+                    return value, tested, high
+            return value, apply(ScalarFunction.CASE, test, integer_constant(1)), high
+    return None
+
+
+def sum_of_cells(name: str) -> Scalar:
+    """Add up single-row contributions, each of which 64 bits hold."""
+    return GroupTotal(AggregateFunction.SUM_OF_NARROW, Reference(name))
+
+
+def or_zero(total: Scalar) -> Scalar:
+    return apply(ScalarFunction.COALESCE, total, Constant(0, Wide.INTEGER))

@@ -12,34 +12,34 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engine import arrays
-from sfumato.engine.arrays import FEW, few_in_arrays
-from sfumato.engine.lowering import total_lowering
-from sfumato.engine.lowering.relation_lowering import same, staged
+from sfumato.engine.arrays import ROW_READINGS, totals_from_rows
+from sfumato.engine.lowering import bounded_totals
+from sfumato.engine.lowering.relation_lowering import equal_columns, staged
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Constant,
     GroupTotal,
     IntegerSpan,
-    Named,
     Reference,
     Relation,
     RelationalJoin,
     ScalarFunction,
     Select,
     StagedSelect,
+    StageReference,
     ValueList,
     Wide,
     apply,
-    whole,
+    integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import wide
 from sfumato.plan import keys as group_keys
-from sfumato.plan.keys import World
+from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
-from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, PlanReading
-from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
+from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
+from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
 from sfumato.policy import Type
 
 if TYPE_CHECKING:
@@ -48,19 +48,21 @@ if TYPE_CHECKING:
 
 def value_table(reading: ValueTable, key: int) -> StagedSelect:
     """Count, for every group and value of any type, the bounded rows that have that value."""
-    return total_lowering.by_value(reading.bounded, reading.value, key)
+    return bounded_totals.by_value(reading.bounded, reading.value, key)
 
 
-def different(reading: DifferentValues, key: int) -> StagedSelect:
+def distinct_values(reading: DistinctValueReading, key: int) -> StagedSelect:
     """Count the distinct values of every group that some unit has; a unit has each pair of group and value once."""
-    totals = total_lowering.by_value(reading.bounded, reading.value, key, once=True)
+    totals = bounded_totals.by_value(reading.bounded, reading.value, key, once=True)
     groups = tuple(f"k{index}" for index in range(len(reading.bounded.plan.keys)))
     is_held = apply(ScalarFunction.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
     count = ("v0", wide(GroupTotal(AggregateFunction.COUNT)))
-    return StagedSelect(totals.stages, Select((*same(groups), count), totals.result, where=(is_held,), grouped=groups))
+    return StagedSelect(
+        totals.stages, Select((*equal_columns(groups), count), totals.result, where=(is_held,), group_by=groups)
+    )
 
 
-def distinct(world: World) -> StagedSelect:
+def distinct_results(world: ValueCombinations) -> StagedSelect:
     """List the distinct results of expressions over every combination of public values: no table is read.
 
     The values of each list of choices are a parameter of the statement, in their order.
@@ -69,7 +71,7 @@ def distinct(world: World) -> StagedSelect:
     source = Select(
         tuple((f"c{index}", Reference("x", f"d{index}")) for index in range(len(choice_relations))),
         choice_relations[0],
-        part="d0",
+        alias="d0",
         joins=tuple(RelationalJoin(relation, f"d{index}") for index, relation in enumerate(choice_relations[1:], 1)),
     )
     lowering = RowLowering({field: Reference(f"c{index}") for index, (field, _, _) in enumerate(world.choices)})
@@ -77,10 +79,10 @@ def distinct(world: World) -> StagedSelect:
     tests = tuple(lowering.lower(condition) for condition in world.conditions)
     keys = tuple(name for name, _ in key_columns)
     evaluated = Select(key_columns, staged(source, lowering), where=tests)
-    return StagedSelect((), Select(same(keys), evaluated, grouped=keys))
+    return StagedSelect((), Select(equal_columns(keys), evaluated, group_by=keys))
 
 
-def _choice_relations(world: World) -> list[Relation]:
+def _choice_relations(world: ValueCombinations) -> list[Relation]:
     relations: list[Relation] = []
     list_count = 0
     for _, domain, choices in world.choices:
@@ -93,12 +95,12 @@ def _choice_relations(world: World) -> list[Relation]:
 
 
 _STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
-    GroupTotals: lambda reading, key: total_lowering.statement(reading.bounded, key),
-    FoundTotals: total_lowering.found,
-    Marginals: total_lowering.marginals,
-    CellRows: total_lowering.marginals,
-    ValueCounts: total_lowering.values,
-    DifferentValues: different,
+    GroupTotals: lambda reading, key: bounded_totals.statement(reading.bounded, key),
+    DiscoveredTotals: bounded_totals.discovered_totals,
+    Marginals: bounded_totals.marginals,
+    CellRows: bounded_totals.marginals,
+    ValueCounts: bounded_totals.values,
+    DistinctValueReading: distinct_values,
     ValueTable: value_table,
 }
 
@@ -118,13 +120,13 @@ def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     group.
     """
     if isinstance(reading, GroupTotals):
-        return total_lowering.statement(reading.bounded, key, by_pair=False)
+        return bounded_totals.statement(reading.bounded, key, by_pair=False)
     if isinstance(reading, ValueCounts):
-        return _count_equal_rows(total_lowering.values(reading, key))
+        return _count_equal_rows(bounded_totals.values(reading, key))
     if isinstance(reading, Marginals) and reading.by_set:
         return marginals_by_set(reading, key)
     if isinstance(reading, Marginals | CellRows):
-        return total_lowering.marginals(reading, key, by_row=False)
+        return bounded_totals.marginals(reading, key, by_row=False)
     return statement(reading, key)
 
 
@@ -134,33 +136,33 @@ def marginals_by_set(reading: Marginals, key: int) -> StagedSelect:
     Keys outside a set are NULL. Combinations of all keys are repeated for every set and grouped again: one pass over
     the table, in operators that every dialect has.
     """
-    combinations = total_lowering.marginals(reading, key, by_row=False)
+    combinations = bounded_totals.marginals(reading, key, by_row=False)
     set_index = Reference("x", "s")
     key_columns = tuple(
-        (name, apply(ScalarFunction.CASE, apply(ScalarFunction.IN, set_index, *map(whole, sets)), column))
+        (name, apply(ScalarFunction.CASE, apply(ScalarFunction.IN, set_index, *map(integer_constant, sets)), column))
         for (name, column), sets in zip(
-            same((name for name, _ in combinations.result.columns[:-1]), "r"),
+            equal_columns((name for name, _ in combinations.result.columns[:-1]), "r"),
             map(reading.sets_with, range(len(reading.cells))),
             strict=True,
         )
         if sets
     )
     repeated = Select(
-        (*key_columns, ("m", set_index), *same(("v0",), "r")),
-        Named("joint"),
-        joins=(RelationalJoin(IntegerSpan(whole(0), len(reading.sets)), "s"),),
+        (*key_columns, ("m", set_index), *equal_columns(("v0",), "r")),
+        StageReference("joint"),
+        joins=(RelationalJoin(IntegerSpan(integer_constant(0), len(reading.sets)), "s"),),
         where=(apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, set_index)),),  # the last of a span is NULL
     )
     grouped = (*(name for name, _ in key_columns), "m")
-    total = total_lowering.clamp_to_64_bits(GroupTotal(AggregateFunction.SUM_OF_NARROW, Reference("v0")))
-    result = Select((*same(grouped), ("v0", total)), repeated, grouped=grouped)
+    total = bounded_totals.clamp_to_64_bits(GroupTotal(AggregateFunction.SUM_OF_NARROW, Reference("v0")))
+    result = Select((*equal_columns(grouped), ("v0", total)), repeated, group_by=grouped)
     return StagedSelect((*combinations.stages, ("joint", combinations.result)), result)
 
 
 def _count_equal_rows(values: StagedSelect) -> StagedSelect:
     names = tuple(name for name, _ in values.result.columns)
     count = ("n", GroupTotal(AggregateFunction.COUNT))
-    return replace(values, result=Select((*same(names), count), values.result, grouped=names))
+    return replace(values, result=Select((*equal_columns(names), count), values.result, group_by=names))
 
 
 def sent_key_types(reading: PlanReading[Any]) -> list[Type]:
@@ -171,14 +173,14 @@ def sent_key_types(reading: PlanReading[Any]) -> list[Type]:
     return [key.domain.type for key in keys]
 
 
-def in_arrays(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any]) -> object:
+def arrays_from_rows(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any]) -> object:
     """Convert the rows of a counted statement, tuples of Python values, to the arrays of the reading."""
-    if isinstance(reading, FEW):
-        return few_in_arrays(list(rows), reading)
+    if isinstance(reading, ROW_READINGS):
+        return totals_from_rows(list(rows), reading)
     kinds = sent_key_types(reading)
-    if isinstance(reading, FoundTotals):
+    if isinstance(reading, DiscoveredTotals):
         totals = sum(each.coordinates for each in reading.bounded.measures)
-        return arrays.in_arrays(_arrow_table(rows, kinds, totals), reading)
+        return arrays.discovered_groups_from_arrow(_arrow_table(rows, kinds, totals), reading)
     if isinstance(reading, ValueCounts):
         return arrays.counted_values(_batches(rows, kinds, 2, arrays.BATCH), reading)
     if isinstance(reading, Marginals) and reading.by_set:

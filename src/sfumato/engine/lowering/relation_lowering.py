@@ -22,7 +22,6 @@ from sfumato.engine.lowering.relational import (
     Exists,
     GroupTotal,
     Items,
-    Named,
     Rank,
     Reference,
     RelationalJoin,
@@ -30,8 +29,9 @@ from sfumato.engine.lowering.relational import (
     Scalar,
     ScalarFunction,
     Select,
+    StageReference,
     apply,
-    whole,
+    integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, real
 from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
@@ -79,11 +79,11 @@ class RelationLowering:
         self._key = key
         self.stages: list[tuple[str, Select]] = []
 
-    def stage(self, select: Select) -> Named:
+    def stage(self, select: Select) -> StageReference:
         """Add a named stage that computes these rows once."""
         name = f"p{len(self.stages)}"
         self.stages.append((name, select))
-        return Named(name)
+        return StageReference(name)
 
     def flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> Flat:
         """Lower a relation to rows with the columns that the expressions ``above`` read, and the unit if ``unit``."""
@@ -101,7 +101,7 @@ class RelationLowering:
                 source = _join_public_table(source, lowering, node, names)
             elif isinstance(node, nodes.Unnest):
                 item_column = (names.get(node.item, f"i{node.source}"), Items(Reference(names[node.items])))
-                source = Select((item_column,), staged(source, lowering), everything=True)
+                source = Select((item_column,), staged(source, lowering), all_columns=True)
         tests = tuple(lowering.lower(node.predicate) for node in chain if isinstance(node, nodes.Filter))
         return Flat(source, lowering, tests)
 
@@ -113,33 +113,35 @@ class RelationLowering:
         columns_read = [Column(field, relation.columns[field]) for field in fields]
         flat = self.flat(relation, columns_read, unit=True)
         named_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
-        return flat.selected((*same("u"), *named_columns))
+        return flat.selected((*equal_columns("u"), *named_columns))
 
     def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
         unit_column = (("u", Reference(UNIT, "r")),) if unit else ()
         table_columns = tuple((short_name, Reference(field.name, "r")) for field, short_name in names.items())
-        return Select((*unit_column, *table_columns) or (("c", whole(0)),), CleanTable(base.table))
+        return Select((*unit_column, *table_columns) or (("c", integer_constant(0)),), CleanTable(base.table))
 
-    def cut(self, base: nodes.Cut, names: Names, unit: bool) -> Select:
+    def limit_rows_per_unit(self, base: nodes.LimitRowsPerUnit, names: Names, unit: bool) -> Select:
         """Keep all rows of units within the limit, and of the other units the rows with the smallest digests."""
         input_rows = self._lower_rows(base.input, names)
         rows = input_rows if plain(base.input) else self.stage(input_rows)
         count = GroupTotal(AggregateFunction.COUNT)
-        exceeds_limit = apply(ScalarFunction.GREATER, count, whole(base.rows))
-        heavy = self.stage(Select(same("u"), rows, grouped=("u",), having=exceeds_limit))
+        exceeds_limit = apply(ScalarFunction.GREATER, count, integer_constant(base.rows))
+        heavy = self.stage(Select(equal_columns("u"), rows, group_by=("u",), having=exceeds_limit))
         short_names = tuple(f"c{index}" for index in range(len(names)))
-        columns, kinds = same(("u", *short_names), "r"), [base.columns[field].type for field in names]
+        columns, kinds = equal_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
         same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
         within = Select(columns, rows, where=(Exists(heavy, "h", same_unit, negated=True),))
         tokens = [token(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
         digest = apply(ScalarFunction.DIGEST, Constant(str(self._key), Type.TEXT), *tokens)
         beyond = Select((*columns, ("t", digest)), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
         digest_rank = Rank((Reference("u"),), (Reference("t"), *map(Reference, short_names)))
-        ranked = Select((*same(("u", *short_names)), ("a", digest_rank)), beyond)
+        ranked = Select((*equal_columns(("u", *short_names)), ("a", digest_rank)), beyond)
         kept = Select(
-            same(("u", *short_names)), ranked, where=(apply(ScalarFunction.AT_MOST, Reference("a"), whole(base.rows)),)
+            equal_columns(("u", *short_names)),
+            ranked,
+            where=(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(base.rows)),),
         )
-        return _rename_columns(Select(same(("u", *short_names)), RelationalUnion((within, kept))), names, unit)
+        return _rename_columns(Select(equal_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit)
 
     def per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
         """Aggregate to one row for each unit and key: totals of the unit's rows, and results computed from them."""
@@ -162,12 +164,14 @@ class RelationLowering:
             Field(base.source, "", name): Reference(f"k{index}") for index, (name, _) in enumerate(base.keys)
         }
         key_columns = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
-        rows = flat.selected((*same("u"), *key_columns, *unit_lowering.rows))
-        ranked = Select(unit_lowering.ranks, rows, everything=True) if unit_lowering.ranks else rows
+        rows = flat.selected((*equal_columns("u"), *key_columns, *unit_lowering.rows))
+        ranked = Select(unit_lowering.ranks, rows, all_columns=True) if unit_lowering.ranks else rows
         named_totals = tuple((name, total) for total, name in totals.items())
-        unit_rows = Select((*same(grouped), *named_totals), ranked, grouped=grouped)
+        unit_rows = Select((*equal_columns(grouped), *named_totals), ranked, group_by=grouped)
         named_results = tuple((short_name, results_by_field[field]) for field, short_name in names.items())
-        return Select((*(same("u") if unit else ()), *named_results) or (("c", whole(0)),), unit_rows)
+        return Select(
+            (*(equal_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
+        )
 
     def window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
         """Add the results of window functions to every row; ties are broken by all columns that are read."""
@@ -186,13 +190,13 @@ class RelationLowering:
         )
         windows = WindowLowering(flat.lowering, tuple(Reference(short_name) for short_name, _ in columns))
         results_by_field = windows.results(functions)
-        rows = flat.selected((*same("u"), *columns, *windows.unit.rows))
+        rows = flat.selected((*equal_columns("u"), *columns, *windows.unit.rows))
         for stage in windows.stages:
-            rows = Select(stage, rows, everything=True)
+            rows = Select(stage, rows, all_columns=True)
         named_results = tuple(
             (short_name, results_by_field.get(field, Reference(short_name))) for field, short_name in names.items()
         )
-        return Select((*(same("u") if unit else ()), *named_results) or (("c", whole(0)),), rows)
+        return Select((*(equal_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows)
 
     def unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
         """Join the rows of the two sides that belong to the same unit and match."""
@@ -204,7 +208,7 @@ class RelationLowering:
         )
         unit_column = (("u", Reference("u", "r")),) if unit else ()
         return Select(
-            (*unit_column, *named_columns) or (("c", whole(0)),),
+            (*unit_column, *named_columns) or (("c", integer_constant(0)),),
             left,
             joins=(RelationalJoin(right, "j", on, base.outer),),
         )
@@ -213,7 +217,7 @@ class RelationLowering:
         """Keep the rows of the input for which the other side has a match, or has none."""
         left, right, on = self._lower_match(base, names)
         unit_column = (("u", Reference("u", "r")),) if unit else ()
-        columns = (*unit_column, *same(names.values(), "r")) or (("c", whole(0)),)
+        columns = (*unit_column, *equal_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         return Select(columns, left, where=(Exists(right, "j", on, base.anti),))
 
     def _lower_match(self, base: nodes.UnitJoin | nodes.SemiJoin, names: Names) -> tuple[Select, Select, Scalar]:
@@ -229,7 +233,7 @@ class RelationLowering:
         conditions: list[Scalar] = [apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "j"))]
         conditions += [apply(ScalarFunction.EQUAL, match_key(first), match_key(second)) for first, second in base.pairs]
         for conjunct in nodes.conjuncts(base.condition):
-            if nodes.one_sided(conjunct, *base.inputs):
+            if nodes.reads_one_side(conjunct, *base.inputs):
                 conditions.append(match_key(conjunct))
             else:
                 assert isinstance(conjunct, Call)
@@ -242,7 +246,7 @@ class RelationLowering:
             )
             for relation, keys_and_letter in zip(base.inputs, zip(match_keys, "kl", strict=True), strict=True)
         ]
-        return sides[0], sides[1], every(conditions)
+        return sides[0], sides[1], all_of(conditions)
 
     def _lower_side(
         self, relation: nodes.Relation, names: Names, match_keys: Sequence[Expression], letter: str
@@ -251,11 +255,11 @@ class RelationLowering:
         flat = self.flat(relation, (*match_keys, *columns_read), unit=True)
         named_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
         named_keys = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
-        return flat.selected((*same("u"), *named_columns, *named_keys))
+        return flat.selected((*equal_columns("u"), *named_columns, *named_keys))
 
     def union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
         field_index = {field: index for index, field in enumerate(base.columns)}
-        unit_column = same("u") if unit else ()
+        unit_column = equal_columns("u") if unit else ()
         members = []
         for relation, member_expressions in base.members:
             expressions_read = [member_expressions[field_index[field]] for field in names]
@@ -263,16 +267,19 @@ class RelationLowering:
             lowered = tuple(
                 (f"c{index}", flat.lowering.lower(expression)) for index, expression in enumerate(expressions_read)
             )
-            members.append(flat.selected((*unit_column, *lowered) or (("c", whole(0)),)))
+            members.append(flat.selected((*unit_column, *lowered) or (("c", integer_constant(0)),)))
         short_names = tuple(f"c{index}" for index in range(len(names)))
-        rows = Select((*unit_column, *same(short_names)) or (("c", whole(0)),), RelationalUnion(tuple(members)))
+        rows = Select(
+            (*unit_column, *equal_columns(short_names)) or (("c", integer_constant(0)),),
+            RelationalUnion(tuple(members)),
+        )
         return _rename_columns(rows, names, unit)
 
 
 Base = Callable[[RelationLowering, Any, Names, bool], Select]
 _BASES: dict[type, Base] = {
     nodes.Scan: RelationLowering.scan,
-    nodes.Cut: RelationLowering.cut,
+    nodes.LimitRowsPerUnit: RelationLowering.limit_rows_per_unit,
     nodes.PerUnit: RelationLowering.per_unit,
     nodes.Window: RelationLowering.window,
     nodes.UnitJoin: RelationLowering.unit_join,
@@ -286,7 +293,7 @@ def plain(relation: nodes.Relation) -> bool:
     return isinstance(_chain(relation)[1], nodes.Scan)
 
 
-Link = nodes.Join | nodes.Unnest | nodes.Filter | nodes.Bound
+Link = nodes.Join | nodes.Unnest | nodes.Filter | nodes.BoundContributions
 
 
 def _chain(relation: nodes.Relation) -> tuple[list[Link], nodes.Relation]:
@@ -306,28 +313,28 @@ def _join_public_table(source: Select, lowering: RowLowering, join: nodes.Join, 
         for test, expression, name in comparisons
     ]
     source = staged(source, lowering)
-    conditions = [apply(test, of_part("r", scalar), Reference(name, "j")) for test, scalar, name in lowered]
+    conditions = [apply(test, qualify("r", scalar), Reference(name, "j")) for test, scalar, name in lowered]
     public_columns = tuple(
         (short_name, Reference(field.name, "j")) for field, short_name in names.items() if field.source == join.source
     )
-    public_join = RelationalJoin(CleanTable(join.table), "j", every(conditions), join.outer)
-    return Select(public_columns, source, joins=(public_join,), everything=True)
+    public_join = RelationalJoin(CleanTable(join.table), "j", all_of(conditions), join.outer)
+    return Select(public_columns, source, joins=(public_join,), all_columns=True)
 
 
 def _rename_columns(rows: Select, names: Names, unit: bool) -> Select:
     """Rename columns c0, c1, … to the requested names."""
     named_columns = tuple((short_name, Reference(f"c{index}")) for index, short_name in enumerate(names.values()))
-    return Select((*(same("u") if unit else ()), *named_columns) or (("c", whole(0)),), rows)
+    return Select((*(equal_columns("u") if unit else ()), *named_columns) or (("c", integer_constant(0)),), rows)
 
 
 def staged(source: Select, lowering: RowLowering) -> Select:
     """Compute common subexpressions over a source, one stage for each level of nesting."""
     for level in lowering.stages():
-        source = Select(tuple(level), source, everything=True)
+        source = Select(tuple(level), source, all_columns=True)
     return source
 
 
-def of_part(part: str, scalar: Scalar) -> Scalar:
+def qualify(part: str, scalar: Scalar) -> Scalar:
     return Reference(scalar.name, part) if isinstance(scalar, Reference) else scalar
 
 
@@ -337,12 +344,12 @@ def _fields_read(expressions: Iterable[Expression]) -> list[Field]:
     return list(dict.fromkeys(reference for reference in all_references if isinstance(reference, Field)))
 
 
-def same(names: Iterable[str], part: str | None = None) -> Columns:
+def equal_columns(names: Iterable[str], part: str | None = None) -> Columns:
     """Select columns under their own names."""
     return tuple((name, Reference(name, part)) for name in names)
 
 
-def every(tests: Sequence[Scalar]) -> Scalar:
+def all_of(tests: Sequence[Scalar]) -> Scalar:
     """Return the conjunction of the tests."""
     return tests[0] if len(tests) == 1 else Apply(ScalarFunction.AND, tuple(tests))
 
@@ -357,14 +364,14 @@ def token(scalar: Scalar, kind: Type) -> Scalar:
         scalar = apply(
             ScalarFunction.CASE,
             scalar,
-            whole(1),
+            integer_constant(1),
             apply(ScalarFunction.NOT, scalar),
-            whole(0),
+            integer_constant(0),
             Constant(None, Type.INTEGER),
         )
     if kind is Type.REAL:
         low, high = real(-_HALF), real(_HALF)
         scaled = apply(ScalarFunction.MULTIPLY, scalar, real(2**20))
         inside = apply(ScalarFunction.BETWEEN, scaled, low, high)
-        scalar = apply(ScalarFunction.CASE, inside, apply(ScalarFunction.NEAREST, scaled), whole(0))
+        scalar = apply(ScalarFunction.CASE, inside, apply(ScalarFunction.NEAREST, scaled), integer_constant(0))
     return apply(ScalarFunction.CONVERT, scalar, detail=(Type.TEXT,))

@@ -120,7 +120,7 @@ class Reference:
     """A reference to a column of the source; of one of the joined relations, if ``part`` names it."""
 
     name: str
-    part: str | None = None
+    alias: str | None = None
 
 
 @dataclass(frozen=True)
@@ -215,11 +215,11 @@ class WindowTotal:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Shifted:
     """LEAD or LAG: the value ``places`` rows later in the partition, or earlier if ``places`` is negative."""
 
     scalar: Scalar
-    places: int
+    offset: int
     default: Scalar | None
     """Where there is no such row; NULL if nothing is given."""
     partition: tuple[Scalar, ...]
@@ -233,7 +233,7 @@ class Items:
     list: Reference
 
 
-Scalar = Reference | Constant | Apply | GroupTotal | Rank | WindowTotal | Beside | Items
+Scalar = Reference | Constant | Apply | GroupTotal | Rank | WindowTotal | Shifted | Items
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class CleanTable:
 
 
 @dataclass(frozen=True)
-class Named:
+class StageReference:
     """A reference to an earlier stage of the statement, as to a common table expression."""
 
     name: str
@@ -274,7 +274,7 @@ class RelationalUnion:
     members: tuple[Select, ...]
 
 
-Relation = CleanTable | Named | ValueList | IntegerSpan | RelationalUnion
+Relation = CleanTable | StageReference | ValueList | IntegerSpan | RelationalUnion
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class RelationalJoin:
     """A join to another relation; without a condition, a cross join."""
 
     relation: Relation | Select
-    part: str
+    alias: str
     on: Scalar | None = None
     outer: bool = False
 
@@ -292,7 +292,7 @@ class Exists:
     """A semi-join predicate: another relation has a row for which the condition holds, or (negated) has none."""
 
     relation: Relation | Select
-    part: str
+    alias: str
     on: Scalar
     negated: bool = False
 
@@ -303,14 +303,14 @@ class Select:
 
     columns: tuple[tuple[str, Scalar], ...]
     source: Relation | Select
-    part: str = "r"
+    alias: str = "r"
     """What the source is called inside."""
     joins: tuple[RelationalJoin, ...] = ()
     where: tuple[Scalar | Exists, ...] = ()
-    grouped: tuple[str, ...] = ()
+    group_by: tuple[str, ...] = ()
     """Columns of the source whose values make a group; without any, all rows are one group where totals are taken."""
     having: Scalar | None = None
-    everything: bool = False
+    all_columns: bool = False
     """Whether the columns of the source come first."""
 
 
@@ -335,5 +335,5 @@ def apply(operation: ScalarFunction, *arguments: Scalar, detail: tuple[object, .
     return Apply(operation, arguments, detail)
 
 
-def whole(value: int) -> Constant:
+def integer_constant(value: int) -> Constant:
     return Constant(value, Type.INTEGER)

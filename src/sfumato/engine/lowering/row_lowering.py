@@ -23,8 +23,8 @@ from sfumato.engine.lowering.relational import (
     Scalar,
     ScalarFunction,
     apply,
+    integer_constant,
     references,
-    whole,
 )
 from sfumato.plan.values import calendar, expressions, grammars, intervals
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal
@@ -159,7 +159,7 @@ class Application:
 
     def divisor(self) -> Scalar:
         """Return the second argument, NULL where it is 0."""
-        kind, divisor_range = self.node.arguments[1].domain.type, intervals.ends(self.node.arguments[1].domain)
+        kind, divisor_range = self.node.arguments[1].domain.type, intervals.double_range(self.node.arguments[1].domain)
         if divisor_range is not None and not divisor_range[0] <= 0 <= divisor_range[1]:
             return self.arguments[1]
         y = self.shared(1)
@@ -173,7 +173,7 @@ def _cannot_be_small(node: Call) -> bool:
     size, and when one of two numbers that are added is 0 or far from being small: where they nearly cancel the other is
     as large, and their difference is a multiple of its last place.
     """
-    value_range = intervals.ends(node.domain)
+    value_range = intervals.double_range(node.domain)
     if value_range is not None and (value_range[0] >= SMALLEST_REAL or value_range[1] <= -SMALLEST_REAL):
         return True
     match node.function:
@@ -182,7 +182,7 @@ def _cannot_be_small(node: Call) -> bool:
         case "*":
             return any(_least_size(argument) >= 1 for argument in node.arguments)
         case "/":
-            divisor = intervals.ends(node.arguments[1].domain)
+            divisor = intervals.double_range(node.arguments[1].domain)
             return divisor is not None and max(map(abs, divisor)) <= 1
     return False
 
@@ -194,7 +194,7 @@ def _least_size(expression: Expression) -> Fraction:
     """Return a lower bound on the size of a value that is not 0."""
     if isinstance(expression, Call) and expression.function == "CAST":
         return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
-    value_range = intervals.ends(expression.domain)
+    value_range = intervals.double_range(expression.domain)
     if value_range is None or value_range[0] <= 0 <= value_range[1]:
         return Fraction(0)
     return min(map(abs, value_range))
@@ -254,7 +254,7 @@ def _divide_whole(call: Application) -> Scalar:
     dividend_range, divisor_range = (argument.domain.range for argument in call.node.arguments)
     if dividend_range is None and (divisor_range is None or divisor_range[0] <= -1 <= divisor_range[1]):  # type: ignore[operator]
         x = call.shared()
-        x = _case(apply(ScalarFunction.AT_LEAST, x, whole(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
+        x = _case(apply(ScalarFunction.AT_LEAST, x, integer_constant(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
     return apply(ScalarFunction.DIVIDE_WHOLE, x, y)
 
 
@@ -287,16 +287,16 @@ def _round(call: Application) -> Scalar:
 
 def _round_whole(x: Scalar, step: int) -> Scalar:
     """Round to the nearest multiple of a power of ten, halves away from 0."""
-    half = apply(ScalarFunction.MULTIPLY, _sign(x), whole(step // 2))
-    steps = apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.ADD, x, half), whole(step))
-    return apply(ScalarFunction.MULTIPLY, steps, whole(step))
+    half = apply(ScalarFunction.MULTIPLY, _sign(x), integer_constant(step // 2))
+    steps = apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.ADD, x, half), integer_constant(step))
+    return apply(ScalarFunction.MULTIPLY, steps, integer_constant(step))
 
 
 def _with_domain(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
     """Apply a function that is defined from 0 on, or above 0; NULL elsewhere."""
 
     def lowering(call: Application) -> Scalar:
-        argument_range = intervals.ends(call.node.arguments[0].domain)
+        argument_range = intervals.double_range(call.node.arguments[0].domain)
         if argument_range is not None and (
             argument_range[0] > 0 or (argument_range[0] == 0 and test is ScalarFunction.AT_LEAST)
         ):
@@ -341,13 +341,21 @@ def _pow(call: Application) -> Scalar:
 
 def _bucket(call: Application) -> Scalar:
     x, (_, low, high, _) = call.shared(), call.arguments
-    count, width = call.written(3), intervals.nearest(call.written(2)) - intervals.nearest(call.written(1))
+    count, width = (
+        call.written(3),
+        intervals.nearest_double(call.written(2)) - intervals.nearest_double(call.written(1)),
+    )
     share = apply(ScalarFunction.DIVIDE, apply(ScalarFunction.SUBTRACT, x, low), real(width))
     bucket = apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.MULTIPLY, share, real(count)))
     return _case(
-        *(apply(ScalarFunction.LESS, x, low), whole(0)),
-        *(apply(ScalarFunction.AT_LEAST, x, high), whole(count + 1)),
-        *(present(x), apply(ScalarFunction.LEAST, whole(count), apply(ScalarFunction.ADD, bucket, whole(1)))),
+        *(apply(ScalarFunction.LESS, x, low), integer_constant(0)),
+        *(apply(ScalarFunction.AT_LEAST, x, high), integer_constant(count + 1)),
+        *(
+            present(x),
+            apply(
+                ScalarFunction.LEAST, integer_constant(count), apply(ScalarFunction.ADD, bucket, integer_constant(1))
+            ),
+        ),
         otherwise=missing(Type.INTEGER),
     )
 
@@ -357,8 +365,8 @@ def _bucket(call: Application) -> Scalar:
 
 def _truncate_text(call: Application, text: Scalar) -> Scalar:
     """Truncate a text that may exceed the longest allowed; the types bound its length in advance."""
-    may_exceed = FUNCTIONS[call.node.function].held(call.node) > 4 * LONGEST
-    return apply(ScalarFunction.SLICE, text, whole(1), whole(LONGEST)) if may_exceed else text
+    may_exceed = FUNCTIONS[call.node.function].bytes(call.node) > 4 * LONGEST
+    return apply(ScalarFunction.SLICE, text, integer_constant(1), integer_constant(LONGEST)) if may_exceed else text
 
 
 def _concatenate_operator(call: Application) -> Scalar:
@@ -395,8 +403,8 @@ def _substr(call: Application) -> Scalar:
     """
     x, start, rows = call.shared(0), call.shared(1), call.rows
     length = apply(ScalarFunction.LENGTH, x)
-    from_end = apply(ScalarFunction.ADD, length, whole(1), start)
-    first = rows.shared(_case(apply(ScalarFunction.LESS, start, whole(0)), from_end, otherwise=start))
+    from_end = apply(ScalarFunction.ADD, length, integer_constant(1), start)
+    first = rows.shared(_case(apply(ScalarFunction.LESS, start, integer_constant(0)), from_end, otherwise=start))
     begin = rows.shared(_at_least(first, 1))
     if len(call.arguments) == 2:
         return apply(ScalarFunction.SLICE, x, begin, length)
@@ -406,28 +414,32 @@ def _substr(call: Application) -> Scalar:
 
 def _at_least(scalar: Scalar, least: int) -> Scalar:
     """Take the greater of two numbers, not by GREATEST, which ignores NULL."""
-    return _case(apply(ScalarFunction.LESS, scalar, whole(least)), whole(least), otherwise=scalar)
+    return _case(apply(ScalarFunction.LESS, scalar, integer_constant(least)), integer_constant(least), otherwise=scalar)
 
 
 def _left(call: Application) -> Scalar:
     x, count = call.shared(0), call.shared(1)
     without = apply(ScalarFunction.ADD, apply(ScalarFunction.LENGTH, x), count)
-    taken = call.rows.shared(_case(apply(ScalarFunction.LESS, count, whole(0)), without, otherwise=count))
-    return apply(ScalarFunction.SLICE, x, whole(1), _at_least(taken, 0))
+    taken = call.rows.shared(_case(apply(ScalarFunction.LESS, count, integer_constant(0)), without, otherwise=count))
+    return apply(ScalarFunction.SLICE, x, integer_constant(1), _at_least(taken, 0))
 
 
 def _right(call: Application) -> Scalar:
     x, count = call.shared(0), call.shared(1)
     length = call.rows.shared(apply(ScalarFunction.LENGTH, x))
     rest = apply(ScalarFunction.SUBTRACT, length, count)
-    dropped = _case(apply(ScalarFunction.LESS, count, whole(0)), apply(ScalarFunction.NEGATE, count), otherwise=rest)
-    first = apply(ScalarFunction.ADD, _at_least(call.rows.shared(dropped), 0), whole(1))
+    dropped = _case(
+        apply(ScalarFunction.LESS, count, integer_constant(0)), apply(ScalarFunction.NEGATE, count), otherwise=rest
+    )
+    first = apply(ScalarFunction.ADD, _at_least(call.rows.shared(dropped), 0), integer_constant(1))
     return apply(ScalarFunction.SLICE, x, first, length)
 
 
 def _starts_with(call: Application) -> Scalar:
     start = call.shared(1)
-    letters_of_start = apply(ScalarFunction.SLICE, call.arguments[0], whole(1), apply(ScalarFunction.LENGTH, start))
+    letters_of_start = apply(
+        ScalarFunction.SLICE, call.arguments[0], integer_constant(1), apply(ScalarFunction.LENGTH, start)
+    )
     return apply(ScalarFunction.EQUAL, letters_of_start, start)
 
 
@@ -440,28 +452,30 @@ def _extract(call: Application) -> Scalar:
 
 def _strftime(call: Application) -> Scalar:
     x = call.shared()
-    pieces = calendar.pieces(call.written(1))
+    pieces = calendar.split_format(call.written(1))
     texts = (Constant(piece, Type.TEXT) if isinstance(piece, str) else _format_part(x, piece) for piece in pieces)
     return apply(ScalarFunction.JOIN, *texts)
 
 
-def _format_part(x: Scalar, letter: calendar.Letter) -> Scalar:
+def _format_part(x: Scalar, letter: calendar.FormatCode) -> Scalar:
     """Format a part of a date: its last digits, zero-padded, or its entry in a list of names of one width."""
     number = apply(ScalarFunction.PART, x, detail=(letter.part,))
     if letter.names:
         all_names = Constant("".join(name.ljust(letter.width) for name in letter.names), Type.TEXT)
-        last = apply(ScalarFunction.MULTIPLY, number, whole(letter.width))
-        first = apply(ScalarFunction.SUBTRACT, last, whole(letter.width - 1))
+        last = apply(ScalarFunction.MULTIPLY, number, integer_constant(letter.width))
+        first = apply(ScalarFunction.SUBTRACT, last, integer_constant(letter.width - 1))
         return apply(
             ScalarFunction.TRIM,
-            apply(ScalarFunction.SLICE, all_names, first, whole(letter.width)),
+            apply(ScalarFunction.SLICE, all_names, first, integer_constant(letter.width)),
             detail=(" ", False, True),
         )
     max_digits = len(str(PARTS[letter.part][1]))
     digits = apply(
-        ScalarFunction.CONVERT, apply(ScalarFunction.ADD, number, whole(10**max_digits)), detail=(Type.TEXT,)
+        ScalarFunction.CONVERT, apply(ScalarFunction.ADD, number, integer_constant(10**max_digits)), detail=(Type.TEXT,)
     )
-    return apply(ScalarFunction.SLICE, digits, whole(2 + max_digits - letter.width), whole(letter.width))
+    return apply(
+        ScalarFunction.SLICE, digits, integer_constant(2 + max_digits - letter.width), integer_constant(letter.width)
+    )
 
 
 def _trunc(call: Application) -> Scalar:
@@ -474,7 +488,7 @@ def _add(call: Application) -> Scalar:
     moved = apply(ScalarFunction.MOVED, x, detail=(amount, unit, call.kind))
     if call.node.domain.range is not None:
         return moved
-    staying = calendar.staying(amount, unit, *_CALENDAR[call.kind])
+    staying = calendar.shiftable_range(amount, unit, *_CALENDAR[call.kind])
     if staying is None:
         return missing(call.kind)
     return _case(_is_within(x, *staying, call.kind), moved, otherwise=missing(call.kind))
@@ -486,7 +500,7 @@ def _diff(call: Application) -> Scalar:
     if unit == "day":
         return days
     if unit == "week":
-        return apply(ScalarFunction.DIVIDE_WHOLE, days, whole(7))
+        return apply(ScalarFunction.DIVIDE_WHOLE, days, integer_constant(7))
     return apply(ScalarFunction.SUBTRACT, _elapsed_units(unit, end), _elapsed_units(unit, start))
 
 
@@ -497,8 +511,10 @@ _SECONDS = {"hour": 3600, "minute": 60, "second": 1}
 def _elapsed_units(unit: str, x: Scalar) -> Scalar:
     """Count the units of time that began before, from a fixed origin."""
     if unit in _SECONDS:
-        return apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.SECONDS, x), whole(_SECONDS[unit]))
-    years = apply(ScalarFunction.MULTIPLY, apply(ScalarFunction.PART, x, detail=("year",)), whole(_PER_YEAR[unit]))
+        return apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.SECONDS, x), integer_constant(_SECONDS[unit]))
+    years = apply(
+        ScalarFunction.MULTIPLY, apply(ScalarFunction.PART, x, detail=("year",)), integer_constant(_PER_YEAR[unit])
+    )
     return years if unit == "year" else apply(ScalarFunction.ADD, years, apply(ScalarFunction.PART, x, detail=(unit,)))
 
 
@@ -530,7 +546,7 @@ def _parse_text(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
             _case(_matches(x, GRAMMARS[Type.REAL]), apply(ScalarFunction.READ, x, detail=(Type.REAL,)))
         )
         nearest = _is_whole(number), apply(ScalarFunction.NEAREST, number)
-        return _case(*converted, *nearest, _matches(x, ZERO), whole(0))
+        return _case(*converted, *nearest, _matches(x, ZERO), integer_constant(0))
     if kind is Type.REAL:
         return rows.limited(_case(*converted, _matches(x, ZERO), real(0)))
     if kind is Type.DATE:

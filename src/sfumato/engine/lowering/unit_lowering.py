@@ -23,7 +23,6 @@ from fractions import Fraction
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
-    Beside,
     Constant,
     GroupTotal,
     Ordered,
@@ -32,17 +31,18 @@ from sfumato.engine.lowering.relational import (
     RowNumber,
     Scalar,
     ScalarFunction,
+    Shifted,
     Wide,
     WindowFrame,
     WindowTotal,
     apply,
-    whole,
+    integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present, real
 from sfumato.plan.aggregates import unit_measures
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.aggregates.unit_measures import (
-    Counting,
+    RowNumbering,
     UnitAll,
     UnitAny,
     UnitCount,
@@ -54,7 +54,7 @@ from sfumato.plan.aggregates.unit_measures import (
     UnitMeasure,
     UnitSum,
     WindowFunction,
-    steps_held,
+    value_step_range,
 )
 from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.policy import Domain, Type
@@ -99,14 +99,15 @@ def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
     if not isinstance(expression, Column):
         least_value, greatest_value = ((end + origin) * step for end in (low, high))
         value = clamped(
-            value, *((whole(int(end)) if is_exact else real(float(end))) for end in (least_value, greatest_value))
+            value,
+            *((integer_constant(int(end)) if is_exact else real(float(end))) for end in (least_value, greatest_value)),
         )
     step_count = value if is_exact else apply(ScalarFunction.NEAREST, _in_steps(expression, value, step))
     if origin:  # of whole numbers: a difference of doubles would be rounded
-        step_count = apply(ScalarFunction.SUBTRACT, step_count, whole(origin))
+        step_count = apply(ScalarFunction.SUBTRACT, step_count, integer_constant(origin))
     if isinstance(expression, Column) and not origin and (is_exact or max_steps <= _EXACT_STEPS):
         return step_count  # clamped at the scan, and rounding a number of so few steps is exact
-    return clamped(step_count, whole(low), whole(high))
+    return clamped(step_count, integer_constant(low), integer_constant(high))
 
 
 def _in_steps(expression: Expression, value: Scalar, step: Fraction) -> Scalar:
@@ -120,7 +121,7 @@ def clamped(scalar: Scalar, low: Scalar, high: Scalar) -> Scalar:
 
 Take = Callable[[GroupTotal], Scalar]
 """Finds a total of rows, under whatever name."""
-_ONE, _ZERO = whole(1), whole(0)
+_ONE, _ZERO = integer_constant(1), integer_constant(0)
 
 
 class UnitLowering:
@@ -169,13 +170,13 @@ class UnitLowering:
     def _in_steps(self, measure: UnitSum | UnitMean) -> Reference:
         """Convert the value to whole steps; NULL where it is missing or the row does not count."""
         value, step = self.lowering.shared(self.lowering.lower(measure.value)), measure.step
-        low, high = steps_held(measure.value, step)
+        low, high = value_step_range(measure.value, step)
         step_count = steps(measure.value, value, Contribution(measure.value, step, 0, low, high))
         return self.column(self._null_unless_counted(measure, apply(ScalarFunction.CASE, present(value), step_count)))
 
     def count(self, measure: UnitCount, take: Take) -> Scalar:
         if measure.where is None:
-            return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.COUNT)), whole(measure.cap))
+            return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.COUNT)), integer_constant(measure.cap))
         is_counted = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ONE, _ZERO))
         total = take(GroupTotal(AggregateFunction.SUM, is_counted))
         return narrow(apply(ScalarFunction.LEAST, total, Constant(measure.cap, Wide.INTEGER)))
@@ -183,11 +184,12 @@ class UnitLowering:
     def distinct(self, measure: UnitDistinct, take: Take) -> Scalar:
         value = self.column(self._null_unless_counted(measure, self.lowering.lower(measure.value)))
         _, max_distinct = measure.domain.bounds or (0, measure.cap)
-        return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.UNITS, value)), whole(int(max_distinct)))  # type: ignore[arg-type]
+        distinct = take(GroupTotal(AggregateFunction.UNITS, value))
+        return apply(ScalarFunction.LEAST, distinct, integer_constant(int(max_distinct)))  # type: ignore[arg-type]
 
     def sum(self, measure: UnitSum, take: Take) -> Scalar:
         total = take(GroupTotal(AggregateFunction.SUM, self._in_steps(measure)))
-        clamped_steps = narrow(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.held)))
+        clamped_steps = narrow(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.step_range)))
         whole_number = measure.domain.type is Type.INTEGER
         converted = (
             clamped_steps
@@ -288,9 +290,9 @@ _FRAMES = {
     unit_measures.FrameBounds.WHOLE: WindowFrame.WHOLE,
 }
 _ROW_NUMBERS = {
-    Counting.ROW_NUMBER: RowNumber.ROW_NUMBER,
-    Counting.RANK: RowNumber.RANK,
-    Counting.DENSE_RANK: RowNumber.DENSE_RANK,
+    RowNumbering.ROW_NUMBER: RowNumber.ROW_NUMBER,
+    RowNumbering.RANK: RowNumber.RANK,
+    RowNumbering.DENSE_RANK: RowNumber.DENSE_RANK,
 }
 Orders = tuple[Scalar | Ordered, ...]
 _NUMBER = "n0"
@@ -308,7 +310,7 @@ class WindowLowering:
     ties: Orders = ()
     numbered: Rank | None = None
     """The number of each row of a unit, where one is needed."""
-    found: dict[WindowTotal | Beside | Rank, str] = field(default_factory=dict)
+    found: dict[WindowTotal | Shifted | Rank, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.unit = UnitLowering(self.lowering, ())
@@ -346,7 +348,7 @@ class WindowLowering:
     def _result(self, function: WindowFunction) -> Scalar:
         return _WINDOW_RESULTS[type(function)](self, function)
 
-    def _named(self, window: WindowTotal | Beside | Rank) -> Reference:
+    def _named(self, window: WindowTotal | Shifted | Rank) -> Reference:
         return Reference(self.found.setdefault(window, f"w{len(self.found)}"))
 
     def _partition(self, function: WindowFunction) -> tuple[Scalar, ...]:
@@ -357,22 +359,22 @@ class WindowLowering:
         return (*map(self.unit.ordered, order), *(self.ties if ties else ()))
 
     def place(self, function: unit_measures.RowPosition) -> Scalar:
-        breaks_ties = function.counting is Counting.ROW_NUMBER
+        breaks_ties = function.counting is RowNumbering.ROW_NUMBER
         order = self._order(function.order, ties=breaks_ties)
         rank = self._named(Rank(self._partition(function), order, _ROW_NUMBERS[function.counting]))
-        return apply(ScalarFunction.LEAST, rank, whole(function.cap))
+        return apply(ScalarFunction.LEAST, rank, integer_constant(function.cap))
 
-    def shifted(self, function: unit_measures.Shifted) -> Scalar:
+    def shifted(self, function: unit_measures.LagLead) -> Scalar:
         kind = function.domain.type
         value = self.unit.column(as_ordered(self.lowering.lower(function.value), kind))
         default = None
         if function.default is not None:
             default = self.unit.column(as_ordered(self.lowering.lower(function.default), kind))
         order = self._order(function.order, ties=True)
-        beside = self._named(Beside(value, function.places, default, self._partition(function), order))
+        beside = self._named(Shifted(value, function.places, default, self._partition(function), order))
         return as_result(beside, function.value if default is None else None, function.domain)
 
-    def end(self, function: unit_measures.End) -> Scalar:
+    def end(self, function: unit_measures.EndValue) -> Scalar:
         """Take the value of the row of rank 1, from the start or from the end."""
         partition = self._partition(function)
         if function.peers:
@@ -381,7 +383,7 @@ class WindowLowering:
         if function.last:
             order = tuple(map(_reverse_order, order))
         value = self.unit.column(as_ordered(self.lowering.lower(function.value), function.domain.type))
-        is_first = apply(ScalarFunction.EQUAL, self.unit.rank(Rank(partition, order)), whole(1))
+        is_first = apply(ScalarFunction.EQUAL, self.unit.rank(Rank(partition, order)), integer_constant(1))
         first_value = GroupTotal(AggregateFunction.MAX, apply(ScalarFunction.CASE, is_first, value))
         return as_result(
             self._named(WindowTotal(first_value, partition, (), WindowFrame.WHOLE)), function.value, function.domain
@@ -403,7 +405,7 @@ def _reverse_order(sort_key: Scalar | Ordered) -> Ordered:
 
 _WINDOW_RESULTS: dict[type, Callable[..., Scalar]] = {
     unit_measures.RowPosition: WindowLowering.place,
-    unit_measures.Shifted: WindowLowering.shifted,
-    unit_measures.End: WindowLowering.end,
+    unit_measures.LagLead: WindowLowering.shifted,
+    unit_measures.EndValue: WindowLowering.end,
     unit_measures.RunningAggregate: WindowLowering.running,
 }

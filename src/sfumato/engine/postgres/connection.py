@@ -81,7 +81,7 @@ class ServerSessions:
             idle = self._idle_sessions.pop() if self._idle_sessions else None
         session = self._begin_transaction(idle) if idle is not None else None
         if session is None:
-            session = self._begin_transaction(connected(self.address, self.place))
+            session = self._begin_transaction(open_session(self.address, self.place))
         if session is None:
             raise InvalidPolicy(
                 "the server does not allow a session the settings that results depend on",
@@ -113,7 +113,7 @@ class ServerSessions:
         with suppress(Exception):
             session.close()
 
-    def owned_by(self, session: psycopg.Connection[Any], thread: int) -> None:
+    def assign_thread(self, session: psycopg.Connection[Any], thread: int) -> None:
         """Set which thread's interrupts end what runs in a session."""
         with self._lock:
             if session in self._owner_threads:
@@ -139,7 +139,9 @@ class ServerSessions:
         import psycopg
 
         self.statements.append(statement)
-        return finished(lambda: psycopg.RawCursor(session).execute(statement.encode(), parameters or None).fetchall())
+        return without_cause(
+            lambda: psycopg.RawCursor(session).execute(statement.encode(), parameters or None).fetchall()
+        )
 
     def interrupt(self, thread: int | None = None) -> None:
         """Interrupt every running statement, or those of one thread: they fail as ``EngineFailed``.
@@ -176,7 +178,7 @@ class ServerSessions:
         if self._memory is not None:
             settings["work_mem"] = _memory(self._memory)
         try:
-            finished(lambda: _pin_settings(session, settings))
+            without_cause(lambda: _pin_settings(session, settings))
         except EngineFailed:
             with suppress(Exception):
                 session.close()
@@ -192,7 +194,7 @@ def _memory(limit: str) -> str:
     return f"{max(64, min(2_000_000_000, int(number * 1024 ** ('KMGT'.index(unit)))))}kB"
 
 
-def finished(action: Callable[[], T]) -> T:
+def without_cause(action: Callable[[], T]) -> T:
     """Return the action's result; raise ``EngineFailed`` without the cause, which may quote a cell."""
     try:
         return action()
@@ -203,7 +205,7 @@ def finished(action: Callable[[], T]) -> T:
     raise EngineFailed
 
 
-def connected(address: str, place: str) -> psycopg.Connection[Any]:
+def open_session(address: str, place: str) -> psycopg.Connection[Any]:
     """Open a session; over a network it is encrypted and the server's certificate is verified."""
     psycopg = _import_psycopg(place)
     options = _connection_options(address, place)

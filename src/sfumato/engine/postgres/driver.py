@@ -18,25 +18,30 @@ from itertools import count
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from sfumato.engine import proving
+from sfumato.engine import self_test
 from sfumato.engine.arrays import exact_keys, parameter
-from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large, unread
 from sfumato.engine.lowering import reading_statements
-from sfumato.engine.lowering.reading_statements import as_arrow, counted_statement, in_arrays
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, as_arrow, counted_statement
 from sfumato.engine.lowering.relational import StagedSelect
 from sfumato.engine.postgres import stored_relations
-from sfumato.engine.postgres.connection import OLDEST, ServerSessions, finished
+from sfumato.engine.postgres.connection import OLDEST, ServerSessions, without_cause
 from sfumato.engine.postgres.stored_relations import PostgresCells, StoredRelation
-from sfumato.engine.seam import DataIdentity, Fetched, Inspection, OpenReading, Unheld
+from sfumato.engine.protocols import DataIdentity, FetchedTable, Inspection, OpenReading, StatelessReading
+from sfumato.engine.public_tables import (
+    MAX_CARRIED_ROWS,
+    CarriedTables,
+    public_table_too_large,
+    unreadable_public_table,
+)
 from sfumato.engine.sources import inspected_tables
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import AS_TYPES, CleanScans, StoredTable
 from sfumato.engine.spellings.generator import Generator
-from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, name
+from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unsupported
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.keys import KeySpan, World
+from sfumato.plan.keys import KeySpan, ValueCombinations
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table, Type
@@ -49,20 +54,20 @@ Database = tuple[str, str, str]
 """The system identifier of a server, and the name and oid of a database there."""
 
 
-def fetch(table: Table) -> Fetched:
+def fetch(table: Table) -> FetchedTable:
     """Fetch the rows of a public table from the server that it names."""
     server = ServerSessions(table.source.address, f"tables.{table.name}.source")
     try:
-        relation = stored_relations.found(table.source.relation, table.name, server.run, locked=False)
-        identity = data(database(server.run), relation, table.source.version or "")
-        return Fetched(_read_rows(table, relation, server.run), identity)
+        relation = stored_relations.find_relation(table.source.relation, table.name, server.run, locked=False)
+        identity = data(require_database_identity(server.run), relation, table.source.version or "")
+        return FetchedTable(_read_rows(table, relation, server.run), identity)
     finally:
         server.close()
 
 
-def database(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
+def require_database_identity(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
     try:
-        return here(run)
+        return identify_database(run)
     except EngineFailed:
         raise InvalidPolicy(
             "this role may not read the server's system identifier, which tells whether two addresses are one server",
@@ -71,7 +76,7 @@ def database(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
         ) from None
 
 
-def here(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
+def identify_database(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
     """Identify a database: by its server's system identifier, its name and its oid."""
     ((system, database_name, oid),) = run(
         "SELECT system_identifier::text, d.datname::text, d.oid::text FROM pg_control_system(), pg_database AS d "
@@ -84,8 +89,8 @@ def here(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
 def data(database: Database, relation: StoredRelation, version: str) -> tuple[DataIdentity, ...]:
     """Identify a relation by every table that holds its rows, each by name and by oid, which survives a rename."""
     system, database_name, database_oid = database
-    addresses = [f"postgresql://{system}/{database_name}/{schema}.{part}" for schema, part, _ in relation.made_of]
-    addresses += [f"postgresql://{system}/{database_oid}/{oid}" for _, _, oid in relation.made_of]
+    addresses = [f"postgresql://{system}/{database_name}/{schema}.{part}" for schema, part, _ in relation.dependencies]
+    addresses += [f"postgresql://{system}/{database_oid}/{oid}" for _, _, oid in relation.dependencies]
     return tuple(DataIdentity(address, partial(digest, address, version)) for address in addresses)
 
 
@@ -95,11 +100,11 @@ def _read_rows(table: Table, relation: StoredRelation, run: Callable[..., list[t
     cells = PostgresCells()
     expressions = ", ".join(_within_calendar(cells.plain(column), column.kind) for column in columns)
     try:
-        rows = run(f"SELECT {expressions} FROM {relation.sql} LIMIT {MOST_ROWS + 1}")
+        rows = run(f"SELECT {expressions} FROM {relation.sql} LIMIT {MAX_CARRIED_ROWS + 1}")
     except EngineFailed:
-        raise unread(table.name) from None
-    if len(rows) > MOST_ROWS:
-        raise too_large(table.name)
+        raise unreadable_public_table(table.name) from None
+    if len(rows) > MAX_CARRIED_ROWS:
+        raise public_table_too_large(table.name)
     return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
 
 
@@ -129,7 +134,7 @@ class Postgres:
         self._policy = policy
         private = next(table for table in policy.tables.values() if not table.public)
         self.server = ServerSessions(private.source.address, f"tables.{private.name}.source", memory)
-        self._open_nonce = str(bits.integer(128))
+        self._open_nonce = str(bits.random_bits(128))
         self._version_numbers = count()
         self._carried_tables: CarriedTables | None = None
         try:
@@ -143,7 +148,7 @@ class Postgres:
 
     def _set_up(self, private: Table) -> None:
         self.spelling = _proved_spelling(self.server, private.name)
-        self.database = database(self.server.run)
+        self.database = require_database_identity(self.server.run)
         private_tables = {key: table for key, table in self._policy.tables.items() if not table.public}
         self.relations = {key: self._look_up(key, self.server.run) for key in private_tables}
         tables = {key: StoredTable(relation.sql, relation.columns) for key, relation in self.relations.items()}
@@ -156,7 +161,7 @@ class Postgres:
 
     def _look_up(self, table: str, run: stored_relations.Run) -> StoredRelation:
         table_policy = self._policy.tables[table]
-        return stored_relations.found(table_policy.source.relation, table, run, locked=not table_policy.public)
+        return stored_relations.find_relation(table_policy.source.relation, table, run, locked=not table_policy.public)
 
     def _bind_all(self) -> ReadTransaction:
         """Bind the tables as every query will, and plan the scan of each, so that failures appear at opening."""
@@ -197,13 +202,13 @@ class Postgres:
             raise EngineClosed
         return self._carried_tables
 
-    def values(self, world: World) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""
         lists = [[parameter(value) for value in keys] for _, _, keys in world.choices if not isinstance(keys, KeySpan)]
-        text = Generator(self.spelling, _no_table).statement(reading_statements.distinct(world))
+        text = Generator(self.spelling, _no_table).statement(reading_statements.distinct_results(world))
         start = time.monotonic()
         with self.server.session() as session:
-            finished(lambda: _limit_time(session, FREE_SECONDS))
+            without_cause(lambda: _limit_time(session, FREE_SECONDS))
             try:
                 rows = self.server.rows(session, text, lists)
             except EngineFailed:
@@ -228,9 +233,9 @@ class Postgres:
         with self.check(reading) as transaction:
             return transaction.read(reading, key)
 
-    def hold(self) -> Held:
+    def open_snapshot(self) -> PostgresSnapshot:
         """Begin a snapshot: one transaction, which all steps of a series read in."""
-        return Held(self)
+        return PostgresSnapshot(self)
 
     def interrupt(self, token: int | None = None) -> None:
         self.server.interrupt(token)
@@ -294,7 +299,7 @@ class Postgres:
 
     # Statements
 
-    def written(self, statement: StagedSelect) -> tuple[str, list[object]]:
+    def render(self, statement: StagedSelect) -> tuple[str, list[object]]:
         """Render a statement, and return with it what it carries: the columns of the public tables that it joins."""
         carried: list[object] = []
         carried_scans: dict[str, str] = {}
@@ -315,15 +320,15 @@ class Postgres:
         """Raise ``SourceChanged`` unless this is the database that was opened, and every table is readable and has the
         same shape.
         """
-        if here(run) != self.database:
+        if identify_database(run) != self.database:
             raise SourceChanged(next(iter(self.relations)))
         for table, before in self.relations.items():
             try:
                 now = self._look_up(table, run)
             except InvalidPolicy:
                 raise SourceChanged(table) from None
-            if now != before or not {*now.made_of} <= {
-                *before.made_of
+            if now != before or not {*now.dependencies} <= {
+                *before.dependencies
             }:  # a new partition may belong to another account
                 raise SourceChanged(table)
         self._public_tables.check_unchanged()
@@ -332,7 +337,7 @@ class Postgres:
         """Raise ``SourceChanged`` unless the names in statements still refer to the opened tables. Renaming a schema
         does not wait for locks on its tables, and statements resolve names as of now, whatever their snapshot is.
         """
-        oids = stored_relations.numbers([relation.sql for relation in self.relations.values()], run)
+        oids = stored_relations.relation_oids([relation.sql for relation in self.relations.values()], run)
         for table, oid in zip(self.relations, oids, strict=True):
             if oid != self.relations[table].oid:
                 raise SourceChanged(table)
@@ -362,7 +367,7 @@ class ReadTransaction:
                 raise
             self._engine.check_unchanged(run)
             for reading in readings:
-                self.plan(*self._engine.written(counted_statement(reading, 0)))
+                self.plan(*self._engine.render(counted_statement(reading, 0)))
             self._engine.check_names(run)
 
     def plan(self, statement: str, parameters: Sequence[object] = ()) -> None:
@@ -380,25 +385,25 @@ class ReadTransaction:
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         """Run one statement and return its rows as arrays."""
-        rows = self.rows(*self._engine.written(counted_statement(reading, key)))
+        rows = self.rows(*self._engine.render(counted_statement(reading, key)))
         try:
             self._engine.check_names(self.rows)
         except SourceChanged:  # already charged: the rows may be of another table
             raise EngineFailed from None
-        return cast("E", in_arrays(rows, reading))
+        return cast("E", arrays_from_rows(rows, reading))
 
     def _in_savepoint(self, action: Callable[[], Any]) -> Any:
         """Run an action after which the transaction continues, whether it fails or not."""
         session = self._require_session()
-        self._engine.server.owned_by(session, get_ident())
-        finished(lambda: session.execute("SAVEPOINT sf"))
+        self._engine.server.assign_thread(session, get_ident())
+        without_cause(lambda: session.execute("SAVEPOINT sf"))
         try:
-            rows = finished(action)
+            rows = without_cause(action)
         except BaseException:
             with suppress(Exception):
                 session.execute(b"ROLLBACK TO SAVEPOINT sf; RELEASE SAVEPOINT sf")
             raise
-        finished(lambda: session.execute("RELEASE SAVEPOINT sf"))
+        without_cause(lambda: session.execute("RELEASE SAVEPOINT sf"))
         return rows
 
     def _require_session(self) -> psycopg.Connection[Any]:
@@ -419,7 +424,7 @@ class ReadTransaction:
         self.close()
 
 
-class Held:
+class PostgresSnapshot:
     """A snapshot in one transaction: all its readings see the moment at which it began."""
 
     def __init__(self, engine: Postgres) -> None:
@@ -428,7 +433,7 @@ class Held:
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         self._transaction.bind(*readings)
-        return Unheld(self)
+        return StatelessReading(self)
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         return self._transaction.read(reading, key)
@@ -455,7 +460,7 @@ def carried_scan(table: Any, carried: list[object]) -> str:
         carried.append(list(values))
         arrays.append(f"CAST(${len(carried)} AS {TYPES[kind]}[])")
         alias = f"c{len(arrays)}"
-        expressions.append(f"{f'({alias} {BYTES})' if kind is Type.TEXT else alias} AS {name(column)}")
+        expressions.append(f"{f'({alias} {BYTES})' if kind is Type.TEXT else alias} AS {quote_identifier(column)}")
     aliases = ", ".join(f"c{index + 1}" for index in range(len(arrays)))
     return f"(SELECT {', '.join(expressions)} FROM UNNEST({', '.join(arrays)}) AS u({aliases}))"
 
@@ -498,13 +503,13 @@ def _proved_spelling(server: ServerSessions, table: str) -> PostgresSpelling:
     spelling = PostgresSpelling(
         next((collation for collation in _COLLATIONS if _changes_case_alike(server, collation)), None)
     )
-    proving.prove(proving.Dialect(spelling, carried_scan, server.run), place)
+    self_test.require_correct_results(self_test.Dialect(spelling, carried_scan, server.run), place)
     return spelling
 
 
 def _changes_case_alike(server: ServerSessions, collation: str) -> bool:
     try:
-        return not proving.wrong_letters(PostgresSpelling(collation), carried_scan, server.run)
+        return not self_test.wrong_case_functions(PostgresSpelling(collation), carried_scan, server.run)
     except EngineFailed:  # no such collation
         return False
 

@@ -13,7 +13,7 @@ from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import ITEM, CleanItem, StoredColumn
 from sfumato.engine.spellings.generator import Generator
-from sfumato.engine.spellings.postgres import BYTES, PostgresSpelling, name
+from sfumato.engine.spellings.postgres import BYTES, PostgresSpelling, quote_identifier
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import LONGEST
 
@@ -38,7 +38,7 @@ class PostgresCells:
     """The SQL that converts PostgreSQL columns to plain cells; it fails on no cell."""
 
     def plain(self, column: StoredColumn) -> str:
-        return _PLAIN_SQL[column.kind](name(column.name), column.told)
+        return _PLAIN_SQL[column.kind](quote_identifier(column.name), column.type_name)
 
     def short(self, column: StoredColumn) -> str:
         x = self.plain(column)
@@ -51,36 +51,36 @@ class PostgresCells:
         if column.kind is Stored.BOOLEAN:
             return f"(CASE WHEN {x} THEN 'true' WHEN NOT {x} THEN 'false' END {BYTES})"
         if column.kind is Stored.DATE:  # dates beyond the calendar are distinct texts, and may be ids
-            return f"(CAST({name(column.name)} AS TEXT) {BYTES})"
+            return f"(CAST({quote_identifier(column.name)} AS TEXT) {BYTES})"
         digits = f"(CAST({x} AS TEXT) {BYTES})" if column.kind is Stored.INTEGER else None
         return x if column.kind is Stored.TEXT else digits
 
-    def whole(self, column: StoredColumn) -> str:
-        return f"({name(column.name)} = TRUNC({name(column.name)}))"
+    def is_integer(self, column: StoredColumn) -> str:
+        return f"({quote_identifier(column.name)} = TRUNC({quote_identifier(column.name)}))"
 
     def nearest(self, column: StoredColumn) -> str:
-        x = name(column.name)
+        x = quote_identifier(column.name)
         if column.kind is Stored.REAL:
             in_range = f"{x} BETWEEN CAST('-9223372036854775808' AS FLOAT8) AND CAST('9223372036854774784' AS FLOAT8)"
         else:  # what rounds beyond is NULL too; NaN is above all numbers
             in_range = f"{x} BETWEEN {_MIN_BIGINT} AND {_MAX_BIGINT}"
         return f"CASE WHEN {in_range} THEN CAST({x} AS BIGINT) END"
 
-    def there(self, column: StoredColumn) -> str:
-        return f"({name(column.name)} IS NOT NULL)"
+    def is_present(self, column: StoredColumn) -> str:
+        return f"({quote_identifier(column.name)} IS NOT NULL)"
 
-    def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
+    def clean_list(self, column: StoredColumn, max_items: int, item: CleanItem) -> str:
         """Return the first items in order: an array may start at any index and have several dimensions. At most
         ``most`` items are unnested, however long the array is.
         """
         cells = ", ".join(f"{sql} AS {cell}" for sql, cell in item.cells.items())
-        items = f"(SELECT UNNEST({name(column.name)}) AS {name(ITEM)} LIMIT {most}) AS u"
+        items = f"(SELECT UNNEST({quote_identifier(column.name)}) AS {quote_identifier(ITEM)} LIMIT {max_items}) AS u"
         generator = Generator(PostgresSpelling(), lambda _: f"(SELECT {cells} FROM {items})")
         clean = generator.statement(StagedSelect((), item.select(CleanTable(column.name))))
         return f"(SELECT ARRAY_AGG(v) FROM ({clean}) AS i)"
 
     def key(self, column: StoredColumn) -> str:
-        x = name(column.name)
+        x = quote_identifier(column.name)
         if column.kind is Stored.REAL:  # -0 equals 0: both get one text
             return f"CASE WHEN {x} = 0 THEN CAST(0 AS FLOAT8) ELSE NULLIF(CAST({x} AS FLOAT8), 'NaN') END"
         if column.kind is Stored.DATE:  # dates beyond the calendar are distinct units
@@ -187,12 +187,12 @@ class StoredRelation:
 
     oid: int
     schema: str
-    called: str
+    name: str
     kind: str
     definitions: tuple[str, ...]
     """Of every view that its rows come through, and of columns that are computed on read."""
     columns: tuple[StoredColumn, ...]
-    made_of: tuple[tuple[str, str, int], ...] = field(compare=False)
+    dependencies: tuple[tuple[str, str, int], ...] = field(compare=False)
     """Schema, name and oid of every relation whose rows it shows, including itself: partitions, which may come and go,
     and what a view reads.
     """
@@ -201,13 +201,13 @@ class StoredRelation:
 
     @property
     def sql(self) -> str:
-        return f"{name(self.schema)}.{name(self.called)}"
+        return f"{quote_identifier(self.schema)}.{quote_identifier(self.name)}"
 
     @property
     def shape(self) -> tuple[object, ...]:
         """Everything that determines its rows, except the rows themselves."""
-        columns = [(column.name, column.kind.name, column.told) for column in self.columns]
-        return self.oid, self.schema, self.called, self.kind, self.definitions, columns
+        columns = [(column.name, column.kind.name, column.type_name) for column in self.columns]
+        return self.oid, self.schema, self.name, self.kind, self.definitions, columns
 
     @property
     def is_view(self) -> bool:
@@ -219,7 +219,7 @@ class StoredRelation:
         return not self.is_view and bool(self.definitions)
 
 
-def found(relation: str, table: str, run: Run, *, locked: bool = True) -> StoredRelation:
+def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -> StoredRelation:
     """Look up a relation by schema.name, or by name in schema public; refuse what cannot be read or, where it is read
     more than once, locked.
     """
@@ -266,7 +266,7 @@ def found(relation: str, table: str, run: Run, *, locked: bool = True) -> Stored
     return StoredRelation(oid, schema, relation_name, kind, definitions, columns, names, writable)
 
 
-def numbers(names: Sequence[str], run: Run) -> list[int | None]:
+def relation_oids(names: Sequence[str], run: Run) -> list[int | None]:
     """Return the oids of the relations that these names refer to now, in order; None for a name that refers to
     nothing.
     """

@@ -166,11 +166,11 @@ class Case:
     """Whether a result may be one step of a double away."""
 
 
-def of(column: str) -> Reference:
+def column_reference(column: str) -> Reference:
     return Reference(column, "r")
 
 
-def meant(
+def case_of_columns(
     name: str, scalar: Scalar, columns: tuple[str, ...], means: Callable[..., Any], *, near: bool = False
 ) -> Case:
     """Build a case whose expected value depends on some columns: NULL if one of them is."""
@@ -182,10 +182,10 @@ def meant(
     return Case(name, scalar, expected, near)
 
 
-def one(name: str, operation: ScalarFunction, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
+def unary_case(name: str, operation: ScalarFunction, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
     """Build a case of an operation on one column."""
-    return meant(name, apply(operation, of(column), detail=detail), (column,), means)
+    return case_of_columns(name, apply(operation, column_reference(column), detail=detail), (column,), means)
 
 
-def there(*values: Any) -> list[Any]:
+def not_null(*values: Any) -> list[Any]:
     return [value for value in values if value is not None]

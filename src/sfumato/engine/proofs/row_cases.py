@@ -12,7 +12,6 @@ from typing import Any
 
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
-    Beside,
     Constant,
     GroupTotal,
     Ordered,
@@ -20,12 +19,13 @@ from sfumato.engine.lowering.relational import (
     RowNumber,
     Scalar,
     ScalarFunction,
+    Shifted,
     WindowFrame,
     WindowTotal,
     apply,
-    whole,
+    integer_constant,
 )
-from sfumato.engine.proofs.proved_rows import ALL, Case, Row, meant, of, one, there
+from sfumato.engine.proofs.proved_rows import ALL, Case, Row, case_of_columns, column_reference, not_null, unary_case
 from sfumato.plan.values import calendar
 from sfumato.policy import Type
 
@@ -59,17 +59,35 @@ def _comparison_cases() -> list[Case]:
     """Compare whole numbers, doubles, texts by their bytes, dates and times; NULL if one of two is."""
     north, day = Constant("north", Type.TEXT), Constant(dt.date(2000, 1, 3), Type.DATE)
     noon = Constant(dt.datetime(2021, 1, 3, 12), Type.TIMESTAMP)
-    f, g = (apply(ScalarFunction.CONVERT, of(column), detail=(Type.REAL,)) for column in "fg")
+    f, g = (apply(ScalarFunction.CONVERT, column_reference(column), detail=(Type.REAL,)) for column in "fg")
     return [
         case
         for name, operation, means in _COMPARISONS
         for case in (
-            meant(f"{name} of whole numbers", apply(operation, of("n"), of("j")), ("n", "j"), means),
-            meant(f"{name} of reals", apply(operation, f, g), ("f", "g"), partial(_compare_reals, means)),
-            meant(f"{name} of texts", apply(operation, of("t"), north), ("t",), partial(_compare_bytes, means)),
-            meant(f"{name} of dates", apply(operation, of("y"), day), ("y",), partial(_compare_with, means, day.value)),
-            meant(
-                f"{name} of times", apply(operation, of("s"), noon), ("s",), partial(_compare_with, means, noon.value)
+            case_of_columns(
+                f"{name} of whole numbers",
+                apply(operation, column_reference("n"), column_reference("j")),
+                ("n", "j"),
+                means,
+            ),
+            case_of_columns(f"{name} of reals", apply(operation, f, g), ("f", "g"), partial(_compare_reals, means)),
+            case_of_columns(
+                f"{name} of texts",
+                apply(operation, column_reference("t"), north),
+                ("t",),
+                partial(_compare_bytes, means),
+            ),
+            case_of_columns(
+                f"{name} of dates",
+                apply(operation, column_reference("y"), day),
+                ("y",),
+                partial(_compare_with, means, day.value),
+            ),
+            case_of_columns(
+                f"{name} of times",
+                apply(operation, column_reference("s"), noon),
+                ("s",),
+                partial(_compare_with, means, noon.value),
             ),
         )
     ]
@@ -91,28 +109,35 @@ def _compare_with(means: Callable[[Any, Any], bool], value: Any, x: Any) -> bool
 
 def _logic_cases() -> list[Case]:
     """Test the truth tables of three-valued logic: ``b`` and ``a`` are all nine pairs."""
-    b, a, n, i = of("b"), of("a"), of("n"), of("i")
+    b, a, n, i = column_reference("b"), column_reference("a"), column_reference("n"), column_reference("i")
     return [
         Case("AND", apply(ScalarFunction.AND, b, a), lambda row: _and(row["b"], row["a"])),
         Case("OR", apply(ScalarFunction.OR, b, a), lambda row: _or(row["b"], row["a"])),
-        one("NOT", ScalarFunction.NOT, "b", operator.not_),
+        unary_case("NOT", ScalarFunction.NOT, "b", operator.not_),
         Case("IS NULL", apply(ScalarFunction.IS_NULL, b), lambda row: row["b"] is None),
         Case("IS FALSE", apply(ScalarFunction.IS_FALSE, b), lambda row: row["b"] is False),
         Case(
-            "IN", apply(ScalarFunction.IN, n, whole(2), i), lambda row: _or(row["n"] == 2, _equal(row["n"], row["i"]))
+            "IN",
+            apply(ScalarFunction.IN, n, integer_constant(2), i),
+            lambda row: _or(row["n"] == 2, _equal(row["n"], row["i"])),
         ),
-        meant("IN of texts", _is_one_of("north", "Straße"), ("t",), lambda x: x in ("north", "Straße")),
-        meant("BETWEEN", apply(ScalarFunction.BETWEEN, i, whole(0), whole(7)), ("i",), lambda x: 0 <= x <= 7),
+        case_of_columns("IN of texts", _is_one_of("north", "Straße"), ("t",), lambda x: x in ("north", "Straße")),
+        case_of_columns(
+            "BETWEEN",
+            apply(ScalarFunction.BETWEEN, i, integer_constant(0), integer_constant(7)),
+            ("i",),
+            lambda x: 0 <= x <= 7,
+        ),
         Case(
             "BETWEEN of NULL",
-            apply(ScalarFunction.BETWEEN, n, whole(3), i),
+            apply(ScalarFunction.BETWEEN, n, integer_constant(3), i),
             lambda row: _and(row["n"] >= 3, None if row["i"] is None else row["n"] <= row["i"]),
         ),
     ]
 
 
 def _is_one_of(*texts: str) -> Scalar:
-    return apply(ScalarFunction.IN, of("t"), *(Constant(text, Type.TEXT) for text in texts))
+    return apply(ScalarFunction.IN, column_reference("t"), *(Constant(text, Type.TEXT) for text in texts))
 
 
 def _and(*truths: Truth) -> Truth:
@@ -129,25 +154,29 @@ def _equal(first: Any, second: Any) -> Truth:
 
 def _choice_cases() -> list[Case]:
     """Choose among values of which some are NULL."""
-    b, a, i, n, d, e, y = map(of, "baindey")
+    b, a, i, n, d, e, y = map(column_reference, "baindey")
     day, text = Constant(dt.date(2000, 1, 3), Type.DATE), Constant("north", Type.TEXT)
     listed_texts = tuple(sorted(("NORTH", "north", "Straße")))
     decoded = apply(
-        ScalarFunction.CONVERT, apply(ScalarFunction.CODE, of("t"), detail=listed_texts), detail=(Type.TEXT,)
+        ScalarFunction.CONVERT,
+        apply(ScalarFunction.CODE, column_reference("t"), detail=listed_texts),
+        detail=(Type.TEXT,),
     )
     return [
         Case(
             "CASE",
-            apply(ScalarFunction.CASE, b, whole(1), a, whole(2), whole(3)),
+            apply(ScalarFunction.CASE, b, integer_constant(1), a, integer_constant(2), integer_constant(3)),
             lambda row: 1 if row["b"] else 2 if row["a"] else 3,
         ),
-        Case("COALESCE", apply(ScalarFunction.COALESCE, i, n), lambda row: there(row["i"], row["n"])[0]),
+        Case("COALESCE", apply(ScalarFunction.COALESCE, i, n), lambda row: not_null(row["i"], row["n"])[0]),
         *_least_and_greatest(
-            "of reals", (d, e, Constant(Fraction(1, 2), Type.REAL)), lambda row: there(row["d"], row["e"], 0.5)
+            "of reals", (d, e, Constant(Fraction(1, 2), Type.REAL)), lambda row: not_null(row["d"], row["e"], 0.5)
         ),
-        *_least_and_greatest("of dates", (y, day), lambda row: there(row["y"], day.value)),
-        *_least_and_greatest("of texts", (of("t"), text), lambda row: there(row["t"], "north"), lambda x: x.encode()),
-        meant(
+        *_least_and_greatest("of dates", (y, day), lambda row: not_null(row["y"], day.value)),
+        *_least_and_greatest(
+            "of texts", (column_reference("t"), text), lambda row: not_null(row["t"], "north"), lambda x: x.encode()
+        ),
+        case_of_columns(
             "a code of a text",
             apply(ScalarFunction.CASE, _is_one_of(*listed_texts), decoded),
             ("t",),
@@ -170,30 +199,36 @@ def _least_and_greatest(
 
 def _arithmetic_cases() -> list[Case]:
     """Compute at the ends of 64 bits and with halves; what libraries round differently is within one step."""
-    j, n, d, e, columns = of("j"), of("n"), of("d"), of("e"), ("j", "n")
+    j, n, d, e, columns = (
+        column_reference("j"),
+        column_reference("n"),
+        column_reference("d"),
+        column_reference("e"),
+        ("j", "n"),
+    )
     real = partial(Constant, kind=Type.REAL)
     is_narrow = apply(ScalarFunction.BETWEEN, d, real(Fraction(-600)), real(Fraction(600)))
     is_small = apply(ScalarFunction.BETWEEN, e, real(Fraction(0)), real(Fraction(10**9)))
     power = apply(ScalarFunction.POWER, e, real(Fraction(5, 2)))
     return [
-        meant("+ of whole numbers", apply(ScalarFunction.ADD, j, n), columns, operator.add),
-        meant("- of whole numbers", apply(ScalarFunction.SUBTRACT, j, n), columns, operator.sub),
-        meant("* of whole numbers", apply(ScalarFunction.MULTIPLY, j, n), columns, operator.mul),
-        meant("-", apply(ScalarFunction.SUBTRACT, e, real(Fraction("0.3"))), ("e",), lambda x: x - 0.3),
-        one("the negative of a whole number", ScalarFunction.NEGATE, "i", operator.neg),
-        one("the negative of a real", ScalarFunction.NEGATE, "d", operator.neg),
-        one("ABS of a whole number", ScalarFunction.ABS, "i", abs),
-        one("ABS of a real", ScalarFunction.ABS, "d", abs),
-        meant("SIGN of a whole number", _sign_of("i"), ("i",), lambda x: (x > 0) - (x < 0)),
-        meant("SIGN of a real", _sign_of("d"), ("d",), lambda x: (x > 0) - (x < 0)),
-        meant(
+        case_of_columns("+ of whole numbers", apply(ScalarFunction.ADD, j, n), columns, operator.add),
+        case_of_columns("- of whole numbers", apply(ScalarFunction.SUBTRACT, j, n), columns, operator.sub),
+        case_of_columns("* of whole numbers", apply(ScalarFunction.MULTIPLY, j, n), columns, operator.mul),
+        case_of_columns("-", apply(ScalarFunction.SUBTRACT, e, real(Fraction("0.3"))), ("e",), lambda x: x - 0.3),
+        unary_case("the negative of a whole number", ScalarFunction.NEGATE, "i", operator.neg),
+        unary_case("the negative of a real", ScalarFunction.NEGATE, "d", operator.neg),
+        unary_case("ABS of a whole number", ScalarFunction.ABS, "i", abs),
+        unary_case("ABS of a real", ScalarFunction.ABS, "d", abs),
+        case_of_columns("SIGN of a whole number", _sign_of("i"), ("i",), lambda x: (x > 0) - (x < 0)),
+        case_of_columns("SIGN of a real", _sign_of("d"), ("d",), lambda x: (x > 0) - (x < 0)),
+        case_of_columns(
             "EXP",
             apply(ScalarFunction.CASE, is_narrow, apply(ScalarFunction.EXP, d)),
             ("d",),
             lambda x: math.exp(x) if abs(x) <= 600 else None,
             near=True,
         ),
-        meant(
+        case_of_columns(
             "POWER",
             apply(ScalarFunction.CASE, is_small, power),
             ("e",),
@@ -204,7 +239,7 @@ def _arithmetic_cases() -> list[Case]:
 
 
 def _sign_of(column: str) -> Scalar:
-    return apply(ScalarFunction.CONVERT, apply(ScalarFunction.SIGN, of(column)), detail=(Type.INTEGER,))
+    return apply(ScalarFunction.CONVERT, apply(ScalarFunction.SIGN, column_reference(column)), detail=(Type.INTEGER,))
 
 
 _UNITS = (("second", -90), ("minute", 61), ("hour", -25), ("day", 1), ("week", -2), ("month", 1), ("quarter", -1))
@@ -212,20 +247,25 @@ _UNITS = (("second", -90), ("minute", 61), ("hour", -25), ("day", 1), ("week", -
 
 def _date_cases() -> list[Case]:
     """Extract parts of dates and move times, those of two centuries: others might leave the calendar."""
-    s, ends = of("s"), (Constant(dt.datetime(year, 1, 1), Type.TIMESTAMP) for year in (1900, 2100))
+    s, ends = column_reference("s"), (Constant(dt.datetime(year, 1, 1), Type.TIMESTAMP) for year in (1900, 2100))
     is_within, day = apply(ScalarFunction.BETWEEN, s, *ends), Constant(_DAY, Type.DATE)
     return [
         *(
-            one(f"EXTRACT({part}) of a date", ScalarFunction.PART, "y", means, part)
+            unary_case(f"EXTRACT({part}) of a date", ScalarFunction.PART, "y", means, part)
             for part, means in _PARTS_OF_DATES.items()
         ),
         *(
-            meant(f"DATE_DIFF of {kind}", apply(ScalarFunction.DAYS, of(column), day), (column,), _days_before)
+            case_of_columns(
+                f"DATE_DIFF of {kind}",
+                apply(ScalarFunction.DAYS, column_reference(column), day),
+                (column,),
+                _days_before,
+            )
             for column, kind in (("y", "dates"), ("s", "times"))
         ),
-        one("seconds of a date", ScalarFunction.SECONDS, "y", lambda y: (y - dt.date.min).days * 86_400),
+        unary_case("seconds of a date", ScalarFunction.SECONDS, "y", lambda y: (y - dt.date.min).days * 86_400),
         *(
-            meant(
+            case_of_columns(
                 f"a time and {amount} {unit}",
                 apply(
                     ScalarFunction.CASE,
@@ -260,7 +300,7 @@ _PARTS_OF_DATES: dict[str, Callable[[dt.date], int]] = {
 
 
 def _shifted(amount: int, unit: str, time: dt.datetime) -> dt.datetime | None:
-    return calendar.shifted(time, amount, unit) if 1900 <= time.year < 2100 else None
+    return calendar.shift(time, amount, unit) if 1900 <= time.year < 2100 else None
 
 
 def _extreme_cases() -> list[Case]:
@@ -273,7 +313,7 @@ def _extreme_cases() -> list[Case]:
     return [
         Case(
             f"{aggregate.name} of {kind}",
-            WindowTotal(GroupTotal(aggregate, of(column)), (whole(0),), (), WindowFrame.WHOLE),
+            WindowTotal(GroupTotal(aggregate, column_reference(column)), (integer_constant(0),), (), WindowFrame.WHOLE),
             partial(_extreme_of, choose, column),
         )
         for aggregate, choose in extremes
@@ -283,18 +323,18 @@ def _extreme_cases() -> list[Case]:
 
 
 def _extreme_of(choose: Callable[..., Any], column: str, _: Row) -> Any:
-    return choose(there(*(row[column] for row in ALL)), key=lambda x: x.encode() if isinstance(x, str) else x)
+    return choose(not_null(*(row[column] for row in ALL)), key=lambda x: x.encode() if isinstance(x, str) else x)
 
 
 def _ranking_cases() -> list[Case]:
     """Number the rows by ``i``, of which two are equal and one is NULL, and read neighbouring rows."""
-    i, n, all_rows = of("i"), of("n"), (whole(0),)
+    i, n, all_rows = column_reference("i"), column_reference("n"), (integer_constant(0),)
     return [
         Case("ROW_NUMBER", Rank(all_rows, (Ordered(i, descending=True), n)), _row_number),
         Case("RANK", Rank(all_rows, (i,), RowNumber.RANK), lambda row: 1 + len(_keys_before(row))),
         Case("DENSE_RANK", Rank(all_rows, (i,), RowNumber.DENSE_RANK), lambda row: 1 + len(set(_keys_before(row)))),
-        Case("LAG", Beside(i, -1, None, all_rows, (n,)), lambda row: _value_at(row["n"] - 1, None)),
-        Case("LEAD", Beside(i, 2, whole(-5), all_rows, (n,)), lambda row: _value_at(row["n"] + 2, -5)),
+        Case("LAG", Shifted(i, -1, None, all_rows, (n,)), lambda row: _value_at(row["n"] - 1, None)),
+        Case("LEAD", Shifted(i, 2, integer_constant(-5), all_rows, (n,)), lambda row: _value_at(row["n"] + 2, -5)),
     ]
 
 
@@ -318,7 +358,13 @@ def _value_at(number: int, default: int | None) -> int | None:
 
 def _frame_cases() -> list[Case]:
     """Add up the rows before each, with and without its peers, and those of its partition."""
-    i, n, b, all_rows, total = of("i"), of("n"), of("b"), (whole(0),), GroupTotal(AggregateFunction.SUM, of("n"))
+    i, n, b, all_rows, total = (
+        column_reference("i"),
+        column_reference("n"),
+        column_reference("b"),
+        (integer_constant(0),),
+        GroupTotal(AggregateFunction.SUM, column_reference("n")),
+    )
     return [
         Case(
             "a window up to its peers",
@@ -338,7 +384,7 @@ def _frame_cases() -> list[Case]:
         Case(
             "COUNT in a window",
             WindowTotal(GroupTotal(AggregateFunction.COUNT, i), (b,), (), WindowFrame.WHOLE),
-            lambda row: len(there(*(other["i"] for other in ALL if other["b"] is row["b"]))),
+            lambda row: len(not_null(*(other["i"] for other in ALL if other["b"] is row["b"]))),
         ),
     ]
 

@@ -20,7 +20,6 @@ from sfumato.engine.lowering.relational import (
     GroupTotal,
     IntegerSpan,
     Items,
-    Named,
     Reference,
     RelationalJoin,
     RelationalUnion,
@@ -28,12 +27,13 @@ from sfumato.engine.lowering.relational import (
     ScalarFunction,
     Select,
     StagedSelect,
+    StageReference,
     ValueList,
     Wide,
     apply,
-    whole,
+    integer_constant,
 )
-from sfumato.engine.proofs.proved_rows import ALL, KINDS, Row, of, there
+from sfumato.engine.proofs.proved_rows import ALL, KINDS, Row, column_reference, not_null
 from sfumato.policy import Type
 
 ROWS, LISTS = "proof", "lists"
@@ -62,7 +62,10 @@ def declared() -> list[StatementCase]:
     """List the statements about declared values, for an engine that lists them itself: those of lists and of spans."""
     lists = tuple(
         Select(
-            (("k", apply(ScalarFunction.CONVERT, of("x"), detail=(Type.TEXT,))), *_values(whole(parameter))),
+            (
+                ("k", apply(ScalarFunction.CONVERT, column_reference("x"), detail=(Type.TEXT,))),
+                *_values(integer_constant(parameter)),
+            ),
             ValueList(parameter, kind),
         )
         for parameter, kind in enumerate(_LISTED_VALUES, len(KINDS) + 1)
@@ -72,11 +75,14 @@ def declared() -> list[StatementCase]:
         for parameter, values in enumerate(_LISTED_VALUES.values(), len(KINDS) + 1)
         for x in (*values, None)
     )
-    all_lists = Select((("k", of("k")), *_values(of("v0"))), RelationalUnion(lists))
+    all_lists = Select((("k", column_reference("k")), *_values(column_reference("v0"))), RelationalUnion(lists))
     spans = (
         StatementCase(
             (f"a span of {name}",),
-            Select((("k", of("x")), *_values(whole(1))), IntegerSpan(Constant(values[0], kind), len(values))),
+            Select(
+                (("k", column_reference("x")), *_values(integer_constant(1))),
+                IntegerSpan(Constant(values[0], kind), len(values)),
+            ),
             tuple((_as_text(value), 1) for value in (*values, None)),
         )
         for name, kind, values in _SPANS
@@ -106,27 +112,34 @@ def statement(proved: Sequence[StatementCase]) -> StagedSelect:
     lower_case, upper_case = (Constant(letter, Type.TEXT) for letter in "aA")
     key = apply(
         ScalarFunction.CASE,
-        of("b"),
+        column_reference("b"),
         lower_case,
-        apply(ScalarFunction.IS_FALSE, of("b")),
+        apply(ScalarFunction.IS_FALSE, column_reference("b")),
         upper_case,
         Constant(None, Type.TEXT),
     )
-    rows = Select((*((name, of(name)) for name in "nij"), ("k", key)), CleanTable(ROWS))
+    rows = Select((*((name, column_reference(name)) for name in "nij"), ("k", key)), CleanTable(ROWS))
     members = tuple(_member(index, case) for index, case in enumerate(proved))
     columns = ("c", "k", *(f"v{index}" for index in range(_WIDTH)))
-    return StagedSelect((("p", rows),), Select(tuple((name, of(name)) for name in columns), RelationalUnion(members)))
+    return StagedSelect(
+        (("p", rows),), Select(tuple((name, column_reference(name)) for name in columns), RelationalUnion(members))
+    )
 
 
 def _member(case_index: int, case: StatementCase) -> Select:
     """Prefix the rows of a case with its index, and pad its values with NULL."""
     value_count = len(case.names)
     values = (
-        _wide(of(f"v{index}")) if index < value_count else Constant(None, Wide.INTEGER) for index in range(_WIDTH)
+        _wide(column_reference(f"v{index}")) if index < value_count else Constant(None, Wide.INTEGER)
+        for index in range(_WIDTH)
     )
-    key = apply(ScalarFunction.CONVERT, of("k"), detail=(Type.TEXT,))
+    key = apply(ScalarFunction.CONVERT, column_reference("k"), detail=(Type.TEXT,))
     return Select(
-        (("c", whole(case_index)), ("k", key), *((f"v{index}", scalar) for index, scalar in enumerate(values))),
+        (
+            ("c", integer_constant(case_index)),
+            ("k", key),
+            *((f"v{index}", scalar) for index, scalar in enumerate(values)),
+        ),
         case.select,
     )
 
@@ -135,7 +148,7 @@ def _wide(scalar: Scalar) -> Scalar:
     return apply(ScalarFunction.CONVERT, scalar, detail=(Wide.INTEGER,))
 
 
-def differing(proved: Sequence[StatementCase], computed_rows: Sequence[tuple[Any, ...]]) -> list[str]:
+def first_difference(proved: Sequence[StatementCase], computed_rows: Sequence[tuple[Any, ...]]) -> list[str]:
     """Return the names of the values that differ from the expected ones."""
     return [
         name
@@ -161,8 +174,11 @@ def _column(rows: Sequence[tuple[Any, ...]], index: int) -> Counter[tuple[Any, A
 
 def _group_cases() -> list[StatementCase]:
     """Group by the key: by its bytes, and NULL is a key too."""
-    i, totals = of("i"), ("COUNT", "COUNT of values", "COUNT DISTINCT", "SUM of a group", "a SUM of a group's cells")
-    is_positive = apply(ScalarFunction.GREATER, i, whole(0))
+    i, totals = (
+        column_reference("i"),
+        ("COUNT", "COUNT of values", "COUNT DISTINCT", "SUM of a group", "a SUM of a group's cells"),
+    )
+    is_positive = apply(ScalarFunction.GREATER, i, integer_constant(0))
     greatest = GroupTotal(AggregateFunction.MAX, i)
     columns = _values(
         GroupTotal(AggregateFunction.COUNT),
@@ -174,21 +190,25 @@ def _group_cases() -> list[StatementCase]:
         greatest,
     )
     names = (*totals, "MIN of a group", "MAX of a group")
-    is_absent = apply(ScalarFunction.GREATER, of("n"), whole(100))
-    is_kept = apply(ScalarFunction.GREATER, greatest, whole(0))
+    is_absent = apply(ScalarFunction.GREATER, column_reference("n"), integer_constant(100))
+    is_kept = apply(ScalarFunction.GREATER, greatest, integer_constant(0))
     null = Constant(None, Type.TEXT)
     return [
         StatementCase(
-            names, Select((("k", of("k")), *columns), Named("p"), grouped=("k",)), tuple(map(_expected_totals, _KEYS))
+            names,
+            Select((("k", column_reference("k")), *columns), StageReference("p"), group_by=("k",)),
+            tuple(map(_expected_totals, _KEYS)),
         ),
         StatementCase(
             ("HAVING",),
-            Select((("k", of("k")), *_values(greatest)), Named("p"), grouped=("k",), having=is_kept),
+            Select(
+                (("k", column_reference("k")), *_values(greatest)), StageReference("p"), group_by=("k",), having=is_kept
+            ),
             tuple((key, _expected_totals(key)[7]) for key in _KEYS if _expected_totals(key)[7] > 0),
         ),
         StatementCase(
             tuple(f"{name} without rows" for name in names),
-            Select((("k", null), *columns), Named("p"), where=(is_absent,)),
+            Select((("k", null), *columns), StageReference("p"), where=(is_absent,)),
             ((None, 0, 0, 0, None, None, None, None),),
         ),
     ]
@@ -207,7 +227,7 @@ def _key(row: Row) -> str | None:
 
 def _expected_totals(key: str | None) -> tuple[Any, ...]:
     rows = [row for row in ALL if _key(row) == key]
-    present_values = there(*(row["i"] for row in rows))
+    present_values = not_null(*(row["i"] for row in rows))
     positive = [value for value in present_values if value > 0]
     return (
         key,
@@ -223,26 +243,28 @@ def _expected_totals(key: str | None) -> tuple[Any, ...]:
 
 def _join_cases() -> list[StatementCase]:
     """Join the rows with themselves; NULL equals nothing."""
-    number, other_number = of("n"), Reference("n", "o")
+    number, other_number = column_reference("n"), Reference("n", "o")
     columns = (("k", number), *_values(other_number))
-    is_equal = apply(ScalarFunction.EQUAL, of("i"), Reference("i", "o"))
-    is_named = apply(ScalarFunction.EQUAL, of("j"), other_number)
+    is_equal = apply(ScalarFunction.EQUAL, column_reference("i"), Reference("i", "o"))
+    is_named = apply(ScalarFunction.EQUAL, column_reference("j"), other_number)
     is_less = apply(ScalarFunction.LESS, number, other_number)
     numbers = {row["n"] for row in ALL}
     return [
         StatementCase(
             ("INNER JOIN",),
-            Select(columns, Named("p"), joins=(RelationalJoin(Named("p"), "o", is_equal),)),
+            Select(columns, StageReference("p"), joins=(RelationalJoin(StageReference("p"), "o", is_equal),)),
             tuple((str(x["n"]), y["n"]) for x in ALL for y in ALL if x["i"] is not None and x["i"] == y["i"]),
         ),
         StatementCase(
             ("LEFT JOIN",),
-            Select(columns, Named("p"), joins=(RelationalJoin(Named("p"), "o", is_named, outer=True),)),
+            Select(
+                columns, StageReference("p"), joins=(RelationalJoin(StageReference("p"), "o", is_named, outer=True),)
+            ),
             tuple((str(row["n"]), row["j"] if row["j"] in numbers else None) for row in ALL),
         ),
         StatementCase(
             ("CROSS JOIN",),
-            Select(columns, Named("p"), joins=(RelationalJoin(Named("p"), "o"),), where=(is_less,)),
+            Select(columns, StageReference("p"), joins=(RelationalJoin(StageReference("p"), "o"),), where=(is_less,)),
             tuple((str(x), y) for x in numbers for y in numbers if x < y),
         ),
     ]
@@ -250,13 +272,15 @@ def _join_cases() -> list[StatementCase]:
 
 def _exists_cases() -> list[StatementCase]:
     """Test whether another row names this one; some rows name NULL."""
-    is_named = apply(ScalarFunction.EQUAL, of("n"), Reference("j", "o"))
+    is_named = apply(ScalarFunction.EQUAL, column_reference("n"), Reference("j", "o"))
     named_numbers = {row["j"] for row in ALL}
     return [
         StatementCase(
             (name,),
             Select(
-                (("k", of("n")), *_values(of("n"))), Named("p"), where=(Exists(Named("p"), "o", is_named, negated),)
+                (("k", column_reference("n")), *_values(column_reference("n"))),
+                StageReference("p"),
+                where=(Exists(StageReference("p"), "o", is_named, negated),),
             ),
             tuple((str(row["n"]), row["n"]) for row in ALL if (row["n"] in named_numbers) is not negated),
         )
@@ -265,14 +289,16 @@ def _exists_cases() -> list[StatementCase]:
 
 
 def _union_case() -> StatementCase:
-    member = Select((("k", of("k")), *_values(whole(1))), Named("p"))
-    columns = (("k", of("k")), *_values(of("v0")))
+    member = Select((("k", column_reference("k")), *_values(integer_constant(1))), StageReference("p"))
+    columns = (("k", column_reference("k")), *_values(column_reference("v0")))
     twice = tuple((_key(row), 1) for row in ALL) * 2
     return StatementCase(("UNION ALL",), Select(columns, RelationalUnion((member, member))), twice)
 
 
 def _unnest_case() -> StatementCase:
-    lists = Select((("k", of("n")), ("l", of("l"))), CleanTable(LISTS))
-    select = Select((("v0", Items(Reference("l"))),), lists, everything=True)
+    lists = Select((("k", column_reference("n")), ("l", column_reference("l"))), CleanTable(LISTS))
+    select = Select((("v0", Items(Reference("l"))),), lists, all_columns=True)
     rows = tuple((str(row["n"]), row[column]) for row in ALL for column in "ij" if row["i"] is not None)
-    return StatementCase(("items of a list",), Select((("k", of("k")), ("v0", of("v0"))), select), rows)
+    return StatementCase(
+        ("items of a list",), Select((("k", column_reference("k")), ("v0", column_reference("v0"))), select), rows
+    )

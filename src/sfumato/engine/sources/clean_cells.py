@@ -14,13 +14,13 @@ from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
-from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, whole
+from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
 from sfumato.engine.lowering.row_lowering import RowLowering, missing, present, real
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import SMALLEST_REAL
-from sfumato.privacy.numbers import above, below
+from sfumato.privacy.numbers import greatest_float_below, least_float_above
 
 _CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
 
@@ -45,9 +45,9 @@ def largest_whole(single: bool) -> Fraction:
     return Fraction(2**24 if single else 2**53)
 
 
-def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
+def inner_bounds(low: Fraction, high: Fraction) -> tuple[float, float]:
     """Return the least and the largest double inside exact bounds; the nearest double if none is inside."""
-    least, largest = above(low), below(high)
+    least, largest = least_float_above(low), greatest_float_below(high)
     return (least, largest) if least <= largest else (float(low), float(low))
 
 
@@ -66,7 +66,7 @@ def ends_of(domain: Domain) -> tuple[Scalar, Scalar]:
     if domain.type is not Type.REAL:
         low, high = (Constant(end, domain.type) for end in domain.bounds)
         return low, high
-    least_inside, greatest_inside = inner(*domain.bounds)  # type: ignore[arg-type]
+    least_inside, greatest_inside = inner_bounds(*domain.bounds)  # type: ignore[arg-type]
     return real(least_inside), real(greatest_inside)
 
 
@@ -119,7 +119,7 @@ def whole_number(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar
 
 
 def truth(x: Scalar, stored: Stored) -> Scalar:
-    zero, one = (whole(0), whole(1)) if stored is Stored.INTEGER else (real(0), real(1))
+    zero, one = (integer_constant(0), integer_constant(1)) if stored is Stored.INTEGER else (real(0), real(1))
     false, true = (Constant(value, Type.BOOLEAN) for value in (False, True))
     return apply(
         ScalarFunction.CASE,
@@ -214,18 +214,18 @@ READ: dict[Type, Callable[[RowLowering, Scalar, Domain], Scalar]] = {
 T = TypeVar("T")
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Fold a name: lower case, accents composed, since a source may write é as two letters."""
     return unicodedata.normalize("NFC", name).lower()
 
 
-def find(columns: Sequence[tuple[str, T]], column: str, place: str, otherwise: str) -> T:
+def find_column(columns: Sequence[tuple[str, T]], column: str, place: str, otherwise: str) -> T:
     """Return the column of that name: an exact match or, if there is only one, a match after folding.
 
     ``otherwise`` is the advice where no column has a similar name.
     """
     matches = [stored for stored_name, stored in columns if stored_name == column]
-    matches = matches or [stored for stored_name, stored in columns if folded(stored_name) == folded(column)]
+    matches = matches or [stored for stored_name, stored in columns if fold_name(stored_name) == fold_name(column)]
     if len(matches) == 1:
         return matches[0]
     if matches:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from sfumato.engine.lowering.relation_lowering import UNIT, every, same, staged
+from sfumato.engine.lowering.relation_lowering import UNIT, all_of, equal_columns, staged
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -28,7 +28,7 @@ from sfumato.engine.lowering.relational import (
     Select,
     StagedSelect,
     apply,
-    whole,
+    integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present, real
 from sfumato.engine.sources import clean_cells
@@ -81,7 +81,7 @@ class StoredColumn:
 
     name: str
     kind: Stored
-    told: str
+    type_name: str
     """The stored type in the server's own words, for people and to tell whether it changed."""
     item: StoredColumn | None = None
     """What a list is of, under the name ``ITEM``."""
@@ -105,7 +105,7 @@ class CellExpressions(Protocol):
         """Write the cell as the text that every engine gives it; None if its type has no text that engines share."""
         ...
 
-    def whole(self, column: StoredColumn) -> str:
+    def is_integer(self, column: StoredColumn) -> str:
         """Test whether a decimal number or a double is whole; an infinite one is."""
         ...
 
@@ -113,11 +113,11 @@ class CellExpressions(Protocol):
         """Round a decimal number or a double to the nearest 64-bit whole number; NULL if there is none."""
         ...
 
-    def there(self, column: StoredColumn) -> str:
+    def is_present(self, column: StoredColumn) -> str:
         """Test whether the cell is not NULL in its source."""
         ...
 
-    def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
+    def clean_list(self, column: StoredColumn, max_items: int, item: CleanItem) -> str:
         """Write the list of the first ``most`` items of a list, each cleaned; NULL or empty if it has no item."""
         ...
 
@@ -214,7 +214,7 @@ class CleanScans:
         build, declared = _Build(self), self.policy.tables[table]
         if not isinstance(declared.id, Via):
             return f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
-        owned = build.with_units(declared, RowLowering({}), (("c", whole(0)),))
+        owned = build.with_units(declared, RowLowering({}), (("c", integer_constant(0)),))
         copies = self.written(build.finish(Select((("n", GroupTotal(AggregateFunction.COUNT)),), owned)))
         source_rows = f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
         return f"SELECT MAX(n) AS n FROM ({copies} UNION ALL {source_rows}) AS r"
@@ -255,14 +255,14 @@ class CleanScans:
 
     def _find_column(self, table: str, column: str, place: str) -> StoredColumn:
         columns = [(each.name, each) for each in self.tables[table].columns]
-        return clean_cells.find(columns, column, place, "name a column of the source that this role may read")
+        return clean_cells.find_column(columns, column, place, "name a column of the source that this role may read")
 
 
 def _require_shared_type(stored: StoredColumn, column: str, place: str) -> StoredColumn:
     """Raise for a column whose type has no text that engines share."""
     if stored.kind is Stored.OTHER:
         raise InvalidPolicy(
-            f"{column} is stored as {stored.told}, a type that cannot be read",
+            f"{column} is stored as {stored.type_name}, a type that cannot be read",
             place=place,
             fix="convert it in a view to a number, a text, a date or a time",
         )
@@ -314,7 +314,7 @@ class _Build:
         build, rows = _Build(self.scans), RowLowering({})
         value = build._clean_column(rows, table.name, item, declared.items, place)
         clean = CleanItem(build._read.get(table.name, {}), value, rows)
-        return self._cell(table.name, self.scans.cells.listed(column, declared.most_items, clean))
+        return self._cell(table.name, self.scans.cells.clean_list(column, declared.max_items, clean))
 
     def limited(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
         """Convert a cell to its domain; NULL where it is not of the declared type."""
@@ -328,7 +328,7 @@ class _Build:
         if kind is not Type.TEXT:
             return typed
         text = rows.shared(typed)
-        return apply(ScalarFunction.SLICE, text, whole(1), whole(domain.letters))
+        return apply(ScalarFunction.SLICE, text, integer_constant(1), integer_constant(domain.max_letters))
 
     def _typed(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
         cells, kind = self.scans.cells, domain.type
@@ -344,12 +344,12 @@ class _Build:
         if kind is Type.BOOLEAN:
             return x if column.kind is Stored.BOOLEAN else truth(x, column.kind)
         if column.kind is Stored.BOOLEAN:
-            x = rows.shared(choice(x, whole(1), whole(0)))
+            x = rows.shared(choice(x, integer_constant(1), integer_constant(0)))
         if column.kind in (Stored.INTEGER, Stored.BOOLEAN):
             return of_whole(x, domain)
         if kind is Type.REAL:
             return limited_real(rows, x, domain)
-        is_whole = self._cell(table, cells.whole(column))
+        is_whole = self._cell(table, cells.is_integer(column))
         return whole_number(rows, x, is_whole, self._cell(table, cells.nearest(column)), domain)
 
     def text(self, table: str, column: StoredColumn, place: str) -> Scalar:
@@ -358,7 +358,7 @@ class _Build:
         if sql is None:
             subject = "an item" if column.name == ITEM else column.name
             raise InvalidPolicy(
-                f"{subject} is stored as {column.told}, which has no portable text form",
+                f"{subject} is stored as {column.type_name}, which has no portable text form",
                 place=place,
                 fix="declare it as a number or a time, or convert it to text in a view",
             )
@@ -373,7 +373,7 @@ class _Build:
         return self._typed(rows, table, column, Domain(domain.type), place)
 
     def there(self, table: str, column: StoredColumn) -> Reference:
-        return self._cell(table, self.scans.cells.there(column))
+        return self._cell(table, self.scans.cells.is_present(column))
 
     # Owners
 
@@ -381,22 +381,22 @@ class _Build:
         """Select columns of every row, with k: 1 where the row has an owner."""
         owner = self._owner(table, rows)
         if owner is None:
-            return Select((("k", whole(1)), *columns), _staged_source(Source(table.name), rows))
+            return Select((("k", integer_constant(1)), *columns), _staged_source(Source(table.name), rows))
         tests = [present(name) for name in (owner.key, owner.period) if name is not None]
         if owner.links is None:
-            has_owner = apply(ScalarFunction.CASE, every(tests), whole(1), whole(0))
+            has_owner = apply(ScalarFunction.CASE, all_of(tests), integer_constant(1), integer_constant(0))
             return Select((("k", has_owner), *columns), _staged_source(Source(table.name), rows))
         names = (_KEY,) if owner.period is None else (_KEY, _PERIOD)
         owner_columns = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
         owner_rows = Select((*columns, *owner_columns), _staged_source(Source(table.name), rows))
         conditions = [apply(ScalarFunction.EQUAL, Reference(name, "r"), Reference(name, "l")) for name in names]
-        linked_keys = Select(same(names), owner.links, grouped=names)
-        has_owner = apply(ScalarFunction.CASE, present(Reference(_KEY, "l")), whole(1), whole(0))
+        linked_keys = Select(equal_columns(names), owner.links, group_by=names)
+        has_owner = apply(ScalarFunction.CASE, present(Reference(_KEY, "l")), integer_constant(1), integer_constant(0))
         visible_columns = tuple((name, Reference(name, "r")) for name, _ in columns)
         return Select(
             (("k", has_owner), *visible_columns),
             owner_rows,
-            joins=(RelationalJoin(linked_keys, "l", every(conditions), outer=True),),
+            joins=(RelationalJoin(linked_keys, "l", all_of(conditions), outer=True),),
         )
 
     def with_units(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
@@ -419,7 +419,7 @@ class _Build:
         visible_columns = tuple((name, Reference(f"c{index}", "r")) for index, (name, _) in enumerate(columns))
         unit = (UNIT, Reference(UNIT, "l"))
         return Select(
-            (*visible_columns, unit), inner_rows, joins=(RelationalJoin(owner.links, "l", every(conditions)),)
+            (*visible_columns, unit), inner_rows, joins=(RelationalJoin(owner.links, "l", all_of(conditions)),)
         )
 
     def _owner(self, table: Table, rows: RowLowering) -> _Owner | None:
@@ -462,9 +462,9 @@ class _Build:
                 (UNIT, Reference(UNIT, "l")),
                 (_PERIOD, Reference(_PERIOD, "r")),
             ]
-            join = RelationalJoin(owner.links, "l", every(conditions if owner.period is not None else conditions[:1]))
+            join = RelationalJoin(owner.links, "l", all_of(conditions if owner.period is not None else conditions[:1]))
             links = Select(tuple(link_columns[: len(names)]), child_rows, joins=(join,))
-        return Select(same(names), links, grouped=tuple(names))
+        return Select(equal_columns(names), links, group_by=tuple(names))
 
     def _period(self, table: Table, rows: RowLowering) -> Scalar | None:
         """Compute the start of a row's period. No bound is applied before: two days would become one."""
@@ -497,8 +497,8 @@ class _Build:
             if self._common_key_reader((own_column, column)) is None
         )
         raise InvalidPolicy(
-            f"all tables must store ids in one type: those of {table.name} are {own_column.told}, those of "
-            f"{other.name} are {column.told}",
+            f"all tables must store ids in one type: those of {table.name} are {own_column.type_name}, those of "
+            f"{other.name} are {column.type_name}",
             place=f"tables.{table.name}.id",
             fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; rows '
             "whose id is not of that type are dropped",
@@ -507,7 +507,7 @@ class _Build:
     def _common_key_reader(self, columns: Sequence[StoredColumn]) -> Read | None:
         """Return how keys of several sources are compared without conversion; None if they cannot be."""
         kinds = {each.kind for each in columns}
-        is_comparable = len({each.told for each in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
+        is_comparable = len({each.type_name for each in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
         return self._key if is_comparable else None
 
     def _key(self, _: RowLowering, column: StoredColumn, table: str) -> Scalar:
@@ -543,7 +543,7 @@ class _Build:
             ]
             return apply(ScalarFunction.CASE, is_exact[0], number, is_exact[1], number, missing(Type.INTEGER))
         if column.kind is Stored.REAL:
-            limit = real(largest_whole(column.told in _SINGLE_PRECISION))
+            limit = real(largest_whole(column.type_name in _SINGLE_PRECISION))
             size = apply(ScalarFunction.ABS, self._cell(table, self.scans.cells.plain(column)))
             return apply(ScalarFunction.CASE, apply(ScalarFunction.LESS, size, limit), number, missing(Type.INTEGER))
         return number
@@ -565,12 +565,12 @@ def _unit(key: Scalar, period: Scalar | None) -> Scalar:
 
 def _null_unless_paid(start: Scalar, per: str, bounds: Any) -> Scalar:
     """Map a period start to NULL where its account lies outside the declared bounds, as every scan does."""
-    first, last = (_day(calendar.truncated(per, end)) for end in bounds)
-    end = calendar.shifted(last, 1, per)
+    first, last = (_day(calendar.truncate(per, end)) for end in bounds)
+    end = calendar.shift(last, 1, per)
     tests = [apply(ScalarFunction.AT_LEAST, start, Constant(first, Type.DATE))]
     if end is not None:
         tests.append(apply(ScalarFunction.LESS, start, Constant(_day(end), Type.DATE)))
-    return apply(ScalarFunction.CASE, every(tests), start, missing(Type.DATE))
+    return apply(ScalarFunction.CASE, all_of(tests), start, missing(Type.DATE))
 
 
 def _day(moment: dt.date) -> dt.date:

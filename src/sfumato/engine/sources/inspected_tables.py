@@ -17,7 +17,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from sfumato.engine.seam import LIMITS, ColumnCost, DataIdentity, Inspection
+from sfumato.engine.protocols import LIMITS, ColumnCost, DataIdentity, Inspection
 from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell
 from sfumato.errors import InvalidParameter, LedgerUnavailable
 
@@ -25,12 +25,12 @@ _FATE_COUNT = 5
 """What may become of a cell: missing, made NULL, moved to the lower and to the upper bound, changed in another way."""
 
 
-def inspection(found: Sequence[Any], columns: Sequence[str], keys: Sequence[str], *, owned: bool) -> Inspection:
+def inspection(figures: Sequence[Any], columns: Sequence[str], keys: Sequence[str], *, owned: bool) -> Inspection:
     """Build the figures from one row of counts: rows, rows with an owner, the fates of each column's cells, and where
     rows have owners: rows with owners, units, units beyond the limit, rows beyond it, and losses by limits of rows and
     of groups by each key.
     """
-    rows, owned_rows, *counts = (int(count or 0) for count in found)
+    rows, owned_rows, *counts = (int(count or 0) for count in figures)
     fates, counts = counts[: _FATE_COUNT * len(columns)], counts[_FATE_COUNT * len(columns) :]
     costs = {
         name: _cost([_share(count, owned_rows) for count in fates[_FATE_COUNT * index : _FATE_COUNT * (index + 1)]])
@@ -59,7 +59,7 @@ def _cost(fates: Sequence[float]) -> ColumnCost:
     return ColumnCost(low + high + changed, nulled, missing, low, high)
 
 
-def lost(column: str) -> list[str]:
+def loss_expressions(column: str) -> list[str]:
     """Write the sum of a column over units, and how much of it is beyond each limit."""
     return [
         f"coalesce(sum({quantity}), 0)"
@@ -75,7 +75,7 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def fate(cell: InspectedCell) -> str:
+def cell_outcome(cell: InspectedCell) -> str:
     """Write the code of what the scan did to a cell: 1 missing, 2 made NULL, 3 and 4 moved to the lower and the upper
     bound, 5 changed in another way, 0 nothing. What is beyond every number of its type was moved to the bound that it
     is at.
@@ -96,7 +96,7 @@ def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
     declared = scans.policy.tables[table]
     scan, cells = scans.inspected(table)
     keys = [name for name, domain in declared.columns.items() if domain.values is not None]
-    fates = [f"{fate(cell)} AS c{index}" for index, cell in enumerate(cells)]
+    fates = [f"{cell_outcome(cell)} AS c{index}" for index, cell in enumerate(cells)]
     counts = [
         f"count(CASE WHEN k = 1 AND c{index} = {code} THEN 1 END)"
         for index in range(len(cells))
@@ -111,7 +111,11 @@ def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
     units = f"SELECT count(*) AS n{distinct} FROM ({scans.text(table)}) AS o GROUP BY sf_unit"
     limit = declared.max_rows or 1
     exceeding = [f"count(CASE WHEN n > {limit} THEN 1 END)", f"coalesce(sum(greatest(n - {limit}, 0)), 0)"]
-    losses = [quantity for column in ("n", *(f"g{index}" for index in range(len(keys)))) for quantity in lost(column)]
+    losses = [
+        quantity
+        for column in ("n", *(f"g{index}" for index in range(len(keys))))
+        for quantity in loss_expressions(column)
+    ]
     limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', *exceeding, *losses])} FROM ({units}) AS u"
     return f"SELECT * FROM (SELECT {totals} FROM ({inspected_rows}) AS s) AS t CROSS JOIN ({limits}) AS v", keys
 
@@ -122,7 +126,7 @@ _SETTLING_NANOSECONDS = (
 )
 
 
-def identified(path: str | os.PathLike[str]) -> DataIdentity:
+def identify_file(path: str | os.PathLike[str]) -> DataIdentity:
     """Identify a file as it is now: by its real path, size, inode, times, and on request its content."""
     address = os.path.realpath(os.fspath(path).removeprefix("file://"))
     try:
@@ -137,7 +141,7 @@ def identified(path: str | os.PathLike[str]) -> DataIdentity:
         partial(_content, address, _look(status)),
         size=str(status.st_size),
         file=f"{status.st_dev} {status.st_ino}",
-        look=_look(status) if is_settled else "",
+        change_token=_look(status) if is_settled else "",
     )
 
 

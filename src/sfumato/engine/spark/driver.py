@@ -22,49 +22,56 @@ from itertools import count
 from threading import Lock, Thread, get_ident
 from typing import Any, Self, cast
 
-from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large, unread
-from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
 from sfumato.engine.lowering.relational import StagedSelect
-from sfumato.engine.seam import DataIdentity, Fetched, Inspection, OpenReading, Unheld
+from sfumato.engine.protocols import DataIdentity, FetchedTable, Inspection, OpenReading, StatelessReading
+from sfumato.engine.public_tables import (
+    MAX_CARRIED_ROWS,
+    CarriedTables,
+    public_table_too_large,
+    unreadable_public_table,
+)
 from sfumato.engine.sources import inspected_tables
-from sfumato.engine.spark.frames import Frame, FrameWriter, Scans, carried, prove
-from sfumato.engine.spark.sessions import SparkConnection, at_address, beside, quietly
-from sfumato.engine.spark.sources import SparkSource, content, opened
-from sfumato.engine.spellings.spark import name
+from sfumato.engine.spark.frames import Frame, FrameWriter, SparkScans, public_frame, require_correct_results
+from sfumato.engine.spark.sessions import SparkConnection, connect, open_beside, without_cause
+from sfumato.engine.spark.sources import SparkSource, content, open_source
+from sfumato.engine.spellings.spark import quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.keys import World
+from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.table_sources import SparkFrame
 
 
-def session_of(table: Table) -> SparkConnection:
+def open_session(table: Table) -> SparkConnection:
     """Open our own session at the Spark that holds a table's rows."""
     place = f"tables.{table.name}.source"
     if isinstance(table.source, SparkFrame):
-        return beside(table.source.frame, place)
-    return at_address(table.source.address, place)
+        return open_beside(table.source.frame, place)
+    return connect(table.source.address, place)
 
 
-def fetch(table: Table) -> Fetched:
+def fetch(table: Table) -> FetchedTable:
     """Fetch the rows of a public table from the Spark that it names, or that its DataFrame belongs to."""
-    session = session_of(table)
+    session = open_session(table)
     try:
-        source = opened(table.source, session, f"tables.{table.name}.source")
-        rows = quietly(source.frame.limit(MOST_ROWS + 1).toArrow)
-        if rows.num_rows > MOST_ROWS:
-            raise too_large(table.name)
+        source = open_source(table.source, session, f"tables.{table.name}.source")
+        rows = without_cause(source.frame.limit(MAX_CARRIED_ROWS + 1).toArrow)
+        if rows.num_rows > MAX_CARRIED_ROWS:
+            raise public_table_too_large(table.name)
         content_hash = content(source, session)
     except EngineFailed:
-        raise unread(table.name) from None
+        raise unreadable_public_table(table.name) from None
     finally:
         session.close()
     if not source.addresses:
-        return Fetched(rows, (DataIdentity(f"memory://{content_hash}", partial(str, content_hash), part=table.name),))
-    return Fetched(rows, tuple(DataIdentity(address, partial(str, content_hash)) for address in source.addresses))
+        return FetchedTable(
+            rows, (DataIdentity(f"memory://{content_hash}", partial(str, content_hash), table=table.name),)
+        )
+    return FetchedTable(rows, tuple(DataIdentity(address, partial(str, content_hash)) for address in source.addresses))
 
 
 _MAX_BOUND = 1000
@@ -88,9 +95,9 @@ class SparkReader:
         for reading in readings:
             statement = counted_statement(reading, 0)
             if statement not in self._bound:
-                quietly(lambda select=statement: self._frame(select, self._scan).schema)  # type: ignore[misc]
+                without_cause(lambda select=statement: self._frame(select, self._scan).schema)  # type: ignore[misc]
                 self._bound = {statement} if len(self._bound) > _MAX_BOUND else self._bound | {statement}
-        return Unheld(self)
+        return StatelessReading(self)
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         """Collect the rows of one DataFrame and return them as arrays."""
@@ -98,7 +105,7 @@ class SparkReader:
         statement = counted_statement(reading, key)
         rows = self.tables.run(lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table)))
         self._check_unchanged()  # a source changed during the read is not the version that was charged
-        return cast("E", in_arrays(rows, reading))
+        return cast("E", arrays_from_rows(rows, reading))
 
     def interrupt(self, token: int | None = None) -> None:
         self.tables.interrupt(token)
@@ -111,7 +118,7 @@ class SparkReader:
 
     def _copies(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
         """Copy tables without a version, so that they are read once: a statement would read them several times."""
-        return {table: self.tables.copy(table) for table in _tables_read(reading) if not self.tables.held(table)}
+        return {table: self.tables.copy(table) for table in _tables_read(reading) if not self.tables.has_version(table)}
 
     def _check_unchanged(self) -> None:
         self.tables.check_unchanged()
@@ -126,13 +133,13 @@ class Spark(SparkReader):
 
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""
-        return self.tables.here.catalog()
+        return self.tables.public_tables.catalog()
 
-    def values(self, world: World) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
         """List the distinct results of expressions on declared values, computed in this process."""
-        return self.tables.here.values(world)
+        return self.tables.public_tables.values(world)
 
-    def hold(self) -> SparkSnapshot:
+    def open_snapshot(self) -> SparkSnapshot:
         """Begin a snapshot of the data that were opened."""
         return SparkSnapshot(self.tables)
 
@@ -209,22 +216,24 @@ class SparkTables:
         self.policy = policy
         self._process = os.getpid()
         self._lock = Lock()
-        self._tag = f"sfumato-{bits.integer(64):x}"
+        self._tag = f"sfumato-{bits.random_bits(64):x}"
         self._tag_numbers, self._version_numbers = count(), count()
         self._running_threads: dict[str, int] = {}
         """From the tag of a reading to the thread that runs it."""
         self._public_frames: dict[str, Frame] = {}
         private = [table for table in policy.tables.values() if not table.public]
-        self.session = session_of(private[0])
+        self.session = open_session(private[0])
         try:
-            prove(self.session, _policy_path(private[0]))
-            self._sources = {table.name: opened(table.source, self.session, _policy_path(table)) for table in private}
-            self._change_tokens = {key: quietly(source.look) for key, source in self._sources.items()}
-            self.scans = Scans(policy, self._sources, self.session.expression)
+            require_correct_results(self.session, _policy_path(private[0]))
+            self._sources = {
+                table.name: open_source(table.source, self.session, _policy_path(table)) for table in private
+            }
+            self._change_tokens = {key: without_cause(source.change_token) for key, source in self._sources.items()}
+            self.scans = SparkScans(policy, self._sources, self.session.expression)
             self._scan_frames = {table.name: _analysed_scan(self.scans, table) for table in private}
             for table in private:
                 self._check_ceiling(table)
-            self.here = CarriedTables(policy)
+            self.public_tables = CarriedTables(policy)
         except BaseException:
             self.session.close()
             raise
@@ -235,26 +244,26 @@ class SparkTables:
             return self._scan_frames[table]
         with self._lock:
             if table not in self._public_frames:
-                self._public_frames[table] = carried(self.here.rows(table), self.session)
+                self._public_frames[table] = public_frame(self.public_tables.rows(table), self.session)
             return self._public_frames[table]
 
     def source(self, table: str) -> SparkSource:
         return self._sources[table]
 
-    def held(self, table: str) -> bool:
+    def has_version(self, table: str) -> bool:
         """Return whether a table is known to stay as it was opened; with tables linked by keys, all of them must."""
-        return table not in self._sources or all(source.held for source in self._sources.values())
+        return table not in self._sources or all(source.has_version for source in self._sources.values())
 
     def copy(self, table: str) -> Frame:
         """Read a table's clean rows once and keep them on the executors."""
-        return self.running(lambda: self.session.copied(self.scan(table)))
+        return self.run_interruptible(lambda: self.session.copy_frame(self.scan(table)))
 
     def run(self, make: Any) -> list[tuple[Any, ...]]:
         """Return the rows of one DataFrame, integers exact. Raise ``EngineFailed`` on any failure."""
-        rows = self.running(lambda: make().collect())
+        rows = self.run_interruptible(lambda: make().collect())
         return [tuple(map(_to_python, row)) for row in rows]
 
-    def running(self, action: Any) -> Any:
+    def run_interruptible(self, action: Any) -> Any:
         """Run an action of this thread that ``interrupt`` can end."""
         with self._lock:
             self.require_open()
@@ -262,7 +271,7 @@ class SparkTables:
             self._running_threads[tag] = get_ident()
         try:
             with self.session.tagged(tag):
-                return quietly(action)
+                return without_cause(action)
         except Exception:
             raise
         except BaseException:  # such as Ctrl-C: nothing waits for the rows any more
@@ -284,7 +293,7 @@ class SparkTables:
 
     def _interrupt_tag(self, tag: str) -> None:
         with suppress(EngineFailed):
-            quietly(lambda: self.session.interrupt(tag))
+            without_cause(lambda: self.session.interrupt(tag))
 
     def _interrupt_from_thread(self, tag: str) -> None:
         """Interrupt from another thread: this thread's connection to Spark is still waiting for the rows."""
@@ -295,11 +304,11 @@ class SparkTables:
     def check_unchanged(self) -> None:
         """Raise ``SourceChanged`` unless every source is still the one that was opened, and Spark responds."""
         self.require_open()
-        quietly(lambda: self.session.spark.conf.get("spark.sql.ansi.enabled"))
-        self.here.check_unchanged()
+        without_cause(lambda: self.session.spark.conf.get("spark.sql.ansi.enabled"))
+        self.public_tables.check_unchanged()
         for table, source in self._sources.items():
             try:
-                is_unchanged = quietly(source.look) == self._change_tokens[table]
+                is_unchanged = without_cause(source.change_token) == self._change_tokens[table]
             except EngineFailed:
                 is_unchanged = False
             if not is_unchanged:
@@ -309,28 +318,30 @@ class SparkTables:
         """Return the version of the data: a digest over every source's change token, as opened, and over the public
         tables. Where a source has no change token, every call returns a new version.
         """
-        nonce = [] if all(source.held for source in self._sources.values()) else [next(self._version_numbers)]
-        return sha256(repr([sorted(self._change_tokens.items()), nonce, self.here.identity()]).encode()).hexdigest()
+        nonce = [] if all(source.has_version for source in self._sources.values()) else [next(self._version_numbers)]
+        return sha256(
+            repr([sorted(self._change_tokens.items()), nonce, self.public_tables.identity()]).encode()
+        ).hexdigest()
 
     def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         if public:
-            return self.here.data()
+            return self.public_tables.data()
         return tuple(identity for table, source in self._sources.items() for identity in self._data(table, source))
 
     def _data(self, table: str, source: SparkSource) -> tuple[DataIdentity, ...]:
         """Identify a table by its name and by the location of its files; its rows are hashed once for both."""
         content_hash = cache(partial(content, source, self.session))
         if not source.addresses:
-            return (DataIdentity(f"memory://{content_hash()}", content_hash, part=table),)
-        change_token = self._change_tokens[table] if source.held else ""
-        return tuple(DataIdentity(address, content_hash, look=change_token) for address in source.addresses)
+            return (DataIdentity(f"memory://{content_hash()}", content_hash, table=table),)
+        change_token = self._change_tokens[table] if source.has_version else ""
+        return tuple(DataIdentity(address, content_hash, change_token=change_token) for address in source.addresses)
 
     def remarks(self, table: str) -> tuple[str, ...]:
         """Return what an owner should know about where a table's rows are."""
         if table not in self._sources:
             return ()
         sentences = ["Operators of this Spark can see exact counts in its logs, its web UI and its shuffle files."]
-        if not self._sources[table].held:
+        if not self._sources[table].has_version:
             sentences.append(
                 "Spark cannot detect changes to this table: it is trusted to return the same rows at every read, and "
                 "to build each row from the rows of one unit; no stored answer is reused."
@@ -347,7 +358,7 @@ class SparkTables:
             with self._lock:
                 self._process = 0
             self._interrupt_all()
-            self.here.close()
+            self.public_tables.close()
             self.session.close()
 
     def _interrupt_all(self) -> None:
@@ -366,7 +377,7 @@ class SparkTables:
             self._sources[table.name].frame,
             self._scan_frames[table.name],
         )  # the scan has one copy of a row per owner
-        if any(quietly(frame.count) > table.row_ceiling for frame in frames):
+        if any(without_cause(frame.count) > table.row_ceiling for frame in frames):
             raise InvalidPolicy(
                 f"the source of {table.name} has more rows than its row_ceiling",
                 place=f"tables.{table.name}.row_ceiling",
@@ -378,10 +389,10 @@ def _policy_path(table: Table) -> str:
     return f"tables.{table.name}.source"
 
 
-def _analysed_scan(scans: Scans, table: Table) -> Frame:
+def _analysed_scan(scans: SparkScans, table: Table) -> Frame:
     """Build a clean scan and let Spark analyse it now, so that an error refuses the policy."""
     frame = scans.scan(table.name)
-    quietly(lambda: frame.schema)
+    without_cause(lambda: frame.schema)
     return frame
 
 
@@ -405,7 +416,7 @@ class SparkInspector:
 
     def fingerprint(self, table: str) -> str:
         if self._policy.tables[table].public:
-            return self._tables.here.fingerprint(table)
+            return self._tables.public_tables.fingerprint(table)
         return content(self._tables.source(table), self._tables.session)
 
     def remarks(self, table: str) -> tuple[str, ...]:
@@ -423,7 +434,7 @@ class SparkInspector:
     def _outcome_counts(self, table: str) -> Frame:
         """Count the rows, those with an owner and, for each column, what happened to the cells of these."""
         rows, cells = self._tables.scans.inspected(table)
-        outcomes = [f"{inspected_tables.fate(cell)} AS f{index}" for index, cell in enumerate(cells)]
+        outcomes = [f"{inspected_tables.cell_outcome(cell)} AS f{index}" for index, cell in enumerate(cells)]
         counts = [
             f"COUNT(CASE WHEN k = 1 AND f{index} = {outcome} THEN 1 END)"
             for index in range(len(outcomes))
@@ -435,14 +446,14 @@ class SparkInspector:
     def _losses(self, table: str, keys: list[str]) -> Frame:
         """Count the units, those over the limit, and the rows and groups that each limit leaves out."""
         expression, limit = self._tables.session.expression, self._policy.tables[table].max_rows or 1
-        distinct = [f"COUNT(DISTINCT {name(key)}) AS g{index}" for index, key in enumerate(keys)]
+        distinct = [f"COUNT(DISTINCT {quote_identifier(key)}) AS g{index}" for index, key in enumerate(keys)]
         aggregates = [expression(sql) for sql in ("COUNT(*) AS n", *distinct)]
         units = self._tables.scan(table).groupBy(expression("sf_unit")).agg(*aggregates)
         over_limit = [f"COUNT(CASE WHEN n > {limit} THEN 1 END)", f"COALESCE(SUM(GREATEST(n - {limit}, 0)), 0)"]
         losses = [
             loss
             for column in ("n", *(f"g{index}" for index in range(len(keys))))
-            for loss in inspected_tables.lost(column)
+            for loss in inspected_tables.loss_expressions(column)
         ]
         return self._aggregate(units, "COALESCE(SUM(n), 0)", "COUNT(*)", *over_limit, *losses)
 

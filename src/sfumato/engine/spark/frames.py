@@ -20,15 +20,13 @@ from functools import partial, reduce
 from typing import Any
 
 from sfumato.caching import cached_property
-from sfumato.engine import proving
-from sfumato.engine.carried_tables import Carried
+from sfumato.engine import self_test
 from sfumato.engine.lowering.relational import (
     Apply,
     CleanTable,
     Exists,
     GroupTotal,
     IntegerSpan,
-    Named,
     Reference,
     Relation,
     RelationalJoin,
@@ -36,13 +34,15 @@ from sfumato.engine.lowering.relational import (
     Scalar,
     Select,
     StagedSelect,
+    StageReference,
     ValueList,
 )
+from sfumato.engine.public_tables import PublicRows
 from sfumato.engine.sources.clean_scans import CleanScan, CleanScans, InspectedCell, StoredTable
-from sfumato.engine.spark.sessions import SparkConnection, quietly
+from sfumato.engine.spark.sessions import SparkConnection, without_cause
 from sfumato.engine.spark.sources import SparkCells, SparkSource
 from sfumato.engine.spellings.generator import Generator
-from sfumato.engine.spellings.spark import TYPES, SparkSpelling, name
+from sfumato.engine.spellings.spark import TYPES, SparkSpelling, quote_identifier
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy
 
@@ -69,15 +69,15 @@ class FrameWriter:
         return self.select(statement.result, stages)
 
     def select(self, select: Select, stages: Frames) -> Frame:
-        frame = self._source(select.source, stages).alias(select.part)
+        frame = self._source(select.source, stages).alias(select.alias)
         for join in select.joins:
             frame = self._join(frame, join, stages)
         for test in select.where:
             frame = self._filter(frame, test, stages)
-        if select.grouped or any(_uses_group_totals(scalar) for _, scalar in select.columns):
+        if select.group_by or any(_uses_group_totals(scalar) for _, scalar in select.columns):
             return self._group(frame, select)
         columns = [self._column(name, scalar) for name, scalar in select.columns]
-        return frame.select(*([f"{select.part}.*"] if select.everything else []), *columns)
+        return frame.select(*([f"{select.alias}.*"] if select.all_columns else []), *columns)
 
     def _source(self, source: Relation | Select, stages: Frames) -> Frame:
         match source:
@@ -85,7 +85,7 @@ class FrameWriter:
                 return self.select(source, stages)
             case CleanTable(name):
                 return self.scan(name)
-            case Named(name):
+            case StageReference(name):
                 return stages[name]
             case RelationalUnion(members):
                 return reduce(
@@ -96,9 +96,9 @@ class FrameWriter:
 
     def _join(self, frame: Frame, join: RelationalJoin, stages: Frames) -> Frame:
         if isinstance(join.relation, IntegerSpan):
-            span = f"SELECT * FROM {Generator(SparkSpelling(), str).source(join.relation, join.part)}"
-            return frame.crossJoin(frame.sparkSession.sql(span).alias(join.part))
-        other = self._source(join.relation, stages).alias(join.part)
+            span = f"SELECT * FROM {Generator(SparkSpelling(), str).source(join.relation, join.alias)}"
+            return frame.crossJoin(frame.sparkSession.sql(span).alias(join.alias))
+        other = self._source(join.relation, stages).alias(join.alias)
         if join.on is None:
             return frame.crossJoin(other)
         return frame.join(other, self._expression(join.on), "left" if join.outer else "inner")
@@ -106,7 +106,7 @@ class FrameWriter:
     def _filter(self, frame: Frame, test: Scalar | Exists, stages: Frames) -> Frame:
         if not isinstance(test, Exists):
             return frame.filter(self._expression(test))
-        other = self._source(test.relation, stages).alias(test.part)
+        other = self._source(test.relation, stages).alias(test.alias)
         return frame.join(other, self._expression(test.on), "left_anti" if test.negated else "left_semi")
 
     def _group(self, frame: Frame, select: Select) -> Frame:
@@ -117,7 +117,7 @@ class FrameWriter:
         aggregates = [self._column(f"sf_{index}", scalar) for index, (_, scalar) in enumerate(computed)]
         having = [] if select.having is None else [self._column(_HAVING_COLUMN, select.having)]
         # agg() needs at least one aggregate
-        keys = [self._column_reference(name) for name in select.grouped]
+        keys = [self._column_reference(name) for name in select.group_by]
         groups = frame.groupBy(*keys).agg(*(aggregates + having or [self.expression("COUNT(*)").alias(_HAVING_COLUMN)]))
         if having:
             groups = groups.filter(self._column_reference(_HAVING_COLUMN))
@@ -148,11 +148,11 @@ def _uses_group_totals(scalar: Scalar) -> bool:
 
 def _key_name(scalar: Scalar, select: Select) -> str | None:
     """Return the name of the group key that a column is, None if it is not a plain key."""
-    return scalar.name if isinstance(scalar, Reference) and scalar.name in select.grouped else None
+    return scalar.name if isinstance(scalar, Reference) and scalar.name in select.group_by else None
 
 
 @dataclass(frozen=True)
-class Scans:
+class SparkScans:
     """Builds the clean scans of a policy's private tables."""
 
     policy: Policy
@@ -185,27 +185,27 @@ _PROVED_SERVERS: set[tuple[str, str]] = set()
 """The Sparks, by application id and version, whose new sessions were proved to compute what spellings mean."""
 
 
-def carried(table: Carried, session: SparkConnection) -> Frame:
+def public_frame(table: PublicRows, session: SparkConnection) -> Frame:
     """Return a DataFrame of the clean rows of a public table."""
     columns = zip(table.names, table.kinds, strict=True)
-    schema = ", ".join(f"{name(column)} {TYPES[kind]}" for column, kind in columns)
+    schema = ", ".join(f"{quote_identifier(column)} {TYPES[kind]}" for column, kind in columns)
     rows = list(zip(*table.columns, strict=True))
-    return quietly(lambda: session.spark.createDataFrame(rows, schema))
+    return without_cause(lambda: session.spark.createDataFrame(rows, schema))
 
 
-def prove(session: SparkConnection, place: str) -> None:
+def require_correct_results(session: SparkConnection, place: str) -> None:
     """Refuse a Spark that does not compute what our spellings mean.
 
     A running Spark does not change, nor do its new sessions; a clone of a user's session is proved each time.
     """
-    server_version = str(quietly(lambda: session.spark.conf.get("spark.app.id"))), str(session.spark.version)
+    server_version = str(without_cause(lambda: session.spark.conf.get("spark.app.id"))), str(session.spark.version)
     if server_version in _PROVED_SERVERS and not session.cloned:
         return
     spelling = SparkSpelling()
 
     dialect = _dialect(session, spelling)
-    proving.prove(dialect, place)
-    for function in proving.wrong_letters(spelling, _values_scan, dialect.run):
+    self_test.require_correct_results(dialect, place)
+    for function in self_test.wrong_case_functions(spelling, _values_scan, dialect.run):
         raise InvalidPolicy(
             f"this server computes {function} differently from what queries mean",
             place=place,
@@ -215,20 +215,20 @@ def prove(session: SparkConnection, place: str) -> None:
         _PROVED_SERVERS.add(server_version)
 
 
-def _dialect(session: SparkConnection, spelling: SparkSpelling) -> proving.Dialect:
+def _dialect(session: SparkConnection, spelling: SparkSpelling) -> self_test.Dialect:
     """Return how this Spark computes: rows from SQL, and whole statements from DataFrames, as for queries."""
 
     def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
+        return [tuple(row) for row in without_cause(lambda: session.spark.sql(statement).collect())]
 
     def compute(statement: StagedSelect, source: Callable[[str], str]) -> list[tuple[Any, ...]]:
         frames = FrameWriter(lambda table: session.spark.sql(f"SELECT * FROM {source(table)}"), session.expression)
-        return [tuple(row) for row in quietly(lambda: frames.statement(statement).collect())]
+        return [tuple(row) for row in without_cause(lambda: frames.statement(statement).collect())]
 
-    return proving.Dialect(spelling, _values_scan, run, "array({})", compute)
+    return self_test.Dialect(spelling, _values_scan, run, "array({})", compute)
 
 
-def _values_scan(table: Carried, _: list[object]) -> str:
+def _values_scan(table: PublicRows, _: list[object]) -> str:
     """Write rows as VALUES joined with a range, since the optimiser would fold expressions over literals alone."""
     spelling = SparkSpelling()
     rows = (
@@ -236,4 +236,7 @@ def _values_scan(table: Carried, _: list[object]) -> str:
         for row in zip(*table.columns, strict=True)
     )
     values = ", ".join(f"({row})" for row in rows)
-    return f"(SELECT v.* FROM VALUES {values} AS v({', '.join(map(name, table.names))}) CROSS JOIN range(0, 1))"
+    return (
+        f"(SELECT v.* FROM VALUES {values} AS v({', '.join(map(quote_identifier, table.names))}) "
+        "CROSS JOIN range(0, 1))"
+    )

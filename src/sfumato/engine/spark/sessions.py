@@ -68,7 +68,7 @@ CONNECT = {"spark.sql.adaptive.enabled": "false"}
 started. Adaptive execution starts jobs in other threads: in half of the readings interrupted early, one of them started
 after the interrupt and ran to its end with nothing waiting for it.
 """
-WHERE_KNOWN: Mapping[str, str] = {
+PINNED_IF_AVAILABLE: Mapping[str, str] = {
     "spark.sql.optimizer.excludedRules": "",
     "spark.sql.functionResolution.sessionOrder": "second",  # no user function takes precedence over a built-in
 }
@@ -101,7 +101,7 @@ def pin(session: Any, pinned: Mapping[str, str], place: str) -> None:
             fix="use a newer server",
         )
     changed = {name: value for name, value in pinned.items() if not _is_same_setting(session.conf.get(name), value)}
-    changed |= {name: value for name, value in WHERE_KNOWN.items() if session.conf.isModifiable(name)}
+    changed |= {name: value for name, value in PINNED_IF_AVAILABLE.items() if session.conf.isModifiable(name)}
     for name, value in changed.items():
         session.conf.set(name, value)
     for name, value in changed.items():
@@ -178,7 +178,7 @@ class SparkConnection:
         else:
             self.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(tag)  # noqa: SLF001 - it has no public name
 
-    def moved(self, frame: Any) -> Any:
+    def move_frame(self, frame: Any) -> Any:
         """Return a DataFrame of another session of the same Spark as one of this session."""
         if self.connect:
             return type(frame)(frame._plan, self.spark)  # noqa: SLF001 - a plan has no public name
@@ -186,7 +186,7 @@ class SparkConnection:
         plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
         return type(frame)(java.ofRows(self.spark._jsparkSession, plan), self.spark)  # noqa: SLF001
 
-    def copied(self, frame: Any) -> Any:
+    def copy_frame(self, frame: Any) -> Any:
         """Keep the rows of a DataFrame on the executors, read once; if lost with an executor, they are not read
         again.
         """
@@ -218,14 +218,14 @@ class SparkConnection:
                 return
 
 
-def at_address(address: str, place: str) -> SparkConnection:
+def connect(address: str, place: str) -> SparkConnection:
     """Open a session at a Spark Connect server."""
     connect = _import_pyspark("pyspark.sql.connect.session", place)
     _require_server(address, place)
     return _open_session(lambda: connect.SparkSession(connection=address), True, place)
 
 
-def beside(frame: Any, place: str) -> SparkConnection:
+def open_beside(frame: Any, place: str) -> SparkConnection:
     """Open a session beside that of a DataFrame, at the same Spark."""
     user_session = frame.sparkSession
     if not type(frame).__module__.startswith("pyspark.sql.connect"):
@@ -233,7 +233,7 @@ def beside(frame: Any, place: str) -> SparkConnection:
     # a clone has the views and files that a plan refers to; a view may hide a table of the same name
     session = _open_session(lambda: user_session.cloneSession(), True, place, cloned=True)
     try:
-        quietly(lambda: _require_own_functions(session, place))
+        without_cause(lambda: _require_own_functions(session, place))
     except (EngineFailed, InvalidPolicy):
         session.close()
         raise
@@ -258,15 +258,15 @@ def _open_session(make: Callable[[], Any], connect: bool, place: str, *, cloned:
     kind = "pyspark.sql.connect.functions" if connect else "pyspark.sql.functions.builtin"
     session = None
     try:
-        session = SparkConnection(quietly(make), _import_pyspark(kind, place).expr, connect, cloned)
-        quietly(lambda: pin(session.spark, PINNED | CONNECT if connect else PINNED, place))
+        session = SparkConnection(without_cause(make), _import_pyspark(kind, place).expr, connect, cloned)
+        without_cause(lambda: pin(session.spark, PINNED | CONNECT if connect else PINNED, place))
     except (EngineFailed, InvalidPolicy) as error:
         if session is not None:
             session.close()
         if isinstance(error, InvalidPolicy):
             raise
         raise InvalidPolicy(
-            "a session could not be opened and set up at this Spark",
+            "a session could not be opened on this Spark",
             place=place,
             fix="check the address, the token in SPARK_CONNECT_AUTHENTICATE_TOKEN, and that Spark is 4.0 or newer",
         ) from None
@@ -299,7 +299,7 @@ def _require_server(address: str, place: str) -> None:
         ) from None
 
 
-def quietly(action: Callable[[], T]) -> T:
+def without_cause(action: Callable[[], T]) -> T:
     """Return the action's result; raise ``EngineFailed`` without the cause, which is not logged: it may quote a
     cell.
     """

@@ -21,9 +21,9 @@ from urllib.parse import unquote, urlsplit
 
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import ITEM, CleanItem, StoredColumn
-from sfumato.engine.spark.sessions import CSV, SparkConnection, quietly
+from sfumato.engine.spark.sessions import CSV, SparkConnection, without_cause
 from sfumato.engine.spellings.generator import Generator
-from sfumato.engine.spellings.spark import SparkSpelling, name, real
+from sfumato.engine.spellings.spark import SparkSpelling, quote_identifier, real
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.mechanisms import bits
 from sfumato.plan.values.grammars import LONGEST
@@ -54,11 +54,11 @@ _MIN_BIGINT, _ABOVE_BIGINT = real(-(2.0**63)), real(2.0**63)
 _LIST = "array<"
 
 
-def stored(column: str, told: str) -> StoredColumn:
+def stored_column(column: str, type_name: str) -> StoredColumn:
     """Return the stored column for Spark's name of its type; the item type of an array is inside <>."""
-    if told.startswith(_LIST):
-        return StoredColumn(column, Stored.LIST, told, stored(ITEM, told[len(_LIST) : -1]))
-    return StoredColumn(column, _KINDS.get(_type_family(told), Stored.OTHER), told)
+    if type_name.startswith(_LIST):
+        return StoredColumn(column, Stored.LIST, type_name, stored_column(ITEM, type_name[len(_LIST) : -1]))
+    return StoredColumn(column, _KINDS.get(_type_family(type_name), Stored.OTHER), type_name)
 
 
 def _type_family(told: str) -> str:
@@ -69,10 +69,10 @@ class SparkCells:
     """The SQL that converts Spark columns to plain cells; it fails on no cell."""
 
     def plain(self, column: StoredColumn) -> str:
-        x = name(column.name)
+        x = quote_identifier(column.name)
         match column.kind:
             case Stored.INTEGER:
-                return x if column.told == "bigint" else f"CAST({x} AS BIGINT)"
+                return x if column.type_name == "bigint" else f"CAST({x} AS BIGINT)"
             case Stored.NUMBER:
                 return f"CAST({x} AS DOUBLE)"
             case Stored.REAL:
@@ -83,7 +83,7 @@ class SparkCells:
                     f" WHEN {x} < DATE '0001-01-01' THEN date_sub(DATE '0001-01-01', 1) ELSE {x} END"
                 )
             case Stored.TIMESTAMP:
-                return x if column.told == "timestamp_ntz" else f"CAST({x} AS TIMESTAMP_NTZ)"
+                return x if column.type_name == "timestamp_ntz" else f"CAST({x} AS TIMESTAMP_NTZ)"
             case Stored.TEXT:
                 return _bytewise_text(column)
         return x
@@ -95,26 +95,26 @@ class SparkCells:
     def text(self, column: StoredColumn) -> str | None:
         if column.kind is Stored.TEXT:
             return _bytewise_text(column)
-        return f"CAST({name(column.name)} AS STRING)" if column.kind in _TYPES_WITH_TEXT else None
+        return f"CAST({quote_identifier(column.name)} AS STRING)" if column.kind in _TYPES_WITH_TEXT else None
 
-    def whole(self, column: StoredColumn) -> str:
-        x = name(column.name)
+    def is_integer(self, column: StoredColumn) -> str:
+        x = quote_identifier(column.name)
         return f"({x} = FLOOR({x}))" if column.kind is Stored.NUMBER else f"({x} = rint({x}))"
 
     def nearest(self, column: StoredColumn) -> str:
         """Return whole numbers only: the cast truncates toward zero, and turns 2^63 into 2^63 − 1."""
-        x = name(column.name)
+        x = quote_identifier(column.name)
         in_range = (
             f"{x} = FLOOR({x})" if column.kind is Stored.NUMBER else f"{x} >= {_MIN_BIGINT} AND {x} < {_ABOVE_BIGINT}"
         )
         return f"CASE WHEN {in_range} THEN TRY_CAST({x} AS BIGINT) END"
 
-    def there(self, column: StoredColumn) -> str:
-        return f"({name(column.name)} IS NOT NULL)"
+    def is_present(self, column: StoredColumn) -> str:
+        return f"({quote_identifier(column.name)} IS NOT NULL)"
 
-    def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
+    def clean_list(self, column: StoredColumn, max_items: int, item: CleanItem) -> str:
         fields = ", ".join(f"'{cell}', {sql}" for sql, cell in item.cells.items())
-        plain = f"transform(slice({name(column.name)}, 1, {most}), {ITEM} -> named_struct({fields}))"
+        plain = f"transform(slice({quote_identifier(column.name)}, 1, {max_items}), {ITEM} -> named_struct({fields}))"
         return f"transform({plain}, {ITEM} -> {Generator(SparkSpelling(), str).scalar(item.inline())})"
 
     def key(self, column: StoredColumn) -> str:
@@ -122,24 +122,24 @@ class SparkCells:
             x = _double(column)
             return f"CASE WHEN {x} = 0 THEN {real(0.0)} ELSE NULLIF({x}, {_NAN}) END"
         if column.kind is Stored.BYTES:
-            return f"hex({name(column.name)})"
+            return f"hex({quote_identifier(column.name)})"
         # dates beyond the calendar are distinct units, and so are decimals in all their digits
-        return self.plain(column) if column.kind in (Stored.INTEGER, Stored.TEXT) else name(column.name)
+        return self.plain(column) if column.kind in (Stored.INTEGER, Stored.TEXT) else quote_identifier(column.name)
 
 
 def _double(column: StoredColumn) -> str:
-    x = name(column.name)
-    return x if column.told == "double" else f"CAST({x} AS DOUBLE)"
+    x = quote_identifier(column.name)
+    return x if column.type_name == "double" else f"CAST({x} AS DOUBLE)"
 
 
 def _bytewise_text(column: StoredColumn) -> str:
     """Return a text that compares byte by byte: a cast to STRING drops a collation, which would group different texts
     together; and the padding of a CHAR is not part of its text.
     """
-    x = name(column.name)
-    if _type_family(column.told) == "char":
+    x = quote_identifier(column.name)
+    if _type_family(column.type_name) == "char":
         return f"RTRIM(CAST({x} AS STRING))"
-    return x if column.told == "string" else f"CAST({x} AS STRING)"
+    return x if column.type_name == "string" else f"CAST({x} AS STRING)"
 
 
 Frame = Any
@@ -149,7 +149,7 @@ _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key that marks a text column as CHAR or VARCHAR."""
 _PARTITIONS = re.compile(r"(/[^/=]+=[^/]*)+$")
 """The partition folders inside a table, such as day=2024-06-01."""
-MOST_FILES = 100
+MAX_NAMED_FILES = 100
 """A table of more files than this is identified by its folder alone."""
 _VERSIONED_FORMATS = ("delta", "iceberg")
 
@@ -165,16 +165,16 @@ class SparkSource:
     """Its locations for the ledger, under every name; none for a DataFrame that a user passes, which is identified by
     its rows.
     """
-    look: Callable[[], str]
+    change_token: Callable[[], str]
     """Returns a token that changes whenever the rows do; reads no row."""
-    held: bool = True
+    has_version: bool = True
     """Whether ``look`` detects every change; otherwise rows are copied where they are read."""
 
 
-def opened(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
+def open_source(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
     """Open a source; every error of Spark becomes one refusal."""
     try:
-        return quietly(lambda: _open_source(source, session, place))
+        return without_cause(lambda: _open_source(source, session, place))
     except EngineFailed:
         raise InvalidPolicy(
             "Spark cannot read this table: it does not exist, or the user has no right to read it",
@@ -185,8 +185,8 @@ def opened(source: SparkTable | SparkFrame, session: SparkConnection, place: str
 
 def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
     if isinstance(source, SparkFrame):
-        nonce = str(bits.integer(128))
-        return _source_of_frame(session.moved(source.frame), (), lambda: nonce, held=False)
+        nonce = str(bits.random_bits(128))
+        return _source_of_frame(session.move_frame(source.frame), (), lambda: nonce, held=False)
     described = {} if source.relation is None else _describe_table(source.relation, session)
     form = source.format if source.relation is None else described.get("provider", "").lower()
     addresses = _addresses(source, described)
@@ -215,13 +215,13 @@ def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, plac
         return _source_of_frame(
             frame := load(), (*addresses, *_file_addresses(frame, source)), lambda: _file_listing_hash(load, session)
         )
-    nonce = str(bits.integer(128))
+    nonce = str(bits.random_bits(128))
     return _source_of_frame(frame := load(), (*addresses, *_file_addresses(frame, source)), lambda: nonce, held=False)
 
 
 def _addresses(source: SparkTable, described: Mapping[str, str]) -> tuple[str, ...]:
     """Return canonical addresses of a source: by its catalog name, and by the location of its files."""
-    server = _server_name(source.address)
+    server = _host_and_port(source.address)
     if source.relation is None:
         return (_location_address(source.path or "", server),)
     parts = [described.get(part, "") for part in ("catalog", "database", "table")]
@@ -234,11 +234,11 @@ def _file_addresses(frame: Frame, source: SparkTable) -> list[str]:
     """Return the folders that hold the rows, whatever view or pattern leads there, and the files where they are few: a
     single file shares its folder with other tables.
     """
-    server, paths = _server_name(source.address), [unquote(path) for path in frame.inputFiles()]
+    server, paths = _host_and_port(source.address), [unquote(path) for path in frame.inputFiles()]
     folders = [_PARTITIONS.sub("", posixpath.dirname(path)) for path in paths]
     own_address = _location_address(source.path or "", server)
     addresses = dict.fromkeys(
-        _location_address(path, server) for path in (*folders, *(paths if len(paths) <= MOST_FILES else ()))
+        _location_address(path, server) for path in (*folders, *(paths if len(paths) <= MAX_NAMED_FILES else ()))
     )
     return (
         []
@@ -337,13 +337,15 @@ def _newest_version(source: SparkTable, form: str, spark: Any) -> Frame:
 
 
 def _delta_name(source: SparkTable) -> str:
-    return f"delta.{name(source.path or '')}" if source.relation is None else _quote_relation(source.relation)
+    return (
+        f"delta.{quote_identifier(source.path or '')}" if source.relation is None else _quote_relation(source.relation)
+    )
 
 
 def _source_of_frame(
     frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True
 ) -> SparkSource:
-    columns = tuple(stored(field.name, _type_name(field)) for field in frame.schema.fields)
+    columns = tuple(stored_column(field.name, _type_name(field)) for field in frame.schema.fields)
     return SparkSource(frame, columns, addresses, look, held)
 
 
@@ -388,10 +390,10 @@ def _escape_path(address: str) -> str:
 
 def _quote_relation(relation: str) -> str:
     """Quote a name part by part: catalog.schema.table."""
-    return ".".join(name(part.strip("`")) for part in relation.split("."))
+    return ".".join(quote_identifier(part.strip("`")) for part in relation.split("."))
 
 
-def _server_name(address: str) -> str:
+def _host_and_port(address: str) -> str:
     parts = urlsplit(address)
     return f"{(parts.hostname or '').lower()}:{parts.port or 15002}"
 
@@ -399,8 +401,10 @@ def _server_name(address: str) -> str:
 def content(source: SparkSource, session: SparkConnection) -> str:
     """Hash all rows, whatever their order, on the executors; reads the whole source."""
     frame = source.frame.toDF(*(f"c{index}" for index, _ in enumerate(source.columns)))  # names may repeat
-    hashable: Sequence[str] = [f"c{index}" for index, column in enumerate(source.columns) if "map<" not in column.told]
+    hashable: Sequence[str] = [
+        f"c{index}" for index, column in enumerate(source.columns) if "map<" not in column.type_name
+    ]
     row = f"xxhash64({', '.join(hashable)})"
     aggregates = ("COUNT(*)", f"SUM(CAST({row} AS DECIMAL(38,0)))", f"bit_xor(xxhash64({row}, 1))")
-    rows = quietly(lambda: frame.groupBy().agg(*map(session.expression, aggregates)).collect())
+    rows = without_cause(lambda: frame.groupBy().agg(*map(session.expression, aggregates)).collect())
     return sha256(repr([str(total) for total in rows[0]]).encode()).hexdigest()

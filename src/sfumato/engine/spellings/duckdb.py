@@ -12,7 +12,7 @@ from sfumato.policy import Type, Value
 
 TYPES: Mapping[Kind, str] = {**COMMON_TYPES, Type.REAL: "DOUBLE", Type.TEXT: "VARCHAR", Wide.INTEGER: "HUGEINT"}
 LITERALS = Literals(TYPES)
-literal, real, listed, name = LITERALS.literal, LITERALS.real, LITERALS.listed, LITERALS.name
+literal, real, literal_list, quote_identifier = LITERALS.literal, LITERALS.real, LITERALS.literal_list, LITERALS.name
 
 
 __all__ = ["TYPES", "DuckDBSpelling"]
@@ -72,7 +72,7 @@ class DuckDBSpelling(CommonSpelling):
         return f"SUBSTR({x}, {first}, {count})"
 
     def code(self, x: str, *texts: str) -> str:
-        return f"TRY_CAST({x} AS ENUM({listed(texts)}))"
+        return f"TRY_CAST({x} AS ENUM({literal_list(texts)}))"
 
     def digest(self, *texts: str) -> str:
         return f"md5(concat_ws('|', {', '.join(texts)}))"

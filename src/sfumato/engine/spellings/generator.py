@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
-    Beside,
     CleanTable,
     Constant,
     Exists,
@@ -16,7 +15,6 @@ from sfumato.engine.lowering.relational import (
     IntegerSpan,
     Items,
     Kind,
-    Named,
     Ordered,
     Rank,
     Reference,
@@ -26,7 +24,9 @@ from sfumato.engine.lowering.relational import (
     Scalar,
     ScalarFunction,
     Select,
+    Shifted,
     StagedSelect,
+    StageReference,
     ValueList,
     WindowFrame,
     WindowTotal,
@@ -51,14 +51,14 @@ class Generator:
         return (f"WITH {', '.join(stages)} " if stages else "") + self.select(statement.result)
 
     def select(self, select: Select) -> str:
-        columns = [f"{select.part}.*"] if select.everything else []
+        columns = [f"{select.alias}.*"] if select.all_columns else []
         columns += [f"{self.scalar(scalar)} AS {name}" for name, scalar in select.columns]
-        text = f"SELECT {', '.join(columns)} FROM {self.source(select.source, select.part)}"
+        text = f"SELECT {', '.join(columns)} FROM {self.source(select.source, select.alias)}"
         text += "".join(self._join(join) for join in select.joins)
         if select.where:
             text += f" WHERE {' AND '.join(f'({self._predicate(test)})' for test in select.where)}"
-        if select.grouped:
-            text += f" GROUP BY {', '.join(select.grouped)}"
+        if select.group_by:
+            text += f" GROUP BY {', '.join(select.group_by)}"
         return text if select.having is None else f"{text} HAVING {self.scalar(select.having)}"
 
     def scalar(self, scalar: Scalar) -> str:
@@ -76,7 +76,7 @@ class Generator:
                 return f"{place.name}(){self._over(partition, order)}"
             case WindowTotal(total, partition, order, frame):
                 return self._total(total, self._over(partition, order, frame))
-            case Beside():
+            case Shifted():
                 return self._lead_or_lag(scalar)
             case Items(column):
                 return self.spelling.items(self.scalar(column))
@@ -87,7 +87,7 @@ class Generator:
                 return f"({self.select(source)}{self.spelling.staged}) AS {part}"
             case CleanTable(name):
                 return f"{self.scan(name)} AS {part}"
-            case Named(name):
+            case StageReference(name):
                 return f"{name} AS {part}"
             case RelationalUnion(members):
                 return f"({' UNION ALL '.join(map(self.select, members))}) AS {part}"
@@ -100,7 +100,7 @@ class Generator:
         return f"({values} UNION ALL SELECT {self.spelling.constant(None, kind)}) AS {part}(x)"
 
     def _join(self, join: RelationalJoin) -> str:
-        source = self.source(join.relation, join.part)
+        source = self.source(join.relation, join.alias)
         if join.on is None:
             return f" CROSS JOIN {source}"
         return f" {'LEFT' if join.outer else 'INNER'} JOIN {source} ON {self.scalar(join.on)}"
@@ -108,7 +108,7 @@ class Generator:
     def _predicate(self, test: Scalar | Exists) -> str:
         if not isinstance(test, Exists):
             return self.scalar(test)
-        exists = f"EXISTS (SELECT 1 FROM {self.source(test.relation, test.part)} WHERE {self.scalar(test.on)})"
+        exists = f"EXISTS (SELECT 1 FROM {self.source(test.relation, test.alias)} WHERE {self.scalar(test.on)})"
         return f"NOT {exists}" if test.negated else exists
 
     def _total(self, total: GroupTotal, over: str = "") -> str:
@@ -125,12 +125,12 @@ class Generator:
             return f"COUNT(DISTINCT {argument}){over}"
         return f"{total.aggregation.name}({argument}){over}"
 
-    def _lead_or_lag(self, beside: Beside) -> str:
+    def _lead_or_lag(self, beside: Shifted) -> str:
         """Write LEAD or LAG; every dialect takes the default as its third argument."""
-        function = "LAG" if beside.places < 0 else "LEAD"
+        function = "LAG" if beside.offset < 0 else "LEAD"
         default = "" if beside.default is None else f", {self.scalar(beside.default)}"
         over = self._over(beside.partition, beside.order)
-        return f"{function}({self.scalar(beside.scalar)}, {abs(beside.places)}{default}){over}"
+        return f"{function}({self.scalar(beside.scalar)}, {abs(beside.offset)}{default}){over}"
 
     def _over(
         self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: WindowFrame | None = None

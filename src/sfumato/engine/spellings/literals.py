@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.engine.lowering.relational import Kind
-from sfumato.plan.values.intervals import nearest
+from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value
 
 COMMON_TYPES: Mapping[Kind, str] = {
@@ -19,10 +19,10 @@ COMMON_TYPES: Mapping[Kind, str] = {
 }
 
 
-def doubled(text: str, mark: str = "'") -> str:
+def quote(text: str, mark: str = "'") -> str:
     """Write a text between two marks, and each such mark within it twice: any text is safe.
 
-    >>> doubled("it's"), doubled('5" pipe', '"')
+    >>> quote("it's"), quote('5" pipe', '"')
     ("'it''s'", '"5"" pipe"')
     """
     return mark + text.replace(mark, mark * 2) + mark
@@ -39,8 +39,8 @@ class Literals:
     """
 
     types: Mapping[Kind, str]
-    text: Callable[[str], str] = doubled
-    mark: str = '"'
+    text: Callable[[str], str] = quote
+    identifier_quote: str = '"'
 
     def literal(self, value: Value | None) -> str:
         """Write a value as a typed literal; a real is the double nearest to it."""
@@ -53,7 +53,7 @@ class Literals:
         if isinstance(value, int):
             return f"CAST({value} AS {self.types[Type.INTEGER]})"
         if isinstance(value, Fraction):
-            return self.real(nearest(value))
+            return self.real(nearest_double(value))
         if isinstance(value, dt.datetime):
             return f"{self.types[Type.TIMESTAMP]} '{value.isoformat(sep=' ')}'"
         return f"DATE '{value.isoformat()}'"
@@ -62,9 +62,9 @@ class Literals:
         """Write a double by its shortest decimal, which reads back as the same double."""
         return f"CAST('{value!r}' AS {self.types[Type.REAL]})"
 
-    def listed(self, values: Iterable[Value]) -> str:
+    def literal_list(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self.literal, values))
 
     def name(self, identifier: str) -> str:
         """Write a quoted identifier: any text is safe."""
-        return doubled(identifier, self.mark)
+        return quote(identifier, self.identifier_quote)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sfumato.engine.lowering.relational import Kind, Wide
-from sfumato.engine.spellings.literals import COMMON_TYPES, Literals, doubled
+from sfumato.engine.spellings.literals import COMMON_TYPES, Literals, quote
 from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.errors import Unsupported
 from sfumato.plan.values.grammars import ZONED
@@ -31,11 +31,11 @@ def text(value: str) -> str:
         raise Unsupported(
             "engine-limits", "PostgreSQL cannot store the character U+0000 in a text", fix="leave that character out"
         )
-    return doubled(value)
+    return quote(value)
 
 
 LITERALS = Literals(TYPES, lambda value: f"({text(value)} {BYTES})")
-name = LITERALS.name
+quote_identifier = LITERALS.name
 
 
 @dataclass(frozen=True)

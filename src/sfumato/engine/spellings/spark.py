@@ -30,8 +30,8 @@ def _text(value: str) -> str:
     return "'" + value.translate(_ESCAPED) + "'"
 
 
-LITERALS = Literals(TYPES, _text, mark="`")
-literal, real, listed, name = LITERALS.literal, LITERALS.real, LITERALS.listed, LITERALS.name
+LITERALS = Literals(TYPES, _text, identifier_quote="`")
+literal, real, literal_list, quote_identifier = LITERALS.literal, LITERALS.real, LITERALS.literal_list, LITERALS.name
 
 
 __all__ = ["TYPES", "SparkSpelling"]

@@ -14,17 +14,23 @@ from typing import Self, TypeVar
 from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerDamaged, LedgerInDoubt, SourceTaken, Unanswered
 from sfumato.ledger import entries
 from sfumato.ledger.accounts import asking, joined_sources
-from sfumato.ledger.accounts.asking import Asking, Opening
+from sfumato.ledger.accounts.asking import PendingQuery, TabOpening
 from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.accounts.joined_sources import JoinedSource
-from sfumato.ledger.accounts.spending_limits import Change, SpendingLimit, amend, epsilon_of, reserved
+from sfumato.ledger.accounts.spending_limits import (
+    BudgetChange,
+    SpendingLimit,
+    append_amendment,
+    epsilon_of,
+    reserve_while_charging,
+)
 from sfumato.ledger.entries import Entry, Line, Publication, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.spending import NOTHING, read_spending
+from sfumato.ledger.spending import NO_COST, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
-from sfumato.privacy.numbers import PROBABILITY, Number, exact, percent, text
+from sfumato.privacy.numbers import PROBABILITY, Number, exact, format_exact, format_percent
 
 T = TypeVar("T")
 _MAX_UNITS = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)
@@ -42,8 +48,8 @@ class Analyst:
     spent: Mapping[str, Fraction | None]
 
     def __repr__(self) -> str:
-        part = "no share of their own" if self.share is None else f"at most {percent(self.share)} of the budget"
-        return f"<Analyst {self.name}, {part}; left for ordinary answers: {self.budget.left_words}>"
+        part = "no share of their own" if self.share is None else f"at most {format_percent(self.share)} of the budget"
+        return f"<Analyst {self.name}, {part}; left for ordinary answers: {self.budget.remaining_words}>"
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class AccountStatement:
     budget: Budget
     epsilons: tuple[Fraction, ...]
     """Every ε the account has had, oldest first; the last is in force."""
-    own: Budget | None = None
+    analyst_budget: Budget | None = None
     """What the share of the asking analyst admits; None where there is no analyst."""
 
 
@@ -100,7 +106,9 @@ class Account:
     def statement(self, analyst: str | None = None) -> AccountStatement:
         """Read the state of the account that a receipt shows, and the asking analyst's share, in one transaction."""
         with self._guarded.reading() as transaction:
-            analyst_budget = None if analyst is None else self._budget(transaction, entries.name(analyst, "analyst"))
+            analyst_budget = (
+                None if analyst is None else self._budget(transaction, entries.checked_name(analyst, "analyst"))
+            )
             return AccountStatement(self._budget(transaction), self._epsilons(transaction), analyst_budget)
 
     def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
@@ -118,7 +126,7 @@ class Account:
         """What was spent for good, without what tabs hold."""
         with self._guarded.reading() as transaction:
             spending = read_spending(transaction.last(self.name).totals)
-            return self._guarded.terms(transaction, self.name).budget.at(spending.spent).spent
+            return self._guarded.terms(transaction, self.name).budget.with_spent(spending.spent).spent
 
     # ── charging and answering ─────────────────────────────────────────────────────────────────
 
@@ -130,8 +138,10 @@ class Account:
         cost, columns, periods = self.cost(entry.curve), self._guarded.columns(entry), self._paying_periods()
 
         def write(transaction: Transaction) -> Row:
-            asking.requested(transaction, self.name, entry.request_id, entry.analyst, entry.question, entry.plan)
-            return self._guarded.pay(transaction, self.name, columns, cost, periods)
+            asking.find_requested_answer(
+                transaction, self.name, entry.request_id, entry.analyst, entry.question, entry.plan
+            )
+            return self._guarded.append_charge(transaction, self.name, columns, cost, periods)
 
         return self._admit(columns["analyst"], cost, entry.curve, write, Line.of, periods)
 
@@ -146,28 +156,28 @@ class Account:
     ) -> T:
         """Charge what fits the account and the limit beside it, if there is one."""
         if self.limit is None:
-            return self._guarded.admitted(self.name, analyst, cost, write, convert, periods)
+            return self._guarded.admit(self.name, analyst, cost, write, convert, periods)
         charged_rows: list[Row] = []
 
         def write_and_note(transaction: Transaction) -> Row:
             charged_rows.append(write(transaction))
             return charged_rows[0]
 
-        with self._reserve(cost, curve, lambda: bool(charged_rows) and self._guarded.stands(charged_rows[0])):
-            return self._guarded.admitted(self.name, analyst, cost, write_and_note, convert, periods)
+        with self._reserve(cost, curve, lambda: bool(charged_rows) and self._guarded.is_on_disk(charged_rows[0])):
+            return self._guarded.admit(self.name, analyst, cost, write_and_note, convert, periods)
 
     def _reserve(self, cost: Cost, curve: Curve | None, charged: Callable[[], bool]) -> AbstractContextManager[None]:
-        return reserved(self.limit, lambda: epsilon_of(cost, curve, self._opening_terms.budget), charged)
+        return reserve_while_charging(self.limit, lambda: epsilon_of(cost, curve, self._opening_terms.budget), charged)
 
-    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Asking:
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> PendingQuery:
         """Prepare a query to be answered with this accuracy: from a stored answer, from an equal query under way, or
         charged.
 
         Nothing happens before ``begin`` of the result.
         """
         entry = Entry.of(entry)
-        cost, widths = self.cost(entry.curve), entries.widths(accuracy)
-        return Asking(
+        cost, widths = self.cost(entry.curve), entries.checked_widths(accuracy)
+        return PendingQuery(
             self._guarded,
             self.name,
             entry,
@@ -201,11 +211,11 @@ class Account:
         """Record the answer to a charge; it may be shown once this has returned."""
         if not isinstance(line, Line):
             raise InvalidParameter("line", line, "the line of a charge or a step")
-        entries.prose(body, "body", entries.BODY)
-        detail = entries.write_widths(entries.widths(accuracy))
+        entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
+        detail = entries.write_widths(entries.checked_widths(accuracy))
         body_columns = self._guarded.body(body)
         with self._guarded.writing() as transaction:
-            charge = transaction.line(entries.line_number(line.number, "line"))
+            charge = transaction.line(entries.checked_line_number(line.number, "line"))
             is_own_line = charge is not None and (charge.hash, charge.account) == (line.hash, self.name)
             if charge is None or not is_own_line or charge.kind not in {"charge", "step"}:
                 raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
@@ -232,19 +242,24 @@ class Account:
         """Return the newest answer to this exact query on this exact data, at least as accurate in every requested
         column.
         """
-        requested_widths = entries.widths(accuracy or {})
+        requested_widths = entries.checked_widths(accuracy or {})
         where = {"kind": "answer", "account": self.name}
-        where |= {"plan": entries.name(plan, "plan"), "data": self._guarded.data(entries.name(data, "data"))}
-        row = asking.stored(self._guarded, where, requested_widths, self.until)
+        where |= {
+            "plan": entries.checked_name(plan, "plan"),
+            "data": self._guarded.data(entries.checked_name(data, "data")),
+        }
+        row = asking.find_stored_answer(self._guarded, where, requested_widths, self.until)
         return None if row is None else self._guarded.stored(row)
 
     def published(self, shelf: str, *, data: str) -> tuple[Publication, ...]:
         """List all answers on this exact data whose plans start with a text, oldest first: what was published of a
         table. No body is read, and each line once per process, however long the ledger is.
         """
-        version = self._guarded.data(entries.name(data, "data"))
+        version = self._guarded.data(entries.checked_name(data, "data"))
         with self._guarded.reading() as transaction:
-            return self._guarded.shelves.listed(transaction, self.name, version, entries.name(shelf, "shelf"))
+            return self._guarded.shelves.publications(
+                transaction, self.name, version, entries.checked_name(shelf, "shelf")
+            )
 
     def read_published(self, publication: Publication) -> StoredAnswer:
         """Read the body of a publication. Raise ``LedgerDamaged`` if its line or its file is gone."""
@@ -258,9 +273,9 @@ class Account:
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None
     ) -> StoredAnswer | None:
         """Return the answer this request got; None if it got none: ``ask`` shows whether it was charged."""
-        entries.name(request_id, "request_id")
+        entries.checked_name(request_id, "request_id")
         with self._guarded.reading() as transaction:
-            row = asking.requested(transaction, self.name, request_id, analyst, question, plan)
+            row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plan)
         return None if row is None else self._guarded.stored(row)
 
     # ── the owner's operations ─────────────────────────────────────────────────────────────────
@@ -279,10 +294,10 @@ class Account:
         were seen, only the largest ε that the owner would ever have allowed is a guarantee: the account's theorem is
         about an ε that no answer decides.
         """
-        change = Change(entries.reason(reason), epsilon, delta, reserve)
+        change = BudgetChange(entries.checked_reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
             spent = read_spending(transaction.last(self.name).totals).total
-            return Line.of(amend(self._guarded, transaction, self.name, change, spent))
+            return Line.of(append_amendment(self._guarded, transaction, self.name, change, spent))
 
     @property
     def epsilons(self) -> tuple[Fraction, ...]:
@@ -298,8 +313,8 @@ class Account:
         """Add what was spent beyond what was charged, whatever remains. No line ever subtracts."""
         cost = self._checked_cost(more, "more") if isinstance(more, Cost) else self.cost(more)
         columns = {
-            "question": entries.reason(reason),
-            "analyst": "" if analyst is None else entries.name(analyst, "analyst"),
+            "question": entries.checked_reason(reason),
+            "analyst": "" if analyst is None else entries.checked_name(analyst, "analyst"),
         }
         with self._guarded.writing() as transaction:
             return Line.of(transaction.append("correction", self.name, columns, cost=cost))
@@ -309,14 +324,14 @@ class Account:
 
         A charge must fit both their share and the account: an unspent share may still be refused.
         """
-        entries.name(name, "analyst")
+        entries.checked_name(name, "analyst")
         if share is not None:
             self.give_share(name, share)
         with self._guarded.reading() as transaction:
             analyst_row = transaction.newest(account=self.name, analyst=name)
             budget = self._guarded.terms(transaction, self.name).budget
             budgets = self._guarded.budgets(transaction, self.name, name)
-        spent = budget.at(read_spending(analyst_row.own if analyst_row else "").spent).spent
+        spent = budget.with_spent(read_spending(analyst_row.own if analyst_row else "").spent).spent
         return Analyst(
             name, Fraction(analyst_row.share) if analyst_row and analyst_row.share else None, budgets[-1][0], spent
         )
@@ -325,8 +340,8 @@ class Account:
         """Limit an analyst to this part of every allowance from now on. Nothing is written if it is already theirs, so
         nothing waits for a lock; the share that is enforced is always the ledger's, in the transaction that charges.
         """
-        entries.name(name, "analyst")
-        part = text(exact(share, "share", PROBABILITY))
+        entries.checked_name(name, "analyst")
+        part = format_exact(exact(share, "share", PROBABILITY))
         with self._guarded.reading() as transaction:
             analyst_row = transaction.newest(account=self.name, analyst=name)
         if analyst_row is not None and analyst_row.share == part:
@@ -336,18 +351,22 @@ class Account:
             if analyst_row is None or analyst_row.share != part:
                 transaction.append("share", self.name, {"analyst": name, "share": part})
 
-    def look(self, *sources: joined_sources.Given, fingerprint: str | None = None) -> list[JoinedSource]:
+    def look(self, *sources: joined_sources.SourceDescription, fingerprint: str | None = None) -> list[JoinedSource]:
         """Describe data that may be joined; nothing is written. Content is hashed unless a change token shows it is
         unchanged.
         """
         with self._guarded.reading() as transaction:
-            sources_known = joined_sources.known(transaction, self.name)
+            sources_known = joined_sources.sources_of_account(transaction, self.name)
         joined_before = len(sources_known)
         for source in sources:
-            sources_known.append(joined_sources.look(source, fingerprint, sources_known, self._guarded.keyed))
+            sources_known.append(
+                joined_sources.describe_source(source, fingerprint, sources_known, self._guarded.keyed_hash)
+            )
         return sources_known[joined_before:]
 
-    def join(self, source: joined_sources.Given | JoinedSource, *, fingerprint: str | None = None) -> JoinedSource:
+    def join(
+        self, source: joined_sources.SourceDescription | JoinedSource, *, fingerprint: str | None = None
+    ) -> JoinedSource:
         """Record that these data, or a description of them (``look``), are about this account's people.
 
         Data that another account knows, by path, content or file, are refused; new content under a known path is
@@ -355,8 +374,8 @@ class Account:
         """
         joined_source = source if isinstance(source, JoinedSource) else self.look(source, fingerprint=fingerprint)[0]
         with self._guarded.writing() as transaction:
-            other_account = joined_sources.taken(
-                joined_sources.joined(transaction), self.name, joined_source, self._guarded.keyed
+            other_account = joined_sources.other_owner(
+                joined_sources.joined_sources(transaction), self.name, joined_source, self._guarded.keyed_hash
             )
             if other_account is not None:
                 raise SourceTaken(
@@ -364,7 +383,7 @@ class Account:
                     place=f"account {self.name!r}",
                     fix=f"query them through {other_account!r}",
                 )
-            if joined_sources.changed(joined_source, joined_sources.known(transaction, self.name)):
+            if joined_sources.is_changed(joined_source, joined_sources.sources_of_account(transaction, self.name)):
                 transaction.append("source", self.name, {"detail": codec.dumps(joined_source)})
         return joined_source
 
@@ -372,12 +391,12 @@ class Account:
     def sources(self) -> tuple[JoinedSource, ...]:
         """Every version of the data that was joined, oldest first."""
         with self._guarded.reading() as transaction:
-            return tuple(joined_sources.known(transaction, self.name))
+            return tuple(joined_sources.sources_of_account(transaction, self.name))
 
     @property
     def version(self) -> int:
         """The version number of the joined data, as readers may see it: how often the data have changed."""
-        return joined_sources.version(self.sources)
+        return joined_sources.count_versions(self.sources)
 
     # ── tabs ───────────────────────────────────────────────────────────────────────────────────
 
@@ -419,7 +438,7 @@ class Account:
         opening = self._tab_opening(hold, entry, cost, whole=whole)
         columns = opening.columns | {"request": asked.request_id or "", "plan": asked.plan}
         curve = _curve_if_charged_whole(hold, entry, opening)
-        asking = Asking(
+        asking = PendingQuery(
             self._guarded,
             self.name,
             asked,
@@ -433,7 +452,7 @@ class Account:
             stored_answer = asking.begin(seconds, waiting)
             return Tab(self._guarded, asking.line, self.cost) if stored_answer is None else stored_answer
         except BaseException as error:
-            if not asking.stands():
+            if not asking.is_charged():
                 raise
             asking.stop()
             if isinstance(error, LedgerInDoubt):
@@ -446,7 +465,7 @@ class Account:
 
         The result is computed from the steps' answers alone, so nothing more is spent.
         """
-        entries.prose(body, "body", entries.BODY)
+        entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         body_columns, opening = self._guarded.body(body), tab.opening
         if opening.request_id is None:
             raise InvalidParameter("tab", opening.number, "one that was opened for a request")
@@ -468,10 +487,10 @@ class Account:
             answer["detail"] = entries.write_widths({})
             return Line.of(transaction.append("answer", self.name, answer))
 
-    def _tab_opening(self, hold: Entry | Cost, entry: Entry, cost: Cost, *, whole: bool) -> Opening:
+    def _tab_opening(self, hold: Entry | Cost, entry: Entry, cost: Cost, *, whole: bool) -> TabOpening:
         charged_now = whole or entry.interactive
         columns = self._guarded.columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
-        return Opening(cost, NOTHING, columns) if charged_now else Opening(NOTHING, cost, columns)
+        return TabOpening(cost, NO_COST, columns) if charged_now else TabOpening(NO_COST, cost, columns)
 
     def _hold_entry(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
         if not isinstance(hold, Cost):
@@ -495,9 +514,9 @@ class Account:
 
     def abandon(self, tab: int, *, reason: str) -> Line:
         """Close a tab whose process is gone. All it held is spent: where it stopped, and why, is unknown."""
-        entries.reason(reason)
+        entries.checked_reason(reason)
         with self._guarded.writing() as transaction:
-            last = transaction.newest(tab=entries.line_number(tab, "tab"))
+            last = transaction.newest(tab=entries.checked_line_number(tab, "tab"))
             if last is None or last.account != self.name or last.kind == "tab-close":
                 raise InvalidParameter("tab", tab, "the number of an open tab of this account")
             return Line.of(transaction.close_tab(last.tab, keep=True, reason=reason))
@@ -508,9 +527,9 @@ def _is_closed(transaction: Transaction, tab: int) -> bool:
     return last is None or last.kind == "tab-close"
 
 
-def _curve_if_charged_whole(hold: Entry | Cost, entry: Entry, opening: Opening) -> Curve | None:
+def _curve_if_charged_whole(hold: Entry | Cost, entry: Entry, opening: TabOpening) -> Curve | None:
     """Return the curve of what a tab was opened for if that is run itself and charged in full; else None.
 
     Steps have to fit the amounts that are held, not the curve: they may have a larger ε than it has.
     """
-    return None if isinstance(hold, Cost) or opening.spent == NOTHING else entry.curve
+    return None if isinstance(hold, Cost) or opening.spent == NO_COST else entry.curve

@@ -25,13 +25,13 @@ from sfumato.ledger.stores.store import PendingCharge, Where
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost
 
-PATIENCE = 600.0
+MAX_WAIT_SECONDS = 600.0
 """Seconds after which waiting ends, whatever the reason; nothing was charged then, and the query may be repeated."""
 _PAGE = 20
 _MIN_PAUSE, _MAX_PAUSE = 0.002, 0.05  # seconds between two checks for the answer
 
 
-class Opening(NamedTuple):
+class TabOpening(NamedTuple):
     """A tab that is opened instead of a charge: what it spends now, what it holds, and its line's columns."""
 
     spent: Cost
@@ -39,7 +39,7 @@ class Opening(NamedTuple):
     columns: dict[str, str]
 
 
-class Asking:
+class PendingQuery:
     """One query to an account. Either ``begin`` finds an answer, or this query pays and must answer or ``stop``."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Asking:
         fresh: bool,
         periods: Periods = (),
         reserving: Callable[[Callable[[], bool]], AbstractContextManager[None]] = lambda _: nullcontext(),
-        opening: Opening | None = None,
+        opening: TabOpening | None = None,
         until: int | None = None,
     ) -> None:
         self._guarded = guarded
@@ -87,17 +87,17 @@ class Asking:
         result = answer or self._charge_or_join(last_seen)
         if isinstance(result, PendingCharge):
             waiting()
-            result = self._wait(result, PATIENCE if seconds is None else min(seconds, PATIENCE))
+            result = self._wait(result, MAX_WAIT_SECONDS if seconds is None else min(seconds, MAX_WAIT_SECONDS))
         return None if result is None else self._guarded.stored(result)
 
-    def stands(self) -> bool:
+    def is_charged(self) -> bool:
         """Return whether this query was charged, whatever was interrupted."""
-        return self._charge is not None and self._guarded.stands(self._charge)
+        return self._charge is not None and self._guarded.is_on_disk(self._charge)
 
     def stop(self) -> None:
         """Record that no answer will come; if that cannot be written now, the next charge records it."""
         if self._charge is not None:
-            self._guarded.unsaid[self._charge.number] = self._charge.hash
+            self._guarded.unrecorded_stops[self._charge.number] = self._charge.hash
             with suppress(BaseException), self._guarded.writing():
                 pass  # every transaction records stopped charges
 
@@ -118,7 +118,7 @@ class Asking:
         return not self._fresh and bool(self._entry.plan and self._entry.data)
 
     def _charge_or_join(self, last_seen: int) -> Row | PendingCharge | None:
-        with self._reserve(self.stands):
+        with self._reserve(self.is_charged):
             return self._charge_or_find(last_seen)
 
     def _charge_or_find(self, last_seen: int) -> Row | PendingCharge | None:
@@ -127,7 +127,7 @@ class Asking:
             if result is not None:
                 return result
             account, columns, cost, periods = self._account, self._columns, self._cost, self._periods
-            refusal = self._guarded.short(transaction, account, columns["analyst"], cost, periods)
+            refusal = self._guarded.first_refusal(transaction, account, columns["analyst"], cost, periods)
             if refusal is None:
                 self._charge = self._pay(transaction)
                 self._mark_pending(transaction, self._charge)
@@ -136,7 +136,7 @@ class Asking:
 
     def _pay(self, transaction: Transaction) -> Row:
         if self._opening is None:
-            return self._guarded.pay(transaction, self._account, self._columns, self._cost, self._periods)
+            return self._guarded.append_charge(transaction, self._account, self._columns, self._cost, self._periods)
         opening = self._opening
         return transaction.append("tab-open", self._account, self._columns, cost=opening.spent, left=opening.held)
 
@@ -159,7 +159,9 @@ class Asking:
 
     def _requested(self, transaction: Transaction) -> Row | None:
         entry = self._entry
-        return requested(transaction, self._account, entry.request_id, entry.analyst, entry.question, entry.plan)
+        return find_requested_answer(
+            transaction, self._account, entry.request_id, entry.analyst, entry.question, entry.plan
+        )
 
     def _same_request(self, transaction: Transaction) -> PendingCharge | None:
         """Return the same request, under way or ended without an answer; refuse one for another query."""
@@ -167,7 +169,7 @@ class Asking:
         if not columns["request"]:
             return None
         where = {"account": self._account, "analyst": columns["analyst"], "request": columns["request"]}
-        pending = transaction.under_way(where)
+        pending = transaction.pending_charges(where)
         for charge in pending:
             _require_same_query(transaction.line(charge.number), self._entry.question, self._entry.plan)
         return pending[-1] if pending else None
@@ -179,13 +181,15 @@ class Asking:
             return []
         live_charges = self._live_charges(transaction, {"plan": columns["plan"], "data": columns["data"]})
         return [
-            charge for charge in live_charges if entries.within(entries.read_widths(charge.accuracy), self._accuracy)
+            charge
+            for charge in live_charges
+            if entries.is_accurate_enough(entries.read_widths(charge.accuracy), self._accuracy)
         ]
 
     def _live_charges(self, transaction: Transaction, where: Where) -> list[PendingCharge]:
         """Return charges whose payer may still answer; those of dead payers are stopped on the way."""
         live_charges = []
-        for charge in transaction.under_way({"account": self._account, **where}):
+        for charge in transaction.pending_charges({"account": self._account, **where}):
             if transaction.ended(charge.number) is not None:
                 continue
             is_alive = self._is_payer_alive(charge)
@@ -197,11 +201,11 @@ class Asking:
 
     def _is_payer_alive(self, charge: PendingCharge) -> bool | None:
         """Return whether a payer still runs; None if it may run on another machine, or this is unknown."""
-        return local_files.alive(charge.payer, elsewhere=self._guarded.store.shared)
+        return local_files.is_alive(charge.payer, elsewhere=self._guarded.store.shared)
 
     def _is_old(self, charge: PendingCharge) -> bool:
         """Return whether a charge is too old to wait for if its payer may be gone."""
-        return self._guarded.store.now() - charge.time >= PATIENCE * 1e6
+        return self._guarded.store.now() - charge.time >= MAX_WAIT_SECONDS * 1e6
 
     def _mark_pending(self, transaction: Transaction, row: Row) -> None:
         if row.request or (row.plan and row.data):
@@ -215,7 +219,7 @@ class Asking:
         while True:
             with self._guarded.reading() as transaction:
                 ending = self._requested(transaction) or transaction.ended(charge.number)
-                seal = self._guarded.unsaid.get(charge.number)
+                seal = self._guarded.unrecorded_stops.get(charge.number)
                 is_stopped = seal is not None and transaction.has(charge.number, seal)
             if ending is not None and ending.kind == "answer":
                 return ending
@@ -233,7 +237,7 @@ class Asking:
                 pause = min(1.5 * pause, _MAX_PAUSE)
 
 
-def stored(
+def find_stored_answer(
     guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction], until: int | None = None
 ) -> Row | None:
     """Return the newest answer to this query that is at least as accurate in every requested column; with ``until``,
@@ -266,7 +270,7 @@ def _page_end(until: int | None) -> int:
     return 0 if until is None else until + 1
 
 
-def requested(
+def find_requested_answer(
     transaction: Transaction,
     account: str,
     request_id: str | None,
@@ -296,4 +300,4 @@ def _require_same_query(charge: Row | None, question: str | None, plan: str | No
 
 
 def _first_accurate(rows: Iterable[Row], accuracy: Mapping[str, Fraction]) -> Row | None:
-    return next((row for row in rows if entries.within(entries.read_widths(row.detail), accuracy)), None)
+    return next((row for row in rows if entries.is_accurate_enough(entries.read_widths(row.detail), accuracy)), None)

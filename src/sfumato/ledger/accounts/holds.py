@@ -15,10 +15,10 @@ from fractions import Fraction
 from typing import Self
 
 from sfumato.errors import InvalidParameter, Overspent, TabClosed
-from sfumato.ledger.entries import BODY, Entry, Line, prose, widths, write_widths
+from sfumato.ledger.entries import MAX_BODY_LENGTH, Entry, Line, checked_text, checked_widths, write_widths
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.spending import NOTHING, read_cost
+from sfumato.ledger.spending import NO_COST, read_cost
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost, Curve
 from sfumato.privacy.numbers import Number
@@ -36,7 +36,7 @@ class SettledAnswer:
     def __post_init__(self) -> None:
         if self.entry.curve.parts:
             raise InvalidParameter("entry", self.entry.parts, "an entry without privacy loss of its own")
-        prose(self.body, "body", BODY)
+        checked_text(self.body, "body", MAX_BODY_LENGTH)
 
 
 class Tab:
@@ -83,11 +83,11 @@ class Tab:
             if not left.covers(cost):
                 raise _overspent(left, cost)
             return transaction.append(
-                "step", self.opening.account, columns, cost=cost, left=left.less(cost), tab=self.number
+                "step", self.opening.account, columns, cost=cost, left=left.minus(cost), tab=self.number
             )
 
         # A step only moves amounts from held to spent; a correction may have raised the totals since.
-        return self._guarded.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
+        return self._guarded.admit(self.opening.account, columns["analyst"], NO_COST, write, Line.of)
 
     def settle(self, answers: Sequence[SettledAnswer], *, more: bool = False) -> tuple[Line, ...]:
         """Record every answer to what was charged when the tab was opened, each as a step that costs nothing more, and
@@ -106,7 +106,7 @@ class Tab:
                     "step", account, step_columns, cost=self._price(answer.entry.curve), left=left, tab=tab
                 )
                 shared_columns = {name: step_columns[name] for name in ("analyst", "plan", "data")}
-                detail = write_widths(widths(answer.accuracy))
+                detail = write_widths(checked_widths(answer.accuracy))
                 answer_columns: dict[str, str | int] = {
                     **shared_columns,
                     **body,

@@ -47,12 +47,12 @@ class DescribedData(Protocol):
         ...
 
     @property
-    def look(self) -> str:
+    def change_token(self) -> str:
         """A text that changes whenever the content does; empty where none is known."""
         ...
 
     @property
-    def part(self) -> str:
+    def table(self) -> str:
         """The one table of a file that is read; empty where all of the file may be."""
         ...
 
@@ -62,11 +62,11 @@ class DescribedData(Protocol):
         ...
 
 
-Given = DescribedData | str | os.PathLike[str]
+SourceDescription = DescribedData | str | os.PathLike[str]
 """Data as their reader described them, or an address, for which the owner provides a fingerprint."""
 
 
-@codec.value("source")
+@codec.serialisable("source")
 @dataclass(frozen=True)
 class JoinedSource:
     """Data at one moment: their location in plain, their identity in keyed hashes, each empty where unknown."""
@@ -88,32 +88,32 @@ class JoinedSource:
     """
 
     def __post_init__(self) -> None:
-        entries.prose(self.path, "source")
+        entries.checked_text(self.path, "source")
         for what in ("fingerprint", "size", "file", "look", "part"):
             if getattr(self, what) != "":
-                entries.name(getattr(self, what), what)
+                entries.checked_name(getattr(self, what), what)
 
 
 Joined = Sequence[tuple[str, JoinedSource]]
 """Accounts and the sources that were joined to them, oldest first."""
 
 
-def joined(transaction: Transaction) -> Joined:
+def joined_sources(transaction: Transaction) -> Joined:
     return [(row.account, codec.loads(row.detail)) for row in transaction.page({"kind": "source"})]
 
 
-def known(transaction: Transaction, account: str) -> list[JoinedSource]:
-    return [source for owner, source in joined(transaction) if owner == account]
+def sources_of_account(transaction: Transaction, account: str) -> list[JoinedSource]:
+    return [source for owner, source in joined_sources(transaction) if owner == account]
 
 
-def changed(source: JoinedSource, before: Sequence[JoinedSource]) -> bool:
+def is_changed(source: JoinedSource, before: Sequence[JoinedSource]) -> bool:
     """Return whether this differs from what was last joined under its path and table; data in memory have no path."""
     if source.path == MEMORY:
         return source not in before
     return source != _last_at_path(source.path, [earlier for earlier in before if earlier.part == source.part])
 
 
-def version(before: Sequence[JoinedSource]) -> int:
+def count_versions(before: Sequence[JoinedSource]) -> int:
     """Count the changes of content, whether or not an old content came back. Tables in memory are counted by name too:
     whether two of them are equal is private.
     """
@@ -126,14 +126,16 @@ def version(before: Sequence[JoinedSource]) -> int:
     return count
 
 
-def taken(all_joined: Joined, account: str, source: JoinedSource, keyed: KeyedHash) -> str | None:
+def other_owner(all_joined: Joined, account: str, source: JoinedSource, keyed: KeyedHash) -> str | None:
     """Return the other account that knows this path, this content or this file."""
     return next(
         (owner for owner, other in all_joined if owner != account and _is_same_data(source, other, keyed)), None
     )
 
 
-def protected(all_joined: Joined, source: Given, fingerprint: str | None, keyed: KeyedHash) -> str | None:
+def protecting_account(
+    all_joined: Joined, source: SourceDescription, fingerprint: str | None, keyed: KeyedHash
+) -> str | None:
     """Return the account that knows these data. Their content is hashed only if data of their size were joined.
 
     A database may hold a private table and a public one: within one file, only the same table is the same data, unless
@@ -143,8 +145,8 @@ def protected(all_joined: Joined, source: Given, fingerprint: str | None, keyed:
     described = _describe(source, fingerprint, keyed)
     candidates = [(owner, other) for owner, other in all_joined if not _are_different_tables(described, other)]
     if described.size and not described.fingerprint and any(other.size == described.size for _, other in candidates):
-        described = look(source, None, (), keyed)
-    return taken(candidates, "", described, keyed)
+        described = describe_source(source, None, (), keyed)
+    return other_owner(candidates, "", described, keyed)
 
 
 def _are_different_tables(source: JoinedSource, other: JoinedSource) -> bool:
@@ -162,7 +164,9 @@ def _is_same_data(source: JoinedSource, other: JoinedSource, keyed: KeyedHash) -
     return same_path or same_content or same_file
 
 
-def look(source: Given, fingerprint: str | None, before: Sequence[JoinedSource], keyed: KeyedHash) -> JoinedSource:
+def describe_source(
+    source: SourceDescription, fingerprint: str | None, before: Sequence[JoinedSource], keyed: KeyedHash
+) -> JoinedSource:
     """Describe the source as it is now; its content is hashed unless the change token is that of the last
     description.
     """
@@ -174,26 +178,29 @@ def look(source: Given, fingerprint: str | None, before: Sequence[JoinedSource],
         raise InvalidParameter(
             "source", described.path, rule, fix="pass identified(path) of sfumato.engine.sources.inspected_tables"
         )
-    change_token, last = keyed("look", source.look) if source.look else "", _last_at_path(described.path, before)
+    change_token, last = (
+        keyed("look", source.change_token) if source.change_token else "",
+        _last_at_path(described.path, before),
+    )
     if change_token and last is not None and last.look == change_token:
         return replace(last, part=described.part)
     return replace(described, fingerprint=keyed("content", source.fingerprint()), look=change_token)
 
 
-def _describe(source: Given, fingerprint: str | None, keyed: KeyedHash) -> JoinedSource:
+def _describe(source: SourceDescription, fingerprint: str | None, keyed: KeyedHash) -> JoinedSource:
     """Describe the source as far as possible without reading the content of a file."""
-    part = keyed("part", source.part) if isinstance(source, DescribedData) and source.part else ""
+    part = keyed("part", source.table) if isinstance(source, DescribedData) and source.table else ""
     if isinstance(source, DescribedData) and not _REMOTE_ADDRESS.match(source.address):
         return JoinedSource(source.address, "", keyed("size", source.size), keyed("file", source.file), part=part)
     if isinstance(source, DescribedData):
         fingerprint, source = source.fingerprint(), source.address
-    address = local_files.address(source, "source").removeprefix("file://")
-    content = "" if fingerprint is None else keyed("content", entries.name(fingerprint, "fingerprint"))
+    address = local_files.checked_path(source, "source").removeprefix("file://")
+    content = "" if fingerprint is None else keyed("content", entries.checked_name(fingerprint, "fingerprint"))
     if address.startswith(MEMORY):
         return JoinedSource(MEMORY, content, part=part)
     if _REMOTE_ADDRESS.match(address):
         return JoinedSource(address, content)
-    path = entries.prose(os.path.realpath(address), "source")
+    path = entries.checked_text(os.path.realpath(address), "source")
     try:
         size = keyed("size", str(os.stat(path).st_size))
     except OSError:

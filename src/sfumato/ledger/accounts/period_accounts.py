@@ -25,10 +25,10 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import entries
 from sfumato.ledger.accounts.account import Account, Analyst
 from sfumato.ledger.accounts.holds import Tab
-from sfumato.ledger.accounts.spending_limits import Change, amend
+from sfumato.ledger.accounts.spending_limits import BudgetChange, append_amendment
 from sfumato.ledger.entries import Entry, Line
 from sfumato.ledger.guarded import GuardedStore, Periods, period_account
-from sfumato.ledger.spending import NOTHING, read_spending
+from sfumato.ledger.spending import NO_COST, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve
 from sfumato.privacy.numbers import Number
@@ -45,7 +45,7 @@ class PeriodAccounts(Account):
         super().__init__(guarded, name, terms)
         self.periods = tuple(dict.fromkeys(periods))
 
-    def over(self, periods: Periods) -> PeriodAccounts:
+    def for_periods(self, periods: Periods) -> PeriodAccounts:
         """Return the same accounts, of which those of these periods pay."""
         if not periods:
             raise InvalidParameter("periods", periods, "at least one period: whatever is read is read from some period")
@@ -91,13 +91,13 @@ class PeriodAccounts(Account):
         reserve: Number | None = None,
     ) -> Line:
         """Change what may be spent in every period, including future ones, all at once; the period stays for life."""
-        change = Change(entries.reason(reason), epsilon, delta, reserve)
+        change = BudgetChange(entries.checked_reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
             accounts = [period_account(self.name, account) for account in self._opened_periods(transaction)]
             totals = {account: read_spending(transaction.last(account).totals).total for account in accounts}
             for account, spent in totals.items():
-                amend(self._guarded, transaction, account, change, spent)
-            return Line.of(amend(self._guarded, transaction, self.name, change, NOTHING))
+                append_amendment(self._guarded, transaction, account, change, spent)
+            return Line.of(append_amendment(self._guarded, transaction, self.name, change, NO_COST))
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:  # noqa: ARG002
         """Refuse: a correction belongs in the accounts of the periods that it is about."""
@@ -152,7 +152,7 @@ class PeriodAccounts(Account):
         per_period = len(budgets) // max(1, len(self.periods))
         own_budgets = [budget for budget, _ in budgets[per_period - 1 :: per_period]] if budgets else []
         if own_budgets:
-            return own_budgets[0].at(_max_totals([budget.totals for budget in own_budgets]))
+            return own_budgets[0].with_spent(_max_totals([budget.totals for budget in own_budgets]))
         unspent, analyst_row = self._guarded.terms(transaction, self.name).budget, None
         if analyst:
             analyst_row = transaction.newest(account=self.name, analyst=analyst)

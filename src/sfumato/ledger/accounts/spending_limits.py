@@ -19,12 +19,12 @@ from typing import Protocol
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.spending import NOTHING
+from sfumato.ledger.spending import NO_COST
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Budget, Cost, Curve, Guarantee, codec
 from sfumato.privacy.amounts import exact_amount
-from sfumato.privacy.budget_words import promised
-from sfumato.privacy.numbers import BELOW_ONE, Number, exact, from_units, raised, text
+from sfumato.privacy.budget_words import format_guarantee
+from sfumato.privacy.numbers import BELOW_ONE, Number, exact, format_exact, from_units, rounded_up
 from sfumato.privacy.theorems import renyi_allowance
 
 _ROUNDING = Fraction(1, 10**12)
@@ -48,7 +48,7 @@ class SpendingLimit(Protocol):
 
 
 @contextmanager
-def reserved(
+def reserve_while_charging(
     limit: SpendingLimit | None, epsilon: Callable[[], Fraction | None], charged: Callable[[], bool]
 ) -> Iterator[None]:
     """Reserve an amount while the account is charged; ``charged`` returns at the end whether it was."""
@@ -79,14 +79,14 @@ def epsilon_of(cost: Cost, curve: Curve | None, budget: Budget) -> Fraction | No
         epsilon = curve.epsilon(budget.delta)
     elif cost.renyi is not None and budget.order is not None:
         epsilon = float(from_units(cost.renyi)) + math.log(1 / float(budget.delta)) / (float(budget.order) - 1)
-    return None if math.isinf(epsilon) else Fraction(raised(epsilon)) * (1 + _ROUNDING)
+    return None if math.isinf(epsilon) else Fraction(rounded_up(epsilon)) * (1 + _ROUNDING)
 
 
 _LARGE_EPSILON = Fraction(10**6)
 
 
 @dataclass(frozen=True)
-class Change:
+class BudgetChange:
     """What a budget changes to, and why; None leaves a field as it is."""
 
     reason: str
@@ -95,7 +95,9 @@ class Change:
     reserve: Number | None = None
 
 
-def amend(guarded: GuardedStore, transaction: Transaction, account: str, change: Change, spent: Cost) -> Row:
+def append_amendment(
+    guarded: GuardedStore, transaction: Transaction, account: str, change: BudgetChange, spent: Cost
+) -> Row:
     """Append the line that changes an account's budget, of which ``spent`` is spent and held."""
     terms = guarded.terms(transaction, account)
     old = terms.budget
@@ -105,14 +107,14 @@ def amend(guarded: GuardedStore, transaction: Transaction, account: str, change:
     if reserve != same_reserve and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
         rule = "the same part of δ as before, once something was spent: the proof fixes it"
         raise InvalidParameter("reserve", reserve, rule)
-    budget = amended(old, old.epsilon if change.epsilon is None else change.epsilon, delta, reserve, spent)
+    budget = amended_budget(old, old.epsilon if change.epsilon is None else change.epsilon, delta, reserve, spent)
     if (budget.order is None) is not (old.order is None):
         raise InvalidParameter("reserve", reserve, "all of δ in an account that was opened without an order")
     columns = {"question": change.reason, "detail": codec.dumps(replace(terms, budget=budget))}
     return transaction.append("amend", account, columns)
 
 
-def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, spent: Cost) -> Budget:
+def amended_budget(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, spent: Cost) -> Budget:
     """Return the new budget, in the old one's order and for its neighbours. It must admit what is already spent and
     held: an account with a lifetime ε of 1 cannot have spent 4.
     """
@@ -120,18 +122,18 @@ def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, sp
     min_epsilon = _min_epsilon(old.order, delta - reserve)
     if promise.epsilon > min_epsilon:
         budget = Budget(promise.epsilon, delta, reserve=reserve, order=old.order, neighbours=old.neighbours)
-        if budget.at(spent).admits(NOTHING):
+        if budget.with_spent(spent).admits(NO_COST):
             return budget
     elif spent.pure is not None and spent.pure <= exact_amount(promise.epsilon):
         raise InvalidParameter(
             "epsilon",
-            text(promise.epsilon),
+            format_exact(promise.epsilon),
             f"more than {float(min_epsilon):.6g} at this δ: the account counts Rényi divergence of order "
-            f"{float(old.order or 0):.6g} for life, and a smaller ε leaves it no allowance",
+            f"{float(old.order or 0):.6g} for life, and a smaller ε would leave no budget in it",
         )
     raise InvalidParameter(
         "budget",
-        promised(promise.epsilon, promise.delta),
+        format_guarantee(promise.epsilon, promise.delta),
         "one that covers what is spent and held already: " + spent.words,
         fix="choose a larger ε or δ: answers cannot be taken back",
     )

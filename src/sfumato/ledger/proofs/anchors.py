@@ -34,14 +34,14 @@ from pathlib import Path
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
 from sfumato.ledger import entries, local_files
-from sfumato.ledger.sealed_rows import FIRST, Row
-from sfumato.ledger.spending import NOTHING, read_cost, read_spending, write_cost
+from sfumato.ledger.sealed_rows import EMPTY_HEAD_HASH, Row
+from sfumato.ledger.spending import NO_COST, read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Cost, codec
 from sfumato.untrusted import UNREADABLE
 
 
-@codec.value("anchored-account")
+@codec.serialisable("anchored-account")
 @dataclass(frozen=True)
 class AnchoredAccount:
     """An account as it stood at the anchor; what tabs held counts as spent."""
@@ -51,12 +51,12 @@ class AnchoredAccount:
     total: Cost
 
     def __post_init__(self) -> None:
-        entries.name(self.name, "account")
+        entries.checked_name(self.name, "account")
         if not isinstance(self.terms, Terms) or not isinstance(self.total, Cost):
             raise InvalidParameter("accounts", self.name, "accounts with their terms and totals")
 
 
-@codec.value("anchor")
+@codec.serialisable("anchor")
 @dataclass(frozen=True)
 class Anchor:
     """The hash of line ``number``, and the accounts as they stood there."""
@@ -90,7 +90,7 @@ class Anchor:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
-        file = Path(local_files.address(path, "anchor"))
+        file = Path(local_files.checked_path(path, "anchor"))
         try:
             decoded = _decode(file.read_text())
         except UNREADABLE as error:
@@ -101,8 +101,8 @@ class Anchor:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a temporary file and rename it: there is always a whole anchor under the name."""
-        target = Path(local_files.address(path, "path"))
-        temporary = local_files.scratch(target)
+        target = Path(local_files.checked_path(path, "path"))
+        temporary = local_files.create_temporary(target)
         try:
             with open(temporary, "w") as file:
                 file.write(codec.dumps(self))
@@ -136,7 +136,7 @@ class Anchor:
         if self.number == 0 or transaction.has(self.number, self.hash):
             return True
         lost = Lost.of(self, transaction)
-        return lost.accepted and all(lost.missing(account).nothing for account in self.accounts)
+        return lost.accepted and all(lost.missing(account).is_zero for account in self.accounts)
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,12 @@ class Lost:
         common_lines = (
             self.transaction.page(same_account, newest=True, before=self.common + 1, limit=1) if self.common else []
         )
-        common_total = read_spending(common_lines[0].totals).total if common_lines else NOTHING
+        common_total = read_spending(common_lines[0].totals).total if common_lines else NO_COST
         accepted_costs = [read_cost(row.cost) for row in self.rows if row.account == account.name]
         return _difference(account.total, [common_total, *accepted_costs])
 
 
-def looked_at(anchors: Iterable[Anchor]) -> list[int]:
+def anchored_numbers(anchors: Iterable[Anchor]) -> list[int]:
     """List the numbers of all lines that anchors know: a remote store fetches them at once."""
     return [number for anchor in anchors for number, _ in ((anchor.number, anchor.hash), *anchor.marks) if number]
 
@@ -192,10 +192,10 @@ def _unreadable(path: Path) -> LedgerUnavailable:
     )
 
 
-def anchored(transaction: Transaction) -> Anchor:
+def current_anchor(transaction: Transaction) -> Anchor:
     """Return the anchor of this moment."""
     if transaction.head is None:
-        return Anchor(0, FIRST)
+        return Anchor(0, EMPTY_HEAD_HASH)
     accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
     head, *marks = marks_of(transaction)
     return Anchor(*head, accounts, tuple(marks), transaction.moved_to)
@@ -237,7 +237,7 @@ def _accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
     for account in anchor.accounts:
         _require_account(transaction, account)
         cost = lost.missing(account)
-        if not cost.nothing or not (appended or lost.accepted):
+        if not cost.is_zero or not (appended or lost.accepted):
             columns = {"data": anchor.hash, "question": reason}
             appended.append(transaction.append("acknowledge", account.name, columns, cost=cost))
     return appended
@@ -287,7 +287,7 @@ _OLDEST_KEPT = 32
 
 
 @contextlib.contextmanager
-def alone(place: Path) -> Iterator[None]:
+def lock_anchor_file(place: Path) -> Iterator[None]:
     """Hold the lock on the anchors of this folder; it is taken before the ledger is read, so that nobody saves an older
     moment after a newer one.
     """
@@ -319,7 +319,7 @@ def renew(places: tuple[Path, ...], transaction: Transaction) -> bool:
     """
     if transaction.head is None:
         return False
-    current, everywhere = anchored(transaction), True
+    current, everywhere = current_anchor(transaction), True
     for place in places:
         if not place.exists() or Anchor.load(place).holds(transaction):
             current.save(place)
@@ -341,7 +341,7 @@ class ProcessAnchor:
     @property
     def ended(self) -> bool:
         """Whether its process is not known to run."""
-        return local_files.alive(self.process, elsewhere=True) is not True
+        return local_files.is_alive(self.process, elsewhere=True) is not True
 
     def forget(self, places: tuple[Path, ...], transaction: Transaction) -> None:
         """Remove the file, once an anchor of the whole ledger knows as much in all of its ``places``. One that was
@@ -452,7 +452,7 @@ def _thin_out(lines: Iterable[tuple[int, str]]) -> Marks:
     return (*all_lines[:_NEWEST_KEPT], *all_lines[_NEWEST_KEPT:][-_OLDEST_KEPT:])
 
 
-def running_place(places: tuple[Path, ...], number: int) -> Path:
+def process_anchor_path(places: tuple[Path, ...], number: int) -> Path:
     """Return the path of this process's file, beside the anchors of the whole ledger: named by each of them, as the
     ledger is known by its id and by its address. A process may have opened it several times.
     """
@@ -470,7 +470,7 @@ def _running_path(path: Path, text: str) -> Path:
     return path.with_name(f"{path.name.rsplit('.', 2)[0]}.{sha256(text.encode()).hexdigest()[:16]}.running")
 
 
-def running(places: tuple[Path, ...]) -> tuple[ProcessAnchor, ...]:
+def load_process_anchors(places: tuple[Path, ...]) -> tuple[ProcessAnchor, ...]:
     """Read the files of processes that did not close this ledger, or have it open still: under its id, or another
     ledger's that was at its address.
     """
@@ -489,17 +489,17 @@ def load(path: str | os.PathLike[str]) -> Anchor:
     return Anchor.load(path) if process_anchor is None else process_anchor.anchor
 
 
-def of_its_id(places: tuple[Path, ...]) -> list[Anchor]:
+def anchors_of_same_id(places: tuple[Path, ...]) -> list[Anchor]:
     """Read what this user has kept of the very ledger that these are the places of, and of no other at its address."""
     saved = [Anchor.load(places[0])] if places[0].exists() else []
     return saved + [
         process_anchor.anchor
-        for process_anchor in running(places)
+        for process_anchor in load_process_anchors(places)
         if process_anchor.path.name.split(".")[0] == places[0].stem
     ]
 
 
-def of_any_database(*, strict: bool) -> list[tuple[Path, Anchor]]:
+def anchors_of_all_databases(*, strict: bool) -> list[tuple[Path, Anchor]]:
     """Read all that this user has kept of ledgers in databases. What cannot be read raises if ``strict``, and is
     skipped otherwise: it is of another ledger, or refused where that is opened.
     """
@@ -517,13 +517,15 @@ def of_any_database(*, strict: bool) -> list[tuple[Path, Anchor]]:
     return anchors
 
 
-def of_the_same(transaction: Transaction, place: str) -> list[tuple[Path, Anchor]]:
+def anchors_of_same_ledger(transaction: Transaction, place: str) -> list[tuple[Path, Anchor]]:
     """Return what this user has kept of a ledger wherever it was then, by lines that it shares: of any database, and
     beside the file in this ``place``.
     """
     beside = Path(f"{place}.anchor")
     adjacent = [(beside, Anchor.load(beside))] if beside.is_absolute() and beside.exists() else []
-    return [(path, anchor) for path, anchor in of_any_database(strict=True) + adjacent if anchor.knows(transaction)]
+    return [
+        (path, anchor) for path, anchor in anchors_of_all_databases(strict=True) + adjacent if anchor.knows(transaction)
+    ]
 
 
 def _read_running(path: Path) -> ProcessAnchor | None:

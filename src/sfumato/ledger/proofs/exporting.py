@@ -27,11 +27,11 @@ from sfumato.ledger import local_files
 from sfumato.ledger.entries import Line
 from sfumato.ledger.proofs.verifying import Checker
 from sfumato.ledger.sealed_rows import COLUMNS, KeyedHash, Row
-from sfumato.ledger.stores.sqlite import Content, write_copy
-from sfumato.ledger.transaction import Transaction, every
+from sfumato.ledger.stores.sqlite import LedgerContent, write_copy
+from sfumato.ledger.transaction import Transaction, all_lines
 from sfumato.privacy import Cost
-from sfumato.privacy.numbers import text
-from sfumato.untrusted import defused, refusing
+from sfumato.privacy.numbers import format_exact
+from sfumato.untrusted import escape_for_spreadsheet, refuse_malformed
 
 Record = dict[str, str | int | None]
 
@@ -72,7 +72,7 @@ def _amounts(name: str, cost: Cost) -> Record:
         if currency not in amounts
         else "unbounded"
         if (amount := amounts[currency]) is None
-        else text(amount)
+        else format_exact(amount)
         for currency in ("pure", "renyi", "failure")
     }
     return {f"{name}_{currency}": amount for currency, amount in texts.items()}
@@ -89,7 +89,7 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large
 @contextmanager
 def new_file(path: object) -> Iterator[int]:
     """Create a file that only its owner can read, to be written and closed in the block; on an error it is removed."""
-    target = Path(local_files.address(path, "path"))
+    target = Path(local_files.checked_path(path, "path"))
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -123,7 +123,10 @@ def _csv(records: Iterator[Record], handle: int) -> None:
                 writer = csv.DictWriter(file, list(line_record))
                 writer.writeheader()
             writer.writerow(
-                {name: defused(value) if isinstance(value, str) else value for name, value in line_record.items()}
+                {
+                    name: escape_for_spreadsheet(value) if isinstance(value, str) else value
+                    for name, value in line_record.items()
+                }
             )
 
 
@@ -162,7 +165,7 @@ def write_complete(
         head = json.dumps({**_HEAD, "place": place, "key": key, "columns": _EXPORTED_COLUMNS}, ensure_ascii=False)
         file.write(f'{head[:-1]}, "lines": [')
         last = (0, "")
-        for row in every(transaction):
+        for row in all_lines(transaction):
             answer = large(row.file) if row.file else None
             file.write((",\n" if last[0] else "\n") + json.dumps([*row, answer], ensure_ascii=False))
             last = row.number, row.hash
@@ -184,7 +187,10 @@ class CompleteExport:
     @classmethod
     def of(cls, path: Path) -> CompleteExport:
         """Read the first line and the last one; every line is scanned, and none is kept."""
-        with refusing(lambda: _malformed(path, "what it holds does not fit together")), _open_text(path) as file:
+        with (
+            refuse_malformed(lambda: _malformed(path, "what it holds does not fit together")),
+            _open_text(path) as file,
+        ):
             head = _read_head(file, path)
             ending = ""
             for line in file:
@@ -239,9 +245,9 @@ class CompleteExport:
 
     def _restore(self) -> None:
         large: dict[str, str] = {}
-        with refusing(lambda: _malformed(self.path, "what it holds does not fit together")):
+        with refuse_malformed(lambda: _malformed(self.path, "what it holds does not fit together")):
             self._check()
-            write_copy(self._ledger, Content(self.key, lambda: self._rows(large), (), large.get))
+            write_copy(self._ledger, LedgerContent(self.key, lambda: self._rows(large), (), large.get))
 
     def _discard(self) -> None:
         """Remove the restored ledger, unless something was written there that counts."""

@@ -22,15 +22,15 @@ from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable
 from sfumato.ledger.sealed_rows import KINDS, KeyedHash, Row
-from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
+from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
 from sfumato.ledger.stores.store import Store, Where
 from sfumato.privacy import Cost
 
-_ZERO = write_cost(NOTHING)
+_ZERO = write_cost(NO_COST)
 _SPENDING = {"charge", "period", "correction", "acknowledge", "tab-open", "step", "tab-close"}
 _ON_TABS = {"tab-open", "step", "tab-close"}
-_NO_TAB = (NOTHING, NOTHING)
+_NO_TAB = (NO_COST, NO_COST)
 _PAID = {"charge", "step"}
 _ENDING = {"answer", "stopped"}
 LOST = "the file that holds this answer is missing or was changed"
@@ -127,14 +127,14 @@ class Checker:
         return ""
 
     def _money(self, row: Row) -> None:
-        cost = NOTHING if row.cost == _ZERO else read_cost(row.cost)
+        cost = NO_COST if row.cost == _ZERO else read_cost(row.cost)
         before, left = self._tab(row, cost) if row.tab or row.left or row.kind in _ON_TABS else _NO_TAB
         self._account(row, cost, before, left)
         if row.analyst:
             self._analyst(row, cost, before, left)
         elif row.share or row.own:
             raise _Bad("it has totals of nobody")
-        if cost is not NOTHING and row.kind not in _SPENDING:
+        if cost is not NO_COST and row.kind not in _SPENDING:
             raise _Bad("this kind of line cannot spend")
         if row.kind in _PAID:
             self.unanswered.add(row.number)
@@ -173,16 +173,16 @@ class Checker:
         """Check what the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
         left = read_cost(row.left)
         if row.kind == "tab-open":
-            if row.tab != row.number or NOTHING not in (cost, left):
+            if row.tab != row.number or NO_COST not in (cost, left):
                 raise _Bad("the tab's hold is wrong")
             self.tabs[row.tab] = row.account, row.analyst, left
-            return NOTHING, left
+            return NO_COST, left
         account, analyst, before = self.tabs.get(row.tab) or self._earlier_tab(row)
         if (account, analyst) != (row.account, row.analyst):
             raise _Bad("the tab belongs to another")
-        if row.kind == "step" and before.covers(cost) and before.less(cost) == left:
+        if row.kind == "step" and before.covers(cost) and before.minus(cost) == left:
             self.tabs[row.tab] = account, analyst, left
-        elif row.kind == "tab-close" and left == NOTHING and cost in (NOTHING, before):
+        elif row.kind == "tab-close" and left == NO_COST and cost in (NO_COST, before):
             del self.tabs[row.tab]
         else:
             raise _Bad("it does not fit the tab's hold")
@@ -234,10 +234,10 @@ PART = 100_000
 _PAGE = 1000
 
 
-def newest(store: Store) -> Verification:
+def verify_newest(store: Store) -> Verification:
     """Verify the store's shape, its key, and the lines since the last checkpoint."""
     try:
-        fault, last = store.misshapen(), _last_number(store)
+        fault, last = store.schema_fault(), _last_number(store)
         has_origin = fault or not last or _has_origin(store)
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
@@ -248,7 +248,7 @@ def newest(store: Store) -> Verification:
     return _verify_stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last, files=False)
 
 
-def everything(store: Store) -> Verification:
+def verify_everything(store: Store) -> Verification:
     """Verify every line, and the store itself; the first fault is named."""
     try:
         last = _last_number(store)
@@ -276,7 +276,9 @@ def _verify_stretches(store: Store, parts: list[tuple[int, int]]) -> tuple[Verif
     """
     children = [_fork_verifier(store, part) for part in parts[1:]]
     verifications = [_verify_stretch(store, *parts[0])]
-    fault = store.misshapen() or store.fault() if verifications[0].holds or verifications[0].answers else None
+    fault = (
+        store.schema_fault() or store.content_fault() if verifications[0].holds or verifications[0].answers else None
+    )
     verifications += [
         _read_verdict(answer) or _verify_stretch(store, *part) for answer, part in zip(children, parts[1:], strict=True)
     ]

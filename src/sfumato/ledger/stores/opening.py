@@ -6,7 +6,7 @@ import os
 import re
 
 from sfumato.errors import InvalidParameter
-from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address, role_or_schema
+from sfumato.ledger.stores.server_addresses import ServerAddress, checked_identifier, is_server_address
 from sfumato.ledger.stores.sqlite import SQLiteStore
 from sfumato.ledger.stores.store import Store
 
@@ -41,8 +41,11 @@ def make_ledger(address: str, *, schema: str | None = None, spender: str | None 
     from sfumato.ledger.stores import postgres_schema, postgres_sessions
 
     server_address = ServerAddress.of(address, schema)
-    role = None if spender is None else role_or_schema(spender, "spender")
+    role = None if spender is None else checked_identifier(spender, "spender")
     place = f"PostgreSQL, schema {server_address.schema}"
-    with postgres_sessions.explained(place), postgres_sessions.connect(server_address, timeout, place) as connection:
+    with (
+        postgres_sessions.translate_errors(place),
+        postgres_sessions.connect(server_address, timeout, place) as connection,
+    ):
         postgres_schema.make(connection, server_address.schema, role, place)
     return place

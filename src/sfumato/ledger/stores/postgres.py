@@ -25,10 +25,10 @@ from sfumato.ledger import local_files
 from sfumato.ledger.local_files import locked
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
-from sfumato.ledger.stores.postgres_sessions import Book, PostgresSession, explained, refusal
+from sfumato.ledger.stores.postgres_sessions import Book, PostgresSession, refusal, translate_errors
 from sfumato.ledger.stores.server_addresses import ServerAddress
-from sfumato.ledger.stores.sqlite import Content, lost_target, write_copy
-from sfumato.ledger.stores.store import PendingCharge, Starting, Where
+from sfumato.ledger.stores.sqlite import LedgerContent, lost_target, write_copy
+from sfumato.ledger.stores.store import PendingCharge, Prefix, Where
 
 T = TypeVar("T")
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
@@ -70,7 +70,7 @@ class PostgresStore:
         self._book = book = session.book
         self._key = book.key
         self.identity = book.id
-        self.address = address.whole
+        self.address = address.with_schema
         self.anchor_places = _anchor_places(book.id, f"{host}\0{port}\0{database}\0{address.schema}")
         _stores.add(self)
         weakref.finalize(self, _close_all, self._held)
@@ -140,7 +140,7 @@ class PostgresStore:
     def _transaction(self, begin: str, numbers: Sequence[int]) -> Iterator[PostgresRows]:
         """Open a transaction in this thread's turn, and commit it when the block has ended."""
         number_list = ", ".join(f"{int(number)}" for number in numbers)
-        with explained(self.place):
+        with translate_errors(self.place):
             if self._rows is not None:
                 raise RuntimeError("a transaction is open already")
             try:
@@ -220,7 +220,7 @@ class PostgresStore:
                     raise
             time.sleep(_RETRY_SECONDS)
 
-    def settled(self, number: int, seal: str) -> bool:
+    def is_written(self, number: int, seal: str) -> bool:
         """Return whether this line was written, behind the lock that its writer would still hold."""
 
         def ask() -> bool:
@@ -257,7 +257,7 @@ class PostgresStore:
         self._roll_back()  # where a signal struck between two lines of this module
         if self._held:
             return self._held[0]
-        with explained(self.place):
+        with translate_errors(self.place):
             session = PostgresSession(self._address, self._timeout, self.place)
         self._held.append(session)
         self._require_same_book([session.book[:3]])
@@ -278,7 +278,7 @@ class PostgresStore:
         except ValueError:
             raise LedgerDamaged(None, "its book does not hold its key") from None
 
-    def misshapen(self) -> str | None:
+    def schema_fault(self) -> str | None:
         """Return a fault if the schema is not the one we made: a trigger or an index more or less changes what a line
         means.
         """
@@ -286,7 +286,7 @@ class PostgresStore:
             actual_shape = set(rows.run(SHAPE.format(schema=self._address.schema)))
         return None if actual_shape == shape(self._address.schema) else "its schema is not the one that was made"
 
-    def fault(self) -> str | None:
+    def content_fault(self) -> str | None:
         """Let the server check its indexes or, if it cannot, count every index against its table."""
         from sfumato.ledger.stores.postgres_schema import fault
 
@@ -296,16 +296,16 @@ class PostgresStore:
     def backup(self, place: object) -> None:
         """Write a copy of one moment as a SQLite ledger, under a name that must be new."""
         with self.reading() as rows:
-            write_copy(place, Content(self._key, rows.every, (), self.bodies.read))
+            write_copy(place, LedgerContent(self._key, rows.every, (), self.bodies.read))
 
     @contextlib.contextmanager
-    def filled(self, content: Content, last: Row | None, *, refill: bool) -> Iterator[Iterator[Row]]:
+    def filled(self, content: LedgerContent, last: Row | None, *, refill: bool) -> Iterator[Iterator[Row]]:
         """Fill this ledger, which is empty, as its owner; yield its lines, which count when the block has ended. One
         that was filled before, up to the ``last`` line, stays as it is; without ``refill`` an empty one is not filled
         again.
         """
         self.require_owner()
-        if shape_fault := self.misshapen():
+        if shape_fault := self.schema_fault():
             raise LedgerDamaged(None, shape_fault)
         with self.writing(moving=True) as rows:
             head = next(iter(rows.select({}, newest=True, limit=1)), None)
@@ -330,14 +330,14 @@ class PostgresStore:
                 fix="connect as the owner, who ran sfumato ledger init",
             )
 
-    def _fill(self, rows: PostgresRows, content: Content) -> None:
+    def _fill(self, rows: PostgresRows, content: LedgerContent) -> None:
         change_book(lambda text, *values: rows.run(text, values or None), self._address.schema, "key", content.key)
         for row in content.rows():
             body = content.body(row.file) if row.file else None
             if body is not None:
                 self.bodies.keep(body)
             rows.append(row)
-        for charge in content.under_way:
+        for charge in content.pending_charges:
             rows.begin(charge)
 
     def close(self) -> None:
@@ -347,7 +347,7 @@ class PostgresStore:
 
     def run(self, text: str, values: tuple[Any, ...], *, writing: bool) -> list[tuple[Any, ...]]:
         """Run a statement inside the transaction that is open, or in one of its own."""
-        with self._lock, explained(self.place):
+        with self._lock, translate_errors(self.place):
             if self._rows is not None:
                 return self._rows.run(text, values)
         with self.writing() if writing else self.reading() as rows:
@@ -413,7 +413,7 @@ class PostgresRows:
             f"SELECT {SELECT_LINE} FROM {self._schema}.lines{where} ORDER BY number {order}{limit_clause}", values
         )
 
-    def starting(self, equal: Where, plan: Starting, *, after: int, limit: int) -> Sequence[Row]:
+    def answers_with_plan_prefix(self, equal: Where, plan: Prefix, *, after: int, limit: int) -> Sequence[Row]:
         conditions = "".join(f' AND "{column}" = %s' for column in equal)
         numbers = (  # by itself, so that the index of plans is walked, and not all lines by their number
             f"SELECT number FROM {self._schema}.lines WHERE kind = 'answer' AND plan <> '' "
@@ -439,7 +439,7 @@ class PostgresRows:
         self.appended.append(row)
         self._hold(INSERT_LINE.format(schema=self._schema), tuple(row))
 
-    def under_way(self, equal: Where) -> Sequence[PendingCharge]:
+    def pending_charges(self, equal: Where) -> Sequence[PendingCharge]:
         where = " AND ".join(f'"{column}" = %s' for column in equal) or "true"
         columns = ", ".join(f'"{column}"' for column in PendingCharge._fields)
         text = f"SELECT {columns} FROM {self._schema}.under_way WHERE {where} ORDER BY number"

@@ -117,7 +117,7 @@ def make(connection: psycopg.Connection, schema: str, spender: str | None, place
             for statement in migration(schema):
                 run(statement)
         if version == 0:
-            values = (len(MIGRATIONS), f"{bits.integer(128):032x}", f"{bits.integer(256):064x}")
+            values = (len(MIGRATIONS), f"{bits.random_bits(128):032x}", f"{bits.random_bits(256):064x}")
             run(f"INSERT INTO {schema}.book VALUES (true, %s, %s, %s, false)", *values)
         elif version < len(MIGRATIONS):
             change_book(run, schema, "version", len(MIGRATIONS))

@@ -294,7 +294,7 @@ class PostgresSession:
 
     def _read_book(self, schema: str) -> Book:
         """Raise for a server or a schema on which a charge could be lost, or is not understood."""
-        with explained(self.place):
+        with translate_errors(self.place):
             settings = self.run_all(_SERVER_STATE.format(schema=schema))[0][0]
             encoding, fsync, pages, recovering, read_only, has_schema, has_book, is_owner, owns_part = settings
             self._require_durable(fsync, pages)
@@ -341,7 +341,7 @@ class PostgresSession:
 
 def connect(address: ServerAddress, timeout: float, place: str) -> Connection:
     """Open a connection as the owner, to create a schema: nothing is asked of what is in it."""
-    with explained(place):
+    with translate_errors(place):
         return _open_connection(address, timeout)
 
 
@@ -356,12 +356,12 @@ def last_line(address: ServerAddress, timeout: float) -> tuple[str, list[tuple[s
     try:
         connection = _open_connection(address, timeout)
     except psycopg.Error as error:
-        with explained(place):
+        with translate_errors(place):
             database, candidates = listeners(make_conninfo(address.url, **_options(address, timeout)), timeout)
             if all(_lacks_database(listener, database, address, timeout) for listener in candidates):
                 return None
         raise refusal(error, place) from None
-    with explained(place), contextlib.closing(connection):
+    with translate_errors(place), contextlib.closing(connection):
         if not connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.book",)).fetchall()[0][0]:
             return None
         ((key,),) = connection.execute(f"SELECT key FROM {address.schema}.book".encode())
@@ -397,7 +397,7 @@ def _options(address: ServerAddress, timeout: float) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def explained(place: str) -> Iterator[None]:
+def translate_errors(place: str) -> Iterator[None]:
     """Convert the driver's errors to refusals; its own words could hold a value, so they are not repeated."""
     try:
         yield

@@ -83,10 +83,10 @@ class ServerAddress:
         schemas = [value for name, value in pairs if name == "schema"]
         rest = urlencode([pair for pair in pairs if pair[0] != "schema"], quote_via=quote)
         url = address.partition("?")[0] + (f"?{rest}" if rest else "")
-        return cls(url, role_or_schema(_single_schema(schemas, schema), "schema"))
+        return cls(url, checked_identifier(_single_schema(schemas, schema), "schema"))
 
     @property
-    def whole(self) -> str:
+    def with_schema(self) -> str:
         """The address with its schema, as it can be opened again."""
         return f"{self.url}{'&' if '?' in self.url else '?'}schema={self.schema}"
 
@@ -118,7 +118,7 @@ def _single_schema(in_address: list[str], schema: str | None) -> str:
     return schemas.pop() if schemas else SCHEMA
 
 
-def role_or_schema(name: object, what: str) -> str:
+def checked_identifier(name: object, what: str) -> str:
     """Check the name of a schema or a role: valid without quotes, and not one of the server's own."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("pg_") or name in _RESERVED:
         raise InvalidParameter(

@@ -24,7 +24,7 @@ from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
 from sfumato.ledger.local_files import locked
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.stores.store import BodyFiles, PendingCharge, Starting, Where
+from sfumato.ledger.stores.store import BodyFiles, PendingCharge, Prefix, Where
 from sfumato.mechanisms import bits
 
 APPLICATION = 0x5F0A70  # in the file's header: marks our ledgers
@@ -57,7 +57,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 """What each version of the schema adds to the one before; the file's header stores its version."""
-UNREAD = 2
+LAST_UNSUPPORTED_SCHEMA = 2
 """Schemas up to this version are no longer read: they were never published, and their lines lack columns."""
 BACKUP = 1 << 16
 """Added to the schema version of a backup: it opens like any ledger, and may lack the newest lines."""
@@ -118,7 +118,7 @@ class SQLiteStore:
         with self._transaction("BEGIN IMMEDIATE") as rows:
             yield rows
 
-    def settled(self, number: int, seal: str) -> bool:
+    def is_written(self, number: int, seal: str) -> bool:
         with self.reading() as rows:
             return [row.hash for row in rows.select({"number": number}, limit=1)] == [seal]
 
@@ -188,18 +188,18 @@ class SQLiteStore:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Migrate an older file to this version's schema, completely or not at all; refuse a newer or a foreign one."""
         version = self._version(connection)
-        local_files.close_to_others(self._path)
+        local_files.restrict_to_owner(self._path)
         if version == _schema_version():
             return
         self._enable_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = self._version(connection)
-            for migration in MIGRATIONS[max(version - UNREAD, 0) :]:
+            for migration in MIGRATIONS[max(version - LAST_UNSUPPORTED_SCHEMA, 0) :]:
                 for statement in migration:
                     connection.execute(statement)
             if version == 0:
-                connection.execute("INSERT INTO header VALUES (?)", (f"{bits.integer(256):064x}",))
+                connection.execute("INSERT INTO header VALUES (?)", (f"{bits.random_bits(256):064x}",))
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             stored_version, *_ = connection.execute(_IDENTITY).fetchone()
             connection.execute(f"PRAGMA user_version = {_schema_version() | (stored_version & BACKUP)}")
@@ -241,7 +241,7 @@ class SQLiteStore:
                 place=self.place,
                 fix="upgrade Sfumato; the file was not touched",
             )
-        if 0 < version <= UNREAD:
+        if 0 < version <= LAST_UNSUPPORTED_SCHEMA:
             raise LedgerUnavailable(
                 f"this ledger was written by an older Sfumato (schema {version}), whose lines say less",
                 place=self.place,
@@ -265,7 +265,7 @@ class SQLiteStore:
         except ValueError:
             raise LedgerDamaged(None, "its header does not hold its key") from None
 
-    def misshapen(self) -> str | None:
+    def schema_fault(self) -> str | None:
         """Compare the schema with the one we wrote: an extra or missing trigger or index changes what a line means."""
         with self._lock, self._translate_errors():
             expected = [statement for version in MIGRATIONS for statement in version]
@@ -275,7 +275,7 @@ class SQLiteStore:
             is_unchanged = [sql for (sql,) in schema] == expected
         return None if is_unchanged else "its schema is not the one that was written"
 
-    def fault(self) -> str | None:
+    def content_fault(self) -> str | None:
         """Run SQLite's integrity check of pages and indexes."""
         with self._lock, self._translate_errors():
             (report,) = self._open_connection().execute("PRAGMA integrity_check(1)").fetchone()
@@ -286,7 +286,7 @@ class SQLiteStore:
         target = local_files.resolve(place)
         if target.exists():
             raise LedgerUnavailable("a backup never overwrites a file", place=str(target), fix="name a new file")
-        partial = local_files.scratch(target)
+        partial = local_files.create_temporary(target)
         try:
             with self._lock, self._translate_errors(), contextlib.closing(sqlite3.connect(partial)) as copy:
                 self._open_connection().backup(copy)
@@ -379,7 +379,7 @@ class SQLiteRows:
         new_tuple = tuple.__new__  # as Row._make does, without its length check, which the schema ensures
         return [new_tuple(Row, values_of_row) for values_of_row in self._connection.execute(text, values)]
 
-    def starting(self, equal: Where, plan: Starting, *, after: int, limit: int) -> Sequence[Row]:
+    def answers_with_plan_prefix(self, equal: Where, plan: Prefix, *, after: int, limit: int) -> Sequence[Row]:
         # By the index of plans only: another would go through the whole ledger in the order of numbers.
         conditions = "".join(f" AND {column} = ?" for column in equal)
         numbers = (
@@ -394,7 +394,7 @@ class SQLiteRows:
     def append(self, row: Row) -> None:
         self._connection.execute(INSERT_LINE, row)
 
-    def under_way(self, equal: Where) -> Sequence[PendingCharge]:
+    def pending_charges(self, equal: Where) -> Sequence[PendingCharge]:
         where = " AND ".join(f"{column} = ?" for column in equal) or "true"
         charge_rows = self._connection.execute(
             f"SELECT * FROM under_way WHERE {where} ORDER BY number", tuple(equal.values())
@@ -448,7 +448,7 @@ _OTHER_REFUSAL = ("the ledger could not be used", "verify it: ledger.verify() re
 
 def _schema_version() -> int:
     """Return the schema version that this code writes."""
-    return UNREAD + len(MIGRATIONS)
+    return LAST_UNSUPPORTED_SCHEMA + len(MIGRATIONS)
 
 
 def _decode_any(data: bytes) -> str:
@@ -488,25 +488,27 @@ os.register_at_fork(
 )
 
 
-class Content(NamedTuple):
+class LedgerContent(NamedTuple):
     """Everything a ledger holds, to be written elsewhere."""
 
     key: str
     rows: Callable[[], Iterable[Row]]
-    under_way: Sequence[PendingCharge]
+    pending_charges: Sequence[PendingCharge]
     """Pending charges move along with the ledger: repeating their requests is not charged again."""
     body: Callable[[str], str | None]
     """Returns a large answer by its hash."""
 
 
-def write_copy(place: object, content: Content) -> None:
+def write_copy(place: object, content: LedgerContent) -> None:
     """Write lines, and the large answers that they refer to, as a backup to a new file."""
-    with copied(place, content, mark=BACKUP):
+    with written_copy(place, content, mark=BACKUP):
         pass
 
 
 @contextmanager
-def copied(place: object, content: Content, *, begun: Path | None = None, mark: int = 0) -> Iterator[Path]:
+def written_copy(
+    place: object, content: LedgerContent, *, partial_file: Path | None = None, mark: int = 0
+) -> Iterator[Path]:
     """Write lines to a file that gets its final name when the block ends; inside the block it can be checked. A file
     ``begun`` before is already written.
     """
@@ -514,9 +516,9 @@ def copied(place: object, content: Content, *, begun: Path | None = None, mark: 
     local_files.require_local(target)
     if target.exists():
         raise LedgerUnavailable("a copy never overwrites a file", place=str(target), fix="name a new file")
-    partial = begun or local_files.scratch(target)
+    partial = partial_file or local_files.create_temporary(target)
     try:
-        if begun is None:
+        if partial_file is None:
             _write_ledger(partial, content, BodyFiles(target), mark)
             local_files.sync(partial)
             local_files.sync_folder(partial)
@@ -524,7 +526,7 @@ def copied(place: object, content: Content, *, begun: Path | None = None, mark: 
     except LedgerInDoubt:
         raise  # the old ledger may be sealed: the partial file is needed to finish
     except BaseException:
-        if begun is None:
+        if partial_file is None:
             partial.unlink(missing_ok=True)
         raise
     _link_name(partial, target)
@@ -532,7 +534,7 @@ def copied(place: object, content: Content, *, begun: Path | None = None, mark: 
     local_files.sync_folder(target)
 
 
-def _write_ledger(path: Path, content: Content, bodies: BodyFiles, mark: int) -> None:
+def _write_ledger(path: Path, content: LedgerContent, bodies: BodyFiles, mark: int) -> None:
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as copy:
             copy.execute("BEGIN IMMEDIATE")
@@ -541,9 +543,9 @@ def _write_ledger(path: Path, content: Content, bodies: BodyFiles, mark: int) ->
                     copy.execute(statement)
             copy.execute("INSERT INTO header VALUES (?)", (content.key,))
             copy.executemany(INSERT_LINE, _rows_with_bodies(content, bodies))
-            copy.executemany(BEGIN_CHARGE, content.under_way)
+            copy.executemany(BEGIN_CHARGE, content.pending_charges)
             copy.execute(f"PRAGMA application_id = {APPLICATION}")
-            copy.execute(f"PRAGMA user_version = {UNREAD + len(MIGRATIONS) + mark}")
+            copy.execute(f"PRAGMA user_version = {LAST_UNSUPPORTED_SCHEMA + len(MIGRATIONS) + mark}")
             copy.execute("COMMIT")
     except (sqlite3.Error, OSError):
         raise LedgerUnavailable(
@@ -553,7 +555,7 @@ def _write_ledger(path: Path, content: Content, bodies: BodyFiles, mark: int) ->
         ) from None
 
 
-def _rows_with_bodies(content: Content, bodies: BodyFiles) -> Iterator[Row]:
+def _rows_with_bodies(content: LedgerContent, bodies: BodyFiles) -> Iterator[Row]:
     """Yield the rows, and write every large answer before its line; a lost one stays lost."""
     for row in content.rows():
         body = content.body(row.file) if row.file else None

@@ -23,7 +23,7 @@ from sfumato.ledger import local_files
 from sfumato.ledger.sealed_rows import Row
 
 
-class Starting(NamedTuple):
+class Prefix(NamedTuple):
     """All values of a column that start with a text, which is not empty."""
 
     text: str
@@ -65,12 +65,12 @@ class StoreRows(Protocol):
         ``before``; a negative limit means none.
         """
 
-    def starting(self, equal: Where, plan: Starting, *, after: int, limit: int) -> Sequence[Row]:
+    def answers_with_plan_prefix(self, equal: Where, plan: Prefix, *, after: int, limit: int) -> Sequence[Row]:
         """Select the first answers after a line whose plan starts so and whose other columns equal these, by number."""
 
     def append(self, row: Row) -> None: ...
 
-    def under_way(self, equal: Where) -> Sequence[PendingCharge]:
+    def pending_charges(self, equal: Where) -> Sequence[PendingCharge]:
         """List the pending charges whose columns equal these, by number."""
 
     def begin(self, charge: PendingCharge) -> None: ...
@@ -143,7 +143,7 @@ class Store(Protocol):
         ledger, long pauses between two statements are allowed.
         """
 
-    def settled(self, number: int, seal: str) -> bool:
+    def is_written(self, number: int, seal: str) -> bool:
         """Return whether this line was written, once nobody can be writing it any more."""
 
     def now(self) -> int:
@@ -152,10 +152,10 @@ class Store(Protocol):
     def key(self) -> bytes:
         """Read the random key in its header, created with it and never changed."""
 
-    def misshapen(self) -> str | None:
+    def schema_fault(self) -> str | None:
         """Return what is wrong with its schema (tables, indexes, triggers), None if nothing is. Quick."""
 
-    def fault(self) -> str | None:
+    def content_fault(self) -> str | None:
         """Return what is wrong with its content apart from the lines (indexes, pages), None if nothing is. Reads all of
         it.
         """
@@ -169,7 +169,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-LARGE = 1 << 16
+LARGE_ANSWER_BYTES = 1 << 16
 """Answers of more bytes than this are stored as files."""
 
 
@@ -212,7 +212,7 @@ class BodyFiles:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             local_files.sync_folder(self.folder)
         target = self.folder / digest
-        partial = local_files.scratch(target)
+        partial = local_files.create_temporary(target)
         try:
             with partial.open("wb") as file:
                 file.write(content)

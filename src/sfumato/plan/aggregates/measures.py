@@ -29,9 +29,9 @@ Floats = NDArray[np.float64]
 Width = float | Floats
 """A half-width: one for all groups, or one for each."""
 
-MOST_STEPS = 2**26
+MAX_STEPS = 2**26
 """The largest change of one unit in units of the released totals: small enough for every sampler."""
-MOST_VALUE_STEPS = 2**58
+MAX_VALUE_STEPS = 2**58
 """The largest change of one unit in steps of its values, which are added up before the total is rounded: two such fit
 64 bits."""
 _LARGEST_VALUE = 2**61
@@ -86,7 +86,7 @@ class Estimator(Protocol):
         ...
 
 
-@codec.value("total-estimator")
+@codec.serialisable("total-estimator")
 @dataclass(frozen=True)
 class TotalEstimate:
     """A total as its own estimate."""
@@ -100,9 +100,9 @@ class TotalEstimate:
         return GroupEstimate(np.round(value) if self.whole else value, value - width, value + width)
 
 
-@codec.value("mean-estimator")
+@codec.serialisable("mean-estimator")
 @dataclass(frozen=True)
-class Ratio:
+class MeanEstimate:
     """A mean, low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x).
 
     It rises in a and falls in b, so its range is reached at the corners of theirs. Both are known to be ≥ 0, so each is
@@ -141,7 +141,7 @@ class Ratio:
         return GroupEstimate(np.clip(value, lower, upper), lower, upper)
 
 
-@codec.value("combined-estimator")
+@codec.serialisable("combined-estimator")
 @dataclass(frozen=True)
 class CombinedEstimate:
     """A number that is a linear combination of two totals with equal noise.
@@ -176,7 +176,7 @@ class CombinedEstimate:
         return TotalEstimate(self.whole).estimate([self.combined(totals)], [width + float(self.rounding) * upper_total])
 
 
-class Reads(Enum):
+class ReadingKind(Enum):
     """The kind of reading that a requested aggregate needs."""
 
     TOTALS = "totals"
@@ -204,7 +204,7 @@ class MeasureSteps(Protocol):
 class AggregateRequest(Protocol):
     """A requested aggregate of the rows of every group."""
 
-    reads: ClassVar[Reads]
+    reads: ClassVar[ReadingKind]
     once_per_unit: ClassVar[bool]
     """Whether a unit counts once in a group, however many rows it has there."""
     noises: ClassVar[int]
@@ -216,7 +216,7 @@ class AggregateRequest(Protocol):
         ...
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         """A key that is equal for all requests answered by one reading: all totals share one."""
         ...
 
@@ -240,7 +240,7 @@ class AggregateRequest(Protocol):
         """The range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """Return the measures taken for it, where all of ``asked`` are requested, or needed, of the same rows."""
         ...
 
@@ -261,7 +261,7 @@ class Measure(AggregateRequest, Protocol):
         """
         ...
 
-    def held(self, step: Fraction) -> tuple[int, int]:
+    def step_range(self, step: Fraction) -> tuple[int, int]:
         """Return the least and the greatest value of one row, in steps."""
         ...
 
@@ -273,18 +273,18 @@ class Measure(AggregateRequest, Protocol):
         """Return what an engine adds up."""
         ...
 
-    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         """Return what a row in the middle of its range adds to every coordinate, for forecasts."""
         ...
 
 
-@codec.value("count")
+@codec.serialisable("count")
 @dataclass(frozen=True)
 class Count:
     """The number of rows where the predicate holds."""
 
     where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.TOTALS
+    reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
     name: ClassVar[str] = "rows"
@@ -295,7 +295,7 @@ class Count:
         return None
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         return self.reads
 
     @property
@@ -309,7 +309,7 @@ class Count:
     def step(self, rows: int) -> Fraction:  # noqa: ARG002
         return Fraction(1)
 
-    def held(self, step: Fraction) -> tuple[int, int]:  # noqa: ARG002
+    def step_range(self, step: Fraction) -> tuple[int, int]:  # noqa: ARG002
         return 0, 1
 
     def size(self, low: int, high: int) -> int:  # noqa: ARG002
@@ -318,9 +318,9 @@ class Count:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(None, step, 0, low, high),)
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """Use a mean over the same rows if there is one: it counts the rows where its value is not NULL."""
-        means = (request for request in asked if isinstance(request, Mean) and request.rows == self)
+        means = (request for request in requests if isinstance(request, Mean) and request.rows == self)
         return (next(means, self),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -331,11 +331,11 @@ class Count:
             return CombinedEstimate(row_weight, row_weight, whole=True)
         return TotalEstimate(whole=True)
 
-    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         return (Fraction(1),)
 
 
-@codec.value("distinct-units")
+@codec.serialisable("distinct-units")
 @dataclass(frozen=True)
 class Distinct(Count):
     """The number of units with a row where the predicate holds."""
@@ -344,21 +344,21 @@ class Distinct(Count):
     name: ClassVar[str] = "units"
 
 
-@codec.value("sum")
+@codec.serialisable("sum")
 @dataclass(frozen=True)
 class Sum:
     """The sum of a bounded value over the rows where the predicate holds."""
 
     value: Expression
     where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.TOTALS
+    reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
     name: ClassVar[str] = "sum"
     noised: ClassVar[str] = "it"
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         return self.reads
 
     @property
@@ -373,7 +373,7 @@ class Sum:
         low, high = value_range(self.value)
         return _value_step(self.value, max(abs(low), abs(high)), rows)
 
-    def held(self, step: Fraction) -> tuple[int, int]:
+    def step_range(self, step: Fraction) -> tuple[int, int]:
         return _value_steps(self.value, step)
 
     def size(self, low: int, high: int) -> int:
@@ -382,10 +382,10 @@ class Sum:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(self.value, step, 0, low, high),)
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """Use the mean of the same value if there is one: it measures the sum too."""
         mean = Mean(self.value, self.where)
-        return (mean,) if mean in asked else (self,)
+        return (mean,) if mean in requests else (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         (scaled,) = measured
@@ -395,11 +395,11 @@ class Sum:
             return CombinedEstimate(Fraction(scaled.low + size, size), Fraction(scaled.low, size), whole)
         return TotalEstimate(whole)
 
-    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return ((low + high) // 2 * step,)
 
 
-@codec.value("mean")
+@codec.serialisable("mean")
 @dataclass(frozen=True)
 class Mean:
     """The mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x).
@@ -410,14 +410,14 @@ class Mean:
 
     value: Expression
     where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.TOTALS
+    reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 2
     name: ClassVar[str] = "mean"
     noised: ClassVar[str] = "its centred sum"
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         return self.reads
 
     @property
@@ -434,7 +434,7 @@ class Mean:
             return (abs(low) or Fraction(1)) / 2**40
         return _value_step(self.value, high - low, rows)
 
-    def held(self, step: Fraction) -> tuple[int, int]:
+    def step_range(self, step: Fraction) -> tuple[int, int]:
         return _value_steps(self.value, step)
 
     def size(self, low: int, high: int) -> int:
@@ -449,26 +449,26 @@ class Mean:
     @property
     def rows(self) -> Count:
         """The count of the rows where the value is not NULL."""
-        return Count(both(self.where, present(self.value)))
+        return Count(conjunction(self.where, is_not_null(self.value)))
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         (scaled,) = measured
         high = scaled.low + self.size(scaled.low, scaled.high)
-        return Ratio(scaled.low * scaled.step, high * scaled.step, rounding(self.value, scaled.step))
+        return MeanEstimate(scaled.low * scaled.step, high * scaled.step, rounding(self.value, scaled.step))
 
-    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.size(low, high), 2) * step,) * 2
 
 
-def present(value: Expression) -> Expression:
+def is_not_null(value: Expression) -> Expression:
     """Return the predicate that a value is not NULL."""
     return call("NOT", call("IS NULL", value))
 
 
-def both(first: Expression | None, second: Expression) -> Expression:
+def conjunction(first: Expression | None, second: Expression) -> Expression:
     """Return the conjunction of two predicates in a canonical order, so that equal conditions are equal."""
     return second if first is None else call("AND", *sorted((first, second), key=repr))
 
@@ -511,9 +511,9 @@ def _value_step(value: Expression, largest_contribution: Fraction, rows: int) ->
     largest_value, natural = max(map(abs, value_range(value))), natural_step(value)
     if natural is not None:
         max_steps = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
-        if largest_value <= natural * max_steps and largest_contribution * rows <= natural * MOST_VALUE_STEPS:
+        if largest_value <= natural * max_steps and largest_contribution * rows <= natural * MAX_VALUE_STEPS:
             return natural
-    return power_above(max(largest_contribution * rows / MOST_VALUE_STEPS, largest_value / _LARGEST_VALUE, _LEAST_STEP))
+    return power_above(max(largest_contribution * rows / MAX_VALUE_STEPS, largest_value / _LARGEST_VALUE, _LEAST_STEP))
 
 
 def power_above(value: Fraction) -> Fraction:

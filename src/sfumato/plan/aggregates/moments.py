@@ -46,7 +46,7 @@ _FLOATING = 2.0**-40
 """A bound on the relative error of doubles, in parts of the largest square or product of a row."""
 
 
-@codec.value("moment-axis")
+@codec.serialisable("moment-axis")
 @dataclass(frozen=True)
 class Axis:
     """The range and the origin of the totals of one column."""
@@ -83,7 +83,7 @@ class Axis:
 # What is asked
 
 
-@codec.value("spread-estimator")
+@codec.serialisable("spread-estimator")
 @dataclass(frozen=True)
 class SpreadEstimate:
     """The variance or standard deviation, from a, b and the squares of one column.
@@ -127,7 +127,7 @@ class SpreadEstimate:
         )
 
 
-@codec.value("covariance-estimator")
+@codec.serialisable("covariance-estimator")
 @dataclass(frozen=True)
 class Covariance:
     """The covariance, from a and b of two columns and their products."""
@@ -153,7 +153,7 @@ class Covariance:
         return _estimate(_sample_scaled(pairs.value, pairs.count, self.sample), low, high)
 
 
-@codec.value("correlation-estimator")
+@codec.serialisable("correlation-estimator")
 @dataclass(frozen=True)
 class Correlation:
     """The correlation or its square, from a and b of two columns, their squares and their products. It is NULL where
@@ -192,7 +192,7 @@ class Correlation:
         return _squared(correlation_estimate) if self.squared else correlation_estimate
 
 
-@codec.value("line-estimator")
+@codec.serialisable("line-estimator")
 @dataclass(frozen=True)
 class RegressionLine:
     """The slope or the intercept of the least-squares line of y over x, from a and b of both columns, the squares of x
@@ -479,10 +479,10 @@ def _over_slices(rows: Range, needed: int, ranges: Callable[[Range], Range], pri
     )
 
 
-def _slices(fewest_rows: Floats, most_rows: Floats) -> Iterator[Range]:
+def _slices(fewest_rows: Floats, max_rows: Floats) -> Iterator[Range]:
     """Cut [1/most, 1/fewest] into slices whose ends have equal quotients."""
-    ends = [(fewest_rows / most_rows) ** (1 - index / _SLICES) / fewest_rows for index in range(_SLICES + 1)]
-    ends[0], ends[-1] = 1 / most_rows, 1 / fewest_rows
+    ends = [(fewest_rows / max_rows) ** (1 - index / _SLICES) / fewest_rows for index in range(_SLICES + 1)]
+    ends[0], ends[-1] = 1 / max_rows, 1 / fewest_rows
     yield from pairwise(ends)
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.plan.aggregates.measures import (
-    MOST_STEPS,
+    MAX_STEPS,
     AggregateRequest,
     Count,
     Estimator,
@@ -22,27 +22,27 @@ from sfumato.plan.aggregates.measures import (
     GroupEstimate,
     Measure,
     MeasureSteps,
-    Reads,
+    ReadingKind,
     Sum,
     Width,
-    both,
+    conjunction,
+    is_not_null,
     natural_step,
     power_above,
-    present,
     value_range,
 )
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, exact, text
+from sfumato.privacy.numbers import Number, exact, format_exact
 
-MOST_DECIMALS = 10**6
+MAX_DECIMALS = 10**6
 """The resolution of probabilities: six decimals."""
 _DOUBLE = 2**52
 """The most steps in a value: a double tells no finer ones apart."""
 
 
-@codec.value("ranked-value")
+@codec.serialisable("ranked-value")
 @dataclass(frozen=True)
 class RankedValue(Sum):
     """The value that rows are ranked by, in a moderate number of steps: a value is selected among all of them, and
@@ -54,12 +54,12 @@ class RankedValue(Sum):
         largest_value, step = max(abs(low), abs(high)), natural_step(self.value)
         if step is None:
             step = power_above(largest_value * rows / 2**24) if largest_value else Fraction(1)
-        while largest_value * rows / step > MOST_STEPS or largest_value / step > _DOUBLE:
+        while largest_value * rows / step > MAX_STEPS or largest_value / step > _DOUBLE:
             step *= 2
         return step
 
 
-@codec.value("quantile")
+@codec.serialisable("quantile")
 @dataclass(frozen=True)
 class Quantile:
     """The quantile at a probability, among the rows where the predicate holds: 0 is the minimum, 1 the maximum."""
@@ -71,7 +71,7 @@ class Quantile:
     """Whether the result is one of the column's declared values, and has its type: otherwise it is a number that may
     lie between two.
     """
-    reads: ClassVar[Reads] = Reads.RANKS
+    reads: ClassVar[ReadingKind] = ReadingKind.RANKS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
 
@@ -80,10 +80,10 @@ class Quantile:
 
     @property
     def name(self) -> str:
-        return _NAMES.get(self.probability, f"{text(100 * self.probability)} % quantile")
+        return _NAMES.get(self.probability, f"{format_exact(100 * self.probability)} % quantile")
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         return self.reads, self.value, self.where
 
     @property
@@ -94,21 +94,21 @@ class Quantile:
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return value_range(self.value)
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Return the sum of the non-NULL values in steps, which they are ranked by, and their count."""
-        return RankedValue(self.value, self.where), Count(both(self.where, present(self.value)))
+        return RankedValue(self.value, self.where), Count(conjunction(self.where, is_not_null(self.value)))
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
-        return Chosen(low, high, self.probability)
+        return SelectedValueEstimate(low, high, self.probability)
 
 
 _NAMES = {Fraction(0): "least", Fraction(1, 2): "median", Fraction(1): "greatest"}
 
 
-@codec.value("chosen-estimator")
+@codec.serialisable("chosen-estimator")
 @dataclass(frozen=True)
-class Chosen:
+class SelectedValueEstimate:
     """A selected value as its own estimate, within the bounds of all values.
 
     Nothing more is known of the exact quantile, unless two more values were selected around it: then it lies between

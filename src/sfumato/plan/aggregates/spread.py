@@ -20,10 +20,10 @@ from sfumato.plan.aggregates.measures import (
     Mean,
     Measure,
     MeasureSteps,
-    Reads,
+    ReadingKind,
     Sum,
-    both,
-    present,
+    conjunction,
+    is_not_null,
     rounding,
     value_range,
 )
@@ -36,22 +36,22 @@ from sfumato.privacy import codec
 _REAL = Domain(Type.REAL, nullable=True)
 
 
-@codec.value("squares")
+@codec.serialisable("squares")
 @dataclass(frozen=True)
 class Squares(Sum):
     """The sum of squared distances from the middle of a range."""
 
-    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Return the expectation for uniform values: a third of the largest square."""
         return (Fraction(high, 3) * step,)
 
 
-@codec.value("products")
+@codec.serialisable("products")
 @dataclass(frozen=True)
 class Products(Sum):
     """The sum of products of two columns' distances from the middles of their ranges."""
 
-    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Return the expectation for two uniform columns with correlation 1/2: a sixth of the largest product."""
         return (Fraction(high, 6) * step,)
 
@@ -76,7 +76,7 @@ def middle(value: Expression) -> Fraction:
     return min(max(Fraction(float((low + high) / 2)), low), high)
 
 
-@codec.value("variance")
+@codec.serialisable("variance")
 @dataclass(frozen=True)
 class Variance:
     """The variance of a bounded value, or its root, over the rows where the predicate holds."""
@@ -85,12 +85,12 @@ class Variance:
     sample: bool
     root: bool
     where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.TOTALS
+    reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 3
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         return self.reads
 
     @property
@@ -107,7 +107,7 @@ class Variance:
         largest_variance = (high - low) ** 2 / (2 if self.sample else 4)
         return Fraction(0), Fraction(math.sqrt(largest_variance)) if self.root else largest_variance
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return Mean(self.value, self.where), squares(self.value, self.where)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -122,11 +122,11 @@ class Pairs:
     y: Expression
     x: Expression
     where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.TOTALS
+    reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         return self.reads
 
     @property
@@ -141,22 +141,22 @@ class Pairs:
     @property
     def sums(self) -> tuple[Mean, Mean]:
         """The means of both values, over the rows where the other is not NULL."""
-        return Mean(self.x, present_too(self.where, self.y)), Mean(self.y, present_too(self.where, self.x))
+        return Mean(self.x, and_not_null(self.where, self.y)), Mean(self.y, and_not_null(self.where, self.x))
 
     @property
     def squares_x(self) -> Squares:
-        return squares(self.x, present_too(self.where, self.y))
+        return squares(self.x, and_not_null(self.where, self.y))
 
     @property
     def squares_y(self) -> Squares:
-        return squares(self.y, present_too(self.where, self.x))
+        return squares(self.y, and_not_null(self.where, self.x))
 
     @property
     def products(self) -> Products:
         return products(self.x, self.y, self.where)
 
 
-@codec.value("covariance")
+@codec.serialisable("covariance")
 @dataclass(frozen=True)
 class CovarianceOfPairs(Pairs):
     """The covariance of two values."""
@@ -174,7 +174,7 @@ class CovarianceOfPairs(Pairs):
         largest = (x_high - x_low) * (y_high - y_low) / (2 if self.sample else 4)
         return -largest, largest
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -182,7 +182,7 @@ class CovarianceOfPairs(Pairs):
         return moments.Covariance(axis(x), axis(y), product_steps.step / 2, self.sample)
 
 
-@codec.value("correlation")
+@codec.serialisable("correlation")
 @dataclass(frozen=True)
 class CorrelationOfPairs(Pairs):
     """The correlation of two values, or its square."""
@@ -198,7 +198,7 @@ class CorrelationOfPairs(Pairs):
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return Fraction(0 if self.squared else -1), Fraction(1)
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.squares_x, self.squares_y, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -207,9 +207,9 @@ class CorrelationOfPairs(Pairs):
         return moments.Correlation(axis(x), axis(y), (x_rounding, y_rounding, product_rounding), self.squared)
 
 
-@codec.value("line")
+@codec.serialisable("line")
 @dataclass(frozen=True)
-class LineOfPairs(Pairs):
+class RegressionOfPairs(Pairs):
     """The slope or the intercept of the least-squares line of y over x."""
 
     intercept: bool = False
@@ -223,7 +223,7 @@ class LineOfPairs(Pairs):
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.squares_x, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -232,9 +232,9 @@ class LineOfPairs(Pairs):
         return moments.RegressionLine(axis(x), axis(y), (x_rounding, product_rounding), self.intercept)
 
 
-def present_too(where: Expression | None, value: Expression) -> Expression | None:
+def and_not_null(where: Expression | None, value: Expression) -> Expression | None:
     """Add the condition that this value is not NULL, unless it never is."""
-    return where if never_null(value) else both(where, present(value))
+    return where if never_null(value) else conjunction(where, is_not_null(value))
 
 
 def axis(mean: MeasureSteps) -> moments.Axis:

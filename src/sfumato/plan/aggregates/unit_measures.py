@@ -82,7 +82,7 @@ class _ValueAggregate:
         return self.value.domain.nullable or self.where is not None
 
 
-@codec.value("unit-count")
+@codec.serialisable("unit-count")
 @dataclass(frozen=True)
 class UnitCount:
     """The number of a unit's rows, at most the cap."""
@@ -104,7 +104,7 @@ class UnitCount:
         return () if self.where is None else (self.where,)
 
 
-@codec.value("unit-distinct")
+@codec.serialisable("unit-distinct")
 @dataclass(frozen=True)
 class UnitDistinct(_ValueAggregate):
     """The number of distinct values in a unit's rows, NULL aside, at most the cap."""
@@ -118,7 +118,7 @@ class UnitDistinct(_ValueAggregate):
         return Domain(Type.INTEGER, bounds=(0, min(self.cap, declared_values or self.cap)))
 
 
-@codec.value("unit-sum")
+@codec.serialisable("unit-sum")
 @dataclass(frozen=True)
 class UnitSum(_ValueAggregate):
     """The sum of a bounded value over a unit's rows; NULL where no row has one."""
@@ -132,26 +132,26 @@ class UnitSum(_ValueAggregate):
         return _step(self.value, self.cap)
 
     @property
-    def held(self) -> tuple[int, int]:
+    def step_range(self) -> tuple[int, int]:
         """The least and the greatest sum, in steps."""
-        low, high = steps_held(self.value, self.step)
+        low, high = value_step_range(self.value, self.step)
         return min(low, self.cap * low), max(high, self.cap * high)
 
     @property
     def domain(self) -> Domain:
-        low, high = self.held
+        low, high = self.step_range
         if self.value.domain.type is not Type.INTEGER:
-            ends = (intervals.nearest(end) * intervals.nearest(self.step) for end in (low, high))
+            ends = (intervals.nearest_double(end) * intervals.nearest_double(self.step) for end in (low, high))
             grid = self.value.domain.grid if self.value.domain.grid == self.step else None
-            return intervals.real(ends, nullable=self.nullable, grid=grid)
-        domain = intervals.whole(low, high, nullable=self.nullable)
+            return intervals.real_domain(ends, nullable=self.nullable, grid=grid)
+        domain = intervals.integer_domain(low, high, nullable=self.nullable)
         if domain is None:
             rule = f"a sum of {self.cap:,} such values does not fit into 64 bits"
             raise Unsupported("unbounded", rule, fix="narrow the range with LEAST(GREATEST(…, low), high)")
         return domain
 
 
-@codec.value("unit-mean")
+@codec.serialisable("unit-mean")
 @dataclass(frozen=True)
 class UnitMean(_ValueAggregate):
     """The mean of a bounded value over a unit's rows; NULL where no row has one."""
@@ -164,11 +164,14 @@ class UnitMean(_ValueAggregate):
 
     @property
     def domain(self) -> Domain:
-        ends = (intervals.nearest(end) * intervals.nearest(self.step) for end in steps_held(self.value, self.step))
-        return intervals.real(ends, nullable=self.nullable)
+        ends = (
+            intervals.nearest_double(end) * intervals.nearest_double(self.step)
+            for end in value_step_range(self.value, self.step)
+        )
+        return intervals.real_domain(ends, nullable=self.nullable)
 
 
-@codec.value("unit-least")
+@codec.serialisable("unit-least")
 @dataclass(frozen=True)
 class UnitLeast(_ValueAggregate):
     """The least value in a unit's rows; NULL where no row has one."""
@@ -180,7 +183,7 @@ class UnitLeast(_ValueAggregate):
         return replace(self.value.domain, nullable=self.nullable)
 
 
-@codec.value("unit-greatest")
+@codec.serialisable("unit-greatest")
 @dataclass(frozen=True)
 class UnitGreatest(_ValueAggregate):
     """The greatest value in a unit's rows; NULL where no row has one."""
@@ -192,7 +195,7 @@ class UnitGreatest(_ValueAggregate):
         return replace(self.value.domain, nullable=self.nullable)
 
 
-@codec.value("unit-any")
+@codec.serialisable("unit-any")
 @dataclass(frozen=True)
 class UnitAny(_ValueAggregate):
     """Whether a predicate holds in one of a unit's rows; NULL where it is NULL in all of them."""
@@ -204,7 +207,7 @@ class UnitAny(_ValueAggregate):
         return Domain(Type.BOOLEAN, nullable=self.nullable)
 
 
-@codec.value("unit-all")
+@codec.serialisable("unit-all")
 @dataclass(frozen=True)
 class UnitAll(_ValueAggregate):
     """Whether a predicate fails in none of a unit's rows; NULL where it is NULL in all of them."""
@@ -216,7 +219,7 @@ class UnitAll(_ValueAggregate):
         return Domain(Type.BOOLEAN, nullable=self.nullable)
 
 
-@codec.value("unit-first")
+@codec.serialisable("unit-first")
 @dataclass(frozen=True)
 class UnitFirst(_ValueAggregate):
     """The value in the first of a unit's rows by an order; of rows that tie in it, the first by the value itself.
@@ -237,7 +240,7 @@ class UnitFirst(_ValueAggregate):
         return (*super().expressions, *(term.expression for term in self.order))
 
 
-def steps_held(value: Expression, step: Fraction) -> tuple[int, int]:
+def value_step_range(value: Expression, step: Fraction) -> tuple[int, int]:
     """Return the least and the greatest value, in steps."""
     low, high = value_range(value)
     return math.floor(low / step), math.ceil(high / step)
@@ -286,7 +289,7 @@ class WindowFunction(Protocol):
         ...
 
 
-class Counting(Enum):
+class RowNumbering(Enum):
     """How rows are numbered from 1."""
 
     ROW_NUMBER = "ROW_NUMBER"
@@ -304,27 +307,27 @@ class _Window:
         return (*self.keys, *(term.expression for term in self.order))
 
 
-@codec.value("window-place")
+@codec.serialisable("window-place")
 @dataclass(frozen=True)
 class RowPosition(_Window):
     """The position of a row in its partition; positions beyond the cap count as the cap."""
 
-    counting: Counting
+    counting: RowNumbering
     cap: int
 
     @property
     def distinct(self) -> bool:
         """Whether rows of one unit have different positions, up to the cap."""
-        return self.counting is Counting.ROW_NUMBER and not self.keys
+        return self.counting is RowNumbering.ROW_NUMBER and not self.keys
 
     @property
     def domain(self) -> Domain:
         return Domain(Type.INTEGER, bounds=(1, self.cap))
 
 
-@codec.value("window-shifted")
+@codec.serialisable("window-shifted")
 @dataclass(frozen=True)
-class Shifted(_Window):
+class LagLead(_Window):
     """The value in the row so many positions later, or earlier if negative (LEAD and LAG); the default where there is
     none.
     """
@@ -345,9 +348,9 @@ class Shifted(_Window):
         return (*super().expressions, self.value, *default_operand)
 
 
-@codec.value("window-end")
+@codec.serialisable("window-end")
 @dataclass(frozen=True)
-class End(_Window):
+class EndValue(_Window):
     """The value in the first or the last row: of the partition, or of the peers of this row."""
 
     value: Expression
@@ -363,7 +366,7 @@ class End(_Window):
         return (*super().expressions, self.value)
 
 
-@codec.value("window-running")
+@codec.serialisable("window-running")
 @dataclass(frozen=True)
 class RunningAggregate(_Window):
     """An aggregate over the rows of a frame."""

@@ -15,7 +15,7 @@ from sfumato.plan.aggregates.measures import (
     GroupEstimate,
     Measure,
     MeasureSteps,
-    Reads,
+    ReadingKind,
     TotalEstimate,
     Width,
 )
@@ -28,20 +28,20 @@ MOST_FREQUENT = 100
 """The largest k of APPROX_TOP_K."""
 
 
-@codec.value("distinct-values")
+@codec.serialisable("distinct-values")
 @dataclass(frozen=True)
 class DistinctValues:
     """The number of distinct non-NULL values among the rows where the predicate holds."""
 
     value: Expression
     where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.DIFFERENT
+    reads: ClassVar[ReadingKind] = ReadingKind.DIFFERENT
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
     name: ClassVar[str] = "distinct values"
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         return self.reads, self.value, self.where
 
     @property
@@ -52,7 +52,7 @@ class DistinctValues:
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Return a count of rows: a unit changes the counts by as much as if its pairs of group and value were its
         rows.
         """
@@ -62,7 +62,7 @@ class DistinctValues:
         return TotalEstimate(whole=True)
 
 
-@codec.value("frequent-value")
+@codec.serialisable("frequent-value")
 @dataclass(frozen=True)
 class FrequentValue:
     """The value at index ``place`` of the k most frequent ones among the rows where the predicate holds."""
@@ -71,13 +71,13 @@ class FrequentValue:
     k: int = 1
     place: int = 0
     where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.FREQUENT
+    reads: ClassVar[ReadingKind] = ReadingKind.FREQUENT
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
     name: ClassVar[str] = "most frequent value"
 
     @property
-    def together(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         return self.reads, self.value, self.where, self.k
 
     @property
@@ -88,16 +88,16 @@ class FrequentValue:
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (Count(_where_present(self.value, self.where)),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:  # noqa: ARG002
-        return Code()
+        return SelectedIndexEstimate()
 
 
-@codec.value("code-estimator")
+@codec.serialisable("code-estimator")
 @dataclass(frozen=True)
-class Code:
+class SelectedIndexEstimate:
     """The index of a selected value among its candidates: it has no range."""
 
     adds_up: ClassVar[bool] = False

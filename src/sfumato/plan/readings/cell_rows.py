@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.dense_readings import Marginals, moved_in_cells
+from sfumato.plan.readings.dense_readings import Marginals, cells_sensitivity
 from sfumato.plan.readings.total_readings import Integers, PlanReading
 from sfumato.policy import Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Neighbours, Sensitivity
 
-MOST_COLUMN_CELLS = 10**6
+MAX_COLUMN_CELLS = 10**6
 """The most cells of one column."""
-MOST_WEIGHT = 10**6
+MAX_WEIGHT = 10**6
 """The largest weight of a candidate: with it a score of 2^62 steps is still compared exactly, in Python integers."""
 KEPT_CELLS = 12 * 10**6
 """The cells of marginals that are cached; which ones is decided by sizes and order alone."""
@@ -48,13 +48,13 @@ class CodedRows:
     """The total of each combination."""
     _kept: dict[tuple[int, ...], Integers] = field(default_factory=dict, repr=False)
 
-    def marginal(self, places: tuple[int, ...]) -> Integers:
+    def marginal(self, columns: tuple[int, ...]) -> Integers:
         """Return the total of every cell of these columns, as one row; it is cached while there is room."""
-        if places in self._kept:
-            return self._kept[places]
-        marginal = self._count_cells(places)
+        if columns in self._kept:
+            return self._kept[columns]
+        marginal = self._count_cells(columns)
         if sum(cached.size for cached in self._kept.values()) + marginal.size <= KEPT_CELLS:
-            self._kept[places] = marginal
+            self._kept[columns] = marginal
         return marginal
 
     def _count_cells(self, places: tuple[int, ...]) -> Integers:
@@ -86,8 +86,8 @@ class CellRows(PlanReading[CodedRows]):
 
     def __post_init__(self) -> None:
         Marginals(self.bounded, self.cells, ((),))  # the same rows may be read, under the same conditions
-        if max(self.sizes) > MOST_COLUMN_CELLS:
-            raise InvalidParameter("cells", max(self.sizes), f"at most {MOST_COLUMN_CELLS:,} cells of one column")
+        if max(self.sizes) > MAX_COLUMN_CELLS:
+            raise InvalidParameter("cells", max(self.sizes), f"at most {MAX_COLUMN_CELLS:,} cells of one column")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ class CellRows(PlanReading[CodedRows]):
         """Whether rows are stored as they arrive, and not added up first."""
         return Marginals(self.bounded, self.cells, ((),)).by_row
 
-    def kept(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> CodedRows:
+    def store_batches(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> CodedRows:
         """Store batches of rows as they arrive: the cell codes of each key, in little memory, and the totals."""
         code_types = [np.min_scalar_type(size - 1) for size in self.sizes]
         code_batches: list[list[NDArray[Any]]] = [[np.empty(0, code_type)] for code_type in code_types]
@@ -116,11 +116,13 @@ class CellCounts:
     """The counts of all cells of some columns; of no column, the number of all rows."""
 
     reading: CellRows
-    places: tuple[int, ...]
+    columns: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if list(self.places) != sorted({*self.places} & {*range(len(self.reading.cells))}):
-            raise InvalidParameter("places", self.places, f"places from 0 to {len(self.reading.cells) - 1}, rising")
+        if list(self.columns) != sorted({*self.columns} & {*range(len(self.reading.cells))}):
+            raise InvalidParameter(
+                "places", self.columns, f"places from 0 to {len(self.reading.cells) - 1}, in rising order"
+            )
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -129,21 +131,21 @@ class CellCounts:
     @property
     def size(self) -> int:
         """The number of counts."""
-        return math.prod(self.reading.sizes[column] for column in self.places)
+        return math.prod(self.reading.sizes[column] for column in self.columns)
 
     @property
     def sensitivity(self) -> Sensitivity:
         """What one unit changes: each of its rows is in one cell, and all may be in the same."""
-        return moved_in_cells(self.bounded, self.size)
+        return cells_sensitivity(self.bounded, self.size)
 
-    def of(self, exact: Any) -> Integers:
+    def extract(self, exact: Any) -> Integers:
         """Return the counts as one row, from the rows of the reading."""
-        counts: Integers = exact.marginal(self.places)
+        counts: Integers = exact.marginal(self.columns)
         return counts
 
 
 @dataclass(frozen=True, eq=False)
-class SetMisfits:
+class ColumnSetDistances:
     """Scores of sets of columns: weight · (‖counts − prediction‖₁ − penalty), in whole steps.
 
     *Theorem.* Predictions, weights and penalties are public. A unit moves ‖c − p‖₁ by at most ‖c − c′‖₁ ≤ Δ₁ (triangle
@@ -166,8 +168,8 @@ class SetMisfits:
             raise InvalidParameter("predicted", len(self.predicted), "for each of the views as many numbers as it has")
         if any(values.dtype != np.int64 for values in self.predicted):
             raise InvalidParameter("predicted", self.predicted[0].dtype, "whole steps: what is rounded decides nothing")
-        if any(type(weight) is not int or not 1 <= weight <= MOST_WEIGHT for weight in self.weights):
-            raise InvalidParameter("weights", self.weights[:3], f"whole numbers from 1 to {MOST_WEIGHT:,}")
+        if any(type(weight) is not int or not 1 <= weight <= MAX_WEIGHT for weight in self.weights):
+            raise InvalidParameter("weights", self.weights[:3], f"whole numbers from 1 to {MAX_WEIGHT:,}")
         if any(type(penalty) is not int for penalty in self.penalties):
             raise InvalidParameter("penalties", self.penalties[:3], "whole numbers")
         if any(view.reading != self.views[0].reading for view in self.views[1:]):
@@ -182,26 +184,26 @@ class SetMisfits:
         return self.views[0].sensitivity.neighbours
 
     @property
-    def moved(self) -> Fraction:
+    def sensitivity(self) -> Fraction:
         """The most that one unit moves any score."""
         largest_weights: dict[bool, int] = {}  # the sensitivity depends on whether there is more than one cell
         for view, weight in zip(self.views, self.weights, strict=True):
             largest_weights[view.size > 1] = max(weight, largest_weights.get(view.size > 1, 0))
         return max(
-            weight * moved_in_cells(self.bounded, 1 + has_several_cells).total
+            weight * cells_sensitivity(self.bounded, 1 + has_several_cells).total
             for has_several_cells, weight in largest_weights.items()
         )
 
     @property
     def spread(self) -> Fraction:
         """Bound how much further one unit can move one score up than another."""
-        return 2 * self.moved
+        return 2 * self.sensitivity
 
-    def of(self, exact: Any) -> Integers:
+    def extract(self, exact: Any) -> Integers:
         """Return the scores from the rows of the reading; one beyond ±2^62 is clamped, which moves no two apart."""
         candidates = zip(self.views, self.predicted, self.weights, self.penalties, strict=True)
         scores = [
-            weight * (int(np.abs(view.of(exact) - values).sum()) - penalty)
+            weight * (int(np.abs(view.extract(exact) - values).sum()) - penalty)
             for view, values, weight, penalty in candidates
         ]
         return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, score)) for score in scores], np.int64)

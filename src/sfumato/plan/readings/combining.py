@@ -55,7 +55,7 @@ from sfumato.plan.values.expressions import Expression
 from sfumato.privacy import Neighbours, Sensitivity
 
 _PLAIN = (Strategy.WHOLE, Strategy.CLIP_L1, Strategy.CLIP_L2)
-MOST_MEASURES = 1_000
+MAX_MEASURES = 1_000
 """The most measures in one statement."""
 
 
@@ -68,7 +68,7 @@ class CombinedReading:
     """The readings that it answers, each with the columns of its result."""
 
 
-def combined(readings: Sequence[GroupTotals]) -> tuple[CombinedReading, ...]:
+def combine_readings(readings: Sequence[GroupTotals]) -> tuple[CombinedReading, ...]:
     """Combine the readings that one statement can execute; the others stay alone."""
     readings_by_source: dict[object, list[GroupTotals]] = {}
     for number, reading in enumerate(dict.fromkeys(readings)):
@@ -83,7 +83,7 @@ def _split_by_size(readings: Sequence[GroupTotals]) -> list[list[GroupTotals]]:
     """Split readings so that no statement has more than ``MOST_MEASURES`` measures."""
     chunks: list[list[GroupTotals]] = [[]]
     for reading in readings:
-        if sum(len(member.bounded.measures) for member in chunks[-1]) + len(reading.bounded.measures) > MOST_MEASURES:
+        if sum(len(member.bounded.measures) for member in chunks[-1]) + len(reading.bounded.measures) > MAX_MEASURES:
             chunks.append([])
         chunks[-1].append(reading)
     return [chunk for chunk in chunks if chunk]
@@ -109,7 +109,7 @@ def _combination_key(bounded: BoundedPlan) -> tuple[Relation, Strategy, Limits, 
     alone.
     """
     has_filter = isinstance(bounded.bound.input, Filter)
-    is_combinable = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.finds
+    is_combinable = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.discovers_groups
     if not is_combinable or any(
         scaled.measure.value is not None or (has_filter and scaled.measure.where) for scaled in bounded.measures
     ):
@@ -163,7 +163,7 @@ class FactoredTotals:
     def sensitivity(self) -> Sensitivity:
         """What one unit can change: see the theorem above."""
         scaled, magnitudes = self.totals.scaled, np.abs(self.weights)
-        totals_sensitivity, added = scaled.sensitivity, scaled.added
+        totals_sensitivity, added = scaled.sensitivity, scaled.add_remove_sensitivity
         is_replaced = totals_sensitivity.neighbours is Neighbours.REPLACE
         is_nonnegative = is_replaced and not scaled.signed and bool((self._products >= 0).all())
         squares_bound = (1 if not is_replaced else 2 if is_nonnegative else 4) * self._squares(added)
@@ -197,8 +197,8 @@ class FactoredTotals:
             for full_weight, next_weight in {*zip(full_sum.tolist(), next_largest.tolist(), strict=True)}
         )
 
-    def of(self, totals: Integers) -> Integers:
+    def extract(self, totals: Integers) -> Integers:
         """Return the measured numbers of every series, one after the other."""
         max_total = _LARGEST // int(np.abs(self.weights).sum(axis=1).max())
-        clamped = np.clip(self.totals.of(totals)[:, 0], -max_total, max_total)
+        clamped = np.clip(self.totals.extract(totals)[:, 0], -max_total, max_total)
         return (clamped.reshape(self.series, self.weights.shape[1]) @ self.weights.T).reshape(-1)

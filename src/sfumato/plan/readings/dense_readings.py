@@ -25,13 +25,13 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import Integers, Places, PlanReading
+from sfumato.plan.readings.total_readings import Indices, Integers, PlanReading
 from sfumato.policy import Value
 from sfumato.privacy import Neighbours, Sensitivity
 
-MOST_CELLS = 10**7
+MAX_CELLS = 10**7
 """The most cells of all marginals of one reading together."""
-_MOST_GROUPED = 1 << 16
+_MAX_GROUPED = 1 << 16
 """The most combinations of cells that are added up by the engine."""
 
 
@@ -53,15 +53,17 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
             raise InvalidParameter("cells", "a cell twice, or None", "different values: what is missing has its own")
         key_indices = range(len(self.cells))
         if not self.sets or any(list(attributes) != sorted({*attributes} & {*key_indices}) for attributes in self.sets):
-            raise InvalidParameter("sets", self.sets[:3], f"sets of the places 0 to {len(self.cells) - 1}, rising")
+            raise InvalidParameter(
+                "sets", self.sets[:3], f"sets of the places 0 to {len(self.cells) - 1}, in rising order"
+            )
         if len({*self.sets}) != len(self.sets):
             raise InvalidParameter("sets", "a set twice", "different sets")
-        if self.cell_count > MOST_CELLS:
-            raise InvalidParameter("sets", "too many cells", f"at most {MOST_CELLS:,} cells together")
+        if self.cell_count > MAX_CELLS:
+            raise InvalidParameter("sets", "too many cells", f"at most {MAX_CELLS:,} cells in all")
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE):
             raise InvalidParameter("bounded", self.bounded.strategy.value, "rows that are weighted or sampled")
         if len(self.bounded.measures) != 1 or self.bounded.measures[0].coordinates != 1:
-            raise InvalidParameter("bounded", "other measures", "a plan with one measure that has one total")
+            raise InvalidParameter("bounded", "other measures", "a plan with exactly one measure, which has one total")
         if not all(key.domain.nullable for key in self.bounded.plan.keys):
             raise InvalidParameter("bounded", "a key that cannot be missing", "keys under which every row counts")
 
@@ -83,7 +85,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         """Whether rows are counted as they arrive: each counts in full, and there are so many combinations of cells
         that grouping the rows first would hold each combination with its keys, and leave nearly as many.
         """
-        return self.bounded.strategy is Strategy.WHOLE and self._combinations > _MOST_GROUPED
+        return self.bounded.strategy is Strategy.WHOLE and self._combinations > _MAX_GROUPED
 
     @property
     def by_set(self) -> bool:
@@ -96,7 +98,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         """Return the indices of the marginals that a key belongs to."""
         return tuple(index for index, attributes in enumerate(self.sets) if key in attributes)
 
-    def counted(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> tuple[Integers, ...]:
+    def count_batches(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> tuple[Integers, ...]:
         """Count every marginal, from batches of rows: the cell codes of each key, and their totals."""
         marginals = self._empty()
         for codes, totals in rows:
@@ -143,21 +145,21 @@ class Marginal:
     @property
     def sensitivity(self) -> Sensitivity:
         """What one unit can change: all that it contributes, which may be in one cell."""
-        return moved_in_cells(self.bounded, math.prod(self.marginals.shape(self.marginals.sets[self.index])))
+        return cells_sensitivity(self.bounded, math.prod(self.marginals.shape(self.marginals.sets[self.index])))
 
-    def of(self, exact: Any) -> Integers:
+    def extract(self, exact: Any) -> Integers:
         """Return the cells as one row, from all marginals of the reading."""
         return exact[self.index].reshape(-1)
 
 
-def moved_in_cells(bounded: BoundedPlan, cells: int) -> Sensitivity:
+def cells_sensitivity(bounded: BoundedPlan, cells: int) -> Sensitivity:
     """Return what one unit changes in so many disjoint cells: what it adds to all of them, and a replaced one also
     takes away.
 
     A replaced unit moves a single count by no more than an added one: it is between 0 and T before and after.
     """
     (scaled,) = bounded.measures
-    added = Sensitivity(1, scaled.added.total)
+    added = Sensitivity(1, scaled.add_remove_sensitivity.total)
     if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:
         return added
     replaced = added.for_neighbours(Neighbours.REPLACE, signed=scaled.signed)
@@ -165,7 +167,7 @@ def moved_in_cells(bounded: BoundedPlan, cells: int) -> Sensitivity:
 
 
 @dataclass(frozen=True)
-class Counted:
+class MarginalView:
     """The counts of rows by some attributes of the only marginal of a reading: of every cell, or of some cells
     together.
     """
@@ -180,7 +182,7 @@ class Counted:
         if len(self.reading.sets) != 1 or not {*self.places} <= {*self.reading.sets[0]}:
             raise InvalidParameter("places", self.places, "attributes of the one marginal that is read")
         if list(self.places) != sorted({*self.places}):
-            raise InvalidParameter("places", self.places, "different places, rising")
+            raise InvalidParameter("places", self.places, "different places, in rising order")
         cell_count = math.prod(self.reading.shape(self.places))
         cell_indices = self.cells or (0,)
         if (
@@ -189,7 +191,9 @@ class Counted:
             or cell_indices[0] < 0
             or cell_indices[-1] >= cell_count
         ):
-            raise InvalidParameter("cells", cell_indices[:3], f"different places from 0 to {cell_count - 1}, rising")
+            raise InvalidParameter(
+                "cells", cell_indices[:3], f"different places from 0 to {cell_count - 1}, in rising order"
+            )
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -203,18 +207,18 @@ class Counted:
     @property
     def sensitivity(self) -> Sensitivity:
         """What one unit changes: a row is in one cell, however coarse the cells are."""
-        return moved_in_cells(self.bounded, self.size)
+        return cells_sensitivity(self.bounded, self.size)
 
-    def of(self, exact: Any) -> Integers:
+    def extract(self, exact: Any) -> Integers:
         """Return the counts as one row, from the marginal of the reading."""
-        return self.summed(exact[0])
+        return self.sum_cells(exact[0])
 
-    def summed(self, whole: NDArray[Any]) -> NDArray[Any]:
+    def sum_cells(self, whole: NDArray[Any]) -> NDArray[Any]:
         """Sum an array with an axis for each attribute of the reading to the counts of this view."""
-        return summed_cells(whole, self.reading.sets[0], self.places, self.cells)
+        return sum_cells(whole, self.reading.sets[0], self.places, self.cells)
 
 
-def summed_cells(
+def sum_cells(
     whole: NDArray[Any], read: tuple[int, ...], places: tuple[int, ...], cells: tuple[int, ...] | None
 ) -> NDArray[Any]:
     """Sum an array with an axis for each attribute in ``read`` to the cells of some attributes, or to some cells
@@ -225,7 +229,7 @@ def summed_cells(
 
 
 @dataclass(frozen=True, eq=False)
-class Misfits:
+class CountDistances:
     """Scores: the distances between the counts of each candidate and public predictions of them.
 
     A candidate is a view, scored by the sum of its gaps; or, with ``each``, every single count of the views. *Theorem.*
@@ -234,10 +238,10 @@ class Misfits:
     may raise one score by Δ and lower another by Δ: the spread is 2Δ. ∎
     """
 
-    views: tuple[Counted, ...]
+    views: tuple[MarginalView, ...]
     predicted: tuple[Integers, ...]
     """The predictions for each view, in whole steps of the totals."""
-    each: bool = False
+    per_count: bool = False
 
     def __post_init__(self) -> None:
         if not self.views or [view.size for view in self.views] != [values.size for values in self.predicted]:
@@ -254,29 +258,30 @@ class Misfits:
         return self.views[0].sensitivity.neighbours
 
     @property
-    def moved(self) -> Fraction:
+    def sensitivity(self) -> Fraction:
         """The most that one unit moves any score."""
         sensitivities = (view.sensitivity for view in self.views)
-        return max(sensitivity.per_group if self.each else sensitivity.total for sensitivity in sensitivities)
+        return max(sensitivity.per_group if self.per_count else sensitivity.total for sensitivity in sensitivities)
 
     @property
     def spread(self) -> Fraction:
         """Bound how much further one unit can move one score up than another."""
-        return 2 * self.moved
+        return 2 * self.sensitivity
 
-    def of(self, exact: Any) -> Integers:
+    def extract(self, exact: Any) -> Integers:
         """Return the scores, in whole steps, from the marginal of the reading."""
         gaps = [
-            np.abs(view.of(exact) - prediction) for view, prediction in zip(self.views, self.predicted, strict=True)
+            np.abs(view.extract(exact) - prediction)
+            for view, prediction in zip(self.views, self.predicted, strict=True)
         ]
-        return np.concatenate(gaps) if self.each else np.array([gap.sum() for gap in gaps], np.int64)
+        return np.concatenate(gaps) if self.per_count else np.array([gap.sum() for gap in gaps], np.int64)
 
 
 @dataclass(frozen=True)
 class Values:
     """The distinct values of each group's rows, in rising order, with the number of rows of each. PRIVATE."""
 
-    group: Places
+    group: Indices
     """For each value the index of its group, ascending."""
     steps: Integers
     """The values in whole steps, ascending within a group."""
@@ -301,7 +306,7 @@ class ValueCounts(PlanReading[Values]):
             raise InvalidParameter("bounded", "other measures", "a sum of the value and a count of the rows with one")
 
     @property
-    def counted(self) -> ScaledMeasure:
+    def row_count(self) -> ScaledMeasure:
         """The count of rows: one unit moves any number of ranks by as much as this count."""
         return self.bounded.measures[1]
 
@@ -318,9 +323,9 @@ class Ranks:
 
     @property
     def neighbours(self) -> Neighbours:
-        return self.values.counted.sensitivity.neighbours
+        return self.values.row_count.sensitivity.neighbours
 
-    def of(self, exact: Any) -> Any:
+    def extract(self, exact: Any) -> Any:
         """Return the values unchanged: ranks are computed from them."""
         return exact
 
@@ -331,6 +336,6 @@ class Ranks:
         return value.low, max(value.high, value.low + 1)
 
     @property
-    def in_all(self) -> int:
+    def rows_per_unit(self) -> int:
         """The most rows of one unit in all groups together."""
-        return int(self.values.counted.added.total)
+        return int(self.values.row_count.add_remove_sensitivity.total)

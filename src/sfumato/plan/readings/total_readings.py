@@ -44,7 +44,7 @@ from sfumato.privacy import Neighbours, Sensitivity, codec
 
 Integers = NDArray[np.int64]
 """Integers: one row for each group, one column for each coordinate."""
-Places = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 E = TypeVar("E")
 _LARGEST = (1 << 62) - 1
@@ -72,50 +72,50 @@ class GroupTotals(PlanReading[Integers]):
 
 
 @dataclass(frozen=True)
-class Found:
+class DiscoveredGroups:
     """The keys that rows have, and the exact totals of their groups. PRIVATE: which keys there are is private too."""
 
     holders: Integers
     """For each key, the number of units with a row that counts."""
-    named: Callable[[Places], list[GroupKey]]
+    key_values: Callable[[Indices], list[GroupKey]]
     """Returns the values of the keys at these indices: only for those that may be released."""
-    key: Places
+    key_index: Indices
     """For each row of the totals, the index of its discovered key."""
-    declared: Places
+    declared_index: Indices
     """For each row of the totals, the index of its declared keys; -1 where their values are not declared."""
     totals: Integers
 
-    def of(self, keys: Places, declared: int) -> Integers:
+    def totals_for(self, keys: Indices, declared_count: int) -> Integers:
         """Return the totals of these keys, each with all declared combinations in order; zeros for groups
         without rows.
         """
         key_position = np.full(len(self.holders), -1, np.intp)
         key_position[keys] = np.arange(len(keys))
-        row_key = key_position[self.key]
-        selected = (row_key >= 0) & (self.declared >= 0)
-        totals = np.zeros((len(keys) * declared, self.totals.shape[1]), np.int64)
+        row_key = key_position[self.key_index]
+        selected = (row_key >= 0) & (self.declared_index >= 0)
+        totals = np.zeros((len(keys) * declared_count, self.totals.shape[1]), np.int64)
         # a row may hold zeros alone
-        np.add.at(totals, row_key[selected] * declared + self.declared[selected], self.totals[selected])
+        np.add.at(totals, row_key[selected] * declared_count + self.declared_index[selected], self.totals[selected])
         return totals
 
 
 @dataclass(frozen=True)
-class FoundTotals(PlanReading[Found]):
+class DiscoveredTotals(PlanReading[DiscoveredGroups]):
     """The totals of groups that are discovered in the data, because the values of some keys are not declared.
 
     The last measure of the plan counts the units with a row that counts, for each combination of values of the
     discovered keys, whatever the declared ones are.
     """
 
-    found: tuple[int, ...]
+    discovered_keys: tuple[int, ...]
     """The indices of the keys whose values are discovered."""
-    declared: tuple[GroupKey, ...]
+    declared_groups: tuple[GroupKey, ...]
     """Every combination of the values of the other keys, in order; one empty combination where there is no other."""
 
     @property
-    def others(self) -> tuple[int, ...]:
+    def declared_keys(self) -> tuple[int, ...]:
         """The indices of the other keys."""
-        return tuple(index for index in range(len(self.bounded.plan.keys)) if index not in self.found)
+        return tuple(index for index in range(len(self.bounded.plan.keys)) if index not in self.discovered_keys)
 
 
 class PlanView(Protocol):
@@ -124,7 +124,7 @@ class PlanView(Protocol):
     @property
     def bounded(self) -> BoundedPlan: ...
 
-    def of(self, totals: Integers) -> Integers:
+    def extract(self, totals: Integers) -> Integers:
         """Return the exact values of the view, from the totals of every measure of the plan."""
         ...
 
@@ -145,7 +145,7 @@ class Totals:
         """What one unit can change, under the neighbours that the plan was bounded for."""
         return self.scaled.sensitivity
 
-    def of(self, totals: Integers) -> Integers:
+    def extract(self, totals: Integers) -> Integers:
         first_column = sum(scaled.coordinates for scaled in self.bounded.measures[: self.measure])
         return totals[:, first_column : first_column + self.scaled.coordinates]
 
@@ -180,7 +180,7 @@ class CandidateWeights(Protocol):
         ...
 
 
-@codec.value("weight-matrix")
+@codec.serialisable("weight-matrix")
 @dataclass(frozen=True)
 class Matrix:
     """Weights written out row by row."""
@@ -218,7 +218,7 @@ class Matrix:
         return matrix @ np.clip(counts, -max_count, max_count)
 
 
-@codec.value("weight-thresholds")
+@codec.serialisable("weight-thresholds")
 @dataclass(frozen=True)
 class Thresholds:
     """Weights by which candidate h scores ``values[h]`` for every row of a group that reaches it: p·#{bids ≥ p}, for
@@ -295,8 +295,8 @@ class LinearTotals:
             totals_sensitivity.neighbours,
         )
 
-    def of(self, totals: Integers) -> Integers:
-        return self.weights.scores(self.totals.of(totals)[:, 0])
+    def extract(self, totals: Integers) -> Integers:
+        return self.weights.scores(self.totals.extract(totals)[:, 0])
 
 
 def _require_one_total(totals: Totals) -> None:
@@ -331,11 +331,11 @@ class LinearScores:
         totals_sensitivity, scaled = self.totals.sensitivity, self.totals.scaled
         spread_bound = totals_sensitivity.total * self.weights.column_spread
         if self.neighbours is Neighbours.REPLACE and self.weights.chain and not scaled.signed:
-            return min(spread_bound, scaled.added.total * self.weights.row_spread)
+            return min(spread_bound, scaled.add_remove_sensitivity.total * self.weights.row_spread)
         return spread_bound
 
-    def of(self, totals: Integers) -> Integers:
-        return self.weights.scores(self.totals.of(totals)[:, 0])
+    def extract(self, totals: Integers) -> Integers:
+        return self.weights.scores(self.totals.extract(totals)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -356,10 +356,10 @@ class Supports:
     @property
     def sensitivity(self) -> Sensitivity:
         scaled = self.totals.scaled
-        return Sensitivity(1, scaled.added.total, neighbours=scaled.sensitivity.neighbours)
+        return Sensitivity(1, scaled.add_remove_sensitivity.total, neighbours=scaled.sensitivity.neighbours)
 
-    def of(self, totals: Integers) -> Integers:
-        return self.weights.supports(self.totals.of(totals)[:, 0])
+    def extract(self, totals: Integers) -> Integers:
+        return self.weights.supports(self.totals.extract(totals)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -386,12 +386,12 @@ class ChosenGroups:
     @property
     def sensitivity(self) -> Sensitivity:
         scaled = self.totals.scaled
-        added = Sensitivity(2, scaled.added.total, total=scaled.added.total)
+        added = Sensitivity(2, scaled.add_remove_sensitivity.total, total=scaled.add_remove_sensitivity.total)
         return added.for_neighbours(scaled.sensitivity.neighbours, signed=False)
 
-    def of(self, totals: Integers) -> Integers:
+    def extract(self, totals: Integers) -> Integers:
         """Return the totals of all groups, from which ``split`` computes the two numbers."""
-        counts = self.totals.of(totals)[:, 0]
+        counts = self.totals.extract(totals)[:, 0]
         return np.clip(counts, 0, _LARGEST // counts.size)  # clamped so that the sum fits 64 bits
 
     def split(self, counts: Integers, chosen: NDArray[np.bool_]) -> Integers:
@@ -400,7 +400,7 @@ class ChosenGroups:
 
 
 @dataclass(frozen=True)
-class Holders:
+class KeyHolders:
     """The number of units of each discovered key, which decides whether the key may be released.
 
     One unit is in at most g groups, crossed with declared keys or not, so it holds at most g keys: counts of distinct
@@ -414,20 +414,20 @@ class Holders:
         return self.bounded.measures[-1]
 
     @property
-    def most(self) -> int:
+    def max_keys(self) -> int:
         """The most keys that one unit can have; or rows, where those are counted."""
-        return int(self._scaled.added.total)
+        return int(self._scaled.add_remove_sensitivity.total)
 
     @property
     def weighted(self) -> bool:
         """Whether one unit can count more than once in one key."""
-        return self._scaled.added.per_group > 1
+        return self._scaled.add_remove_sensitivity.per_group > 1
 
     @property
     def neighbours(self) -> Neighbours:
         return self._scaled.sensitivity.neighbours
 
-    def of(self, totals: Integers) -> Integers:
+    def extract(self, totals: Integers) -> Integers:
         """Return the counts unchanged, one for each key."""
         return totals
 
@@ -445,7 +445,7 @@ class GroupSizes:
     """
 
     totals: Totals
-    most: int
+    max_size: int
 
     def __post_init__(self) -> None:
         if self.totals.scaled.coordinates != 1 or self.totals.scaled.bits or self.totals.scaled.low < 0:
@@ -459,8 +459,8 @@ class GroupSizes:
     def sensitivity(self) -> Sensitivity:
         totals_sensitivity = self.totals.sensitivity
         groups = min(totals_sensitivity.l0, int(totals_sensitivity.l1))
-        return Sensitivity(self.most + 1, groups, total=2 * groups, neighbours=totals_sensitivity.neighbours)
+        return Sensitivity(self.max_size + 1, groups, total=2 * groups, neighbours=totals_sensitivity.neighbours)
 
-    def of(self, totals: Integers) -> Integers:
-        sizes = np.clip(self.totals.of(totals)[:, 0], 0, self.most)
-        return np.bincount(sizes, minlength=self.most + 1).astype(np.int64)
+    def extract(self, totals: Integers) -> Integers:
+        sizes = np.clip(self.totals.extract(totals)[:, 0], 0, self.max_size)
+        return np.bincount(sizes, minlength=self.max_size + 1).astype(np.int64)

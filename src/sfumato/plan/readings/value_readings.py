@@ -41,7 +41,7 @@ from sfumato.privacy import Neighbours, Sensitivity
 
 
 @dataclass(frozen=True)
-class DifferentValues(PlanReading[Integers]):
+class DistinctValueReading(PlanReading[Integers]):
     """The number of distinct values of one column in each group."""
 
     value: Expression
@@ -73,11 +73,11 @@ def with_value(bounded: BoundedPlan, value: Expression) -> BoundedPlan:
 
 def pair_limits(limits: Limits, value: Expression) -> Limits:
     """Limit the pairs of a unit in a group by the number of possible values: the sample keeps no more."""
-    max_values = _most_values(value.domain)
+    max_values = _max_values(value.domain)
     return limits if max_values is None else replace(limits, rows_per_group=min(limits.rows_per_group, max_values))
 
 
-def _most_values(domain: Domain) -> int | None:
+def _max_values(domain: Domain) -> int | None:
     """Return the number of possible values, where they are listed or are integers or days within bounds."""
     if domain.values is not None:
         return max(1, len(domain.values))
@@ -92,10 +92,10 @@ def _most_values(domain: Domain) -> int | None:
 
 
 @dataclass(frozen=True)
-class Differences:
+class DistinctCounts:
     """The numbers of distinct values, as noise is added to them."""
 
-    reading: DifferentValues
+    reading: DistinctValueReading
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -105,7 +105,7 @@ class Differences:
     def sensitivity(self) -> Sensitivity:
         return self.bounded.measures[0].sensitivity
 
-    def of(self, exact: Integers) -> Integers:
+    def extract(self, exact: Integers) -> Integers:
         return exact
 
 
@@ -124,11 +124,11 @@ class Frequencies:
         return self.bounded.measures[0].sensitivity.neighbours
 
     @property
-    def in_all(self) -> int:
+    def rows_per_unit(self) -> int:
         """The most rows of one unit in all groups together."""
-        return int(self.bounded.measures[0].added.total)
+        return int(self.bounded.measures[0].add_remove_sensitivity.total)
 
-    def of(self, exact: Integers) -> Integers:
+    def extract(self, exact: Integers) -> Integers:
         return exact
 
 
@@ -152,12 +152,12 @@ class SteppedTotal:
         return self.scaled.sensitivity.neighbours
 
     @property
-    def most(self) -> int:
+    def max_change(self) -> int:
         """The most steps that one unit moves it by."""
         return math.ceil(self.scaled.sensitivity.linf * self._steps_per_unit)
 
     @property
-    def rises(self) -> bool:
+    def is_monotone(self) -> bool:
         """Whether it can only grow when a unit is added: no row adds a negative number."""
         return all(contribution.low >= 0 for contribution in self.scaled.contributions)
 
@@ -170,7 +170,7 @@ class SteppedTotal:
         resolution = max(self.scaled.step, self.scaled.unit_value) if whole_steps else self.scaled.unit_value
         return self.scaled.rounding + (0 if (resolution / self.grid).denominator == 1 else self.grid)
 
-    def of(self, totals: Integers) -> Integers:
+    def extract(self, totals: Integers) -> Integers:
         """Return the number of whole steps, rounded down; one beyond ±2^62 is clamped, which moves no two further
         apart.
         """

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.ranked import MOST_DECIMALS
+from sfumato.plan.aggregates.ranked import MAX_DECIMALS
 from sfumato.plan.aggregates.value_measures import MOST_FREQUENT
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, whole
+from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, exact_integer
 
 if TYPE_CHECKING:
     from sfumato.plan.sql.fragments import Names, Tree
@@ -66,7 +66,7 @@ class Aggregation:
             raise InvalidParameter("of", self.of, f'a column or an expression: sf.{self.name}("cost")')
         if (self.k is not None) != (self.name == "top_k"):
             raise InvalidParameter("k", self.k, 'the number of most frequent values: sf.top_k("drug", k=3)')
-        if self.k is not None and whole(self.k, "k", at_least=1) > MOST_FREQUENT:
+        if self.k is not None and exact_integer(self.k, "k", at_least=1) > MOST_FREQUENT:
             raise InvalidParameter("k", self.k, f"at most {MOST_FREQUENT}")
         if (self.at is None) is (self.name == "quantile"):
             raise InvalidParameter("at", self.at, "a share such as 0.9, given for quantiles only")
@@ -80,13 +80,21 @@ class Aggregation:
 
     def tree(self, names: Names) -> Tree:
         """Return the aggregate as a tree in which these names are resolved."""
-        from sfumato.plan.sql.fragments import filled, meant, read  # deferred: building an aggregation needs no parser
+        from sfumato.plan.sql.fragments import (
+            parse_expression,
+            substitute_columns,
+            substitute_names,
+        )  # deferred: building an aggregation needs no parser
 
         sql = _ROWS if self.of is None else _SQL[self.name]
         fragments = {"x": self.of, "y": self.beside, "w": self.where, "p": self.at}
         fragments["k"] = None if self.k is None else str(int(self.k))
-        arguments = {name: meant(read(text), names) for name, text in fragments.items() if text is not None}
-        return filled(read(sql if self.where is None else f"{sql} FILTER (WHERE w)"), arguments)
+        arguments = {
+            name: substitute_names(parse_expression(text), names)
+            for name, text in fragments.items()
+            if text is not None
+        }
+        return substitute_columns(parse_expression(sql if self.where is None else f"{sql} FILTER (WHERE w)"), arguments)
 
     def __str__(self) -> str:
         options = {"k=": self.k, "where ": self.where}
@@ -99,17 +107,17 @@ class Aggregation:
         return f"{self.name}({', '.join(argument for argument in arguments if argument is not None)})"
 
 
-Asked = Aggregation | str
+AggregateText = Aggregation | str
 """An aggregation, or any SQL over aggregates: ``100.0 * COUNT_IF(late) / COUNT(*)``."""
 
 
-def aggregate(asked: Asked, names: Names) -> Tree:
+def aggregate_tree(asked: AggregateText, names: Names) -> Tree:
     """Return an aggregation or SQL over aggregates as a tree in which these names are resolved."""
-    from sfumato.plan.sql.fragments import meant, read
+    from sfumato.plan.sql.fragments import parse_expression, substitute_names
 
     if not isinstance(asked, (Aggregation, str)):
         raise InvalidParameter("agg", asked, "aggregations, such as sf.count(), or SQL over aggregates")
-    return asked.tree(names) if isinstance(asked, Aggregation) else meant(read(asked), names)
+    return asked.tree(names) if isinstance(asked, Aggregation) else substitute_names(parse_expression(asked), names)
 
 
 def count(of: str | None = None, *, where: str | None = None) -> Aggregation:
@@ -206,6 +214,6 @@ def maximum(of: str, *, where: str | None = None) -> Aggregation:
 
 def _probability_text(share: Number) -> str:
     probability = exact(share, "share", INSIDE_UNIT)
-    if not 0 < round(probability * MOST_DECIMALS) < MOST_DECIMALS:
+    if not 0 < round(probability * MAX_DECIMALS) < MAX_DECIMALS:
         raise InvalidParameter("share", share, "strictly between 0 and 1 after rounding to six decimals")
-    return f"{Decimal(round(probability * MOST_DECIMALS)) / MOST_DECIMALS:f}"
+    return f"{Decimal(round(probability * MAX_DECIMALS)) / MAX_DECIMALS:f}"

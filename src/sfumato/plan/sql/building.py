@@ -20,32 +20,32 @@ from sqlglot import ErrorLevel, exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.nodes import Query
-from sfumato.plan.sql.aggregations import Asked, aggregate
+from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.aggregations import AggregateText, aggregate_tree
 from sfumato.plan.sql.fragments import (
     Names,
     Tree,
-    called,
     column,
     conjunction,
-    filled,
+    drop_qualifier,
     identifier,
-    meant,
     operand,
+    own_nodes,
     owned,
-    parts,
-    plainly,
-    read,
+    parse_expression,
+    quote_text,
     refused_at,
-    told,
+    substitute_columns,
+    substitute_names,
+    with_alias,
 )
 from sfumato.plan.sql.histograms import Histogram
-from sfumato.plan.sql.rows import RowSource, rows, unlisted
-from sfumato.plan.sql.sql_expressions import expression
-from sfumato.plan.sql.statements import query
-from sfumato.plan.sql.text import fragment
-from sfumato.plan.sql.text_positions import nearest
-from sfumato.plan.sql.unit_joins import period_words
-from sfumato.plan.written_names import quoted
+from sfumato.plan.sql.rows import RowSource, is_undeclared, lower_rows
+from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.statements import lower_query
+from sfumato.plan.sql.text import parse_fragment
+from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.sql.unit_joins import period_sql
 from sfumato.policy import Domain
 
 On = str | Sequence[str] | None
@@ -71,28 +71,28 @@ class RowSelection:
     @property
     def rows(self) -> RowSource:
         """The typed rows of all steps so far; they are refused as in SQL."""
-        return rows(self.selecting([exp.Star()]), self.catalog, {})
+        return lower_rows(self.select_statement([exp.Star()]), self.catalog, {})
 
     @property
     def columns(self) -> dict[str, Domain]:
         """Every column that can be named, with its domain."""
         source = self.rows
-        return {name: expression(tree.copy(), source.resolve).domain for name, tree in self.names.values()}
+        return {name: lower_expression(tree.copy(), source.resolve).domain for name, tree in self.names.values()}
 
     @property
-    def every(self) -> list[Tree]:
+    def all_columns(self) -> list[Tree]:
         """Every column, and the id of the unit, for a subquery."""
         unit = self.table.id
         unit_column = [column(self.alias, unit)] if unit is not None and unit.lower() not in self.names else []
-        return [*unit_column, *(called(tree, name) for name, tree in self.names.values())]
+        return [*unit_column, *(with_alias(tree, name) for name, tree in self.names.values())]
 
-    def selecting(self, items: Sequence[Tree]) -> exp.Select:
+    def select_statement(self, items: Sequence[Tree]) -> exp.Select:
         """Return the statement of all steps so far, with these columns."""
         tree = self.tree.copy()
         tree.set("expressions", [item.copy() for item in items])
-        return plainly(tree, self.alias)
+        return drop_qualifier(tree, self.alias)
 
-    def then(self, step: str, tree: exp.Select, names: Names | None = None) -> RowSelection:
+    def with_step(self, step: str, tree: exp.Select, names: Names | None = None) -> RowSelection:
         """Return the selection one step further, if SQL allows it."""
         selection_after = replace(
             self, tree=tree, names=self.names if names is None else names, steps=(*self.steps, step)
@@ -103,19 +103,21 @@ class RowSelection:
 
 def selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelection:
     """Start with all rows of one private table."""
-    with refused_at(f"table {told(name)}"):
+    with refused_at(f"table {quote_text(name)}"):
         table = _table(catalog, name)
         shown_name = table.name if alias is None else alias
         tree = _select_from(_table_node(table, shown_name))
         step = table.name if alias is None else f"{table.name} as {alias}"
-        return RowSelection(catalog, table, shown_name, (), tree, owned(shown_name, table.columns)).then(step, tree)
+        return RowSelection(catalog, table, shown_name, (), tree, owned(shown_name, table.columns)).with_step(
+            step, tree
+        )
 
 
 def _table(catalog: Catalog, name: object) -> Described:
     tables = {table.name.lower(): table for table in catalog.tables.values()}
     table_name = identifier(name)
     if table_name.name.lower() not in tables:
-        rows(_select_from(exp.Table(this=table_name)), catalog, {})  # refuses it as SQL does
+        lower_rows(_select_from(exp.Table(this=table_name)), catalog, {})  # refuses it as SQL does
     return tables[table_name.name.lower()]
 
 
@@ -132,37 +134,39 @@ def _table_node(table: Described, alias: str) -> exp.Table:
 
 def where(source: RowSelection, text: str) -> RowSelection:
     """Keep the rows that meet a condition."""
-    with refused_at(step := f"where {told(text)}"):
+    with refused_at(step := f"where {quote_text(text)}"):
         tree = source.tree.copy()
         conditions = [] if tree.args.get("where") is None else [tree.args["where"].this]
-        tree.set("where", exp.Where(this=conjunction([*conditions, meant(read(text), source.names)])))
-        return source.then(step, tree)
+        tree.set(
+            "where", exp.Where(this=conjunction([*conditions, substitute_names(parse_expression(text), source.names)]))
+        )
+        return source.with_step(step, tree)
 
 
 def derive(source: RowSelection, name: str, text: str) -> RowSelection:
     """Add a column: an expression over one row, or a window function over a unit's rows."""
-    with refused_at(step := f"derive {name} = {told(text)}"):
-        derived_tree = meant(read(text), source.names)
+    with refused_at(step := f"derive {name} = {quote_text(text)}"):
+        derived_tree = substitute_names(parse_expression(text), source.names)
         identifier(name)
         if derived_tree.find(exp.Window) is not None:
             return _derive_window(source, name, derived_tree, step)
-        expression(derived_tree.copy(), source.rows.resolve)
+        lower_expression(derived_tree.copy(), source.rows.resolve)
         return replace(source, names={**source.names, name.lower(): (name, derived_tree)}, steps=(*source.steps, step))
 
 
 def _derive_window(source: RowSelection, name: str, window_tree: Tree, step: str) -> RowSelection:
     others = replace(source, names={key: definition for key, definition in source.names.items() if key != name.lower()})
     column_names = [name for name, _ in others.names.values()]
-    return source.then(
+    return source.with_step(
         step,
-        _select_around(others, [*others.every, called(window_tree, name)]),
+        _select_around(others, [*others.all_columns, with_alias(window_tree, name)]),
         owned(source.alias, [*column_names, name]),
     )
 
 
 def _select_around(source: RowSelection, items: Sequence[Tree]) -> exp.Select:
     """Return a statement over the rows of a subquery, which has the alias of the table."""
-    return _select_from(_subquery(source.selecting(items), source.alias))
+    return _select_from(_subquery(source.select_statement(items), source.alias))
 
 
 def _subquery(inner: exp.Select, alias: str) -> exp.Subquery:
@@ -188,23 +192,25 @@ class _Side:
 
 def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool) -> RowSelection:
     """Join each row with the matching rows of another table; with ``left``, rows without a match are kept."""
-    name = other.alias if isinstance(other, RowSelection) else told(other)
-    on_text = "" if on is None else f" on {told(on if isinstance(on, str) else ', '.join(map(str, on)))}"
+    name = other.alias if isinstance(other, RowSelection) else quote_text(other)
+    on_text = "" if on is None else f" on {quote_text(on if isinstance(on, str) else ', '.join(map(str, on)))}"
     with refused_at(step := f"{'left join' if left else 'join'} {name}{on_text}"):
         right = _join_side(source.catalog, other)
         where_clause = source.tree.args.get("where")
         if not right.table.public and where_clause is not None and where_clause.find(exp.Query) is not None:
             column_names = [column_name for column_name, _ in source.names.values()]
-            source = replace(source, tree=_select_around(source, source.every), names=owned(source.alias, column_names))
+            source = replace(
+                source, tree=_select_around(source, source.all_columns), names=owned(source.alias, column_names)
+            )
         using, condition, same = _match_columns(source, right, on)
-        clause = fragment("LEFT JOIN t" if left else "JOIN t", exp.Join)
+        clause = parse_fragment("LEFT JOIN t" if left else "JOIN t", exp.Join)
         clause.set("this", right.tree)
         clause.set("using", [identifier(column_name) for column_name in using] or None)
         clause.set("on", condition)
         tree = source.tree.copy()
         tree.append("joins", clause)
         public_columns = _public_columns(source, right, same) if right.table.public and not left else {}
-        return source.then(step, tree, {**_names_after_join(source, right, same), **public_columns})
+        return source.with_step(step, tree, {**_names_after_join(source, right, same), **public_columns})
 
 
 def _join_side(catalog: Catalog, other: RowSelection | str) -> _Side:
@@ -214,20 +220,21 @@ def _join_side(catalog: Catalog, other: RowSelection | str) -> _Side:
     names = owned(other.alias, [shown_name for shown_name, _ in other.names.values()])
     if len(other.steps) == 1:
         return _Side(other.table, other.alias, _table_node(other.table, other.alias), names)
-    return _Side(other.table, other.alias, _subquery(other.selecting(other.every), other.alias), names)
+    return _Side(other.table, other.alias, _subquery(other.select_statement(other.all_columns), other.alias), names)
 
 
 def _match_columns(source: RowSelection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
     """Return the columns of USING, the condition of ON, and the names that are the same on both sides."""
     if on is None:
         return _match_units(source, right)
-    parsed = [read(fragment_text) for fragment_text in ([on] if isinstance(on, str) else on)]
+    parsed = [parse_expression(fragment_text) for fragment_text in ([on] if isinstance(on, str) else on)]
     same = [node.name for node in parsed if isinstance(node, exp.Column) and not node.table]
     if len(same) == len(parsed) and not any(_is_derived(source, name) for name in same):
         return same, None, same
     left_names = {key: definition for key, definition in source.names.items() if key not in right.names}
     conditions = [
-        _column_equality(node.name, source, right) if node.name in same else meant(node, left_names) for node in parsed
+        _column_equality(node.name, source, right) if node.name in same else substitute_names(node, left_names)
+        for node in parsed
     ]
     return [], conjunction(conditions), same
 
@@ -254,9 +261,9 @@ def _period_trees(table: Described, alias: str) -> list[Tree]:
     if table.period is None:
         return []
     date_column = column(alias, table.period.column)
-    if period_words(table) == quoted(table.period.column):
+    if period_sql(table) == quoted(table.period.column):
         return [date_column]
-    return [filled(read(f"DATE_TRUNC('{table.period.every}', x)"), {"x": date_column})]
+    return [substitute_columns(parse_expression(f"DATE_TRUNC('{table.period.every}', x)"), {"x": date_column})]
 
 
 def _is_derived(source: RowSelection, name: str) -> bool:
@@ -290,7 +297,7 @@ def _public_columns(source: RowSelection, right: _Side, same: Sequence[str]) -> 
     """Return the public column for each matched name whose private column declares no values, as in SQL."""
     domains = {name.lower(): domain for name, domain in source.columns.items()}
     matched_names = [key for key in map(str.lower, same) if key in domains and key in right.names]
-    return {key: right.names[key] for key in matched_names if unlisted(domains[key])}
+    return {key: right.names[key] for key in matched_names if is_undeclared(domains[key])}
 
 
 def union_all(source: RowSelection, other: RowSelection) -> RowSelection:
@@ -300,7 +307,7 @@ def union_all(source: RowSelection, other: RowSelection) -> RowSelection:
         members = [_union_member(member, shared) for member in (source, other)]
         union = exp.Union(this=members[0], expression=members[1], distinct=False)
         tree = _select_from(exp.Subquery(this=union, alias=_table_alias(source.alias)))
-        return source.then(step, tree, owned(source.alias, shared))
+        return source.with_step(step, tree, owned(source.alias, shared))
 
 
 def _union_member(source: RowSelection, shared: Sequence[str]) -> exp.Select:
@@ -311,31 +318,31 @@ def _union_member(source: RowSelection, shared: Sequence[str]) -> exp.Select:
         if source.table.id is None or column_name.lower() != source.table.id.lower()
     ]
     unit_column = [] if source.table.id is None else [column(source.alias, source.table.id)]
-    return source.selecting(
-        [*unit_column, *(called(source.names[column_name.lower()][1], column_name) for column_name in column_names)]
+    return source.select_statement(
+        [*unit_column, *(with_alias(source.names[column_name.lower()][1], column_name) for column_name in column_names)]
     )
 
 
 # One row per unit
 
 
-def per_unit(source: RowSelection, keys: Sequence[str], asked: Mapping[str, Asked]) -> RowSelection:
+def per_unit(source: RowSelection, keys: Sequence[str], aggregates: Mapping[str, AggregateText]) -> RowSelection:
     """Aggregate the rows to one row for each unit (and key)."""
-    with refused_at(step := f"per {source.table.id or 'unit'}: {_step_text(keys, asked)}"):
+    with refused_at(step := f"per {source.table.id or 'unit'}: {_step_text(keys, aggregates)}"):
         if source.table.id is None:
             raise _refuse_without_unit(source.table)
-        key_trees = keyed(source, keys, {})
+        key_trees = lower_keys(source, keys, {})
         period = [
             period_tree
             for period_tree in _period_trees(source.table, source.alias)
             if period_tree not in [tree for _, tree, _ in key_trees]
         ]
         unit = column(source.alias, source.table.id)
-        results = [called(aggregate(request, source.names), name) for name, request in asked.items()]
-        inner = source.selecting([unit, *(called(tree, name) for name, tree, _ in key_trees), *results])
+        results = [with_alias(aggregate_tree(request, source.names), name) for name, request in aggregates.items()]
+        inner = source.select_statement([unit, *(with_alias(tree, name) for name, tree, _ in key_trees), *results])
         inner.set("group", exp.Group(expressions=[unit, *period, *(tree.copy() for _, tree, _ in key_trees)]))
-        tree = _select_from(_subquery(plainly(inner, source.alias), source.alias))
-        return source.then(step, tree, owned(source.alias, [*(name for name, _, _ in key_trees), *asked]))
+        tree = _select_from(_subquery(drop_qualifier(inner, source.alias), source.alias))
+        return source.with_step(step, tree, owned(source.alias, [*(name for name, _, _ in key_trees), *aggregates]))
 
 
 def _refuse_without_unit(table: Described) -> Unsupported:
@@ -350,7 +357,7 @@ def _refuse_without_unit(table: Described) -> Unsupported:
 
 Keys = tuple[tuple[str, Tree, Tree], ...]
 """For each key its name, the grouping expression, and the displayed expression."""
-Wanted = str | Histogram
+OutputColumn = str | Histogram
 
 
 @dataclass(frozen=True)
@@ -365,30 +372,32 @@ class QuestionBuilder:
     steps: tuple[str, ...] = field(compare=False)
     condition: Tree | None = field(default=None, repr=False)
     order: tuple[Tree, ...] = field(default=(), repr=False)
-    most: int | None = None
-    skipped: int = 0
+    limit: int | None = None
+    offset: int = 0
 
     @property
     def tree(self) -> exp.Select:
         """The statement as the SQL parser would return it."""
-        statement_tree = self.source.selecting([called(self.results[name.lower()][1], name) for name in self.outputs])
+        statement_tree = self.source.select_statement(
+            [with_alias(self.results[name.lower()][1], name) for name in self.outputs]
+        )
         if self.keys:
             statement_tree.set("group", exp.Group(expressions=[tree.copy() for _, tree, _ in self.keys]))
         if self.condition is not None:
             statement_tree.set("having", exp.Having(this=self.condition.copy()))
         if self.order:
             statement_tree.set("order", exp.Order(expressions=[term.copy() for term in self.order]))
-        if self.most is not None:
-            statement_tree.set("limit", exp.Limit(expression=exp.Literal(this=str(self.most), is_string=False)))
-        if self.skipped:
-            statement_tree.set("offset", exp.Offset(expression=exp.Literal(this=str(self.skipped), is_string=False)))
-        return plainly(statement_tree, self.source.alias)
+        if self.limit is not None:
+            statement_tree.set("limit", exp.Limit(expression=exp.Literal(this=str(self.limit), is_string=False)))
+        if self.offset:
+            statement_tree.set("offset", exp.Offset(expression=exp.Literal(this=str(self.offset), is_string=False)))
+        return drop_qualifier(statement_tree, self.source.alias)
 
     @property
     def query(self) -> Query:
         """The query it means, or a refusal, decided as for a text."""
         with refused_at(self.steps[-1]):
-            return query(self.tree, self.source.catalog)
+            return lower_query(self.tree, self.source.catalog)
 
     @property
     def text(self) -> str:
@@ -396,102 +405,104 @@ class QuestionBuilder:
         return self.tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
 
 
-def keyed(source: RowSelection, keys: Sequence[Wanted], made: Mapping[str, Wanted]) -> Keys:
+def lower_keys(source: RowSelection, keys: Sequence[OutputColumn], computed_keys: Mapping[str, OutputColumn]) -> Keys:
     """Lower the keys of GROUP BY: columns, histograms of them, and named expressions."""
-    with refused_at(f"group by {_step_text(keys, made)}"):
+    with refused_at(f"group by {_step_text(keys, computed_keys)}"):
         plain_keys = [(_key_name(key), key) for key in keys]
-        named_keys = [(identifier(name).name, key) for name, key in made.items()]
+        named_keys = [(identifier(name).name, key) for name, key in computed_keys.items()]
         row_source = source.rows
         return tuple((name, *_lower_key(key, source.names, row_source)) for name, key in (*plain_keys, *named_keys))
 
 
-def _key_name(key: Wanted) -> str:
+def _key_name(key: OutputColumn) -> str:
     """Return the name of a column, or of the column of a histogram."""
-    tree = read(key.of if isinstance(key, Histogram) else key)
+    tree = parse_expression(key.of if isinstance(key, Histogram) else key)
     if isinstance(tree, exp.Column):
         return tree.name
-    key_text = f"sf.{key}" if isinstance(key, Histogram) else f'"{told(key)}"'
+    key_text = f"sf.{key}" if isinstance(key, Histogram) else f'"{quote_text(key)}"'
     fix = f"write band={key_text}, or derive it first"
     raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
 
 
-def _lower_key(key: Wanted, names: Names, row_source: RowSource) -> tuple[Tree, Tree]:
+def _lower_key(key: OutputColumn, names: Names, row_source: RowSource) -> tuple[Tree, Tree]:
     """Return the grouping expression and the displayed expression of a key."""
     if isinstance(key, Histogram):
         grouped, label = key.trees(names, row_source)
     else:
-        grouped = label = meant(read(key), names)
-    expression(grouped.copy(), row_source.resolve)  # refuses what is not understood
+        grouped = label = substitute_names(parse_expression(key), names)
+    lower_expression(grouped.copy(), row_source.resolve)  # refuses what is not understood
     return grouped, label
 
 
-def statement(source: RowSelection, keys: Keys, asked: Mapping[str, Asked]) -> QuestionBuilder:
+def statement(source: RowSelection, keys: Keys, aggregates: Mapping[str, AggregateText]) -> QuestionBuilder:
     """Return the query for these aggregates of every group."""
     group_step = [f"group by {', '.join(name for name, _, _ in keys)}"] if keys else []
-    with refused_at(step := f"measure {_step_text((), asked)}"):
+    with refused_at(step := f"measure {_step_text((), aggregates)}"):
         results = {name.lower(): (name, tree) for name, _, tree in keys}
-        for name, request in asked.items():
+        for name, request in aggregates.items():
             if name.lower() in results:
                 raise Unsupported("duplicate-column", f"two columns are named {name}", fix="rename one of them")
             identifier(name)
-            results[name.lower()] = (name, aggregate(request, source.names))
+            results[name.lower()] = (name, aggregate_tree(request, source.names))
         outputs = tuple(shown_name for shown_name, _ in results.values())
         return QuestionBuilder(source, keys, results, outputs, (*source.steps, *group_step, step))
 
 
-def having(found: QuestionBuilder, text: str) -> QuestionBuilder:
+def having(builder: QuestionBuilder, text: str) -> QuestionBuilder:
     """Keep the groups whose noisy numbers meet a condition."""
-    with refused_at(step := f"having {told(text)}"):
-        conditions = [] if found.condition is None else [found.condition]
-        condition = conjunction([*conditions, _resolve_output_names(read(text), found)])
-        return replace(found, condition=condition, steps=(*found.steps, step))
+    with refused_at(step := f"having {quote_text(text)}"):
+        conditions = [] if builder.condition is None else [builder.condition]
+        condition = conjunction([*conditions, _resolve_output_names(parse_expression(text), builder)])
+        return replace(builder, condition=condition, steps=(*builder.steps, step))
 
 
-def order_by(found: QuestionBuilder, texts: Sequence[str]) -> QuestionBuilder:
+def order_by(builder: QuestionBuilder, texts: Sequence[str]) -> QuestionBuilder:
     """Sort the groups by these columns, each with ASC or DESC."""
-    with refused_at(step := f"order by {', '.join(map(told, texts))}"):
+    with refused_at(step := f"order by {', '.join(map(quote_text, texts))}"):
         # bins in their order, not their labels'
-        sort_columns = {name.lower(): (name, tree) for name, tree, _ in found.keys}
-        sortable = replace(found, results={**found.results, **sort_columns})
-        order = tuple(_resolve_output_names(fragment(text, exp.Ordered), sortable) for text in texts)
-        return replace(found, order=order, steps=(*found.steps, step))
+        sort_columns = {name.lower(): (name, tree) for name, tree, _ in builder.keys}
+        sortable = replace(builder, results={**builder.results, **sort_columns})
+        order = tuple(_resolve_output_names(parse_fragment(text, exp.Ordered), sortable) for text in texts)
+        return replace(builder, order=order, steps=(*builder.steps, step))
 
 
-def head(found: QuestionBuilder, most: int, skipped: int) -> QuestionBuilder:
+def head(builder: QuestionBuilder, count: int, skipped: int) -> QuestionBuilder:
     """Keep the first groups."""
-    return replace(found, most=most, skipped=skipped, steps=(*found.steps, f"at most {most} rows"))
+    return replace(builder, limit=count, offset=skipped, steps=(*builder.steps, f"at most {count} rows"))
 
 
-def select(found: QuestionBuilder, names: Sequence[str], made: Mapping[str, str]) -> QuestionBuilder:
+def select(builder: QuestionBuilder, names: Sequence[str], computed_columns: Mapping[str, str]) -> QuestionBuilder:
     """Choose the columns of the answer: some of the existing ones, and arithmetic over them."""
-    with refused_at(step := f"select {_step_text(names, made)}"):
+    with refused_at(step := f"select {_step_text(names, computed_columns)}"):
         for name in names:
-            if not isinstance(name, str) or name.lower() not in found.results:
+            if not isinstance(name, str) or name.lower() not in builder.results:
                 rule = f"the answer has no column named {str(name)[:60]}"
                 raise Unsupported(
                     "unknown-column",
                     rule,
-                    fix=nearest(str(name), [shown_name for shown_name, _ in found.results.values()]),
+                    fix=suggest_name(str(name), [shown_name for shown_name, _ in builder.results.values()]),
                 )
         computed = {
-            name.lower(): (identifier(name).name, _resolve_output_names(read(text), found))
-            for name, text in made.items()
+            name.lower(): (identifier(name).name, _resolve_output_names(parse_expression(text), builder))
+            for name, text in computed_columns.items()
         }
-        outputs = (*names, *made)
-        return replace(found, results={**found.results, **computed}, outputs=outputs, steps=(*found.steps, step))
+        outputs = (*names, *computed_columns)
+        return replace(builder, results={**builder.results, **computed}, outputs=outputs, steps=(*builder.steps, step))
 
 
 def _resolve_output_names(node: Tree, builder: QuestionBuilder) -> Tree:
     """Resolve names within an aggregate of rows as columns of rows; elsewhere, and in a window over the groups, as
     columns of the answer first.
     """
-    aggregate_nodes = [part for part in parts(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
+    aggregate_nodes = [part for part in own_nodes(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
     aggregates = [part for part in aggregate_nodes if not isinstance(part.parent, exp.Window)]
     for part in aggregates:
         for argument in list(part.iter_expressions()):
-            argument.replace(meant(argument, builder.source.names))
-    return meant(node, {**builder.source.names, **builder.results}, {id(part) for part in aggregates})
+            argument.replace(substitute_names(argument, builder.source.names))
+    return substitute_names(node, {**builder.source.names, **builder.results}, {id(part) for part in aggregates})
 
 
 def _step_text(names: Sequence[object], definitions: Mapping[str, object]) -> str:
-    return ", ".join([*map(told, names), *(f"{name} = {told(definition)}" for name, definition in definitions.items())])
+    return ", ".join(
+        [*map(quote_text, names), *(f"{name} = {quote_text(definition)}" for name, definition in definitions.items())]
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sfumato.errors import InvalidPolicy, Unsupported
-from sfumato.plan.sql.fragments import parts, read
-from sfumato.plan.sql.sql_expressions import expression
-from sfumato.plan.sql.text_positions import nearest
+from sfumato.plan.sql.fragments import own_nodes, parse_expression
+from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.values.expressions import Column, Expression, Field
-from sfumato.plan.values.functions.declaring import boolean
+from sfumato.plan.values.functions.declaring import require_boolean
 from sfumato.policy import Table
 
 
@@ -23,12 +23,12 @@ def impossible(table: Table) -> tuple[Expression, ...]:
 
 def _condition(table: Table, text: str, policy_path: str) -> Expression:
     try:
-        tree = read(text)
-        if any(isinstance(part, exp.Query) for part in parts(tree)[1:]):
+        tree = parse_expression(text)
+        if any(isinstance(part, exp.Query) for part in own_nodes(tree)[1:]):
             raise Unsupported(
                 "subquery", "this condition can only read columns of the same row", fix="leave out the subquery"
             )
-        return boolean(expression(tree, lambda qualifier, name: _column(table, qualifier, name)))
+        return require_boolean(lower_expression(tree, lambda qualifier, name: _column(table, qualifier, name)))
     except Unsupported as refusal:
         rule, fix = refusal.rule.removesuffix(f" [{refusal.code}]"), refusal.fix
     raise InvalidPolicy(rule, place=policy_path, fix=fix)
@@ -44,9 +44,9 @@ def _column(table: Table, qualifier: str | None, name: str) -> Expression:
         )
     if name.lower() not in columns_by_name:
         rule = f"the policy declares no column named {name[:60]}"
-        raise Unsupported("unknown-column", rule, fix=nearest(name, table.columns))
+        raise Unsupported("unknown-column", rule, fix=suggest_name(name, table.columns))
     column = columns_by_name[name.lower()]
-    if not table.coded(column):
+    if not table.is_coded(column):
         rule = f"{column} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins"
         raise Unsupported("uncoded-column", rule, fix=f"add values or bins to {table.name}.{column}")
     return Column(Field(0, table.name, column), table.columns[column])

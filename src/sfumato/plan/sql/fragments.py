@@ -9,8 +9,8 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from sfumato.errors import Unsupported
-from sfumato.plan.sql.text import MOST_TOKENS, fragment
-from sfumato.untrusted import printable
+from sfumato.plan.sql.text import MAX_TOKENS, parse_fragment
+from sfumato.untrusted import escape_unprintable
 
 Tree = exp.Expr
 Names = Mapping[str, tuple[str, Tree]]
@@ -34,30 +34,30 @@ def refused_at(step: str) -> Iterator[None]:
         raise Unsupported(refusal.code, rule, fix=refusal.fix, place=step) from None
 
 
-def told(text: object) -> str:
+def quote_text(text: object) -> str:
     """Return a user's text on one line, truncated."""
-    plain = printable(" ".join(str(text).split()))
+    plain = escape_unprintable(" ".join(str(text).split()))
     return plain if len(plain) <= _MAX_QUOTED else f"{plain[: _MAX_QUOTED - 1]}…"
 
 
-def read(text: object) -> Tree:
+def parse_expression(text: object) -> Tree:
     """Parse an expression or a condition."""
-    return fragment(text, exp.Condition)
+    return parse_fragment(text, exp.Condition)
 
 
-def meant(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
+def substitute_names(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
     """Substitute the definitions of names into a tree.
 
     Queries within it have their own names. Nodes whose ids are ``untouched`` are not entered.
     """
     replacements = [
         (part, names[part.name.lower()][1])
-        for part in parts(node, untouched)
+        for part in own_nodes(node, untouched)
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in names
     ]
-    if sum(size(tree) for _, tree in replacements) > MOST_TOKENS:
+    if sum(size(tree) for _, tree in replacements) > MAX_TOKENS:
         raise Unsupported(
-            "too-long", f"a question can have at most {MOST_TOKENS:,} SQL tokens", fix="split it into several questions"
+            "too-long", f"a question can have at most {MAX_TOKENS:,} SQL tokens", fix="split it into several questions"
         )
     for part, tree in replacements:
         if part is node:
@@ -66,14 +66,14 @@ def meant(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
     return node
 
 
-def filled(pattern: Tree, arguments: Mapping[str, Tree]) -> Tree:
+def substitute_columns(pattern: Tree, arguments: Mapping[str, Tree]) -> Tree:
     """Replace the columns of a pattern by trees."""
     for part in list(pattern.find_all(exp.Column)):
         part.replace(arguments[part.name].copy())
     return pattern
 
 
-def parts(node: Tree, untouched: Collection[int] = ()) -> list[Tree]:
+def own_nodes(node: Tree, untouched: Collection[int] = ()) -> list[Tree]:
     """Return a node and all nodes below it except those within another query."""
 
     def is_closed(part: Tree) -> bool:
@@ -113,7 +113,7 @@ def identifier(name: object) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True if name.upper() in _KEYWORDS else None)
 
 
-def written(name: str) -> str:
+def identifier_sql(name: str) -> str:
     """Write a name as an SQL identifier."""
     return identifier(name).sql(dialect="duckdb")
 
@@ -122,7 +122,7 @@ def column(table: str, name: str) -> exp.Column:
     return exp.Column(this=identifier(name), table=identifier(table))
 
 
-def called(tree: Tree, name: str) -> Tree:
+def with_alias(tree: Tree, name: str) -> Tree:
     """Return a column of SELECT under a name."""
     if isinstance(tree, exp.Column) and tree.name == name:
         return tree.copy()
@@ -134,14 +134,14 @@ def owned(alias: str, columns: Collection[str]) -> dict[str, tuple[str, Tree]]:
     return {name.lower(): (name, column(alias, name)) for name in columns}
 
 
-def plainly(select: exp.Select, alias: str) -> exp.Select:
+def drop_qualifier(select: exp.Select, alias: str) -> exp.Select:
     """Remove the qualifier from the columns of a statement about one table, except where an output's name could be
     meant.
     """
     if select.args.get("joins"):
         return select
     clauses = [*select.expressions, *(select.args[part] for part in ("where", "group") if select.args.get(part))]
-    for part in (node for clause in clauses for node in parts(clause)):
+    for part in (node for clause in clauses for node in own_nodes(clause)):
         if isinstance(part, exp.Column) and part.table == alias:
             part.set("table", None)
     return select

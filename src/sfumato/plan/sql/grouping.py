@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sfumato.plan.sql.rows import RowSource
-from sfumato.plan.sql.sql_expressions import expression
+from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import refuse
 from sfumato.plan.values.expressions import Expression, columns
 
-MOST_KEYS = 100
-MOST_SETS = 64
+MAX_KEYS = 100
+MAX_SETS = 64
 
 Items = tuple[exp.Expr, ...]
 
@@ -42,7 +42,7 @@ class Grouping:
     """Empty for the single set of all keys."""
 
 
-def grouping(select: exp.Select, source: RowSource) -> Grouping:
+def lower_grouping(select: exp.Select, source: RowSource) -> Grouping:
     """Lower GROUP BY, or SELECT DISTINCT."""
     group = select.args.get("group")
     if select.args.get("distinct"):
@@ -53,9 +53,9 @@ def grouping(select: exp.Select, source: RowSource) -> Grouping:
     sets = _grouping_sets(group, select)
     keys: dict[Expression, int] = {}
     key_sets = [_key_indices(items, keys, select, source) for items in sets]
-    if len(keys) > MOST_KEYS:
+    if len(keys) > MAX_KEYS:
         raise refuse(
-            group, "too-many-columns", f"GROUP BY can have at most {MOST_KEYS} columns", "group by fewer columns"
+            group, "too-many-columns", f"GROUP BY can have at most {MAX_KEYS} columns", "group by fewer columns"
         )
     return Grouping(tuple(keys), tuple(key_sets) if len(key_sets) > 1 else ())
 
@@ -66,7 +66,7 @@ def _key_indices(items: Items, keys: dict[Expression, int], select: exp.Select, 
 
 
 def _lower_key(node: exp.Expr, select: exp.Select, source: RowSource) -> Expression:
-    key = expression(_resolve_item(node.unalias(), select, source), source.resolve)
+    key = lower_expression(_resolve_item(node.unalias(), select, source), source.resolve)
     if not columns(key):
         raise refuse(node, "constant-key", "a group key must read at least one column", "group by a column")
     return key
@@ -97,14 +97,14 @@ def _grouping_sets(group: exp.Group, select: exp.Select) -> list[Items]:
     modifiers = [modifier for name in ("rollup", "cube") for modifier in group.args.get(name) or []]
     if modifiers:  # GROUP BY a, b WITH ROLLUP
         return _expand_item(type(modifiers[0])(expressions=group.expressions), group)
-    if len(group.expressions) > MOST_KEYS:
+    if len(group.expressions) > MAX_KEYS:
         raise refuse(
-            group, "too-many-columns", f"GROUP BY can have at most {MOST_KEYS} columns", "group by fewer columns"
+            group, "too-many-columns", f"GROUP BY can have at most {MAX_KEYS} columns", "group by fewer columns"
         )
     grouping_sets: list[Items] = [()]
     for item in group.expressions:
         grouping_sets = [(*prefix, *items) for prefix in grouping_sets for items in _expand_item(item, group)]
-        if len(grouping_sets) > MOST_SETS:
+        if len(grouping_sets) > MAX_SETS:
             raise _too_many_sets(group)
     return grouping_sets
 
@@ -123,7 +123,7 @@ def _expand_item(item: exp.Expr, group: exp.Group) -> list[Items]:
         grouping_sets = [tuple(itertools.chain(*parts[:count])) for count in range(len(parts), -1, -1)]
     elif isinstance(item, exp.Cube):
         parts = [_tuple_items(element) for element in item.expressions]
-        if 2 ** len(parts) > MOST_SETS:
+        if 2 ** len(parts) > MAX_SETS:
             raise _too_many_sets(group)
         sizes = range(len(parts), -1, -1)
         grouping_sets = [
@@ -131,7 +131,7 @@ def _expand_item(item: exp.Expr, group: exp.Group) -> list[Items]:
         ]
     else:
         grouping_sets = [_tuple_items(item)]
-    if len(grouping_sets) > MOST_SETS:
+    if len(grouping_sets) > MAX_SETS:
         raise _too_many_sets(group)
     return grouping_sets
 
@@ -147,7 +147,7 @@ def _too_many_sets(group: exp.Group) -> Exception:
     return refuse(
         group,
         "grouping-sets",
-        f"a question can have at most {MOST_SETS} grouping sets",
+        f"a question can have at most {MAX_SETS} grouping sets",
         "list only those you need with GROUPING SETS (…)",
     )
 
@@ -168,12 +168,12 @@ def _resolve_item(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.
         if item.find(exp.AggFunc, exp.Window) is not None:
             rule = f"column {index} of SELECT is an aggregate, so it cannot be a group key"
             raise refuse(node, "ordinal", rule, "name a column of the table, or use GROUP BY ALL")
-    elif isinstance(node, exp.Column) and not node.table and not names_column(node, source):
+    elif isinstance(node, exp.Column) and not node.table and not is_table_column(node, source):
         aliases = (output for output in select.expressions if isinstance(output, exp.Alias))
         item = next((output for output in aliases if output.alias.lower() == node.name.lower()), None)
     return node if item is None else item.unalias()
 
 
-def names_column(node: exp.Column, source: RowSource) -> bool:
+def is_table_column(node: exp.Column, source: RowSource) -> bool:
     """Return whether a column of the table has this name, whatever the answer's columns are called."""
     return any(node.name.lower() == name.lower() for names in source.scope.values() for name in names)

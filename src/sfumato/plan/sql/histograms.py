@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.policy import Type
-from sfumato.privacy.numbers import shown, text, whole
+from sfumato.privacy.numbers import exact_integer, format_exact, format_number
 
 if TYPE_CHECKING:
     from sfumato.plan.sql.fragments import Names, Tree
     from sfumato.plan.sql.rows import RowSource
 
-MOST_BINS = 500
+MAX_BINS = 500
 
 
 @dataclass(frozen=True)
@@ -29,33 +29,39 @@ class Histogram:
     def __post_init__(self) -> None:
         if not isinstance(self.of, str):
             raise InvalidParameter("of", self.of, 'a column of numbers, as in sf.histogram("cost")')
-        if whole(self.bins, "bins", at_least=1) > MOST_BINS:
-            raise InvalidParameter("bins", self.bins, f"at most {MOST_BINS}")
+        if exact_integer(self.bins, "bins", at_least=1) > MAX_BINS:
+            raise InvalidParameter("bins", self.bins, f"at most {MAX_BINS}")
 
     def trees(self, names: Names, rows: RowSource) -> tuple[Tree, Tree]:
         """Return the number of a row's bin, from 1 on, and the label of that bin; both are NULL where the value is.
 
         WIDTH_BUCKET puts the upper end of the range into a bin of its own; here it is in the last.
         """
-        from sfumato.plan.sql.fragments import filled, meant, read  # who only says what to group by needs no parser
+        from sfumato.plan.sql.fragments import (
+            parse_expression,
+            substitute_columns,
+            substitute_names,
+        )  # who only says what to group by needs no parser
 
-        column = meant(read(self.of), names)
+        column = substitute_names(parse_expression(self.of), names)
         edges = self._edges(column, rows)
         arguments = {
             "x": column,
             "low": _number_tree(edges[0]),
             "high": _number_tree(edges[-1]),
-            "n": read(str(self.bins)),
+            "n": parse_expression(str(self.bins)),
         }
-        bucket = filled(read("WIDTH_BUCKET(x, low, high, n)"), arguments)
-        bin_number = filled(read("CASE WHEN b > n THEN n ELSE b END"), {"b": bucket, "n": read(str(self.bins))})
+        bucket = substitute_columns(parse_expression("WIDTH_BUCKET(x, low, high, n)"), arguments)
+        bin_number = substitute_columns(
+            parse_expression("CASE WHEN b > n THEN n ELSE b END"), {"b": bucket, "n": parse_expression(str(self.bins))}
+        )
         labels = " ".join(f"WHEN {index} THEN '{label}'" for index, label in enumerate(_labels(edges), start=1))
-        return bin_number, filled(read(f"CASE b {labels} END"), {"b": bin_number})
+        return bin_number, substitute_columns(parse_expression(f"CASE b {labels} END"), {"b": bin_number})
 
     def _edges(self, column: Tree, rows: RowSource) -> list[Fraction]:
-        from sfumato.plan.sql.sql_expressions import expression
+        from sfumato.plan.sql.sql_expressions import lower_expression
 
-        domain = expression(column.copy(), rows.resolve).domain
+        domain = lower_expression(column.copy(), rows.resolve).domain
         if domain.type not in (Type.INTEGER, Type.REAL):
             rule = f"a histogram needs a numeric column; {self.of} is {domain.type.value}"
             raise Unsupported("histogram", rule, fix="group by its values, or by a numeric expression of it")
@@ -76,9 +82,9 @@ def histogram(of: str, bins: int = 20) -> Histogram:
 
 def _number_tree(value: Fraction) -> Tree:
     """Return an end of a range, which is a decimal, as a tree."""
-    from sfumato.plan.sql.fragments import read
+    from sfumato.plan.sql.fragments import parse_expression
 
-    return read(text(value))
+    return parse_expression(format_exact(value))
 
 
 def _labels(edges: list[Fraction]) -> list[str]:
@@ -89,5 +95,9 @@ def _labels(edges: list[Fraction]) -> list[str]:
 
 
 def _end_text(value: Fraction) -> str:
-    exact_text = text(value)
-    return exact_text if len(exact_text) <= 8 and "/" not in exact_text else shown(float(value), 6).replace(",", "")
+    exact_text = format_exact(value)
+    return (
+        exact_text
+        if len(exact_text) <= 8 and "/" not in exact_text
+        else format_number(float(value), 6).replace(",", "")
+    )

@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.nodes import Filter, Join, Relation, Scan, Unnest, next_source
-from sfumato.plan.sql.text_positions import nearest, refuse
+from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.text_positions import refuse, suggest_name
 from sfumato.plan.values.expressions import Field
-from sfumato.plan.written_names import quoted
 from sfumato.policy import ListColumn
 
 Lists = Mapping[str, Mapping[str, tuple[Field, ListColumn]]]
@@ -22,7 +22,7 @@ def is_unnest(join: exp.Join) -> bool:
     return isinstance(_without_lateral(join.this), exp.Unnest)
 
 
-def unnest(join: exp.Join, relation: Relation, lists: Lists) -> tuple[str, str, Unnest]:
+def lower_unnest(join: exp.Join, relation: Relation, lists: Lists) -> tuple[str, str, Unnest]:
     """Lower UNNEST; return its alias, the name of the items, and the relation."""
     table_alias = join.this.args.get("alias")
     columns = [] if table_alias is None else table_alias.args.get("columns") or []
@@ -44,10 +44,10 @@ def unnest(join: exp.Join, relation: Relation, lists: Lists) -> tuple[str, str, 
         rule = "a list must be unnested before its table is joined with another private table"
         raise _refuse_unnest(join, rule, lists, " JOIN …: UNNEST comes right after the table")
     source = next_source(relation)
-    return table_alias.name, columns[0].name, Unnest(relation, items, source, column.most_items, column.items)
+    return table_alias.name, columns[0].name, Unnest(relation, items, source, column.max_items, column.items)
 
 
-def in_from(select: exp.Select) -> exp.Select:
+def move_unnest_to_from(select: exp.Select) -> exp.Select:
     """Rewrite SELECT UNNEST(list) AS item, … FROM table to SELECT t.item, … FROM table, UNNEST(list) AS t(item)."""
     exploded = [item for item in select.expressions if isinstance(item.unalias(), exp.Explode)]
     # they look at rows before that
@@ -69,7 +69,7 @@ _ALIAS = "sf items"
 """An alias that no table has."""
 
 
-def list_column(name: str, lists: Lists) -> Unsupported | None:
+def refuse_list_column(name: str, lists: Lists) -> Unsupported | None:
     """Return the refusal of a list that is named where a single value is meant; None where no list has this name."""
     for alias, columns in lists.items():
         for list_name, (items, _) in columns.items():
@@ -100,7 +100,7 @@ def _resolve_list(node: exp.Expr, lists: Lists) -> tuple[Field, ListColumn]:
         fix = "declare it in the policy with most_items = <items per row>, and write UNNEST beside its own table"
         raise refuse(node, "unnest", rule, fix)
     rule = "UNNEST takes a list that the policy declares for a table before it in FROM"
-    raise refuse(node, "unnest", rule, nearest(node.name, list_names))
+    raise refuse(node, "unnest", rule, suggest_name(node.name, list_names))
 
 
 def _without_lateral(node: exp.Expr) -> exp.Expr:

@@ -20,20 +20,20 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query
 from sfumato.plan.noisy_rows import FINISHING, Finish, NoisyWindow, Outer, Output, RowTotal
-from sfumato.plan.sql.rows import rows
-from sfumato.plan.sql.sql_expressions import Own, Read as ReadExpression, reading
-from sfumato.plan.sql.text_positions import called, nearest, refuse, shown
+from sfumato.plan.sql.rows import lower_rows
+from sfumato.plan.sql.sql_expressions import OwnLowering, Read as ReadExpression, lower_with
+from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse, suggest_name
 from sfumato.plan.values.expressions import (
     Call,
     Column,
     Expression,
     Key,
+    NoisyColumn,
     Order,
     Result,
-    ShownColumn,
-    Windowed,
-    noises,
-    of_keys,
+    WindowResult,
+    noise_count,
+    reads_only_keys,
 )
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
@@ -50,29 +50,29 @@ ROW_TOTALS: dict[type[exp.Expr], str] = {
 _RANKS: dict[type[exp.Expr], str] = {exp.Rank: "RANK", exp.DenseRank: "DENSE_RANK", exp.RowNumber: "ROW_NUMBER"}
 
 
-def check_finishing(made: Expression, node: exp.Expr) -> None:
+def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
     """Refuse functions that are not applied to noisy rows. An expression over keys alone is public: it may use any."""
-    if not isinstance(made, Call) or of_keys(made):
+    if not isinstance(expression, Call) or reads_only_keys(expression):
         return
-    if made.function == "CAST" and not made.domain.type.numeric:
+    if expression.function == "CAST" and not expression.domain.type.numeric:
         raise refuse(
             node,
             "finish-cast",
             "a noisy number can only be cast to another numeric type",
             "cast it to INTEGER or DOUBLE, or leave out the cast",
         )
-    if made.function not in FINISHING:
+    if expression.function not in FINISHING:
         raise refuse(
             node,
             "finish-function",
-            f"{made.function.upper()} cannot be applied to noisy numbers",
+            f"{expression.function.upper()} cannot be applied to noisy numbers",
             "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
         )
-    for argument in made.arguments:
-        check_finishing(argument, node)
+    for argument in expression.arguments:
+        check_noisy_functions(argument, node)
 
 
-def row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
+def lower_row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
     """Lower an aggregate over noisy rows; return it with its domain."""
     where, aggregate = None, node
     if isinstance(node, exp.Filter):
@@ -81,7 +81,7 @@ def row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
     return RowTotal(function, argument, where), _aggregate_domain(function, argument)
 
 
-def over(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
+def lower_noisy_window(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
     """Lower a window over noisy rows; return it with its domain."""
     for part, value in node.args.items():
         if value and part not in ("this", "partition_by", "order", "over"):
@@ -91,13 +91,15 @@ def over(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
             )
     partition = tuple(read(partition_node) for partition_node in node.args.get("partition_by") or ())
     for partition_node, partition_key in zip(node.args.get("partition_by") or (), partition, strict=True):
-        check_key(partition_key, partition_node, "PARTITION BY")
+        check_exact_key(partition_key, partition_node, "PARTITION BY")
     order_terms = node.args["order"].expressions if node.args.get("order") else ()
     if type(node.this) in _RANKS:
         if not order_terms:
             rule = f"{_RANKS[type(node.this)]} needs ORDER BY"
             raise refuse(node, "window", rule, f"write {_RANKS[type(node.this)]}() OVER (ORDER BY n DESC)")
-        return NoisyWindow(_RANKS[type(node.this)], None, partition, orders(order_terms, read)), Domain(Type.INTEGER)
+        return NoisyWindow(_RANKS[type(node.this)], None, partition, lower_window_order(order_terms, read)), Domain(
+            Type.INTEGER
+        )
     if order_terms:
         rule = "running totals over aggregated rows are not supported"
         raise refuse(node, "window", rule, "leave out ORDER BY: SUM(n) OVER (PARTITION BY …)")
@@ -105,36 +107,36 @@ def over(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
     return NoisyWindow(function, argument, partition), _aggregate_domain(function, argument)
 
 
-def orders(ordered: list[exp.Expr], read: Read) -> tuple[Order, ...]:
+def lower_window_order(order_nodes: list[exp.Expr], read: Read) -> tuple[Order, ...]:
     """Lower ORDER BY inside a window."""
-    for term in ordered:
+    for term in order_nodes:
         if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
             raise refuse(
                 term, "order", "ORDER BY takes columns of the answer, with ASC or DESC", "name a column of the answer"
             )
     return tuple(
-        Order(read(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first"))) for term in ordered
+        Order(read(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first"))) for term in order_nodes
     )
 
 
-def check_key(made: Expression, node: exp.Expr, clause: str) -> None:
+def check_exact_key(expression: Expression, node: exp.Expr, clause: str) -> None:
     """Refuse grouping by noisy values, so that the groups are certain."""
-    if noises(made):
-        description = "a noisy number" if made.domain.type.numeric else "computed from noisy numbers"
-        rule = f"{clause} over aggregated rows needs group keys; {shown(node)} is {description}"
+    if noise_count(expression):
+        description = "a noisy number" if expression.domain.type.numeric else "computed from noisy numbers"
+        rule = f"{clause} over aggregated rows needs group keys; {node_text(node)} is {description}"
         raise refuse(node, "noisy-key", rule, "group by a key of the inner SELECT, or use WHERE for one case at a time")
 
 
 def _aggregate(node: exp.Expr, read: Read) -> tuple[str, Expression | None]:
     if type(node) not in ROW_TOTALS or node.args.get("expressions") or isinstance(node.this, exp.Distinct):
         fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
-        raise refuse(node, "row-aggregate", f"{shown(node)} over aggregated rows is not supported", fix)
+        raise refuse(node, "row-aggregate", f"{node_text(node)} over aggregated rows is not supported", fix)
     function, argument_node = ROW_TOTALS[type(node)], node.this
     if function == "COUNT" and (argument_node is None or isinstance(argument_node, (exp.Star, exp.Literal))):
         return function, None
     argument = read(argument_node)
     if not argument.domain.type.numeric and function != "COUNT":
-        rule = f"{function} needs a number; {shown(argument_node)} is {argument.domain.type.value}"
+        rule = f"{function} needs a number; {node_text(argument_node)} is {argument.domain.type.value}"
         raise refuse(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
     return function, argument
 
@@ -147,14 +149,14 @@ def _aggregate_domain(function: str, argument: Expression | None) -> Domain:
     return Domain(Type.INTEGER if is_integer else Type.REAL, nullable=True)
 
 
-MOST_COLUMNS = 100
-MOST_OUTER = 8
-MOST_DEEP = 40
+MAX_COLUMNS = 100
+MAX_OUTER = 8
+MAX_DEEP = 40
 """The most SELECTs around one that aggregates: each is lowered separately, so this bounds the cost of lowering."""
 _TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
 
 
-def aggregating(select: exp.Select, catalog: Catalog) -> exp.Select | None:
+def inner_aggregate_select(select: exp.Select, catalog: Catalog) -> exp.Select | None:
     """Return the SELECT below this one whose noisy rows it reads; None where it reads rows of tables.
 
     The chain below is walked in place, however long it is; only what is lowered further is copied.
@@ -164,24 +166,24 @@ def aggregating(select: exp.Select, catalog: Catalog) -> exp.Select | None:
     for depth, (level, visible) in enumerate(() if first is None else (first, *chain)):
         if level.args.get("group") and _groups_by_unit(_with_referenced_ctes(level, visible), catalog):
             return None
-        if aggregates(level) and depth >= MOST_DEEP:
-            rule = f"at most {MOST_DEEP} SELECTs can be nested around one that aggregates"
+        if has_aggregates(level) and depth >= MAX_DEEP:
+            rule = f"at most {MAX_DEEP} SELECTs can be nested around one that aggregates"
             raise refuse(select, "too-deep", rule, "merge some of them")
-        if aggregates(level):
+        if has_aggregates(level):
             return _with_referenced_ctes(*first) if first is not None else None
     return None
 
 
-Visible = dict[str, exp.Expr]
+CteScope = dict[str, exp.Expr]
 """Common table expressions by their lower-case names, in the order of their definition."""
 
 
-def _selects_below(select: exp.Select) -> Iterator[tuple[exp.Select, Visible]]:
+def _selects_below(select: exp.Select) -> Iterator[tuple[exp.Select, CteScope]]:
     """Iterate over the chain of SELECTs below, through subqueries and common table expressions, each with the common
     table expressions in its scope.
     """
-    visible: Visible = {}
-    scopes: dict[int, Visible] = {}
+    visible: CteScope = {}
+    scopes: dict[int, CteScope] = {}
     while select.args.get("from_") is not None and not select.args.get("joins"):
         for cte in select.args["with_"].expressions if select.args.get("with_") else ():
             scopes[id(cte)] = visible
@@ -197,7 +199,7 @@ def _selects_below(select: exp.Select) -> Iterator[tuple[exp.Select, Visible]]:
         yield select, visible
 
 
-def _with_referenced_ctes(select: exp.Select, visible: Visible) -> exp.Select:
+def _with_referenced_ctes(select: exp.Select, visible: CteScope) -> exp.Select:
     """Return the SELECT with the common table expressions that it references, directly or through others."""
     copied = select.copy()
     referenced = {table.name.lower() for table in copied.find_all(exp.Table)}
@@ -212,7 +214,7 @@ def _with_referenced_ctes(select: exp.Select, visible: Visible) -> exp.Select:
     return copied
 
 
-def aggregates(select: exp.Select) -> bool:
+def has_aggregates(select: exp.Select) -> bool:
     """Return whether a SELECT groups or aggregates rows itself."""
     if select.args.get("group") or select.args.get("having") or select.args.get("distinct"):
         return True
@@ -233,7 +235,7 @@ def _groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
     if group is None:
         return False
     try:
-        source = rows(select, catalog, {})
+        source = lower_rows(select, catalog, {})
     except Unsupported:  # what it reads aggregates itself, or is refused where it is read
         return False
     aliased = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
@@ -247,10 +249,10 @@ def _groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
     return False
 
 
-def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
+def lower_outer_select(select: exp.Select, inner: Query) -> Query:
     """Return the query that an outer SELECT makes of the one below it."""
-    if len(inner.outer) >= MOST_OUTER:
-        raise refuse(select, "too-deep", f"at most {MOST_OUTER} SELECTs can be nested", "merge some of them")
+    if len(inner.outer) >= MAX_OUTER:
+        raise refuse(select, "too-deep", f"at most {MAX_OUTER} SELECTs can be nested", "merge some of them")
     if any(value and part not in _CLAUSES for part, value in select.args.items()):
         extra = next(part for part, value in select.args.items() if value and part not in _CLAUSES)
         raise refuse(
@@ -282,7 +284,7 @@ class _OuterBuilder:
         self.named: dict[str, Expression] = {}
         """The outer SELECT's own names, which HAVING and ORDER BY may use."""
         self.alias = select.args["from_"].this.alias_or_name
-        self.grouped = aggregates(select)
+        self.grouped = has_aggregates(select)
         self.keys: dict[Expression, Column] = {}
 
     @property
@@ -305,8 +307,8 @@ class _OuterBuilder:
             if len(predicates) == 1
             else call("AND", *sorted(predicates, key=repr)),
             self._order(outputs) or self.inner.finish.order,
-            whole(self.select, "limit"),
-            whole(self.select, "offset") or 0,
+            parse_row_count(self.select, "limit"),
+            parse_row_count(self.select, "offset") or 0,
             self.inner.finish.sets,
         )
         return replace(self.inner, finish=finish)
@@ -321,8 +323,8 @@ class _OuterBuilder:
             outputs,
             having,
             order,
-            whole(self.select, "limit"),
-            whole(self.select, "offset") or 0,
+            parse_row_count(self.select, "limit"),
+            parse_row_count(self.select, "offset") or 0,
             windows=tuple(self.windows),
         )
         outer = Outer(finish, where, tuple(self.keys), tuple(self.totals))
@@ -360,7 +362,7 @@ class _OuterBuilder:
             elif isinstance(node, exp.Column) and self._place(node.name) is None:
                 definition = next((item.this for item in items if item.alias.lower() == node.name.lower()), node)
             lowered_key = self._read(definition, self._column)
-            check_key(lowered_key, node, "GROUP BY")
+            check_exact_key(lowered_key, node, "GROUP BY")
             self.keys.setdefault(lowered_key, Column(Key(len(self.keys)), lowered_key.domain))
 
     def _place(self, name: str) -> int | None:
@@ -374,29 +376,29 @@ class _OuterBuilder:
         index = self._place(part.name)
         if part.table and part.table.lower() != self.alias.lower():
             rule = f"no table in this question is named {part.table[:60]}"
-            raise Unsupported("unknown-alias", rule, fix=nearest(part.table, filter(None, [self.alias])))
+            raise Unsupported("unknown-alias", rule, fix=suggest_name(part.table, filter(None, [self.alias])))
         if index is None:
             rule = f"the inner SELECT has no column named {part.name[:60]}"
             raise Unsupported(
-                "unknown-column", rule, fix=nearest(part.name, [output.name for output in self.inner.outputs])
+                "unknown-column", rule, fix=suggest_name(part.name, [output.name for output in self.inner.outputs])
             )
         definition = self.inner.outputs[index].expression
-        return definition if self.plain else Column(ShownColumn(index, noises(definition)), definition.domain)
+        return definition if self.plain else Column(NoisyColumn(index, noise_count(definition)), definition.domain)
 
     def _finishing(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         """Lower a column; or, in an aggregating SELECT, a key, a total or a window."""
         if isinstance(part, exp.Window):
-            window, domain = over(part, lambda node: self._read(node, self._finishing_no_window))
-            return self.windows.setdefault(window, Column(Windowed(len(self.windows)), domain))
+            window, domain = lower_noisy_window(part, lambda node: self._read(node, self._finishing_no_window))
+            return self.windows.setdefault(window, Column(WindowResult(len(self.windows)), domain))
         return self._finishing_no_window(part, read)
 
     def _finishing_no_window(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, _TOTALS):
-            row_aggregate, domain = row_total(part, lambda node: self._read(node, self._column))
+            row_aggregate, domain = lower_row_total(part, lambda node: self._read(node, self._column))
             return self.totals.setdefault(row_aggregate, Column(Result(len(self.totals)), domain))
         if isinstance(part, (exp.AggFunc, exp.Window)):
             fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
-            raise refuse(part, "row-aggregate", f"{shown(part)} over aggregated rows is not supported", fix)
+            raise refuse(part, "row-aggregate", f"{node_text(part)} over aggregated rows is not supported", fix)
         if not self.grouped:
             return self._column(part, read)
         if self.keys and isinstance(part, (exp.Condition, exp.Func)) and not isinstance(part, exp.Literal):
@@ -409,8 +411,8 @@ class _OuterBuilder:
         if isinstance(part, exp.Column):
             column = self._column(part, read)  # an unknown column says so first
             total = "SUM" if column is not None and column.domain.type.numeric else "COUNT"
-            fix = f"add GROUP BY {shown(part)}, or use {total}({shown(part)})"
-            raise refuse(part, "not-grouped", f"{shown(part)} is neither in GROUP BY nor inside an aggregate", fix)
+            fix = f"add GROUP BY {node_text(part)}, or use {total}({node_text(part)})"
+            raise refuse(part, "not-grouped", f"{node_text(part)} is neither in GROUP BY nor inside an aggregate", fix)
         return None
 
     def _renamed(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
@@ -418,9 +420,9 @@ class _OuterBuilder:
             return self.named[part.name.lower()]
         return self._finishing(part, read)
 
-    def _read(self, node: exp.Expr, lower_part: Own) -> Expression:
-        lowered = reading(node, lower_part)
-        check_finishing(lowered, node)
+    def _read(self, node: exp.Expr, lower_part: OwnLowering) -> Expression:
+        lowered = lower_with(node, lower_part)
+        check_noisy_functions(lowered, node)
         return lowered
 
     def _outputs(self) -> tuple[Output, ...]:
@@ -431,8 +433,8 @@ class _OuterBuilder:
             if output.name.lower() in {other.name.lower() for other in outputs[:index]}:
                 rule = f"two columns are named {output.name}"
                 raise refuse(self.select, "duplicate-column", rule, "rename one with AS")
-        if len(outputs) > MOST_COLUMNS:
-            rule = f"an answer can have at most {MOST_COLUMNS} columns"
+        if len(outputs) > MAX_COLUMNS:
+            rule = f"an answer can have at most {MAX_COLUMNS} columns"
             raise refuse(self.select, "too-many-columns", rule, "split it into two questions")
         self.named = {output.name.lower(): output.expression for output in outputs}
         return tuple(outputs)
@@ -450,7 +452,7 @@ class _OuterBuilder:
 
     def _output(self, item: exp.Expr) -> Output:
         inner = item.unalias()
-        name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else called(inner)
+        name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else default_column_name(inner)
         return Output(name, self._read(inner, self._finishing))
 
     def _condition(self, clause: str, *, renamed: bool = False) -> Expression | None:
@@ -468,15 +470,15 @@ class _OuterBuilder:
         return predicate
 
     def _order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
-        return ordering(self.select, outputs, lambda node: self._read(node, self._renamed))
+        return lower_order_by(self.select, outputs, lambda node: self._read(node, self._renamed))
 
 
-def ordering(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpression) -> tuple[Order, ...]:
+def lower_order_by(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpression) -> tuple[Order, ...]:
     """Lower ORDER BY: columns by name or by number."""
     order_nodes = select.args["order"].expressions if select.args.get("order") else ()
-    if len(order_nodes) > MOST_COLUMNS:
+    if len(order_nodes) > MAX_COLUMNS:
         raise refuse(
-            select.args["order"], "order", f"ORDER BY can have at most {MOST_COLUMNS} columns", "order by fewer columns"
+            select.args["order"], "order", f"ORDER BY can have at most {MAX_COLUMNS} columns", "order by fewer columns"
         )
     order_terms = []
     for node in order_nodes:
@@ -503,7 +505,7 @@ def _ordinal(target: exp.Expr, outputs: tuple[Output, ...]) -> Expression | None
     return outputs[index - 1].expression
 
 
-def whole(select: exp.Select, clause: str) -> int | None:
+def parse_row_count(select: exp.Select, clause: str) -> int | None:
     """Parse LIMIT or OFFSET."""
     node = select.args.get(clause)
     if node is None:

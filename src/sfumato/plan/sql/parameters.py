@@ -20,7 +20,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 Parameters = Sequence[Any] | Mapping[Any, Any]
 """Values by position, from 1, or by name."""
@@ -46,7 +46,7 @@ class ParameterPosition:
         return f"${self.name}"
 
 
-def placed(tokens: list[Token]) -> tuple[list[Token], list[ParameterPosition]]:
+def locate_parameters(tokens: list[Token]) -> tuple[list[Token], list[ParameterPosition]]:
     """Return the tokens of a query with every parameter written $name, and their positions; ``?`` is the next
     number.
     """
@@ -86,9 +86,9 @@ def _parameter_name(tokens: list[Token], index: int) -> str | None:
     return next_token.text if token.token_type is TokenType.COLON and previous_type not in _ENDS else None
 
 
-def literals(places: list[ParameterPosition], given: Parameters | None) -> dict[str, exp.Expr]:
+def parameter_literals(places: list[ParameterPosition], parameters: Parameters | None) -> dict[str, exp.Expr]:
     """Return the literal of every parameter, by name; refuse missing and surplus parameters and other types."""
-    values = _values_by_name(given)
+    values = _values_by_name(parameters)
     positions = {position.name: position for position in reversed(places)}
     for name, position in positions.items():
         if name not in values:
@@ -97,7 +97,7 @@ def literals(places: list[ParameterPosition], given: Parameters | None) -> dict[
             raise Unsupported("parameter", rule, fix=fix, line=position.line, column=position.column)
     surplus = [name for name in values if name not in positions]
     if surplus:
-        rule = f"the question has no parameter {', '.join(f'${printable(name[:60])}' for name in surplus[:5])}"
+        rule = f"the question has no parameter {', '.join(f'${escape_unprintable(name[:60])}' for name in surplus[:5])}"
         raise Unsupported("parameter", rule, fix="leave out this value, or use the parameter in the question")
     return {name: _literal(name, value) for name, value in values.items()}
 
@@ -113,10 +113,12 @@ def _values_by_name(parameters: Parameters | None) -> dict[str, Any]:
     raise Unsupported("parameter", "parameter values must be a list, or a dict by name", fix=fix)
 
 
-def bound(statement: exp.Expr, places: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> exp.Expr:
+def bind_parameters(
+    statement: exp.Expr, positions: list[ParameterPosition], values: Mapping[str, exp.Expr]
+) -> exp.Expr:
     """Replace the parameters of a statement by literals; refuse a parameter that stands for no value."""
     placeholders = [node for node in statement.find_all(exp.Placeholder) if node.name in values]
-    if len(placeholders) != len(places) or not all(map(_is_value, placeholders)):
+    if len(placeholders) != len(positions) or not all(map(_is_in_value_position, placeholders)):
         rule = "a parameter can only stand for a value, not for a name"
         raise Unsupported(
             "parameter", rule, fix="write the names of tables, columns and functions in the question itself"
@@ -126,13 +128,13 @@ def bound(statement: exp.Expr, places: list[ParameterPosition], values: Mapping[
     return statement
 
 
-def _is_value(node: exp.Expr) -> bool:
+def _is_in_value_position(node: exp.Expr) -> bool:
     return node.arg_key not in ("alias", "using") and not isinstance(node.parent, (exp.Table, exp.TableAlias))
 
 
-def written(text: str, places: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> str:
+def insert_parameters(text: str, positions: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> str:
     """Write the query as it is stored and shown to people, with the literals inserted; it is not parsed again."""
-    return "".join(_text_pieces(text, places, values))
+    return "".join(_text_pieces(text, positions, values))
 
 
 def _text_pieces(text: str, positions: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> Iterator[str]:
@@ -152,7 +154,8 @@ def _literal(name: str, value: Any) -> exp.Expr:
     if node is None:
         raise Unsupported(
             "parameter",
-            f"the value of ${printable(name[:60])} must be a number, text, boolean, date, timestamp (no zone) or None",
+            f"the value of ${escape_unprintable(name[:60])} must be a number, text, boolean, date, "
+            "timestamp (no zone) or None",
             fix="convert the value; for a list write IN ($1, $2, …) with one parameter per value",
         )
     return node

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sfumato.plan.aggregates.unit_measures import UnitFirst, UnitMeasure, WindowFunction
+from sfumato.plan.descriptions import expression_sql, unit_measure_sql, window_sql
 from sfumato.plan.nodes import Filter, PerUnit, Relation, Window, next_source
-from sfumato.plan.sql.sql_expressions import expression, reading, remembering
-from sfumato.plan.sql.text_positions import refuse, shown
-from sfumato.plan.sql.unit_aggregates import Windows, is_aggregate, unit_measure
+from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.sql_expressions import cached_lowering, lower_expression, lower_with
+from sfumato.plan.sql.text_positions import node_text, refuse
+from sfumato.plan.sql.unit_aggregates import WindowParsing, is_aggregate, lower_unit_measure
 from sfumato.plan.values.expressions import Column, Expression, Field, Resolve, columns
-from sfumato.plan.words import unit_words, window_words, words
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Type
 
-MOST_KEYS = 20
-MOST_WINDOWS = 20
+MAX_KEYS = 20
+MAX_WINDOWS = 20
 """The most windows of one subquery: each may sort a unit's rows, and a sorted row carries what all of them read."""
 
 
 @dataclass(frozen=True)
-class Inside:
+class SubqueryRows:
     """The rows below a subquery's SELECT, and how their columns are named."""
 
     relation: Relation
@@ -40,7 +40,7 @@ class Inside:
 
 
 @dataclass(frozen=True)
-class Selected:
+class LoweredSubquery:
     """A subquery's rows, its columns, and the names it gives to the unit."""
 
     relation: Relation
@@ -48,13 +48,13 @@ class Selected:
     owners: list[str]
 
 
-def aggregates(select: exp.Select) -> list[exp.Expr]:
+def find_aggregates(select: exp.Select) -> list[exp.Expr]:
     """Return the aggregates of a SELECT outside of windows."""
     walks = (item.walk(prune=lambda node: isinstance(node, exp.Window)) for item in select.expressions)
     return [node for walk in walks for node in walk if is_aggregate(node)]
 
 
-def per_unit(select: exp.Select, inside: Inside) -> Selected:
+def lower_per_unit(select: exp.Select, inside: SubqueryRows) -> LoweredSubquery:
     """Lower a subquery that is grouped by the unit."""
     if inside.unit is None:
         rule = "in this table every row is its own unit, so a group per unit would hold one row"
@@ -62,11 +62,11 @@ def per_unit(select: exp.Select, inside: Inside) -> Selected:
     group_nodes = _group_nodes(select, inside)
     if not any(map(inside.is_unit, group_nodes)):
         node, rule = group_nodes[0] if group_nodes else select, "a subquery with aggregates must be grouped by the unit"
-        grouping_text = ", ".join([quoted(inside.unit), *(shown(group_node) for group_node in group_nodes)])
+        grouping_text = ", ".join([quoted(inside.unit), *(node_text(group_node) for group_node in group_nodes)])
         raise refuse(node, "not-by-unit", rule, f"write GROUP BY {grouping_text}, or aggregate in the outermost SELECT")
     keys = [_lower_key(group_node, inside) for group_node in group_nodes if not inside.is_unit(group_node)]
     if inside.period is not None and inside.periods.isdisjoint(keys):
-        grouping_text = ", ".join([*map(shown, group_nodes), inside.period])
+        grouping_text = ", ".join([*map(node_text, group_nodes), inside.period])
         rule = "a unit is an id within one period here, so grouping by the id alone would merge its periods"
         raise refuse(group_nodes[0], "not-by-period", rule, f"write GROUP BY {grouping_text}")
     builder = _PerUnitBuilder(inside, list(dict.fromkeys(keys)), next_source(inside.relation))
@@ -85,10 +85,10 @@ def per_unit(select: exp.Select, inside: Inside) -> Selected:
     having = select.args.get("having")
     predicate = None if having is None else builder.condition(having, columns)
     relation: Relation = builder.node
-    return Selected(relation if predicate is None else Filter(relation, predicate), columns, owners)
+    return LoweredSubquery(relation if predicate is None else Filter(relation, predicate), columns, owners)
 
 
-def _group_nodes(select: exp.Select, inside: Inside) -> list[exp.Expr]:
+def _group_nodes(select: exp.Select, inside: SubqueryRows) -> list[exp.Expr]:
     """Return the nodes that GROUP BY names: columns, items of SELECT by alias or number, or all that are no
     aggregates.
     """
@@ -103,17 +103,17 @@ def _group_nodes(select: exp.Select, inside: Inside) -> list[exp.Expr]:
             raise refuse(
                 group, "grouping-sets", f"GROUP BY {part.upper()} is not supported in a subquery", "name the columns"
             )
-    if len(group.expressions) > MOST_KEYS:
+    if len(group.expressions) > MAX_KEYS:
         raise refuse(
             group,
             "too-many-columns",
-            f"GROUP BY can have at most {MOST_KEYS} columns in a subquery",
+            f"GROUP BY can have at most {MAX_KEYS} columns in a subquery",
             "group by fewer columns",
         )
     return [_resolve_item(node, select, inside) for node in group.expressions]
 
 
-def _resolve_item(node: exp.Expr, select: exp.Select, inside: Inside) -> exp.Expr:
+def _resolve_item(node: exp.Expr, select: exp.Select, inside: SubqueryRows) -> exp.Expr:
     if isinstance(node, exp.Literal) and not node.is_string:
         ordinal = int(node.this) if node.this.isdigit() else 0
         if not 1 <= ordinal <= len(select.expressions):
@@ -125,15 +125,15 @@ def _resolve_item(node: exp.Expr, select: exp.Select, inside: Inside) -> exp.Exp
             )
         return select.expressions[ordinal - 1].unalias()
     if isinstance(node, exp.Column) and not node.table and not inside.is_unit(node):
-        column = remembering(inside.resolve)(node)
+        column = cached_lowering(inside.resolve)(node)
         aliases = (output for output in select.expressions if isinstance(output, exp.Alias))
         item = next((output for output in aliases if output.alias.lower() == node.name.lower()), None)
         return node if column is not None or item is None else item.this
     return node
 
 
-def _lower_key(node: exp.Expr, inside: Inside) -> Expression:
-    key = expression(node, inside.resolve)
+def _lower_key(node: exp.Expr, inside: SubqueryRows) -> Expression:
+    key = lower_expression(node, inside.resolve)
     if not columns(key):
         raise refuse(node, "constant-key", "a group key must read at least one column", "group by a column")
     return key
@@ -143,16 +143,16 @@ def _lower_key(node: exp.Expr, inside: Inside) -> Expression:
 class _PerUnitBuilder:
     """The results of a subquery, collected while its columns are lowered."""
 
-    inside: Inside
+    inside: SubqueryRows
     keys: list[Expression]
     source: int
     results: dict[UnitMeasure, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._attempt = remembering(self.inside.resolve)
+        self._attempt = cached_lowering(self.inside.resolve)
         self._names: dict[Expression, str] = {}
         for key in self.keys:
-            self._names[key] = self._unused_name(words(key))
+            self._names[key] = self._unused_name(expression_sql(key))
 
     @property
     def node(self) -> PerUnit:
@@ -175,7 +175,7 @@ class _PerUnitBuilder:
                 return self._named(part, named or {})
             return None
 
-        return reading(node, lower_part)
+        return lower_with(node, lower_part)
 
     def condition(self, having: exp.Having, named: dict[str, Expression]) -> Expression:
         predicate = self.read(having.this, {name.lower(): definition for name, definition in named.items()})
@@ -194,17 +194,17 @@ class _PerUnitBuilder:
         if isinstance(count_argument, exp.Distinct) and any(map(self.inside.is_unit, count_argument.expressions)):
             row_count = part.copy()
             row_count.find(exp.Count).set("this", exp.Star())  # type: ignore[union-attr]
-            return unit_measure(row_count, self.inside.resolve, 1)  # a unit's rows are of one unit
-        return unit_measure(part, self.inside.resolve, self.inside.relation.limits.rows)
+            return lower_unit_measure(row_count, self.inside.resolve, 1)  # a unit's rows are of one unit
+        return lower_unit_measure(part, self.inside.resolve, self.inside.relation.limits.rows)
 
     def _column(self, measure: UnitMeasure, node: exp.Expr) -> Column:
         if measure not in self.results:
-            if isinstance(measure, UnitFirst) and self._firsts >= MOST_WINDOWS:
+            if isinstance(measure, UnitFirst) and self._firsts >= MAX_WINDOWS:
                 rule = (
-                    f"a subquery can have at most {MOST_WINDOWS} FIRST and LAST values, since each sorts a unit's rows"
+                    f"a subquery can have at most {MAX_WINDOWS} FIRST and LAST values, since each sorts a unit's rows"
                 )
                 raise refuse(node, "too-many-windows", rule, "use fewer, or split the question")
-            self.results[measure] = self._unused_name(f"{unit_words(measure)} per unit")
+            self.results[measure] = self._unused_name(f"{unit_measure_sql(measure)} per unit")
         return Column(Field(self.source, "", self.results[measure]), measure.domain)
 
     @property
@@ -216,9 +216,9 @@ class _PerUnitBuilder:
         definition = None if part.table else definitions.get(part.name.lower())
         if definition is not None:
             return definition
-        expression(part, self.inside.resolve)  # an unknown column says so first
-        rule = f"{shown(part)} is neither in GROUP BY nor inside an aggregate"
-        raise refuse(part, "not-grouped", rule, f"add {shown(part)} to GROUP BY, or use MAX({shown(part)})")
+        lower_expression(part, self.inside.resolve)  # an unknown column says so first
+        rule = f"{node_text(part)} is neither in GROUP BY nor inside an aggregate"
+        raise refuse(part, "not-grouped", rule, f"add {node_text(part)} to GROUP BY, or use MAX({node_text(part)})")
 
     def _unused_name(self, name: str) -> str:
         return _unused_name(name, {*self._names.values(), *self.results.values()})
@@ -237,12 +237,12 @@ def _unused_name(name: str, taken: Collection[str]) -> str:
 class WindowColumns:
     """The window functions of a row-wise subquery, collected while its columns are lowered."""
 
-    inside: Inside
+    inside: SubqueryRows
     functions: dict[WindowFunction, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         inside = self.inside
-        self._windows = Windows(
+        self._windows = WindowParsing(
             inside.resolve,
             inside.is_unit,
             inside.unit,
@@ -258,7 +258,7 @@ class WindowColumns:
         functions = sorted((name, function) for function, name in self.functions.items())
         return Window(self.inside.relation, self._source, tuple(functions)) if functions else self.inside.relation
 
-    def read(self, node: exp.Expr, named: Mapping[str, Expression] | None = None) -> Expression:
+    def lower(self, node: exp.Expr, definitions: Mapping[str, Expression] | None = None) -> Expression:
         """Lower an expression over a row and its windows."""
 
         def lower_part(part: exp.Expr, _: object) -> Expression | None:
@@ -266,14 +266,14 @@ class WindowColumns:
                 return self._column(part)
             if not isinstance(part, exp.Column):
                 return None
-            definition = None if part.table else (named or {}).get(part.name.lower())
-            return definition or expression(part, self.inside.resolve)
+            definition = None if part.table else (definitions or {}).get(part.name.lower())
+            return definition or lower_expression(part, self.inside.resolve)
 
-        return reading(node, lower_part)
+        return lower_with(node, lower_part)
 
     def condition(self, qualify: exp.Qualify, named: Mapping[str, Expression]) -> Expression:
         """Lower QUALIFY, which may name the subquery's own columns."""
-        predicate = self.read(qualify.this, {name.lower(): definition for name, definition in named.items()})
+        predicate = self.lower(qualify.this, {name.lower(): definition for name, definition in named.items()})
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(
                 qualify,
@@ -284,14 +284,14 @@ class WindowColumns:
         return predicate
 
     def _column(self, node: exp.Window) -> Column:
-        function = self._windows.read(node)
+        function = self._windows.lower(node)
         if function not in self.functions:
-            if len(self.functions) >= MOST_WINDOWS:
+            if len(self.functions) >= MAX_WINDOWS:
                 raise refuse(
                     node,
                     "too-many-windows",
-                    f"a subquery can have at most {MOST_WINDOWS} window functions",
+                    f"a subquery can have at most {MAX_WINDOWS} window functions",
                     "use fewer, or split the question",
                 )
-            self.functions[function] = _unused_name(window_words(function), self.functions.values())
+            self.functions[function] = _unused_name(window_sql(function), self.functions.values())
         return Column(Field(self._source, "", self.functions[function]), function.domain)

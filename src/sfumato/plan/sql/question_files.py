@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sfumato.errors import SfumatoError, Unsupported, shorten
 
 LONGEST = 8 << 20
-MOST_QUESTIONS = 5_000
+MAX_QUESTIONS = 5_000
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class WrittenQuestion:
     """The line on which it begins, from 1."""
 
 
-def questions(source: str) -> tuple[WrittenQuestion, ...]:
+def split_questions(source: str) -> tuple[WrittenQuestion, ...]:
     """Split a text into its statements; comments between them belong to none. At least one is required."""
     if len(source) > LONGEST:
         raise Unsupported(
@@ -47,9 +47,9 @@ def questions(source: str) -> tuple[WrittenQuestion, ...]:
         token_spans[-1][1] = token
     if not token_spans:
         raise Unsupported("no-question", "the file has no questions", fix="write at least one SELECT … FROM …;")
-    if len(token_spans) > MOST_QUESTIONS:
+    if len(token_spans) > MAX_QUESTIONS:
         raise Unsupported(
-            "too-many-questions", f"a file can have at most {MOST_QUESTIONS:,} questions", fix="split the file"
+            "too-many-questions", f"a file can have at most {MAX_QUESTIONS:,} questions", fix="split the file"
         )
     return tuple(
         WrittenQuestion(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1)
@@ -88,7 +88,7 @@ def _tokenize(source: str) -> list[Token] | None:
 
 
 @contextmanager
-def placed(number: int | None, written: WrittenQuestion, name: str = "") -> Iterator[None]:
+def with_question_place(number: int | None, written: WrittenQuestion, name: str = "") -> Iterator[None]:
     """Add to a refusal which query it is about: by its number and line in a file, or by its name."""
     try:
         yield
@@ -96,4 +96,4 @@ def placed(number: int | None, written: WrittenQuestion, name: str = "") -> Iter
         excerpt = shorten(" ".join(written.text.split()), 80)
         numbered = f"question {number}, line {written.line} of the file, {excerpt}"
         where = f"question {name}" if number is None else f"question {number} ({name}), {excerpt}" if name else numbered
-        raise refusal.inside(where) from None
+        raise refusal.within(where) from None

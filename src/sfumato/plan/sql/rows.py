@@ -20,39 +20,39 @@ from sfumato.plan.nodes import (
     Unnest,
     next_source,
     relations,
-    renumbered,
+    shift_sources,
 )
-from sfumato.plan.sql.lists import Lists, in_from, is_unnest, list_column, unnest
-from sfumato.plan.sql.per_unit import Inside, WindowColumns, aggregates, per_unit
-from sfumato.plan.sql.sql_expressions import expression
-from sfumato.plan.sql.text_positions import nearest, refuse, shown
+from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.lists import Lists, is_unnest, lower_unnest, move_unnest_to_from, refuse_list_column
+from sfumato.plan.sql.per_unit import SubqueryRows, WindowColumns, find_aggregates, lower_per_unit
+from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.text_positions import node_text, refuse, suggest_name
 from sfumato.plan.sql.unit_joins import (
-    Member,
+    MatchedPublicTable,
     Part,
-    Public,
-    Test,
-    check_no_query,
-    check_places,
+    SubqueryTest,
+    UnionMember,
+    check_id_positions,
+    check_no_subquery,
+    conjunction,
     conjuncts,
-    every,
-    is_test,
-    matched,
-    period_words,
+    is_subquery_test,
+    lower_join_condition,
+    lower_union,
+    name_columns,
+    period_sql,
     periods,
     public_join,
-    pushed,
+    push_down_filters,
     semi_join,
+    union_selects,
     unit_join,
-    united,
-    united_selects,
-    with_names,
 )
 from sfumato.plan.values.expressions import Column, Expression, Field
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
 
-MOST_JOINS = 16
-MOST_LEVELS = 40
+MAX_JOINS = 16
+MAX_LEVELS = 40
 """The most nested joins and conditions: the relation is walked by recursion."""
 
 _ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
@@ -67,7 +67,7 @@ class RowSource:
     scope: Mapping[str, Mapping[str, Expression]]
     table: Described
     """The first private table."""
-    owners: Mapping[str, tuple[str, ...]]
+    unit_columns: Mapping[str, tuple[str, ...]]
     """By alias, the names of the id columns of the unit."""
     catalog: Catalog
     """The tables and columns that the query may refer to."""
@@ -97,7 +97,7 @@ class RowSource:
             )
         if qualifier is not None and qualifier.lower() not in {alias.lower() for alias in self.scope}:
             rule = f"no table in this question is named {qualifier[:60]}"
-            raise Unsupported("unknown-alias", rule, fix=nearest(qualifier, filter(None, self.scope)))
+            raise Unsupported("unknown-alias", rule, fix=suggest_name(qualifier, filter(None, self.scope)))
         column_names = {column for columns in self.scope.values() for column in columns}
         if self._owned(qualifier, name):
             raise Unsupported(
@@ -105,11 +105,11 @@ class RowSource:
                 f"{name[:60]} identifies the unit of each row, and ids are never released",
                 fix=f"count units with COUNT(DISTINCT {quoted(name[:60])})",
             )
-        refusal = list_column(name, self.lists)
+        refusal = refuse_list_column(name, self.lists)
         if refusal is not None:
             raise refusal
         raise Unsupported(
-            "unknown-column", f"the policy declares no column named {name[:60]}", fix=nearest(name, column_names)
+            "unknown-column", f"the policy declares no column named {name[:60]}", fix=suggest_name(name, column_names)
         )
 
     def is_unit(self, node: exp.Expr) -> bool:
@@ -118,7 +118,7 @@ class RowSource:
             return False
         aliases = {alias.lower() for alias in self.scope}
         if node.table and node.table.lower() not in aliases:
-            expression(node, self.resolve)  # says that there is no such table
+            lower_expression(node, self.resolve)  # says that there is no such table
         unit_aliases = self._owned(node.table or None, node.name)
         other_aliases = [
             alias
@@ -131,61 +131,63 @@ class RowSource:
         return bool(unit_aliases) and not other_aliases
 
     @property
-    def inside(self) -> Inside:
+    def subquery_rows(self) -> SubqueryRows:
         """The rows as a subquery's SELECT sees them."""
-        names = [name for names in self.owners.values() for name in names]
+        names = [name for names in self.unit_columns.values() for name in names]
         every_row = any(isinstance(node, Scan) and node.every_row for node in relations(self.relation))
         unit = None if every_row else next(iter(names), "<id>")
         if self.table.period is None:
-            return Inside(self.relation, self.resolve, self.is_unit, unit)
-        period, period_expressions = period_words(self.table), periods(self.relation, self.catalog)
+            return SubqueryRows(self.relation, self.resolve, self.is_unit, unit)
+        period, period_expressions = period_sql(self.table), periods(self.relation, self.catalog)
         single_periods = periods(self.relation, self.catalog, single=True)
-        return Inside(self.relation, self.resolve, self.is_unit, unit, period, period_expressions, single_periods)
+        return SubqueryRows(self.relation, self.resolve, self.is_unit, unit, period, period_expressions, single_periods)
 
     def _owned(self, qualifier: str | None, name: str) -> list[str]:
         """Return the aliases under which a name is the unit's id."""
         return [
             alias
-            for alias, names in self.owners.items()
+            for alias, names in self.unit_columns.items()
             if (qualifier is None or alias.lower() == qualifier.lower()) and name.lower() in map(str.lower, names)
         ]
 
 
-Named = Mapping[str, RowSource]
+Ctes = Mapping[str, RowSource]
 """The common table expressions in scope, by lower-case name."""
 
 
-def rows(select: exp.Select, catalog: Catalog, named: Named) -> RowSource:
+def lower_rows(select: exp.Select, catalog: Catalog, ctes: Ctes) -> RowSource:
     """Lower the FROM, JOIN and WHERE of a SELECT."""
-    named = _with_ctes(select, catalog, named)
+    ctes = _with_ctes(select, catalog, ctes)
     from_clause = select.args.get("from_")
     if from_clause is None:
         raise refuse(select, "no-table", "a question needs a table", "add FROM <table>")
-    joined = _lower_joins(from_clause.this, select.args.get("joins") or [], catalog, named)
-    return _lower_where(joined, select.args.get("where"), catalog, named)
+    joined = _lower_joins(from_clause.this, select.args.get("joins") or [], catalog, ctes)
+    return _lower_where(joined, select.args.get("where"), catalog, ctes)
 
 
-def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, ctes: Named) -> RowSource:
+def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, ctes: Ctes) -> RowSource:
     """Keep the rows that meet a WHERE: conditions on one row, and tests for rows of the same unit elsewhere."""
     if where is None:
         return source
     where_conjuncts = conjuncts(where.this)
-    tests = [conjunct for conjunct in where_conjuncts if is_test(conjunct)]
-    row_conditions = [conjunct for conjunct in where_conjuncts if not is_test(conjunct)]
+    tests = [conjunct for conjunct in where_conjuncts if is_subquery_test(conjunct)]
+    row_conditions = [conjunct for conjunct in where_conjuncts if not is_subquery_test(conjunct)]
     for conjunct in row_conditions:
-        check_no_query(conjunct)
+        check_no_subquery(conjunct)
     _check_levels(source.relation, where)
     if row_conditions:
         conditions = [where.this] if not tests and not isinstance(source.relation, UnitJoin) else row_conditions
-        relation, remaining = pushed(source.relation, [condition(conjunct, source) for conjunct in conditions])
-        predicate = every(remaining)
+        relation, remaining = push_down_filters(
+            source.relation, [lower_condition(conjunct, source) for conjunct in conditions]
+        )
+        predicate = conjunction(remaining)
         source = replace(source, relation=relation if predicate is None else Filter(relation, predicate))
     for test in tests:
-        source = _lower_semi_join(source, Test.of(test), catalog, ctes)
+        source = _lower_semi_join(source, SubqueryTest.parse(test), catalog, ctes)
     return source
 
 
-def _lower_semi_join(source: RowSource, test: Test, catalog: Catalog, ctes: Named) -> RowSource:
+def _lower_semi_join(source: RowSource, test: SubqueryTest, catalog: Catalog, ctes: Ctes) -> RowSource:
     """Keep the rows for which a subquery has rows of the same unit, or has none."""
     inner, outer_conditions = _lower_tested_subquery(test, catalog, ctes)
     _check_join(source, {}, test.node)
@@ -200,15 +202,17 @@ def _lower_semi_join(source: RowSource, test: Test, catalog: Catalog, ctes: Name
                 raise
         return source.resolve(qualifier, name)
 
-    match = matched([*test.equal(right), *outer_conditions], source, right, resolve, catalog, test.node)
+    match = lower_join_condition(
+        [*test.equalities(right), *outer_conditions], source, right, resolve, catalog, test.node
+    )
     return replace(source, relation=semi_join(source, right, match, test.anti))
 
 
-def _lower_tested_subquery(test: Test, catalog: Catalog, ctes: Named) -> tuple[RowSource, list[Part]]:
+def _lower_tested_subquery(test: SubqueryTest, catalog: Catalog, ctes: Ctes) -> tuple[RowSource, list[Part]]:
     """Lower a tested subquery: its rows, and the conditions that may read the rows around it."""
     select = test.select
     if not {clause for clause, value in select.args.items() if value} <= _ROW_WISE:
-        return derived(select, catalog, ctes), []
+        return lower_subquery(select, catalog, ctes), []
     ctes = _with_ctes(select, catalog, ctes)
     from_clause = select.args.get("from_")
     if from_clause is None:
@@ -224,31 +228,31 @@ def _lower_tested_subquery(test: Test, catalog: Catalog, ctes: Named) -> tuple[R
     where = select.args.get("where")
     where_conjuncts = [] if where is None else conjuncts(where.this)
     for conjunct in where_conjuncts:
-        if is_test(conjunct):
-            joined = _lower_semi_join(joined, Test.of(conjunct), catalog, ctes)
-    return joined, [conjunct for conjunct in where_conjuncts if not is_test(conjunct)]
+        if is_subquery_test(conjunct):
+            joined = _lower_semi_join(joined, SubqueryTest.parse(conjunct), catalog, ctes)
+    return joined, [conjunct for conjunct in where_conjuncts if not is_subquery_test(conjunct)]
 
 
 def _check_levels(relation: Relation, node: exp.Expr) -> None:
-    if sum(1 for _ in relations(relation)) > MOST_LEVELS:
-        rule = f"at most {MOST_LEVELS} joins and conditions can be nested"
+    if sum(1 for _ in relations(relation)) > MAX_LEVELS:
+        rule = f"at most {MAX_LEVELS} joins and conditions can be nested"
         raise refuse(node, "too-deep", rule, "combine conditions with AND")
 
 
-def condition(node: exp.Expr, source: RowSource) -> Expression:
+def lower_condition(node: exp.Expr, source: RowSource) -> Expression:
     """Lower a predicate over rows, which must be boolean."""
-    predicate = expression(node, source.resolve)
+    predicate = lower_expression(node, source.resolve)
     if predicate.domain.type is not Type.BOOLEAN:
         raise refuse(
             node,
             "type-mismatch",
-            f"a condition must be true or false; {shown(node)} is {predicate.domain.type.value}",
+            f"a condition must be true or false; {node_text(node)} is {predicate.domain.type.value}",
             "compare it with something, such as x > 5",
         )
     return predicate
 
 
-def _with_ctes(select: exp.Expr, catalog: Catalog, outer_ctes: Named) -> Named:
+def _with_ctes(select: exp.Expr, catalog: Catalog, outer_ctes: Ctes) -> Ctes:
     with_clause = select.args.get("with_")
     if with_clause is None:
         return outer_ctes
@@ -268,14 +272,14 @@ def _with_ctes(select: exp.Expr, catalog: Catalog, outer_ctes: Named) -> Named:
                 "a list of column names after the alias is not supported",
                 "name the columns inside the subquery: SELECT … AS name",
             )
-        ctes[cte.alias.lower()] = derived(cte.this, catalog, ctes)
+        ctes[cte.alias.lower()] = lower_subquery(cte.this, catalog, ctes)
     return ctes
 
 
-def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
+def lower_subquery(select: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource:
     """Lower a subquery: its columns are expressions over its rows, or it is grouped by the unit."""
     if isinstance(select, exp.SetOperation):
-        return _lower_union(select, catalog, named)
+        return _lower_union(select, catalog, ctes)
     if not isinstance(select, exp.Select):
         raise refuse(select, "not-select", "a subquery must be a SELECT", "use SELECT … FROM … [WHERE]")
     if select.args.get("windows"):
@@ -289,24 +293,24 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
                 f"a subquery over private rows cannot use {_clause_name(clause)}, which mixes rows of several units",
                 "move it to the outermost SELECT",
             )
-    select = in_from(select)
-    source = rows(select, catalog, named)
+    select = move_unnest_to_from(select)
+    source = lower_rows(select, catalog, ctes)
     qualify = select.args.get("qualify")
-    if select.args.get("group") or select.args.get("having") or aggregates(select):
+    if select.args.get("group") or select.args.get("having") or find_aggregates(select):
         if qualify is not None:
             rule, fix = (
                 "QUALIFY cannot be combined with GROUP BY or aggregates",
                 "use HAVING, or put the aggregate into a subquery",
             )
             raise refuse(qualify, "qualify", rule, fix)
-        grouped = per_unit(select, source.inside)
+        grouped = lower_per_unit(select, source.subquery_rows)
         _check_levels(grouped.relation, select)
         return _as_subquery(source, grouped.relation, grouped.columns, grouped.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
-    windows = WindowColumns(source.inside)
+    windows = WindowColumns(source.subquery_rows)
     for item in select.expressions:
-        for name, definition in _lower_item(item, source, windows.read):
+        for name, definition in _lower_item(item, source, windows.lower):
             if name.lower() in {taken_name.lower() for taken_name in (*columns, *owners)}:
                 raise refuse(item, "duplicate-column", f"two columns are named {name}", "rename one with AS")
             if definition is not None:
@@ -322,7 +326,7 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
     return _as_subquery(source, relation, columns, owners)
 
 
-def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Named) -> RowSource:
+def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Ctes) -> RowSource:
     """Lower UNION ALL of tables with the same unit."""
     ctes = _with_ctes(node, catalog, ctes)
     if not isinstance(node, exp.Union) or node.args.get("distinct") or node.args.get("by_name"):
@@ -340,17 +344,17 @@ def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Named) -> RowSo
                 f"a subquery over private rows cannot use {_clause_name(part)}",
                 "move it to the outermost SELECT",
             )
-    selects = united_selects(node)
-    first = derived(selects[0], catalog, ctes)
-    members = [Member(first.relation, list(first.scope[""].items()), selects[0])]
+    selects = union_selects(node)
+    first = lower_subquery(selects[0], catalog, ctes)
+    members = [UnionMember(first.relation, list(first.scope[""].items()), selects[0])]
     source_number = next_source(first.relation)
     for select in selects[1:]:
-        member = derived(with_names(select), catalog, ctes)
-        columns = [(name, renumbered(definition, source_number)) for name, definition in member.scope[""].items()]
-        check_places(selects[0], first.owners[""], select, member.owners[""])
-        members.append(Member(renumbered(member.relation, source_number), columns, select))
+        member = lower_subquery(name_columns(select), catalog, ctes)
+        columns = [(name, shift_sources(definition, source_number)) for name, definition in member.scope[""].items()]
+        check_id_positions(selects[0], first.unit_columns[""], select, member.unit_columns[""])
+        members.append(UnionMember(shift_sources(member.relation, source_number), columns, select))
         source_number += next_source(member.relation)
-    relation = united(members, source_number)
+    relation = lower_union(members, source_number)
     _check_levels(relation, node)
     return _as_subquery(first, relation, _columns_by_name(relation.columns), [])
 
@@ -362,14 +366,16 @@ def _as_subquery(
     column's.
     """
     taken_names = {name.lower() for name in (*columns, *owners)}
-    inherited_names = [name for names in source.owners.values() for name in names if name.lower() not in taken_names]
+    inherited_names = [
+        name for names in source.unit_columns.values() for name in names if name.lower() not in taken_names
+    ]
     unit_names = tuple(dict.fromkeys((*owners, *inherited_names)))
     empty: frozenset[str] = frozenset()
     return replace(
         source,
         relation=relation,
         scope={"": columns},
-        owners={"": unit_names},
+        unit_columns={"": unit_names},
         merged=frozenset(),
         public=empty,
         lists={},
@@ -381,7 +387,10 @@ def _unit_names(item: exp.Expr, source: RowSource) -> list[str]:
     if _is_star(item):
         alias_filter = item.table.lower() if isinstance(item, exp.Column) else None
         unit_names = (
-            name for alias, names in source.owners.items() if alias_filter in (None, alias.lower()) for name in names
+            name
+            for alias, names in source.unit_columns.items()
+            if alias_filter in (None, alias.lower())
+            for name in names
         )
         return list(dict.fromkeys(unit_names))
     return [item.alias_or_name] if source.is_unit(item.unalias()) else []
@@ -420,9 +429,9 @@ def _is_declared(node: exp.Expr, source: RowSource) -> bool:
     return any(node.name.lower() == name.lower() for columns in source.scope.values() for name in columns)
 
 
-def _lower_joins(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, ctes: Named) -> RowSource:
+def _lower_joins(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, ctes: Ctes) -> RowSource:
     left, remaining = _lower_source(first, catalog, ctes), list(joins)
-    if isinstance(left, Public):
+    if isinstance(left, MatchedPublicTable):
         left = _join_private_to_public(left, first, remaining, catalog, ctes)
         remaining = remaining[1:]
     for join in remaining:
@@ -430,24 +439,28 @@ def _lower_joins(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, ctes:
             left = _lower_unnest(left, join)
             continue
         right = _lower_source(join.this, catalog, ctes)
-        left = _join_public(left, right, join) if isinstance(right, Public) else _join_private(left, right, join)
+        left = (
+            _join_public(left, right, join)
+            if isinstance(right, MatchedPublicTable)
+            else _join_private(left, right, join)
+        )
     return left
 
 
 def _lower_unnest(left: RowSource, node: exp.Join) -> RowSource:
     """Repeat every row for each item of a list."""
-    alias, name, relation = unnest(node, left.relation, left.lists)
+    alias, name, relation = lower_unnest(node, left.relation, left.lists)
     _check_join(left, {alias: {}}, node)
     item = Column(relation.item, relation.domain)
     return replace(left, relation=relation, scope={**left.scope, alias: {name: item}})
 
 
 def _join_private_to_public(
-    public: Public, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, ctes: Named
+    public: MatchedPublicTable, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, ctes: Ctes
 ) -> RowSource:
     """Join a private table to a public one, as the public one to it."""
     private = _lower_source(joins[0].this, catalog, ctes) if joins else public
-    if isinstance(private, Public):
+    if isinstance(private, MatchedPublicTable):
         raise refuse(
             first,
             "public-first",
@@ -459,7 +472,7 @@ def _join_private_to_public(
     return _join_public(private, public, joins[0], swapped=True)
 
 
-def _refuse_preserved_public(node: exp.Join, public: Public, private: str) -> Unsupported:
+def _refuse_preserved_public(node: exp.Join, public: MatchedPublicTable, private: str) -> Unsupported:
     return refuse(
         node,
         "public-preserved",
@@ -470,7 +483,7 @@ def _refuse_preserved_public(node: exp.Join, public: Public, private: str) -> Un
     )
 
 
-def _join_public(left: RowSource, right: Public, node: exp.Join, *, swapped: bool = False) -> RowSource:
+def _join_public(left: RowSource, right: MatchedPublicTable, node: exp.Join, *, swapped: bool = False) -> RowSource:
     if node.side in ("RIGHT", "FULL") and not swapped:
         raise _refuse_preserved_public(node, right, next(iter(left.scope)))
     allowed_sides = ("", "RIGHT") if swapped else ("", "LEFT")
@@ -486,25 +499,25 @@ def _join_public(left: RowSource, right: Public, node: exp.Join, *, swapped: boo
     return replace(
         left,
         relation=join,
-        scope={**left.scope, right.alias: _columns_by_name(join.joined)},
+        scope={**left.scope, right.alias: _columns_by_name(join.added_columns)},
         merged=left.merged | {_hidden_using_column(left, right, name, outer=join.outer) for name in using},
         public=left.public | {right.alias.lower()},
     )
 
 
-def unlisted(domain: Domain) -> bool:
+def is_undeclared(domain: Domain) -> bool:
     """Return whether the domain of a column is not declared."""
     return domain.values is None and domain.range is None
 
 
-def _hidden_using_column(left: RowSource, right: Public, name: str, *, outer: bool) -> tuple[str, str]:
+def _hidden_using_column(left: RowSource, right: MatchedPublicTable, name: str, *, outer: bool) -> tuple[str, str]:
     """Return the side of USING that an unqualified name does not stand for.
 
     Both are equal, unless rows without a match are kept; the public one lists its values, which makes them groups where
     the private one declares none.
     """
     definition = left.resolve(None, name)
-    if not outer and unlisted(definition.domain):
+    if not outer and is_undeclared(definition.domain):
         for alias, columns in left.scope.items():
             for column, candidate in columns.items():
                 if candidate == definition and column.lower() == name.lower():
@@ -527,7 +540,7 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
     combined = replace(
         left,
         scope={**left.scope, **right.scope},
-        owners={**left.owners, **right.owners},
+        unit_columns={**left.unit_columns, **right.unit_columns},
         merged=left.merged | right.merged,
         public=left.public | right.public,
         lists={**left.lists, **right.lists},
@@ -535,7 +548,9 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
     using = [column.name for column in node.args.get("using") or []]
     match_parts: list[Part] = [(exp.column(name), exp.column(name)) for name in using]
     match_parts += conjuncts(node.args.get("on"))
-    relation = unit_join(left, right, matched(match_parts, left, right, combined.resolve, left.catalog, node), outer)
+    relation = unit_join(
+        left, right, lower_join_condition(match_parts, left, right, combined.resolve, left.catalog, node), outer
+    )
     merged_columns = {
         (alias, column)
         for alias, columns in right.scope.items()
@@ -549,7 +564,7 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
         alias: {name: _as_nullable(definition) for name, definition in columns.items()}
         for alias, columns in right.scope.items()
     }
-    return replace(joined_source, scope={**left.scope, **right_scope}, owners=left.owners)
+    return replace(joined_source, scope={**left.scope, **right_scope}, unit_columns=left.unit_columns)
 
 
 def _check_join(left: RowSource, right: Mapping[str, object], node: exp.Expr) -> None:
@@ -557,18 +572,18 @@ def _check_join(left: RowSource, right: Mapping[str, object], node: exp.Expr) ->
         if alias.lower() in {taken_alias.lower() for taken_alias in left.scope}:
             raise refuse(node, "duplicate-alias", f"two tables are named {alias}", "give one an alias with AS")
     _check_levels(left.relation, node)
-    if sum(isinstance(relation, (Join, Unnest, UnitJoin)) for relation in relations(left.relation)) >= MOST_JOINS:
-        raise refuse(node, "too-many-joins", f"a question can join at most {MOST_JOINS} tables", "join fewer tables")
+    if sum(isinstance(relation, (Join, Unnest, UnitJoin)) for relation in relations(left.relation)) >= MAX_JOINS:
+        raise refuse(node, "too-many-joins", f"a question can join at most {MAX_JOINS} tables", "join fewer tables")
 
 
 def _renumbered_apart(right: RowSource, left: RowSource) -> RowSource:
     """Return the right rows with source numbers that the left has not."""
     offset = next_source(left.relation)
     scope = {
-        alias: {name: renumbered(definition, offset) for name, definition in columns.items()}
+        alias: {name: shift_sources(definition, offset) for name, definition in columns.items()}
         for alias, columns in right.scope.items()
     }
-    return replace(right, relation=renumbered(right.relation, offset), scope=scope)
+    return replace(right, relation=shift_sources(right.relation, offset), scope=scope)
 
 
 def _materialised(right: RowSource) -> RowSource:
@@ -601,16 +616,16 @@ def _as_nullable(column: Expression) -> Expression:
     return replace(column, domain=replace(column.domain, nullable=True))
 
 
-def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Named) -> RowSource | Public:
+def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource | MatchedPublicTable:
     if isinstance(node, exp.Subquery):
         _refuse_other_clauses(node, {"this", "alias"}, "subquery")
-        subquery = derived(node.this, catalog, ctes)
+        subquery = lower_subquery(node.this, catalog, ctes)
         return _under_alias(subquery, node.alias)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise refuse(
             node,
             "not-a-table",
-            f"the policy declares no table {shown(node)}",
+            f"the policy declares no table {node_text(node)}",
             f"use one of {', '.join(sorted(catalog.tables))}",
         )
     _refuse_other_clauses(node, {"this", "alias"}, "table")
@@ -619,9 +634,9 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Named) -> RowSource | 
         return _under_alias(ctes[name.lower()], alias)
     table = next((described for described in catalog.tables.values() if described.name.lower() == name.lower()), None)
     if table is None:
-        raise refuse(node, "unknown-table", _unknown_table_rule(node, name), nearest(name, catalog.tables))
+        raise refuse(node, "unknown-table", _unknown_table_rule(node, name), suggest_name(name, catalog.tables))
     if table.public:
-        return Public(alias, table)
+        return MatchedPublicTable(alias, table)
     columns = {Field(0, table.name, name): domain for name, domain in table.columns.items()}
     scan = Scan(table.name, table.every_row, 0, columns, table.limits)
     owners = {} if table.id is None else {alias: (table.id,)}
@@ -640,7 +655,7 @@ def _unknown_table_rule(node: exp.Table, name: str) -> str:
 
 def _under_alias(subquery: RowSource, alias: str) -> RowSource:
     """Return a subquery under an alias."""
-    return replace(subquery, scope={alias: subquery.scope[""]}, owners={alias: subquery.owners[""]})
+    return replace(subquery, scope={alias: subquery.scope[""]}, unit_columns={alias: subquery.unit_columns[""]})
 
 
 def _columns_by_name(columns: Columns) -> dict[str, Expression]:

@@ -154,19 +154,19 @@ _LARGEST_OPERAND = 16
 Node = exp.Expr
 Read = Callable[[Node], Expression]
 Reader = Callable[[Any, Read], Expression]
-Own = Callable[[Node, Read], Expression | None]
+OwnLowering = Callable[[Node, Read], Expression | None]
 
 
-def expression(node: Node, resolve: Resolve) -> Expression:
+def lower_expression(node: Node, resolve: Resolve) -> Expression:
     """Lower a parsed expression; raise ``Unsupported`` with its position for all that is not supported."""
-    return reading(node, lambda part, _: _column(part, resolve) if isinstance(part, exp.Column) else None)
+    return lower_with(node, lambda part, _: _column(part, resolve) if isinstance(part, exp.Column) else None)
 
 
-def reading(node: Node, own: Own) -> Expression:
+def lower_with(node: Node, lower_own: OwnLowering) -> Expression:
     """Lower an expression; ``own`` is asked first and lowers the nodes it knows, such as columns."""
     _check_present(node)
     if _depth(node) > DEEPEST:
-        raise located(
+        raise with_position(
             Unsupported(
                 "too-deep", f"an expression can be nested at most {DEEPEST} levels deep", fix="use IN, or a subquery"
             ),
@@ -176,9 +176,9 @@ def reading(node: Node, own: Own) -> Expression:
     def read(part: Node) -> Expression:
         _check_present(part)
         try:
-            return own(part, read) or _reader(part)(part, read)
+            return lower_own(part, read) or _reader(part)(part, read)
         except Unsupported as error:
-            raise located(error, part) from None
+            raise with_position(error, part) from None
 
     return read(node)
 
@@ -189,7 +189,7 @@ def _check_present(node: Node | None) -> None:
         raise Unsupported("arguments", "an argument is missing", fix="write the argument inside the parentheses")
 
 
-def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:
+def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
     """Return a lowering that caches its results by node; None for nodes that are not supported, such as aggregates."""
     cache: dict[int, Expression | None] = {}
 
@@ -211,7 +211,7 @@ def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:
     return attempt
 
 
-def located(error: Unsupported, node: Node) -> Unsupported:
+def with_position(error: Unsupported, node: Node) -> Unsupported:
     """Return a refusal with the position of the node, unless it already has one."""
     if error.line is not None:
         return error
@@ -396,7 +396,7 @@ def _paren(node: exp.Paren, read: Read) -> Expression:
 
 def _in(node: exp.In, read: Read) -> Expression:
     if node.args.get("query") is not None:
-        raise located(refusal(node.args["query"]), node.args["query"])
+        raise with_position(refusal(node.args["query"]), node.args["query"])
     return call("IN", read(node.this), *(read(item) for item in node.expressions))
 
 

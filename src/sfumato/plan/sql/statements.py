@@ -17,42 +17,57 @@ from sfumato.plan.aggregates.measures import (
     Count,
     Distinct,
     Mean,
-    Reads,
+    ReadingKind,
     Sum,
-    both,
-    present,
+    conjunction,
+    is_not_null,
     value_range,
 )
-from sfumato.plan.aggregates.ranked import MOST_DECIMALS, Quantile
-from sfumato.plan.aggregates.spread import CorrelationOfPairs, CovarianceOfPairs, LineOfPairs, Variance, present_too
+from sfumato.plan.aggregates.ranked import MAX_DECIMALS, Quantile
+from sfumato.plan.aggregates.spread import (
+    CorrelationOfPairs,
+    CovarianceOfPairs,
+    RegressionOfPairs,
+    Variance,
+    and_not_null,
+)
 from sfumato.plan.aggregates.value_measures import MOST_FREQUENT, DistinctValues, FrequentValue
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.costs import check
+from sfumato.plan.costs import check_cost
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, NoisyWindow, Output
-from sfumato.plan.sharing import measured
-from sfumato.plan.sql.grouping import Grouping, grouping
+from sfumato.plan.quoting import quoted
+from sfumato.plan.sharing import with_measures
+from sfumato.plan.sql.grouping import Grouping, lower_grouping
 from sfumato.plan.sql.outer import (
-    MOST_COLUMNS,
-    aggregates,
-    aggregating,
-    check_finishing,
-    ordering,
-    over,
-    over_noisy_rows,
-    whole,
+    MAX_COLUMNS,
+    check_noisy_functions,
+    has_aggregates,
+    inner_aggregate_select,
+    lower_noisy_window,
+    lower_order_by,
+    lower_outer_select,
+    parse_row_count,
 )
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.sql.rows import RowSource, condition, rows
-from sfumato.plan.sql.sql_expressions import Read, expression, reading, remembering
-from sfumato.plan.sql.text import select as parse_text
-from sfumato.plan.sql.text_positions import called, refuse, shown
-from sfumato.plan.sql.unit_joins import period_words, periods
-from sfumato.plan.values.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed, columns
+from sfumato.plan.sql.rows import RowSource, lower_condition, lower_rows
+from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
+from sfumato.plan.sql.text import parse_select as parse_text
+from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
+from sfumato.plan.sql.unit_joins import period_sql, periods
+from sfumato.plan.values.expressions import (
+    Column,
+    Expression,
+    GroupingFlag,
+    Key,
+    Literal,
+    Result,
+    WindowResult,
+    columns,
+)
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
-from sfumato.privacy.numbers import text
+from sfumato.privacy.numbers import format_exact
 
 RANKED = (
     exp.Median,
@@ -70,7 +85,7 @@ _QUANTILE_FIX = "write QUANTILE_CONT(x, 0.9), or PERCENTILE_CONT(0.9) WITHIN GRO
 Reading = Callable[[exp.Expr], Expression]
 
 
-def ranked(node: exp.Expr, where: Expression | None, read: Reading, share: exp.Expr | None = None) -> Quantile:
+def lower_quantile(node: exp.Expr, where: Expression | None, read: Reading, share: exp.Expr | None = None) -> Quantile:
     """Lower one quantile of a value, among the rows where a condition holds; of a list of probabilities, the
     given one.
     """
@@ -103,7 +118,7 @@ def _quantile_parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
         or node.this.expression
         or len(order_terms) != 1
     ):
-        raise refuse(node, "within-group", f"{shown(node)} is not supported", _QUANTILE_FIX)
+        raise refuse(node, "within-group", f"{node_text(node)} is not supported", _QUANTILE_FIX)
     (order_term,) = order_terms
     return order_term.this, node.this.this, bool(order_term.args.get("desc"))
 
@@ -114,35 +129,38 @@ def _parse_probability(node: exp.Expr, share: exp.Expr | None) -> Fraction:
         raise refuse(
             node, "quantile-share", "the fraction of a quantile must be a number written in the question", _QUANTILE_FIX
         )
-    millionths = round(Fraction(magnitude.this) * MOST_DECIMALS)
-    if isinstance(share, exp.Neg) or not 0 < millionths < MOST_DECIMALS:
-        rule = f"the fraction of a quantile must lie strictly between 0 and 1, to six decimals; {shown(share)} does not"
+    millionths = round(Fraction(magnitude.this) * MAX_DECIMALS)
+    if isinstance(share, exp.Neg) or not 0 < millionths < MAX_DECIMALS:
+        rule = (
+            "the fraction of a quantile must lie strictly between 0 and 1, to six decimals; "
+            f"{node_text(share)} does not"
+        )
         raise refuse(share, "quantile-share", rule, "write a fraction such as 0.5; for 0 and 1 use MIN(x) and MAX(x)")
-    return Fraction(millionths, MOST_DECIMALS)
+    return Fraction(millionths, MAX_DECIMALS)
 
 
 def _require_bounded_number(value: Expression, node: exp.Expr) -> Expression:
     if not value.domain.type.numeric:
-        rule = f"quantiles, MIN and MAX need a number; {shown(node)} is {value.domain.type.value}"
+        rule = f"quantiles, MIN and MAX need a number; {node_text(node)} is {value.domain.type.value}"
         raise refuse(node, "type-mismatch", rule, "turn it into a number with CASE, DATE_DIFF or EXTRACT")
     if value.domain.range is None:
-        rule = f"{shown(node)} has no declared bounds, and a quantile is selected from the numbers between them"
-        fix = f"declare bounds in the policy, or write LEAST(GREATEST({shown(node)}, low), high)"
+        rule = f"{node_text(node)} has no declared bounds, and a quantile is selected from the numbers between them"
+        fix = f"declare bounds in the policy, or write LEAST(GREATEST({node_text(node)}, low), high)"
         raise refuse(node, "unbounded", rule, fix)
     return value
 
 
-def quantiles(node: exp.Expr, where: Expression | None, read: Reading) -> Iterator[tuple[str, Quantile]]:
+def lower_quantiles(node: exp.Expr, where: Expression | None, read: Reading) -> Iterator[tuple[str, Quantile]]:
     """Lower a quantile for each probability of a list, with the percentage that its column name ends in."""
-    probabilities = shares(node)
+    probabilities = probability_list(node)
     if probabilities is None or not probabilities.expressions:
         raise refuse(node, "list-of-quantiles", "the list of fractions is empty", _QUANTILE_FIX)
     for share in probabilities.expressions:
-        quantile = ranked(node, where, read, share)
-        yield text(100 * Fraction(share.this)).replace(".", "_"), quantile
+        quantile = lower_quantile(node, where, read, share)
+        yield format_exact(100 * Fraction(share.this)).replace(".", "_"), quantile
 
 
-def shares(node: exp.Expr) -> exp.Array | None:
+def probability_list(node: exp.Expr) -> exp.Array | None:
     """Return the list of probabilities of a quantile, if it has one."""
     if not isinstance(node, RANKED) or isinstance(node, exp.Median | exp.Min | exp.Max):
         return None
@@ -175,11 +193,11 @@ _PAIR_AGGREGATES: dict[type, Callable[[Expression, Expression, Expression | None
     exp.CovarSamp: lambda y, x, where: CovarianceOfPairs(y, x, where, True),
     exp.Corr: lambda y, x, where: CorrelationOfPairs(y, x, where, False),
     exp.RegrR2: lambda y, x, where: CorrelationOfPairs(y, x, where, True),
-    exp.RegrSlope: lambda y, x, where: LineOfPairs(y, x, where, False),
-    exp.RegrIntercept: lambda y, x, where: LineOfPairs(y, x, where, True),
-    exp.RegrCount: lambda y, x, where: Mean(x, present_too(where, y)).rows,
-    exp.RegrAvgx: lambda y, x, where: Mean(x, present_too(where, y)),
-    exp.RegrAvgy: lambda y, x, where: Mean(y, present_too(where, x)),
+    exp.RegrSlope: lambda y, x, where: RegressionOfPairs(y, x, where, False),
+    exp.RegrIntercept: lambda y, x, where: RegressionOfPairs(y, x, where, True),
+    exp.RegrCount: lambda y, x, where: Mean(x, and_not_null(where, y)).rows,
+    exp.RegrAvgx: lambda y, x, where: Mean(x, and_not_null(where, y)),
+    exp.RegrAvgy: lambda y, x, where: Mean(y, and_not_null(where, x)),
 }
 _AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTER (WHERE …)"
 _ARGUMENTS = {"this", "expression", "expressions", "quantile", "count", "big_int"}
@@ -199,7 +217,7 @@ _CLAUSE_FIXES = {
     "qualify": "use a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
     "windows": "write the window out where it is used: RANK() OVER (ORDER BY …)",
 }
-_MOST_BITS = 30
+_MAX_BITS = 30
 _LARGEST_MOMENT = 10**150
 """The largest moment of one row: far below the largest double, so that no function of their sums overflows."""
 
@@ -208,10 +226,10 @@ def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) 
     """Return the query that a text means, or raise ``Unsupported``: decided from text, parameter values and policy
     alone.
     """
-    return query(parse_text(text, parameters), catalog)
+    return lower_query(parse_text(text, parameters), catalog)
 
 
-def query(statement: exp.Select, catalog: Catalog) -> Query:
+def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
     """Return the query that a parsed statement means."""
     try:
         return _lower_query(statement, catalog)
@@ -222,11 +240,11 @@ def query(statement: exp.Select, catalog: Catalog) -> Query:
 
 
 def _lower_query(select: exp.Select, catalog: Catalog) -> Query:
-    inner_select = aggregating(select, catalog)
+    inner_select = inner_aggregate_select(select, catalog)
     return (
         _lower_select(select, catalog)
         if inner_select is None
-        else over_noisy_rows(select, _lower_query(inner_select, catalog))
+        else lower_outer_select(select, _lower_query(inner_select, catalog))
     )
 
 
@@ -241,8 +259,8 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
                 _CLAUSE_FIXES.get(part, "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT"),
             )
     _check_columns(select, len(select.expressions))
-    source = rows(select, catalog, {})
-    building = _SelectBuilder(source, grouping(select, source), aggregates(select))
+    source = lower_rows(select, catalog, {})
+    building = _SelectBuilder(source, lower_grouping(select, source), has_aggregates(select))
     columns = [(item, output) for item in select.expressions for output in _lower_outputs(item, building)]
     _check_columns(select, len(columns))
     outputs = tuple(output for _, output in columns)
@@ -254,7 +272,7 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
     ]
     building.outputs = {output.name.lower(): (node, output.expression) for node, output in named_outputs}
     finish = _lower_finish(select, building, outputs)
-    if not building.measures and (building.sets or not (building.keys and aggregates(select))):
+    if not building.measures and (building.sets or not (building.keys and has_aggregates(select))):
         raise refuse(
             select,
             "no-aggregate",
@@ -262,14 +280,14 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
             "ask for COUNT(*), SUM(…) or AVG(…)",
         )
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
-    check(measured(plan))
+    check_cost(with_measures(plan))
     _check_subtotals(select, building)
     return Query(plan, finish)
 
 
 def _check_columns(select: exp.Select, count: int) -> None:
-    if count > MOST_COLUMNS:
-        rule = f"an answer can have at most {MOST_COLUMNS} columns"
+    if count > MAX_COLUMNS:
+        rule = f"an answer can have at most {MAX_COLUMNS} columns"
         raise refuse(select, "too-many-columns", rule, "split it into two questions")
 
 
@@ -285,7 +303,7 @@ class _SelectBuilder:
         self.outputs: dict[str, tuple[exp.Expr, Expression]] = {}
         """The answer's own names in lower case: the tree of each, and what it was lowered to."""
         self._named = {key: Column(Key(index), self._output_domain(index)) for index, key in enumerate(self.keys)}
-        self._attempt = remembering(source.resolve)
+        self._attempt = cached_lowering(source.resolve)
 
     def _output_domain(self, index: int) -> Domain:
         """Return the domain of a key in the answer: nullable if a grouping set lacks it."""
@@ -306,14 +324,14 @@ class _SelectBuilder:
     def grouping(self, node: exp.Expr) -> Expression:
         """Lower GROUPING(a, b): one binary digit for each key, 1 where a row is a subtotal over it."""
         grouped_keys = [self.key(argument) for argument in node.expressions]
-        if not grouped_keys or None in grouped_keys or len(grouped_keys) > _MOST_BITS:
-            rule = f"GROUPING takes columns of GROUP BY, at most {_MOST_BITS}"
+        if not grouped_keys or None in grouped_keys or len(grouped_keys) > _MAX_BITS:
+            rule = f"GROUPING takes columns of GROUP BY, at most {_MAX_BITS}"
             raise refuse(node, "grouping", rule, "write GROUPING(<column of GROUP BY>)")
         bits: Expression = literal(Type.INTEGER, 0)
         for key_column in grouped_keys:
             assert key_column is not None
             assert isinstance(key_column.reference, Key)
-            bit = Column(SummedOver(key_column.reference.index), Domain(Type.INTEGER, bounds=(0, 1)))
+            bit = Column(GroupingFlag(key_column.reference.index), Domain(Type.INTEGER, bounds=(0, 1)))
             bits = bit if len(grouped_keys) == 1 else call("+", call("*", bits, literal(Type.INTEGER, 2)), bit)
         return bits
 
@@ -329,7 +347,7 @@ class _SelectBuilder:
                 raise Unsupported("part", "not an expression over one row", fix="use it as a noisy number")
             return lowered
 
-        return remembering(resolve)
+        return cached_lowering(resolve)
 
 
 def _lower_outputs(item: exp.Expr, building: _SelectBuilder) -> tuple[Output, ...]:
@@ -346,14 +364,14 @@ def _lower_outputs(item: exp.Expr, building: _SelectBuilder) -> tuple[Output, ..
         name, measures = _lower_measure_list(inner, building.source)
         name = item.alias if isinstance(item, exp.Alias) else name
         return tuple(Output(f"{name}_{ending}", building.measure(measure)) for ending, measure in measures)
-    name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else called(inner)
+    name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else default_column_name(inner)
     return (Output(name, _lower_finish_expression(inner, building)),)
 
 
 def _is_measure_list(node: exp.Expr) -> bool:
     """Return whether a node is a list of measures: quantiles at several probabilities, or most frequent values."""
     inner = node.this if isinstance(node, exp.Filter) else node
-    return isinstance(inner, exp.ApproxTopK) or shares(inner) is not None
+    return isinstance(inner, exp.ApproxTopK) or probability_list(inner) is not None
 
 
 def _lower_measure_list(node: exp.Expr, source: RowSource) -> tuple[str, Iterable[tuple[str, AggregateRequest]]]:
@@ -362,7 +380,7 @@ def _lower_measure_list(node: exp.Expr, source: RowSource) -> tuple[str, Iterabl
     if isinstance(aggregate, exp.ApproxTopK):
         return "top", _lower_top_k(aggregate, where, source)
     _check_arguments(aggregate)
-    return "quantile", quantiles(aggregate, where, lambda value: expression(value, source.resolve))
+    return "quantile", lower_quantiles(aggregate, where, lambda value: lower_expression(value, source.resolve))
 
 
 def _lower_top_k(
@@ -373,8 +391,8 @@ def _lower_top_k(
     k = int(count.this) if isinstance(count, exp.Literal) and count.is_int and len(count.this) < 4 else 0
     if not 1 <= k <= MOST_FREQUENT or node.args.get("counters"):
         rule = f"APPROX_TOP_K takes a column and a number of values from 1 to {MOST_FREQUENT}"
-        raise refuse(node, "top-k", rule, f"write APPROX_TOP_K({shown(node.this)}, 3)")
-    value = expression(node.this, source.resolve)
+        raise refuse(node, "top-k", rule, f"write APPROX_TOP_K({node_text(node.this)}, 3)")
+    value = lower_expression(node.this, source.resolve)
     _check_not_constant(value, node)
     return [(str(rank + 1), FrequentValue(value, k, rank, where)) for rank in range(k)]
 
@@ -389,27 +407,27 @@ def _lower_finish_expression(node: exp.Expr, building: _SelectBuilder, *, rename
 
     def lower_part(part: exp.Expr, read: Read) -> Expression | None:
         if _is_measure_list(part):
-            rule = f"{shown(part)} returns several columns, so it cannot be part of an expression"
+            rule = f"{node_text(part)} returns several columns, so it cannot be part of an expression"
             raise refuse(part, "list", rule, "select it on its own, and compute with its columns in an outer SELECT")
         if isinstance(part, (exp.Filter, exp.WithinGroup, *_AGGREGATES)):
             return building.measure(_lower_aggregate(part, building.source))
         if isinstance(part, (exp.Grouping, exp.GroupingId)):
             return building.grouping(part)
         if isinstance(part, exp.Window) and building.aggregated and not renamed:
-            window, domain = over(part, read)
-            return building.windows.setdefault(window, Column(Windowed(len(building.windows)), domain))
+            window, domain = lower_noisy_window(part, read)
+            return building.windows.setdefault(window, Column(WindowResult(len(building.windows)), domain))
         if isinstance(part, exp.Window):
             rule = "a window function over rows must be in a subquery, and the outer SELECT aggregates its result"
-            raise refuse(part, "window", rule, f"write FROM (SELECT …, {shown(part)} AS x FROM …)")
+            raise refuse(part, "window", rule, f"write FROM (SELECT …, {node_text(part)} AS x FROM …)")
         if isinstance(part, exp.AggFunc):
-            raise refuse(part, "aggregate", f"{shown(part)} is not supported", _AGGREGATE_FIX)
+            raise refuse(part, "aggregate", f"{node_text(part)} is not supported", _AGGREGATE_FIX)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
         key = building.key(part, attempt)
         return key or (_refuse_ungrouped(part, building) if isinstance(part, exp.Column) else None)
 
-    lowered = reading(node, lower_part)
-    check_finishing(lowered, node)
+    lowered = lower_with(node, lower_part)
+    check_noisy_functions(lowered, node)
     return lowered
 
 
@@ -417,7 +435,7 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
     """Refuse subtotals that are not sums of their groups: a unit may be in several groups."""
     if (
         building.sets
-        and building.source.relation.most_rows != 1
+        and building.source.relation.max_rows != 1
         and any(measure.once_per_unit for measure in building.measures)
     ):
         raise refuse(
@@ -426,7 +444,7 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
             "distinct units have no subtotals: a unit in several groups counts once in their total",
             "use COUNT(*), or ask one question for each grouping",
         )
-    if building.sets and any(measure.reads is not Reads.TOTALS for measure in building.measures):
+    if building.sets and any(measure.reads is not ReadingKind.TOTALS for measure in building.measures):
         raise refuse(
             select.args["group"],
             "subtotals-of-ranks",
@@ -436,18 +454,18 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
 
 
 def _refuse_ungrouped(node: exp.Column, building: _SelectBuilder) -> Expression:
-    column = expression(node, building.source.resolve)  # an unknown column says so first
+    column = lower_expression(node, building.source.resolve)  # an unknown column says so first
     raise refuse(
         node,
         "not-grouped",
-        f"{shown(node)} is neither in GROUP BY nor inside an aggregate",
-        f"add GROUP BY {shown(node)}, or use {'AVG' if column.domain.type.numeric else 'COUNT'}({shown(node)})",
+        f"{node_text(node)} is neither in GROUP BY nor inside an aggregate",
+        f"add GROUP BY {node_text(node)}, or use {'AVG' if column.domain.type.numeric else 'COUNT'}({node_text(node)})",
     )
 
 
 def _lower_filter(node: exp.Expr, source: RowSource) -> Expression | None:
     """Lower the FILTER of an aggregate; None where it has none."""
-    return condition(node.expression.this, source) if isinstance(node, exp.Filter) else None
+    return lower_condition(node.expression.this, source) if isinstance(node, exp.Filter) else None
 
 
 def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
@@ -457,10 +475,10 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
         node = _mode_from_within_group(node)
     if not isinstance(node, _AGGREGATES):
-        raise refuse(node, "aggregate", f"{shown(node)} is not supported", _AGGREGATE_FIX)
+        raise refuse(node, "aggregate", f"{node_text(node)} is not supported", _AGGREGATE_FIX)
     _check_arguments(node)
     if isinstance(node, RANKED):
-        return ranked(node, where, lambda value: expression(value, source.resolve))
+        return lower_quantile(node, where, lambda value: lower_expression(value, source.resolve))
     argument = node.this
     if isinstance(node, exp.ApproxDistinct) and argument is not None:  # the noise is far above what it would save
         argument = exp.Distinct(expressions=[argument])
@@ -472,12 +490,12 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
         y, x = (_lower_summable(operand, source) for operand in (argument, node.expression))
         return _require_moderate_moments(_PAIR_AGGREGATES[type(node)](y, x, where), node)
     if isinstance(node, exp.CountIf):
-        return Count(both(where, condition(argument, source)))
+        return Count(conjunction(where, lower_condition(argument, source)))
     if isinstance(node, exp.Count):
         return _lower_count(argument, where, source)
     if argument is None:
-        raise refuse(node, "aggregate", f"{shown(node)} needs an argument", f"name a column: {node.key.upper()}(x)")
-    value = expression(argument, source.resolve)
+        raise refuse(node, "aggregate", f"{node_text(node)} needs an argument", f"name a column: {node.key.upper()}(x)")
+    value = lower_expression(argument, source.resolve)
     if isinstance(node, exp.Mode):
         _check_not_constant(value, node)
         return FrequentValue(value, where=where)
@@ -490,7 +508,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
 def _check_not_constant(value: Expression, node: exp.Expr) -> None:
     if not columns(value):
         rule, fix = (
-            f"{shown(node)} reads no column, so its result is a constant",
+            f"{node_text(node)} reads no column, so its result is a constant",
             "use a column instead of the constant",
         )
         raise refuse(node, "constant-value", rule, fix)
@@ -500,10 +518,10 @@ def _check_arguments(node: exp.Expr) -> None:
     """Refuse an aggregate with an argument that would be ignored, or without the second of two values."""
     if type(node) in _PAIR_AGGREGATES and node.args.get("expression") is None:
         fix = "write both, y and x: CORR(cost, age)"
-        raise refuse(node, "arguments", f"{shown(node)} needs two arguments", fix)
+        raise refuse(node, "arguments", f"{node_text(node)} needs two arguments", fix)
     if any(value and part not in _ARGUMENTS for part, value in node.args.items()):
         fix = "write it as in MODE(x), CORR(y, x) or QUANTILE_CONT(x, 0.9)"
-        raise refuse(node, "arguments", f"{shown(node)} has arguments that are not supported", fix)
+        raise refuse(node, "arguments", f"{node_text(node)} has arguments that are not supported", fix)
 
 
 def _mode_from_within_group(node: exp.WithinGroup) -> exp.Expr:
@@ -518,10 +536,10 @@ def _mode_from_within_group(node: exp.WithinGroup) -> exp.Expr:
 def _lower_count(argument: exp.Expr | None, where: Expression | None, source: RowSource) -> AggregateRequest:
     if argument is None or isinstance(argument, exp.Star):
         return Count(where)
-    value = expression(argument, source.resolve)
+    value = lower_expression(argument, source.resolve)
     if isinstance(value, Literal) and value.value is not None:
         return Count(where)
-    return Count(both(where, present(value)))
+    return Count(conjunction(where, is_not_null(value)))
 
 
 def _lower_distinct(
@@ -539,7 +557,7 @@ def _lower_distinct(
         if (
             table.period is not None
             and len(columns_counted) == 2
-            and expression(columns_counted[1], source.resolve) in period_expressions
+            and lower_expression(columns_counted[1], source.resolve) in period_expressions
         ):
             return Distinct(where)
     if (
@@ -551,7 +569,7 @@ def _lower_distinct(
         raise refuse(
             node, "distinct", "DISTINCT can only count units, or the values of one column", _distinct_advice(table)
         )
-    return DistinctValues(expression(columns_counted[0], source.resolve), where)
+    return DistinctValues(lower_expression(columns_counted[0], source.resolve), where)
 
 
 def _is_id_elsewhere(node: exp.Expr, source: RowSource) -> bool:
@@ -562,7 +580,7 @@ def _is_id_elsewhere(node: exp.Expr, source: RowSource) -> bool:
     is_named_like_id = (
         isinstance(node, exp.Column) and node.name.lower() in id_names and node.table.lower() not in source.public
     )
-    return is_named_like_id and remembering(source.resolve)(node) is None
+    return is_named_like_id and cached_lowering(source.resolve)(node) is None
 
 
 def _distinct_advice(table: Described) -> str:
@@ -571,22 +589,22 @@ def _distinct_advice(table: Described) -> str:
         return "use COUNT(*): in this table every row is its own unit"
     if table.id is None:
         return f"join the table that has the unit's id and count it there: {table.via}"
-    unit_text = quoted(table.id) if table.period is None else f"({quoted(table.id)}, {period_words(table)})"
+    unit_text = quoted(table.id) if table.period is None else f"({quoted(table.id)}, {period_sql(table)})"
     return f"use COUNT(DISTINCT {unit_text})"
 
 
 def _require_moderate_moments(request: AggregateRequest, node: exp.Expr) -> AggregateRequest:
     """Refuse an aggregate of squares or products that doubles could not add up."""
-    values = [measure.value for measure in request.measured(()) if measure.value is not None]
+    values = [measure.value for measure in request.measures_for(()) if measure.value is not None]
     are_bounded = all(value.domain.range is not None for value in values)
     if are_bounded and all(abs(end) < _LARGEST_MOMENT for value in values for end in value_range(value)):
         return request
-    rule = f"{shown(node)} sums squares or products, which overflow with these bounds"
+    rule = f"{node_text(node)} sums squares or products, which overflow with these bounds"
     raise refuse(node, "unbounded", rule, "declare narrower bounds, or divide the column by a large number")
 
 
 def _lower_summable(node: exp.Expr, source: RowSource) -> Expression:
-    value = expression(node, source.resolve)
+    value = lower_expression(node, source.resolve)
     _check_summable(value, node)
     return value
 
@@ -596,15 +614,15 @@ def _check_summable(value: Expression, node: exp.Expr) -> None:
         raise refuse(
             node,
             "type-mismatch",
-            f"only numbers can be summed; {shown(node)} is {value.domain.type.value}",
+            f"only numbers can be summed; {node_text(node)} is {value.domain.type.value}",
             "use COUNT, or turn it into a number with CASE",
         )
     if value.domain.range is None:
         raise refuse(
             node,
             "unbounded",
-            f"{shown(node)} has no declared bounds, so one row could change the sum without limit",
-            f"declare bounds in the policy, or write LEAST(GREATEST({shown(node)}, low), high)",
+            f"{node_text(node)} has no declared bounds, so one row could change the sum without limit",
+            f"declare bounds in the policy, or write LEAST(GREATEST({node_text(node)}, low), high)",
         )
 
 
@@ -620,8 +638,14 @@ def _lower_finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[O
                 "HAVING must be true or false",
                 "compare an aggregate with a number, such as COUNT(*) > 100",
             )
-    order = ordering(select, outputs, lambda node: _lower_finish_expression(node, building, renamed=True))
+    order = lower_order_by(select, outputs, lambda node: _lower_finish_expression(node, building, renamed=True))
     windows = tuple(building.windows)
     return Finish(
-        outputs, predicate, order, whole(select, "limit"), whole(select, "offset") or 0, building.sets, windows
+        outputs,
+        predicate,
+        order,
+        parse_row_count(select, "limit"),
+        parse_row_count(select, "offset") or 0,
+        building.sets,
+        windows,
     )

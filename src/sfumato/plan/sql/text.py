@@ -18,19 +18,25 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
-from sfumato.plan.sql.parameters import Parameters, bound, literals, placed, written as parameters_written
-from sfumato.plan.sql.text_positions import misspelt, refuse
+from sfumato.plan.sql.parameters import (
+    Parameters,
+    bind_parameters,
+    insert_parameters as parameters_written,
+    locate_parameters,
+    parameter_literals,
+)
+from sfumato.plan.sql.text_positions import refuse, suggest_keyword
 
 LONGEST = 64 * 1024
 DEEPEST = 24
-MOST_TOKENS = 10_000
+MAX_TOKENS = 10_000
 
 _OPENING = {TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_BRACE}
 _CHAINED = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
-def select(text: object, parameters: Parameters | None = None) -> exp.Select:
+def parse_select(text: object, parameters: Parameters | None = None) -> exp.Select:
     """Return the only SELECT statement of a text; refuse anything else before it is looked at closely."""
     statement = _statement(text, parameters)
     if not isinstance(statement, exp.Select):
@@ -39,17 +45,17 @@ def select(text: object, parameters: Parameters | None = None) -> exp.Select:
             if isinstance(statement, exp.SetOperation)
             else "only SELECT, SHOW TABLES and DESCRIBE are supported"
         )
-        fix = misspelt(str(text)) or "write SELECT … FROM … [WHERE] [GROUP BY]"
+        fix = suggest_keyword(str(text)) or "write SELECT … FROM … [WHERE] [GROUP BY]"
         raise refuse(statement, "not-select", rule, fix)
     return _normalise(statement)
 
 
-def written(text: str, parameters: Parameters | None) -> str:
+def query_text(text: str, parameters: Parameters | None) -> str:
     """Write a query as it is stored and shown to people, with the values of its parameters inserted."""
     if parameters is None:
         return text
-    _, places = placed(_tokenize(text))
-    query_text = parameters_written(text, places, literals(places, parameters))
+    _, places = locate_parameters(_tokenize(text))
+    query_text = parameters_written(text, places, parameter_literals(places, parameters))
     if len(query_text) > LONGEST:
         raise Unsupported(
             "too-long",
@@ -63,7 +69,7 @@ TABLES = ""
 """The listing that SHOW TABLES asks for."""
 
 
-def listing(text: object) -> str | None:
+def parse_listing(text: object) -> str | None:
     """Return the name of the table that a text asks to describe, or ``TABLES``; None for any other text."""
     if not isinstance(text, str) or not _LISTING_COMMAND.match(text):
         return None
@@ -93,8 +99,8 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
         )
     if "\0" in text or not _encodable(text):
         raise Unsupported("not-text", "a question must be plain text", fix="remove NUL and invalid characters")
-    tokens, places = placed(_tokenize(text))
-    values = literals(places, parameters)
+    tokens, places = locate_parameters(_tokenize(text))
+    values = parameter_literals(places, parameters)
     try:
         with _silence_parser_log():
             statements = [
@@ -110,7 +116,7 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
         raise Unsupported("one-statement", "the question is empty", fix="write SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
         raise Unsupported("one-statement", "a question must be one SELECT statement", fix="ask one question at a time")
-    return bound(statements[0], places, values)
+    return bind_parameters(statements[0], places, values)
 
 
 class _QuantileParser(DuckDB.Parser):  # type: ignore[valid-type, misc]
@@ -195,21 +201,21 @@ def _check_words(text: str) -> None:
     """Refuse a text with too many words before it is tokenized, which takes a hundred times as long as this. They are
     about as many as the parser's tokens, which are counted afterwards.
     """
-    if len(text) > MOST_TOKENS:
+    if len(text) > MAX_TOKENS:
         words = (match for match in _WORD_PATTERN.finditer(text) if match.lastgroup is None)
-        if next(islice(words, MOST_TOKENS, None), None) is not None:
+        if next(islice(words, MAX_TOKENS, None), None) is not None:
             raise _too_long()
 
 
 def _too_long() -> Unsupported:
     return Unsupported(
-        "too-long", f"a question can have at most {MOST_TOKENS:,} SQL tokens", fix="split it into several questions"
+        "too-long", f"a question can have at most {MAX_TOKENS:,} SQL tokens", fix="split it into several questions"
     )
 
 
 def _check_tokens(tokens: list[Token]) -> None:
     """Refuse deep nesting, measured on tokens because the parser itself recurses."""
-    if len(tokens) > MOST_TOKENS:
+    if len(tokens) > MAX_TOKENS:
         raise _too_long()
     depth = run = 0
     for token in tokens:
@@ -234,11 +240,11 @@ def _not_sql(error: SqlglotError, text: str = "") -> Unsupported:
         rule, fix = "this function has more arguments than are supported", "leave out the last arguments"
         return Unsupported("arguments", rule, fix=fix, line=line, column=column)
     default_fix = "look for a missing comma, quote or parenthesis there; names with spaces need double quotes"
-    fix = misspelt(text) or default_fix
+    fix = suggest_keyword(text) or default_fix
     return Unsupported("not-sql", "this is not valid SQL", fix=fix, line=line, column=column)
 
 
-def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
+def parse_fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
     """Parse a part of a statement of the given kind, by the same parser and within the same limits."""
     if not isinstance(text, str) or "\0" in text or not _encodable(text):
         raise Unsupported("not-text", "an expression must be SQL text", fix="pass one string")

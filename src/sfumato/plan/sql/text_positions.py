@@ -12,9 +12,9 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from sfumato.errors import Unsupported
+from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import position
-from sfumato.plan.written_names import quoted
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 
 def refuse(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
@@ -23,7 +23,7 @@ def refuse(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
     return Unsupported(code, rule, fix=fix, line=line, column=column)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest_name(word: str, known: Iterable[str]) -> str:
     """Suggest a fix for an unknown name: the closest known one, or all of them."""
     names = sorted(known)
     close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)
@@ -37,10 +37,10 @@ _SIMILARITY_CUTOFF = 0.75
 """The similarity at which a word is taken for a keyword: FORM and FROM just reach it."""
 
 
-def misspelt(text: str) -> str:
+def suggest_keyword(text: str) -> str:
     """Suggest the keyword that a word of an unreadable text was perhaps meant to be; empty where none is close.
 
-    >>> misspelt("SELEC COUNT(*) FROM flights"), misspelt("SELECT COUNT(* FROM flights")
+    >>> suggest_keyword("SELEC COUNT(*) FROM flights"), suggest_keyword("SELECT COUNT(* FROM flights")
     ('did you mean SELECT? it is written SELEC', '')
     """
     try:
@@ -50,21 +50,21 @@ def misspelt(text: str) -> str:
     for word in words:
         close = difflib.get_close_matches(word.text[:20].upper(), _KEYWORDS, n=1, cutoff=_SIMILARITY_CUTOFF)
         if close and close[0] != word.text.upper():
-            return f"did you mean {close[0]}? it is written {printable(word.text[:20])}"
+            return f"did you mean {close[0]}? it is written {escape_unprintable(word.text[:20])}"
     return ""
 
 
-def shown(node: exp.Expr) -> str:
+def node_text(node: exp.Expr) -> str:
     """Return the analyst's own text of a node, truncated."""
     try:
         node_sql = node.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
-        text = printable(node.name if isinstance(node, exp.Literal) else node_sql)
+        text = escape_unprintable(node.name if isinstance(node, exp.Literal) else node_sql)
     except (ValueError, RecursionError):
         return "this"
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
-def called(node: exp.Expr) -> str:
+def default_column_name(node: exp.Expr) -> str:
     """Name an unnamed column by its own text, as databases do: keywords in lower case, names and texts as written."""
     identifiers = {name_node.name for name_node in node.find_all(exp.Identifier)}
 
@@ -72,7 +72,7 @@ def called(node: exp.Expr) -> str:
         is_verbatim = word[0][0] in "'\"" or (word[0] in identifiers and not word.string.startswith("(", word.end()))
         return word[0] if is_verbatim else word[0].lower()
 
-    return _WORD_PATTERN.sub(spell, shown(node))
+    return _WORD_PATTERN.sub(spell, node_text(node))
 
 
 _WORD_PATTERN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*""")

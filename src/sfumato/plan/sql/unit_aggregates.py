@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sfumato.plan.aggregates.measures import both, present
+from sfumato.plan.aggregates.measures import conjunction, is_not_null
 from sfumato.plan.aggregates.unit_measures import (
-    Counting,
-    End,
+    EndValue,
     FrameBounds,
+    LagLead,
+    RowNumbering,
     RowPosition,
     RunningAggregate,
-    Shifted,
     UnitAll,
     UnitAny,
     UnitCount,
@@ -31,14 +31,14 @@ from sfumato.plan.aggregates.unit_measures import (
     UnitSum,
     WindowFunction,
 )
-from sfumato.plan.sql.sql_expressions import expression
-from sfumato.plan.sql.text_positions import refuse, shown
+from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal, Order, Resolve
 from sfumato.plan.values.functions import call
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
 
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 """The largest cap that may be written."""
 _AGGREGATE_NAMES = (
     "COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST(x ORDER BY y), LAST(x ORDER BY y), ARG_MIN or ARG_MAX"
@@ -51,7 +51,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, (exp.Filter, exp.AggFunc, exp.IgnoreNulls, exp.First, exp.Last))
 
 
-def unit_measure(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure | None:
+def lower_unit_measure(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure | None:
     """Lower the aggregate that a node of a subquery is, or return None; at most ``rows`` rows of a unit count."""
     if isinstance(node, exp.Least):
         return _lower_capped_count(node, resolve)
@@ -74,9 +74,9 @@ def _lower_capped_count(node: exp.Least, resolve: Resolve) -> UnitMeasure | None
     if len(count_nodes) != 1 or len(caps) != 1 or len(arguments) != 2:
         return None
     cap = int(caps[0].this)
-    if not 1 <= cap <= MOST_ROWS:
-        rule = f"the cap of a count per unit must be from 1 to {MOST_ROWS:,}"
-        raise refuse(node, "cap", rule, f"write LEAST({shown(count_nodes[0])}, 50)")
+    if not 1 <= cap <= MAX_ROWS:
+        rule = f"the cap of a count per unit must be from 1 to {MAX_ROWS:,}"
+        raise refuse(node, "cap", rule, f"write LEAST({node_text(count_nodes[0])}, 50)")
     return _lower_aggregate(count_nodes[0], resolve, cap)
 
 
@@ -95,15 +95,15 @@ def _lower_aggregate(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure
             reader = None
     if reader is None:
         raise refuse(
-            node, "aggregate", f"{shown(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
+            node, "aggregate", f"{node_text(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
         )
     return reader(aggregate, resolve, where, rows)
 
 
 def _lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
-    predicate = expression(node, resolve)
+    predicate = lower_expression(node, resolve)
     if predicate.domain.type is not Type.BOOLEAN:
-        rule = f"a condition must be true or false; {shown(node)} is {predicate.domain.type.value}"
+        rule = f"a condition must be true or false; {node_text(node)} is {predicate.domain.type.value}"
         raise refuse(node, "type-mismatch", rule, "compare it with something, such as x > 5")
     return predicate
 
@@ -118,36 +118,36 @@ def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, row
                 "COUNT(DISTINCT …) takes one expression",
                 "count one column, or join two texts with ||",
             )
-        return UnitDistinct(expression(argument.expressions[0], resolve), where, rows)
+        return UnitDistinct(lower_expression(argument.expressions[0], resolve), where, rows)
     if argument is None or isinstance(argument, exp.Star):
         return UnitCount(where, rows)
-    value = expression(argument, resolve)
+    value = lower_expression(argument, resolve)
     if isinstance(value, Literal) and value.value is not None:
         return UnitCount(where, rows)
-    return UnitCount(both(where, present(value)), rows)
+    return UnitCount(conjunction(where, is_not_null(value)), rows)
 
 
 def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
-    return UnitCount(both(where, _lower_predicate(node.this, resolve)), rows)
+    return UnitCount(conjunction(where, _lower_predicate(node.this, resolve)), rows)
 
 
 def _lower_operand(node: exp.Expr, resolve: Resolve) -> Expression:
     """Lower the operand of an aggregate of one value."""
     if not isinstance(node.this, exp.Expr) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
         raise refuse(
-            node, "aggregate", f"{shown(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
+            node, "aggregate", f"{node_text(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
         )
-    return expression(node.this, resolve)
+    return lower_expression(node.this, resolve)
 
 
 def _lower_bounded_number(node: exp.Expr, resolve: Resolve) -> Expression:
     value = _lower_operand(node, resolve)
     if not value.domain.type.numeric:
-        rule = f"only numbers can be summed; {shown(node.this)} is {value.domain.type.value}"
+        rule = f"only numbers can be summed; {node_text(node.this)} is {value.domain.type.value}"
         raise refuse(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
     if value.domain.range is None:
-        rule = f"{shown(node.this)} has no declared bounds, so one unit's result could be any number"
-        fix = f"declare bounds in the policy, or write LEAST(GREATEST({shown(node.this)}, low), high)"
+        rule = f"{node_text(node.this)} has no declared bounds, so one unit's result could be any number"
+        fix = f"declare bounds in the policy, or write LEAST(GREATEST({node_text(node.this)}, low), high)"
         raise refuse(node, "unbounded", rule, fix)
     return value
 
@@ -179,21 +179,21 @@ def _lower_first(node: exp.Expr, resolve: Resolve, where: Expression | None, row
     if not isinstance(order_clause, exp.Order):
         name = "LAST" if isinstance(node, exp.Last) else "FIRST"
         rule = f"rows have no order, so {name} needs ORDER BY"
-        raise refuse(node, "no-order", rule, f"write {name}({shown(order_clause)} ORDER BY <column>)")
-    value = expression(order_clause.this, resolve)
-    order = orders(order_clause, resolve)
-    return first(value, order, where, last=isinstance(node, exp.Last))
+        raise refuse(node, "no-order", rule, f"write {name}({node_text(order_clause)} ORDER BY <column>)")
+    value = lower_expression(order_clause.this, resolve)
+    order = lower_order(order_clause, resolve)
+    return first_value(value, order, where, last=isinstance(node, exp.Last))
 
 
 def _lower_arg_extreme(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
     """Lower ARG_MIN(x, y): x where y is least, of the rows where neither is NULL."""
-    value, key = expression(node.this, resolve), expression(node.expression, resolve)
-    both_present = both(present(key), present(value))
+    value, key = lower_expression(node.this, resolve), lower_expression(node.expression, resolve)
+    both_present = conjunction(is_not_null(key), is_not_null(value))
     is_max = isinstance(node, exp.ArgMax)
-    return first(value, (Order(key, is_max, nulls_first=False),), both(where, both_present), last=False)
+    return first_value(value, (Order(key, is_max, nulls_first=False),), conjunction(where, both_present), last=False)
 
 
-def first(value: Expression, written: tuple[Order, ...], where: Expression | None, *, last: bool) -> UnitFirst:
+def first_value(value: Expression, written: tuple[Order, ...], where: Expression | None, *, last: bool) -> UnitFirst:
     """Return the value of the first row, or of the last; the value itself breaks ties."""
     by_value = Order(value, descending=False, nulls_first=False)
     tie_breaker = () if value in {term.expression for term in written} else (by_value,)
@@ -206,13 +206,13 @@ def _reversed(order: Order) -> Order:
     return replace(order, descending=not order.descending, nulls_first=not order.nulls_first)
 
 
-def orders(node: exp.Order, resolve: Resolve) -> tuple[Order, ...]:
+def lower_order(node: exp.Order, resolve: Resolve) -> tuple[Order, ...]:
     """Lower an ORDER BY inside an aggregate or a window."""
     order_terms = []
     for term in node.expressions:
         if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
             raise refuse(term, "order", "ORDER BY takes columns, with ASC or DESC", "name a column")
-        sort_expression = expression(term.this, resolve)
+        sort_expression = lower_expression(term.this, resolve)
         if isinstance(sort_expression, Literal):
             raise refuse(term, "order", "ORDER BY needs a column, not a constant", "name a column")
         order_terms.append(Order(sort_expression, bool(term.args.get("desc")), bool(term.args.get("nulls_first"))))
@@ -238,14 +238,18 @@ _READERS: dict[type, Reader] = {
 
 FARTHEST = 1_000
 """The most rows that LAG and LEAD reach."""
-_NUMBERINGS = {exp.RowNumber: Counting.ROW_NUMBER, exp.Rank: Counting.RANK, exp.DenseRank: Counting.DENSE_RANK}
+_NUMBERINGS = {
+    exp.RowNumber: RowNumbering.ROW_NUMBER,
+    exp.Rank: RowNumbering.RANK,
+    exp.DenseRank: RowNumbering.DENSE_RANK,
+}
 _WINDOW_PARTS = {"this", "partition_by", "order", "spec", "over"}
 _WINDOW_FIX = "use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN or MAX"
 _FRAME_FIX = "leave out the frame, or write ROWS UNBOUNDED PRECEDING"
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowParsing:
     """A lowering of windows over the rows of one relation."""
 
     resolve: Resolve
@@ -259,7 +263,7 @@ class Windows:
     periods: frozenset[Expression] = frozenset()
     """The expressions of the period."""
 
-    def read(self, node: exp.Window) -> WindowFunction:
+    def lower(self, node: exp.Window) -> WindowFunction:
         """Lower the window function of a subquery."""
         for part, value in node.args.items():
             if value and part not in _WINDOW_PARTS:
@@ -272,23 +276,23 @@ class Windows:
             raise refuse(node, "rows-are-units", rule, "leave out OVER (…) and use the column directly")
         keys = self._partition_keys(node)
         order_clause = node.args.get("order")
-        order = () if order_clause is None else orders(order_clause, self.resolve)
+        order = () if order_clause is None else lower_order(order_clause, self.resolve)
         return self._lower_function(node, keys, order, self._lower_frame(node, ordered=bool(order)))
 
     def _partition_keys(self, node: exp.Window) -> tuple[Expression, ...]:
         partition_nodes = node.args.get("partition_by") or []
         if not any(map(self.is_unit, partition_nodes)):
             rule = "a window over private rows must be partitioned by the unit"
-            partition_text = ", ".join([quoted(str(self.unit)), *map(shown, partition_nodes)])
+            partition_text = ", ".join([quoted(str(self.unit)), *map(node_text, partition_nodes)])
             raise refuse(node, "not-by-unit", rule, f"write OVER (PARTITION BY {partition_text} …)")
         partition = [
-            expression(partition_node, self.resolve)
+            lower_expression(partition_node, self.resolve)
             for partition_node in partition_nodes
             if not self.is_unit(partition_node)
         ]
         if self.period is not None and self.periods.isdisjoint(partition):
             rule = "a unit is an id within one period here, so a window over the id alone would mix its periods"
-            partition_text = ", ".join([*map(shown, partition_nodes), self.period])
+            partition_text = ", ".join([*map(node_text, partition_nodes), self.period])
             raise refuse(node, "not-by-period", rule, f"write OVER (PARTITION BY {partition_text} …)")
         return tuple(sorted(dict.fromkeys(partition), key=repr))
 
@@ -328,9 +332,11 @@ class Windows:
         if isinstance(function_node, (exp.FirstValue, exp.LastValue)):
             self._check_order(node, order)
             return self._lower_end_value(function_node, keys, order, frame)
-        measure = unit_measure(function_node, self.resolve, self.rows)
+        measure = lower_unit_measure(function_node, self.resolve, self.rows)
         if measure is None or isinstance(measure, (UnitDistinct, UnitFirst)):
-            raise refuse(node, "window", f"{shown(function_node)} is not supported as a window function", _WINDOW_FIX)
+            raise refuse(
+                node, "window", f"{node_text(function_node)} is not supported as a window function", _WINDOW_FIX
+            )
         return RunningAggregate(keys, order if frame is not FrameBounds.WHOLE else (), measure, frame)
 
     def _check_order(self, node: exp.Window, order: tuple[Order, ...]) -> None:
@@ -341,11 +347,11 @@ class Windows:
             )
 
     def _lower_shift(self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...]) -> WindowFunction:
-        value = expression(node.this, self.resolve)
+        value = lower_expression(node.this, self.resolve)
         offset_node = node.args.get("offset")
         offset = 1
         if offset_node is not None:
-            offset_literal = expression(offset_node, self.resolve)
+            offset_literal = lower_expression(offset_node, self.resolve)
             is_integer = isinstance(offset_literal, Literal) and offset_literal.domain.type is Type.INTEGER
             if not is_integer or not 0 <= int(offset_literal.value or 0) <= FARTHEST:  # type: ignore[union-attr,arg-type]
                 rule = f"the offset of LAG and LEAD must be a whole number from 0 to {FARTHEST:,}"
@@ -354,10 +360,10 @@ class Windows:
         offset = -offset if isinstance(node, exp.Lag) else offset
         default = node.args.get("default")
         if default is None:
-            return Shifted(keys, order, value, offset, None, replace(value.domain, nullable=True))
-        unified = call("CASE", _UNKNOWN_CONDITION, value, expression(default, self.resolve))
+            return LagLead(keys, order, value, offset, None, replace(value.domain, nullable=True))
+        unified = call("CASE", _UNKNOWN_CONDITION, value, lower_expression(default, self.resolve))
         _, value, default_value = unified.arguments  # type: ignore[union-attr]
-        return Shifted(keys, order, value, offset, default_value, unified.domain)
+        return LagLead(keys, order, value, offset, default_value, unified.domain)
 
     def _lower_end_value(
         self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...], frame: FrameBounds
@@ -366,7 +372,9 @@ class Windows:
         if last and frame is FrameBounds.ROWS:
             rule = "LAST_VALUE over the rows up to the current one is just the value of the current row"
             raise refuse(node, "frame", rule, "use the column directly, or leave out the frame")
-        return End(keys, order, expression(node.this, self.resolve), last, last and frame is FrameBounds.PEERS)
+        return EndValue(
+            keys, order, lower_expression(node.this, self.resolve), last, last and frame is FrameBounds.PEERS
+        )
 
 
 _UNKNOWN_CONDITION = Column(Field(0, "", "some"), Domain(Type.BOOLEAN))

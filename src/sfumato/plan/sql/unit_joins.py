@@ -17,29 +17,29 @@ from sqlglot import exp
 
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.nodes import (
-    Cut,
     Filter,
     Join,
+    LimitRowsPerUnit,
     PerUnit,
     Relation,
     Scan,
     SemiJoin,
     Union,
     UnitJoin,
+    is_separable,
     next_source,
-    one_sided,
-    separable,
+    reads_one_side,
 )
-from sfumato.plan.sql.sql_expressions import expression
-from sfumato.plan.sql.text_positions import nearest, refuse
+from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.text_positions import refuse, suggest_name
 from sfumato.plan.values.coded_keys import MIRRORED
 from sfumato.plan.values.expressions import Call, Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.values.functions.declaring import same, union
-from sfumato.plan.written_names import quoted
+from sfumato.plan.values.functions.declaring import as_common_type, union_domain
 from sfumato.policy import Domain, Type
 
-MOST_JOINED = 1000
+MAX_JOINED = 1000
 """The most rows of one unit that a join may hold and be the side of another without being cut again."""
 
 
@@ -53,7 +53,7 @@ class NamedRelation(Protocol):
     def scope(self) -> Mapping[str, Mapping[str, Expression]]: ...
 
     @property
-    def owners(self) -> Mapping[str, tuple[str, ...]]: ...
+    def unit_columns(self) -> Mapping[str, tuple[str, ...]]: ...
 
     @property
     def table(self) -> Described: ...
@@ -75,10 +75,10 @@ class JoinCondition:
     right: tuple[Expression, ...]
 
     def condition(self, *more: Expression) -> Expression | None:
-        return every((*self.conditions, *more))
+        return conjunction((*self.conditions, *more))
 
 
-def every(parts: Sequence[Expression]) -> Expression | None:
+def conjunction(parts: Sequence[Expression]) -> Expression | None:
     """Return the conjunction of the conditions, in a canonical order."""
     ordered = sorted(parts, key=repr)
     return None if not ordered else ordered[0] if len(ordered) == 1 else call("AND", *ordered)
@@ -107,7 +107,7 @@ def semi_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, a
 
 
 def _apply_filters(relation: Relation, predicates: Sequence[Expression]) -> Relation:
-    predicate = every(predicates)
+    predicate = conjunction(predicates)
     return relation if predicate is None else Filter(relation, predicate)
 
 
@@ -115,32 +115,34 @@ def _limit_rows(relation: Relation) -> Relation:
     """Cut a relation to a bounded number of rows of each unit: the cost of one person's rows is bounded by the
     policy.
     """
-    proven_rows, row_limit = relation.most_rows, relation.limits.rows
+    proven_rows, row_limit = relation.max_rows, relation.limits.rows
     return (
-        relation if proven_rows is not None and proven_rows <= max(row_limit, MOST_JOINED) else Cut(relation, row_limit)
+        relation
+        if proven_rows is not None and proven_rows <= max(row_limit, MAX_JOINED)
+        else LimitRowsPerUnit(relation, row_limit)
     )
 
 
-def pushed(relation: Relation, tests: Sequence[Expression]) -> tuple[Relation, list[Expression]]:
+def push_down_filters(relation: Relation, predicates: Sequence[Expression]) -> tuple[Relation, list[Expression]]:
     """Push predicates on one side of a join below that side's row limit, and return the others: so a limit counts the
     rows that are wanted. Predicates on rows that an outer join adds are not pushed.
     """
-    if isinstance(relation, Cut):
-        filtered_input, remaining = pushed(relation.input, tests)
-        return Cut(_apply_filters(filtered_input, remaining), relation.rows), []
+    if isinstance(relation, LimitRowsPerUnit):
+        filtered_input, remaining = push_down_filters(relation.input, predicates)
+        return LimitRowsPerUnit(_apply_filters(filtered_input, remaining), relation.rows), []
     if not isinstance(relation, UnitJoin):
-        return _apply_filters(relation, tests), []
-    left_predicates = [predicate for predicate in tests if one_sided(predicate, relation.left)]
+        return _apply_filters(relation, predicates), []
+    left_predicates = [predicate for predicate in predicates if reads_one_side(predicate, relation.left)]
     right_predicates = [
         predicate
-        for predicate in tests
-        if predicate not in left_predicates and not relation.outer and one_sided(predicate, relation.right)
+        for predicate in predicates
+        if predicate not in left_predicates and not relation.outer and reads_one_side(predicate, relation.right)
     ]
     left_side, right_side = (
-        _apply_filters(*pushed(*side))
+        _apply_filters(*push_down_filters(*side))
         for side in ((relation.left, left_predicates), (relation.right, right_predicates))
     )
-    remaining = [predicate for predicate in tests if predicate not in (*left_predicates, *right_predicates)]
+    remaining = [predicate for predicate in predicates if predicate not in (*left_predicates, *right_predicates)]
     return UnitJoin(left_side, right_side, relation.pairs, relation.condition, relation.outer), remaining
 
 
@@ -162,13 +164,13 @@ Part = exp.Expr | tuple[exp.Expr, exp.Expr]
 """A condition over two relations, or an equality between an expression of the first and one of the second."""
 
 
-def matched(
-    parts: Sequence[Part], left: NamedRelation, right: NamedRelation, resolve: Resolve, catalog: Catalog, at: exp.Expr
+def lower_join_condition(
+    parts: Sequence[Part], left: NamedRelation, right: NamedRelation, resolve: Resolve, catalog: Catalog, node: exp.Expr
 ) -> JoinCondition:
     """Lower the conditions between two private relations; refuse them if the equality of the unit is missing."""
     if left.table.every_row:
         raise refuse(
-            at,
+            node,
             "no-common-unit",
             "in this table every row is its own unit, so no two rows belong to the same one",
             "declare the column that identifies the unit as id in the policy, or join public tables",
@@ -176,20 +178,20 @@ def matched(
     builder = _MatchBuilder(left, right, resolve)
     for part in parts:
         builder.add(part)
-    if not builder.unit and names(left) and names(right):
+    if not builder.unit and unit_names(left) and unit_names(right):
         raise refuse(
-            at,
+            node,
             "join-without-unit",
             "private tables can only be joined on the unit: this would put rows of two people side by side",
-            _missing_condition_fix(names(left)[0], names(right)[0], at),
+            _missing_condition_fix(unit_names(left)[0], unit_names(right)[0], node),
         )
     period = left.table.period
     if period is not None and not builder.meets(catalog):
         raise refuse(
-            at,
+            node,
             "join-without-period",
             f"a unit is an id within one {period.every}, and private tables can only be joined within one unit",
-            _missing_condition_fix(_side_period_words(left), _side_period_words(right), at),
+            _missing_condition_fix(_side_period_words(left), _side_period_words(right), node),
         )
     return builder.match()
 
@@ -211,14 +213,14 @@ class _MatchBuilder:
                 self.unit = True
             else:
                 left_value, right_value = (
-                    expression(node, side.resolve) for node, side in zip(part, self._sides, strict=True)
+                    lower_expression(node, side.resolve) for node, side in zip(part, self._sides, strict=True)
                 )
                 self._add_condition(call("=", left_value, right_value), part[0])
         elif isinstance(part, exp.EQ) and self._equal_units(part.this, part.expression):
             self.unit = True
         elif not (isinstance(part, exp.EQ) and _is_unit(right, part.this) and _is_unit(right, part.expression)):
             # the dropped equality compares a unit with itself
-            self._add_condition(expression(part, self._resolve), part)
+            self._add_condition(lower_expression(part, self._resolve), part)
 
     def _equal_units(self, first: exp.Expr, second: exp.Expr) -> bool:
         """Return whether the unit of one side is compared with that of the other: a name that both know is the
@@ -240,15 +242,15 @@ class _MatchBuilder:
             )
         left, right = (side.relation for side in self._sides)
         equated = condition.arguments if isinstance(condition, Call) and condition.function == "=" else ()
-        if one_sided(condition, left):
+        if reads_one_side(condition, left):
             self._own[0].append(condition)
-        elif one_sided(condition, right):
+        elif reads_one_side(condition, right):
             self._own[1].append(condition)
-        elif equated and one_sided(equated[0], left) and one_sided(equated[1], right):
+        elif equated and reads_one_side(equated[0], left) and reads_one_side(equated[1], right):
             self._pairs.append((equated[0], equated[1]))
-        elif equated and one_sided(equated[1], left) and one_sided(equated[0], right):
+        elif equated and reads_one_side(equated[1], left) and reads_one_side(equated[0], right):
             self._pairs.append((equated[1], equated[0]))
-        elif separable(condition, left, right):
+        elif is_separable(condition, left, right):
             self._conditions.append(condition)
         else:
             raise refuse(
@@ -278,9 +280,9 @@ def _is_unit(side: NamedRelation, node: exp.Expr) -> bool:
     return (not qualifier or qualifier in {alias.lower() for alias in side.scope}) and side.is_unit(node)
 
 
-def names(side: NamedRelation) -> list[str]:
+def unit_names(side: NamedRelation) -> list[str]:
     """Return the names of the unit in a relation, each qualified by its alias."""
-    unit_names = ((alias, name) for alias, id_names in side.owners.items() for name in id_names)
+    unit_names = ((alias, name) for alias, id_names in side.unit_columns.items() for name in id_names)
     return [f"{quoted(alias)}.{quoted(name)}" if alias else quoted(name) for alias, name in unit_names]
 
 
@@ -304,7 +306,7 @@ def _missing_using_fix(first: str, second: str) -> str:
     return f"write ON instead of USING, with AND {first} = {second}"
 
 
-def period_words(table: Described, alias: str = "") -> str:
+def period_sql(table: Described, alias: str = "") -> str:
     """Write the SQL expression of a row's period."""
     assert table.period is not None
     column = quoted(table.period.column)
@@ -314,10 +316,10 @@ def period_words(table: Described, alias: str = "") -> str:
 
 
 def _side_period_words(side: NamedRelation) -> str:
-    return period_words(side.table, next(iter(side.scope), ""))
+    return period_sql(side.table, next(iter(side.scope), ""))
 
 
-def period_of(table: Described, source: int) -> Expression:
+def period_expression(table: Described, source: int) -> Expression:
     """Return the expression of the period of a row of a scan."""
     assert table.period is not None
     column, every = table.period.column, table.period.every
@@ -338,7 +340,7 @@ def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> fr
     if isinstance(relation, Scan):
         table = catalog.tables[relation.table]
         has_listed_values = table.period is not None and table.columns[table.period.column].values is not None
-        return frozenset() if single and has_listed_values else frozenset((period_of(table, relation.source),))
+        return frozenset() if single and has_listed_values else frozenset((period_expression(table, relation.source),))
     if isinstance(relation, PerUnit):
         input_periods = periods(relation.input, catalog, single=single)
         period_keys = {name for name, key in relation.keys if key in input_periods}
@@ -369,7 +371,7 @@ def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> fr
 
 
 @dataclass(frozen=True)
-class Test:
+class SubqueryTest:
     """A test of a WHERE: [NOT] EXISTS (SELECT …) or … [NOT] IN (SELECT …)."""
 
     node: exp.Expr
@@ -379,7 +381,7 @@ class Test:
     anti: bool
 
     @classmethod
-    def of(cls, node: exp.Expr) -> Test:
+    def parse(cls, node: exp.Expr) -> SubqueryTest:
         """Parse the test that a conjunct of WHERE is."""
         inner, anti = _strip_not(node)
         query = inner.this if isinstance(inner, exp.Exists) else inner.args["query"]
@@ -406,22 +408,22 @@ class Test:
             )
         return cls(node, select, operands, anti)
 
-    def equal(self, inner: NamedRelation) -> list[Part]:
+    def equalities(self, inner: NamedRelation) -> list[Part]:
         """Return what IN equates: an operand outside, and a column of the subquery."""
         is_derived = set(inner.scope) == {""}
         columns = (exp.column(item.alias_or_name) if is_derived else item.unalias() for item in self.select.expressions)
         return list(zip(self.operands, columns, strict=False))
 
 
-def is_test(node: exp.Expr) -> bool:
+def is_subquery_test(node: exp.Expr) -> bool:
     """Return whether a conjunct of WHERE tests whether a subquery has rows."""
     inner, _ = _strip_not(node)
     return isinstance(inner, exp.Exists) or (isinstance(inner, exp.In) and inner.args.get("query") is not None)
 
 
-def check_no_query(node: exp.Expr) -> None:
+def check_no_subquery(node: exp.Expr) -> None:
     """Refuse a query inside an expression: it would have a value for each row, or for everybody at once."""
-    tests = [test for test in node.find_all(exp.Exists, exp.In) if is_test(test)]
+    tests = [test for test in node.find_all(exp.Exists, exp.In) if is_subquery_test(test)]
     if tests:
         raise refuse(
             tests[0],
@@ -451,7 +453,7 @@ def _strip_not(node: exp.Expr) -> tuple[exp.Expr, bool]:
 
 
 @dataclass(frozen=True)
-class Member:
+class UnionMember:
     """A SELECT of a UNION ALL: its relation, and its columns in order."""
 
     relation: Relation
@@ -459,15 +461,15 @@ class Member:
     node: exp.Expr
 
 
-def united_selects(node: exp.Expr) -> list[exp.Expr]:
+def union_selects(node: exp.Expr) -> list[exp.Expr]:
     """Return the SELECTs of a UNION ALL in order; any other set operation is refused where it is lowered."""
     node = node.this if isinstance(node, exp.Subquery) and not node.alias else node
     if isinstance(node, exp.Union) and not node.args.get("distinct"):
-        return [member for side in (node.this, node.expression) for member in united_selects(side)]
+        return [member for side in (node.this, node.expression) for member in union_selects(side)]
     return [node]
 
 
-def with_names(select: exp.Expr) -> exp.Expr:
+def name_columns(select: exp.Expr) -> exp.Expr:
     """Name the columns of a later member of a UNION ALL: they need no names, since the first member's are used."""
     renamed = select.copy()
     for index, item in enumerate(renamed.expressions if isinstance(renamed, exp.Select) else ()):
@@ -476,7 +478,7 @@ def with_names(select: exp.Expr) -> exp.Expr:
     return renamed
 
 
-def check_places(first: exp.Expr, owners: Sequence[str], second: exp.Expr, others: Sequence[str]) -> None:
+def check_id_positions(first: exp.Expr, owners: Sequence[str], second: exp.Expr, others: Sequence[str]) -> None:
     """Check that the unit's id stands at the same position in all members of a union, or in none."""
     first_positions, second_positions = (_unit_positions(*member) for member in ((first, owners), (second, others)))
     if None not in (first_positions, second_positions) and first_positions != second_positions:
@@ -497,7 +499,7 @@ def _unit_positions(select: exp.Expr, owners: Sequence[str]) -> list[int] | None
     return [index for index, item in enumerate(select.expressions) if item.alias_or_name.lower() in id_names]
 
 
-def united(members: Sequence[Member], source: int) -> Union:
+def lower_union(members: Sequence[UnionMember], source: int) -> Union:
     """Lower UNION ALL of the members.
 
     Columns are aligned by position and have the names of the first member's. Their types become one type, and their
@@ -513,12 +515,12 @@ def united(members: Sequence[Member], source: int) -> Union:
                 "select the same columns in each, in the same order",
             )
     columns_by_position = [
-        same(definition for _, definition in column)
+        as_common_type(definition for _, definition in column)
         for column in zip(*(member.columns for member in members), strict=True)
     ]
     names = [name for name, _ in first.columns]
     domains = [
-        union(definitions, nullable=any(definition.domain.nullable for definition in definitions))
+        union_domain(definitions, nullable=any(definition.domain.nullable for definition in definitions))
         for definitions in columns_by_position
     ]
     parts = tuple(
@@ -535,7 +537,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<="
 
 
 @dataclass(frozen=True)
-class Public:
+class MatchedPublicTable:
     """A public table under an alias."""
 
     alias: str
@@ -547,12 +549,12 @@ class Public:
                 return column
         column_names = self.table.columns
         raise refuse(
-            node, "unknown-column", f"{self.alias} has no column named {name[:60]}", nearest(name, column_names)
+            node, "unknown-column", f"{self.alias} has no column named {name[:60]}", suggest_name(name, column_names)
         )
 
 
 def public_join(
-    left: NamedRelation, right: Public, node: exp.Join, outer: bool, catalog: Catalog
+    left: NamedRelation, right: MatchedPublicTable, node: exp.Join, outer: bool, catalog: Catalog
 ) -> tuple[Join, tuple[str, ...]]:
     """Lower a join with a public table; return it with the columns of USING."""
     using = tuple(right.column(column_node.name, node) for column_node in node.args.get("using") or [])
@@ -612,20 +614,22 @@ def _check_distinct(operand: Expression, domain: Domain, node: exp.Join) -> None
         )
 
 
-def _comparisons(left: NamedRelation, right: Public, part: exp.Expr) -> Iterator[tuple[str, Expression, str]]:
+def _comparisons(
+    left: NamedRelation, right: MatchedPublicTable, part: exp.Expr
+) -> Iterator[tuple[str, Expression, str]]:
     """Return the comparisons with columns of the public table, each as (operator, operand, column)."""
     if isinstance(part, exp.Between):
         ends = ((">=", part.args["low"]), ("<=", part.args["high"]))
         if all(isinstance(end, exp.Column) and _is_public_column(end, left, right) for _, end in ends):
             for operator_name, end in ends:
-                yield operator_name, expression(part.this, left.resolve), right.column(end.name, part)
+                yield operator_name, lower_expression(part.this, left.resolve), right.column(end.name, part)
             return
     operator = _OPERATORS.get(type(part))
     if operator is not None:
         mirrored = (part.expression, part.this, MIRRORED.get(operator, operator))
         for operand, public_node, direction in ((part.this, part.expression, operator), mirrored):
             if isinstance(public_node, exp.Column) and _is_public_column(public_node, left, right):
-                yield direction, expression(operand, left.resolve), right.column(public_node.name, part)
+                yield direction, lower_expression(operand, left.resolve), right.column(public_node.name, part)
                 return
     raise refuse(
         part,
@@ -635,7 +639,7 @@ def _comparisons(left: NamedRelation, right: Public, part: exp.Expr) -> Iterator
     )
 
 
-def _is_public_column(column: exp.Column, left: NamedRelation, right: Public) -> bool:
+def _is_public_column(column: exp.Column, left: NamedRelation, right: MatchedPublicTable) -> bool:
     if column.table:
         return column.table.lower() == right.alias.lower()
     left_names = {name.lower() for columns in left.scope.values() for name in columns}

@@ -28,7 +28,7 @@ _LAST_MONTH = 9999 * 12 + 11
 _LENGTH = {"year": 366, "quarter": 92, "month": 31, "week": 7, "day": 1}
 
 
-def count(unit: str, moment: dt.date) -> int:
+def period_number(unit: str, moment: dt.date) -> int:
     """Return the number of unit boundaries before the moment, from a fixed origin."""
     if unit in _MONTHS:
         return (moment.year * 12 + moment.month - 1) // _MONTHS[unit]
@@ -44,22 +44,22 @@ def count(unit: str, moment: dt.date) -> int:
 def between(unit: str, start: dt.date, end: dt.date) -> int:
     """Return the number of unit boundaries crossed; weeks are full seven days, as in the engine."""
     if unit != "week":
-        return count(unit, end) - count(unit, start)
-    days = count("day", end) - count("day", start)
+        return period_number(unit, end) - period_number(unit, start)
+    days = period_number("day", end) - period_number("day", start)
     return days // 7 if days >= 0 else -(-days // 7)
 
 
-def truncated(unit: str, moment: Moment) -> Moment:
+def truncate(unit: str, moment: Moment) -> Moment:
     """Return the start of the year, month, … that holds the moment."""
     if isinstance(moment, dt.datetime):
         if unit in _SECONDS:
-            return dt.datetime.min + dt.timedelta(seconds=count(unit, moment) * _SECONDS[unit])
-        day = truncated(unit, moment.date())
+            return dt.datetime.min + dt.timedelta(seconds=period_number(unit, moment) * _SECONDS[unit])
+        day = truncate(unit, moment.date())
         return dt.datetime(day.year, day.month, day.day)
-    return starting(unit, count(unit, moment))
+    return period_start(unit, period_number(unit, moment))
 
 
-def starting(unit: str, counted: int) -> dt.date:
+def period_start(unit: str, counted: int) -> dt.date:
     """Return the first day of the year, month, … that has this count."""
     if unit in _MONTHS:
         months = counted * _MONTHS[unit]
@@ -67,7 +67,7 @@ def starting(unit: str, counted: int) -> dt.date:
     return dt.date.fromordinal(counted * _LENGTH[unit] + 1)
 
 
-def shifted(moment: Moment, amount: int, unit: str) -> Moment | None:
+def shift(moment: Moment, amount: int, unit: str) -> Moment | None:
     """Shift the moment by so many units, to the month's end at the latest; None outside the calendar."""
     try:
         if unit in _MONTHS:
@@ -81,7 +81,7 @@ def shifted(moment: Moment, amount: int, unit: str) -> Moment | None:
         return None
 
 
-def staying(amount: int, unit: str, first: Moment, last: Moment) -> tuple[Moment, Moment] | None:
+def shiftable_range(amount: int, unit: str, first: Moment, last: Moment) -> tuple[Moment, Moment] | None:
     """Return the earliest and the latest moment from ``first`` to ``last`` that stay in the calendar when shifted."""
     if unit in _MONTHS:
         months = amount * _MONTHS[unit]
@@ -99,7 +99,7 @@ def staying(amount: int, unit: str, first: Moment, last: Moment) -> tuple[Moment
         return None
 
 
-def spans(amount: int, unit: str) -> bool:
+def is_within_calendar(amount: int, unit: str) -> bool:
     """Return whether the step is below ten thousand years: a longer one leaves the calendar from anywhere."""
     days = amount * _LENGTH[unit] if unit in _LENGTH else amount * _SECONDS[unit] // 86400
     return abs(days) < 3_660_000
@@ -119,7 +119,7 @@ LONGEST = 100
 
 
 @dataclass(frozen=True)
-class Letter:
+class FormatCode:
     """A format code for a part of a date: the last ``width`` digits of its number, or one of ``names``, from 1 on."""
 
     part: str
@@ -134,32 +134,32 @@ def _abbreviations(names: Sequence[str]) -> tuple[str, ...]:
 
 
 LETTERS = {
-    "Y": Letter("year", 4, place=0),
-    "y": Letter("year", 2, place=0),
-    "m": Letter("month", 2, place=1),
-    "B": Letter("month", 9, MONTHS, place=1),
-    "b": Letter("month", 3, _abbreviations(MONTHS), place=1),
-    "V": Letter("week", 2, place=2),
-    "j": Letter("doy", 3, place=3),
-    "d": Letter("day", 2, place=4),
-    "u": Letter("isodow", 1, place=5),
-    "A": Letter("isodow", 9, WEEKDAYS, place=5),
-    "a": Letter("isodow", 3, _abbreviations(WEEKDAYS), place=5),
-    "w": Letter("dow", 1, place=5),
-    "H": Letter("hour", 2, place=6),
-    "M": Letter("minute", 2, place=7),
-    "S": Letter("second", 2, place=8),
+    "Y": FormatCode("year", 4, place=0),
+    "y": FormatCode("year", 2, place=0),
+    "m": FormatCode("month", 2, place=1),
+    "B": FormatCode("month", 9, MONTHS, place=1),
+    "b": FormatCode("month", 3, _abbreviations(MONTHS), place=1),
+    "V": FormatCode("week", 2, place=2),
+    "j": FormatCode("doy", 3, place=3),
+    "d": FormatCode("day", 2, place=4),
+    "u": FormatCode("isodow", 1, place=5),
+    "A": FormatCode("isodow", 9, WEEKDAYS, place=5),
+    "a": FormatCode("isodow", 3, _abbreviations(WEEKDAYS), place=5),
+    "w": FormatCode("dow", 1, place=5),
+    "H": FormatCode("hour", 2, place=6),
+    "M": FormatCode("minute", 2, place=7),
+    "S": FormatCode("second", 2, place=8),
 }
 CLOCK = ("hour", "minute", "second")
 
 
-def pieces(written: str) -> tuple[str | Letter, ...]:
+def split_format(written: str) -> tuple[str | FormatCode, ...]:
     """Split a format into texts and codes; refuse unknown codes with the list of known ones."""
     if len(written) > LONGEST:
         raise Unsupported(
             "date-format", f"a format can have at most {LONGEST} characters", fix="write a shorter format"
         )
-    format_pieces: list[str | Letter] = []
+    format_pieces: list[str | FormatCode] = []
     for text, code in re.findall(r"([^%]+)|%(.?)", written, re.DOTALL):
         if text or code == "%":
             format_pieces.append(text or code)
@@ -170,7 +170,7 @@ def pieces(written: str) -> tuple[str | Letter, ...]:
             raise Unsupported(
                 "date-format", "the format has a % code that is not supported", fix=f"use {known_codes} and %%"
             )
-    if not any(isinstance(piece, Letter) for piece in format_pieces):
+    if not any(isinstance(piece, FormatCode) for piece in format_pieces):
         raise Unsupported(
             "date-format",
             "the format has no % code, so it would be the same for every date",
@@ -179,27 +179,27 @@ def pieces(written: str) -> tuple[str | Letter, ...]:
     return tuple(format_pieces)
 
 
-def parts(written: str) -> frozenset[str]:
+def format_parts(written: str) -> frozenset[str]:
     """Return the parts of a date that a format shows."""
-    return frozenset(piece.part for piece in pieces(written) if isinstance(piece, Letter))
+    return frozenset(piece.part for piece in split_format(written) if isinstance(piece, FormatCode))
 
 
-def order(written: str, text: str) -> tuple[int, ...]:
+def chronological_key(written: str, text: str) -> tuple[int, ...]:
     """Return a chronological sort key for a text of this format: the numbers it shows, the coarser ones first.
 
-    >>> order("%d %b %Y", "31 Jan 2024") < order("%d %b %Y", "01 Feb 2024")
+    >>> chronological_key("%d %b %Y", "31 Jan 2024") < chronological_key("%d %b %Y", "01 Feb 2024")
     True
     """
-    format_pieces = pieces(written)
+    format_pieces = split_format(written)
     match = re.fullmatch(
         "".join(re.escape(piece) if isinstance(piece, str) else _pattern(piece) for piece in format_pieces), text
     )
     assert match is not None
-    letters = [piece for piece in format_pieces if isinstance(piece, Letter)]
+    letters = [piece for piece in format_pieces if isinstance(piece, FormatCode)]
     shown_parts = zip(letters, match.groups(), strict=True)
     numbers = [(letter.place, letter.names.index(part) if letter.names else int(part)) for letter, part in shown_parts]
     return tuple(number for _, number in sorted(numbers, key=lambda entry: entry[0]))
 
 
-def _pattern(letter: Letter) -> str:
+def _pattern(letter: FormatCode) -> str:
     return f"({'|'.join(letter.names)})" if letter.names else f"([0-9]{{{letter.width}}})"

@@ -34,7 +34,7 @@ def coded_key(column: Column, coding: Coding | None) -> tuple[Expression, tuple[
     """
     column = replace(column, domain=replace(column.domain, nullable=True))
     if coding is None or not coding.starts:
-        return column, listed(column.domain)
+        return column, single_value_cells(column.domain)
     assert coding.end is not None
     is_regular = coding.width is not None and column.domain.bounds is not None
     bin_number = (_divide_into_bins(column, coding) if is_regular else None) or _search_bin(
@@ -54,7 +54,7 @@ def _spike_branch(column: Column, value: Value, cell: int) -> tuple[Expression, 
     return _compare("=", column, value), literal(Type.INTEGER, cell)
 
 
-def listed(domain: Domain) -> tuple[Value, ...]:
+def single_value_cells(domain: Domain) -> tuple[Value, ...]:
     """Return the values of a column that are cells of their own."""
     return (False, True) if domain.values is None else domain.values
 
@@ -89,7 +89,7 @@ def _divide_into_bins(column: Column, coding: Coding) -> Expression | None:
     return call("//", distance, literal(Type.INTEGER, width))
 
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 """The most rows of a public table that is joined by comparisons alone."""
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """The operator of the same comparison with its sides exchanged."""
@@ -100,7 +100,7 @@ _LOW: _End = (-1, 0, 0)
 _HIGH: _End = (1, 0, 0)
 
 
-def most_met(rows: Iterable[tuple[Sequence[Any], Sequence[Any]]], operators: Sequence[str]) -> int:
+def max_matches(rows: Iterable[tuple[Sequence[Any], Sequence[Any]]], operators: Sequence[str]) -> int:
     """Return the most rows that one value meets among those that share a key.
 
     A row is its key and, for each operator, what the value is compared with: x operator bound.

@@ -46,7 +46,7 @@ Counts = Callable[[Expression], bool]
 """Whether the values of a part can be listed."""
 
 
-def parted(
+def replace_countable_parts(
     expressions: tuple[Expression, ...], counts: Counts
 ) -> tuple[tuple[Expression, ...], dict[Expression, Column]]:
     """Replace the countable parts of expressions by columns; return the rewritten expressions, and the columns by part.
@@ -91,7 +91,7 @@ def _replace_parts(
 _HOURLY_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour"])
 
 
-def hourly(column: Column, expressions: tuple[Expression, ...]) -> bool:
+def is_constant_within_hours(column: Column, expressions: tuple[Expression, ...]) -> bool:
     """Return whether a time is read only through functions that are constant within every hour."""
     uses = hourly_uses = 0
     for expression in expressions:
@@ -109,21 +109,21 @@ def _hour_or_coarser(node: Call) -> bool:
         return True
     if node.function == "STRFTIME":
         date_format = node.arguments[1]
-        return isinstance(date_format, Literal) and calendar.parts(str(date_format.value)) <= _HOURLY_PARTS
+        return isinstance(date_format, Literal) and calendar.format_parts(str(date_format.value)) <= _HOURLY_PARTS
     part = node.arguments[0]
     return node.function in ("EXTRACT", "DATE_TRUNC") and isinstance(part, Literal) and part.value in _HOURLY_PARTS
 
 
-def by_hour(condition: Expression, column: Column) -> Expression | None:
+def weaken_to_hours(condition: Expression, column: Column) -> Expression | None:
     """Return a condition on the start of an hour that holds wherever this one holds at some time of the hour; None when
     none is known. AND and OR are monotone, so each of their parts may be weakened.
     """
-    if hourly(column, (condition,)):
+    if is_constant_within_hours(column, (condition,)):
         return condition
     if not isinstance(condition, Call):
         return None
     if condition.function in ("AND", "OR"):
-        weakened = [by_hour(argument, column) for argument in condition.arguments]
+        weakened = [weaken_to_hours(argument, column) for argument in condition.arguments]
         known_parts = [part for part in weakened if part is not None]
         if not known_parts or (condition.function == "OR" and len(known_parts) < len(weakened)):
             return None
@@ -138,7 +138,7 @@ def _compare_hours(column: Column, operator: str, values: tuple[Value, ...]) -> 
     """Weaken a comparison to hours: some time of the hour is before a time if its start is, and after it if its start
     is no earlier than the start of that time's hour.
     """
-    hour_starts = [_timestamp(calendar.truncated("hour", value)) for value in values]  # type: ignore[type-var]
+    hour_starts = [_timestamp(calendar.truncate("hour", value)) for value in values]  # type: ignore[type-var]
     match operator:
         case "<" | "<=":
             return call(operator, column, _timestamp(values[0]))

@@ -13,7 +13,7 @@ from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
 
 
-@codec.value("field")
+@codec.serialisable("field")
 @dataclass(frozen=True)
 class Field:
     """A column of a relation. The relations that add columns are numbered from 0 in the order in which the plan meets
@@ -28,7 +28,7 @@ class Field:
         return self.name if self.source == 0 or not self.table else f"{self.table}.{self.name}"
 
 
-@codec.value("key")
+@codec.serialisable("key")
 @dataclass(frozen=True)
 class Key:
     """A group key, by its index."""
@@ -36,7 +36,7 @@ class Key:
     index: int
 
 
-@codec.value("result")
+@codec.serialisable("result")
 @dataclass(frozen=True)
 class Result:
     """The noisy result of a measure, by its index."""
@@ -46,17 +46,17 @@ class Result:
     """The number of noise terms behind it."""
 
 
-@codec.value("summed-over")
+@codec.serialisable("summed-over")
 @dataclass(frozen=True)
-class SummedOver:
+class GroupingFlag:
     """Whether a row is a subtotal over all values of a key, as 1 or 0: GROUPING(key)."""
 
     index: int
 
 
-@codec.value("shown-column")
+@codec.serialisable("shown-column")
 @dataclass(frozen=True)
-class ShownColumn:
+class NoisyColumn:
     """A column of the noisy rows that an outer SELECT reads, by its index."""
 
     index: int
@@ -64,20 +64,20 @@ class ShownColumn:
     """The number of noise terms behind it: none for an expression over keys."""
 
 
-@codec.value("windowed")
+@codec.serialisable("windowed")
 @dataclass(frozen=True)
-class Windowed:
+class WindowResult:
     """A window function over noisy rows, by its index among the windows of a SELECT."""
 
     index: int
     noises: int = field(default=1, compare=False)
 
 
-Reference = Field | Key | Result | SummedOver | ShownColumn | Windowed
+Reference = Field | Key | Result | GroupingFlag | NoisyColumn | WindowResult
 """What a column refers to: a field below the aggregate; above it a key, a result, or a column of noisy rows."""
 
 
-@codec.value("column")
+@codec.serialisable("column")
 @dataclass(frozen=True)
 class Column:
     """A column of the rows that an expression is evaluated on."""
@@ -86,7 +86,7 @@ class Column:
     domain: Domain
 
 
-@codec.value("literal")
+@codec.serialisable("literal")
 @dataclass(frozen=True)
 class Literal:
     """A literal of the query; None is NULL."""
@@ -95,7 +95,7 @@ class Literal:
     domain: Domain
 
 
-@codec.value("call")
+@codec.serialisable("call")
 @dataclass(frozen=True)
 class Call:
     """An allow-listed function applied to expressions. Only ``functions.call`` builds calls: it derives the domain.
@@ -128,7 +128,7 @@ class Call:
 Expression = Column | Literal | Call
 
 
-@codec.value("order")
+@codec.serialisable("order")
 @dataclass(frozen=True)
 class Order:
     """An ORDER BY term."""
@@ -162,13 +162,13 @@ def columns(expression: Expression) -> dict[Reference, Domain]:
     return {node.reference: node.domain for node in walk(expression) if isinstance(node, Column)}
 
 
-def of_keys(expression: Expression) -> bool:
+def reads_only_keys(expression: Expression) -> bool:
     """Return whether an expression reads group keys and nothing else: it is public, whatever is done with it."""
     references = columns(expression)
     return bool(references) and all(isinstance(reference, Key) for reference in references)
 
 
-def noises(expression: Expression) -> int:
+def noise_count(expression: Expression) -> int:
     """Return the number of noise terms behind an expression over noisy rows: a mean has two."""
     return sum(getattr(reference, "noises", 0) for reference in columns(expression))
 

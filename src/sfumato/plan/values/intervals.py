@@ -19,7 +19,7 @@ Ends = tuple[Fraction, Fraction]
 _STEPS = 2  # logarithms and powers are right within one unit in the last place
 
 
-def nearest(value: Fraction | int) -> float:
+def nearest_double(value: Fraction | int) -> float:
     """Return the double nearest to an exact number, or the largest double of its sign."""
     try:
         return float(value)
@@ -27,27 +27,27 @@ def nearest(value: Fraction | int) -> float:
         return 1.7976931348623157e308 if value > 0 else -1.7976931348623157e308
 
 
-def ends(domain: Domain) -> Ends | None:
+def double_range(domain: Domain) -> Ends | None:
     """Return the range of a number once it is a double."""
     if domain.range is None:
         return None
-    low, high = (Fraction(nearest(end)) for end in domain.range)  # type: ignore[arg-type]
+    low, high = (Fraction(nearest_double(end)) for end in domain.range)  # type: ignore[arg-type]
     return low, high
 
 
-def real(found: Iterable[float] | None, *, nullable: bool, grid: Fraction | None = None) -> Domain:
+def real_domain(values: Iterable[float] | None, *, nullable: bool, grid: Fraction | None = None) -> Domain:
     """Return the domain of a computed real between the least and the greatest of the values."""
-    bounds = None if found is None else _bounds(list(found))
+    bounds = None if values is None else _bounds(list(values))
     return Domain(Type.REAL, bounds=bounds, grid=grid, nullable=nullable)
 
 
-def computed(found: Iterable[float] | None, *, nullable: bool) -> Domain:
+def overflowing_real_domain(values: Iterable[float] | None, *, nullable: bool) -> Domain:
     """Return the same for an operation that may overflow: without a range, it may be NULL."""
-    domain = real(found, nullable=nullable)
+    domain = real_domain(values, nullable=nullable)
     return domain if domain.bounds is not None else Domain(Type.REAL, nullable=True)
 
 
-def whole(low: int, high: int, *, nullable: bool) -> Domain | None:
+def integer_domain(low: int, high: int, *, nullable: bool) -> Domain | None:
     """Return the domain of an integer, or None when 64 bits might not hold it."""
     if max(abs(low), abs(high)) > LARGEST_INTEGER:
         return None
@@ -65,12 +65,12 @@ def corners(function: Callable[[float, float], float], first: Ends | None, secon
     return values if all(map(math.isfinite, values)) else None
 
 
-def widened(found: Iterable[float] | None, exact: Iterable[Fraction | int] = (0,)) -> list[float] | None:
+def widen_range(ends: Iterable[float] | None, exact: Iterable[Fraction | int] = (0,)) -> list[float] | None:
     """Widen a range by the errors of the engine's logarithms and powers, except at the ends it computes exactly."""
-    if found is None:
+    if ends is None:
         return None
     exact_ends = set(exact)
-    values = list(found)
+    values = list(ends)
     directions = ((min(values), -math.inf), (max(values), math.inf))
     return [end if end in exact_ends else _step_outward(end, toward) for end, toward in directions]
 

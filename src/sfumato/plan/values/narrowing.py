@@ -39,11 +39,11 @@ class Limit:
     high: Any = None
     among: frozenset[str] | None = None
 
-    def both(self, other: Limit) -> Limit:
+    def intersect(self, other: Limit) -> Limit:
         among = other.among if self.among is None else self.among if other.among is None else self.among & other.among
         return Limit(_pick_known(max, self.low, other.low), _pick_known(min, self.high, other.high), among)
 
-    def either(self, other: Limit) -> Limit:
+    def hull(self, other: Limit) -> Limit:
         low = None if self.low is None or other.low is None else min(self.low, other.low)
         high = None if self.high is None or other.high is None else max(self.high, other.high)
         return Limit(low, high, None if self.among is None or other.among is None else self.among | other.among)
@@ -72,12 +72,12 @@ def _intersect_limits(limit_maps: Iterable[Limits]) -> Limits:
     intersection: dict[Expression, Limit] = {}
     for limit_map in limit_maps:
         for operand, limit in limit_map.items():
-            intersection[operand] = intersection[operand].both(limit) if operand in intersection else limit
+            intersection[operand] = intersection[operand].intersect(limit) if operand in intersection else limit
     return intersection
 
 
 def _unite_limits(first: Limits, second: Limits) -> Limits:
-    return {operand: limit.either(second[operand]) for operand, limit in first.items() if operand in second}
+    return {operand: limit.hull(second[operand]) for operand, limit in first.items() if operand in second}
 
 
 def _condition_limits(condition: Expression) -> Limits:
@@ -137,7 +137,7 @@ def _limit(operator: str, operand: Expression, values: tuple[Any, ...]) -> Limit
 
 
 def _as_double(value: Fraction | int) -> Fraction:
-    return Fraction(intervals.nearest(value))
+    return Fraction(intervals.nearest_double(value))
 
 
 def _next_value(value: Any, sign: int) -> Any:
@@ -195,7 +195,7 @@ def _on_day(day: dt.date | None, time: dt.time) -> dt.datetime | None:
 
 def _last_truncated_to(unit: str, start: Any) -> Any:
     """Return the last moment that is truncated to this start, or to an earlier one."""
-    next_start = None if start is None else calendar.shifted(calendar.truncated(unit, start), 1, unit)
+    next_start = None if start is None else calendar.shift(calendar.truncate(unit, start), 1, unit)
     return None if next_start is None else _next_value(next_start, -1)
 
 
@@ -205,7 +205,7 @@ def _year_limit(limit: Limit, kind: Type) -> Limit:
     return Limit(low, high) if kind is Type.DATE else Limit(_on_day(low, dt.time()), _on_day(high, _LAST_TIME))
 
 
-def narrowed(domain: Domain, limit: Limit) -> Domain | None:
+def narrow_domain(domain: Domain, limit: Limit) -> Domain | None:
     """Narrow a domain to the part within a limit; None when it is empty. NULL is not in it."""
     is_real = domain.type is Type.REAL
     if domain.values is not None:
@@ -213,35 +213,35 @@ def narrowed(domain: Domain, limit: Limit) -> Domain | None:
         return Domain(domain.type, values=values_within) if values_within else None
     if limit.among is not None:
         return Domain(domain.type, values=tuple(sorted(limit.among))) if limit.among else None
-    declared = (intervals.ends(domain) if is_real else domain.bounds) or (None, None)
-    bounds = Limit(*declared).both(Limit(limit.low, limit.high))
+    declared = (intervals.double_range(domain) if is_real else domain.bounds) or (None, None)
+    bounds = Limit(*declared).intersect(Limit(limit.low, limit.high))
     if bounds.low is None or bounds.high is None:
         return replace(domain, nullable=False)
     if bounds.low > bounds.high:
         return None
     if is_real:
-        return intervals.real((float(bounds.low), float(bounds.high)), nullable=False)
+        return intervals.real_domain((float(bounds.low), float(bounds.high)), nullable=False)
     if domain.type is Type.INTEGER and max(abs(bounds.low), abs(bounds.high)) > LARGEST_INTEGER:
         return replace(domain, nullable=False)
     return Domain(domain.type, bounds=(bounds.low, bounds.high))
 
 
-def rebuilt(expression: Expression, found: Limits) -> Expression | None:
+def narrow_expression(expression: Expression, limits: Limits) -> Expression | None:
     """Return the expression with the domain it has where the limits hold; None when no row meets them.
 
     Its rules are the functions' own, so that a value lies in its domain whatever the row holds.
     """
     narrowed_expression = expression
     if isinstance(narrowed_expression, Call):
-        arguments = [rebuilt(argument, found) for argument in narrowed_expression.arguments]
+        arguments = [narrow_expression(argument, limits) for argument in narrowed_expression.arguments]
         possible_arguments = [argument for argument in arguments if argument is not None]
         if len(possible_arguments) < len(arguments):
             return None
         narrowed_expression = _rebuilt_call(narrowed_expression, possible_arguments)
-    limit = found.get(expression)
+    limit = limits.get(expression)
     if limit is None or isinstance(narrowed_expression, Literal):
         return narrowed_expression
-    domain = narrowed(narrowed_expression.domain, limit)
+    domain = narrow_domain(narrowed_expression.domain, limit)
     return None if domain is None else replace(narrowed_expression, domain=domain)
 
 

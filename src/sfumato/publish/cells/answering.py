@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
@@ -25,32 +24,42 @@ from sfumato.plan.aggregates.measures import (
     Count,
     GroupEstimate,
     Mean,
-    Ratio,
+    MeanEstimate,
     Sum,
-    present,
+    is_not_null,
     value_range,
 )
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
+from sfumato.plan.quoting import quoted
 from sfumato.plan.sql import statements
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.values.expressions import Column, Expression, Field, Reference, Result, columns
-from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
-from sfumato.policy.domains import MOST_LETTERS
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text as written
+from sfumato.policy.domains import MAX_LETTERS
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact as written
 from sfumato.publish.cells.cell_functions import evaluate
-from sfumato.publish.cells.cell_values import Bools, Cells, PossibleTruths, Spans, Texts, cells_of, spans, truths
-from sfumato.publish.cells.groups import Codes, Groups, grouped, key_cells
-from sfumato.publish.marginals.attributes import MOST_CELLS, Attribute, Attributes, Cell, ListedCell, RangeCell
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bounded
+from sfumato.publish.cells.cell_labels import describe_cell, level_labels
+from sfumato.publish.cells.cell_values import (
+    Bools,
+    CellOutcomes,
+    CellTexts,
+    PossibleTruths,
+    ValueRanges,
+    as_ranges,
+    as_truths,
+    column_outcomes,
+)
+from sfumato.publish.cells.groups import CellGroups, Codes, evaluate_group_key, group_cells
+from sfumato.publish.marginals.attributes import MAX_CELLS, Attributes, RangeCell
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.noisy_rows.finishing import finish
-from sfumato.release.noisy_rows.key_functions import AnswerRows, parted
+from sfumato.release.noisy_rows.key_functions import AnswerRows, extract_key_functions
 
 _MAX_CELL_VISITS = 10**8
 _MAX_LISTED_BINS = 5
@@ -63,13 +72,13 @@ N = TypeVar("N", np.float64, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Face:
+class QueryableTable:
     """A synopsis as questions see it: a table with coded columns, and the estimates of their marginals."""
 
     table: str
     attributes: Attributes
     domains: tuple[Domain, ...]
-    known: SynopsisEstimates
+    estimates: SynopsisEstimates
     receipt: Receipt
     where: str = ""
     decided: Mapping[str, tuple[int, tuple[str | None, ...]]] = field(default_factory=dict)
@@ -90,12 +99,12 @@ class Face:
         return Catalog({self.table: Described(self.table, domains_by_name, public=False)}, _refuse_join)
 
     def _labels(self, place: int, level: int) -> list[str | None]:
-        return part_labels(self.attributes[place], level)
+        return level_labels(self.attributes[place], level)
 
     @cached_property
-    def cells(self) -> tuple[Cells, ...]:
+    def cells(self) -> tuple[CellOutcomes, ...]:
         """What the column of every attribute can be in each of its cells."""
-        return tuple(cells_of(*pair) for pair in zip(self.attributes, self.domains, strict=True))
+        return tuple(column_outcomes(*pair) for pair in zip(self.attributes, self.domains, strict=True))
 
     @cached_property
     def level_columns(self) -> Mapping[str, tuple[int, int]]:
@@ -115,7 +124,7 @@ class Face:
         return {
             name: attribute_level
             for name, attribute_level in candidates.items()
-            if name.lower() not in column_names and longest_labels[name] <= MOST_LETTERS
+            if name.lower() not in column_names and longest_labels[name] <= MAX_LETTERS
         }
 
 
@@ -125,63 +134,28 @@ def _refuse_join(table: str, *_: object) -> int:
     )
 
 
-def part_labels(attribute: Attribute, level: int) -> list[str | None]:
-    """Return the label of the part that every cell is in at a level: the policy's, or that of its first and last cell;
-    None for missing values.
-    """
-    parts = attribute.levels[level]
-    if attribute.labels and attribute.labels[level]:
-        return [*(attribute.labels[level][part] for part in parts[:-1]), None]
-    members: dict[int, list[Cell]] = {}
-    for part, cell in zip(parts[:-1], attribute.cells[:-1], strict=True):
-        members.setdefault(part, []).append(cell)
-    names = {part: _part_name(cells) for part, cells in members.items()}
-    return [*(names[part] for part in parts[:-1]), None]
-
-
-def _part_name(cells: list[Cell]) -> str:
-    bins = [cell for cell in cells if isinstance(cell, RangeCell)]
-    if bins:  # a value with a cell of its own belongs to the bin that it lies in
-        return cell_name(RangeCell(bins[0].low, bins[-1].high, bins[-1].closed))
-    first, last = cells[0], cells[-1]
-    return cell_name(first) if len(cells) == 1 else f"{cell_name(first)} … {cell_name(last)}"
-
-
-def cell_name(cell: Cell) -> str:
-    """Describe a cell: its value, or the ends of its bin."""
-    if isinstance(cell, ListedCell):
-        return _format_value(cell.value)
-    if isinstance(cell, RangeCell):
-        return f"{_format_value(cell.low)} to {'' if cell.closed else 'below '}{_format_value(cell.high)}"
-    return "missing or in no bin"
-
-
-def _format_value(value: object) -> str:
-    return written(value) if isinstance(value, Fraction) else str(value)
-
-
-def ask(
-    face: Face,
+def answer_sql(
+    face: QueryableTable,
     text: object,
     parameters: Parameters | None = None,
     *,
     confidence: Number = "0.95",
     together: bool = False,
-    settle: Settle | None = None,
+    resolve_totals: TotalsResolver | None = None,
 ) -> Answer:
     """Parse and answer a SQL question; raises ``Unsupported`` with a reason for what cannot be answered."""
     query = statements.parse(text, face.catalog, parameters)
-    return answered(face, query, str(text), confidence=confidence, together=together, settle=settle)
+    return answer_query(face, query, str(text), confidence=confidence, together=together, resolve_totals=resolve_totals)
 
 
-def answered(
-    face: Face,
+def answer_query(
+    face: QueryableTable,
     query: Query,
     text: str,
     *,
     confidence: Number = "0.95",
     together: bool = False,
-    settle: Settle | None = None,
+    resolve_totals: TotalsResolver | None = None,
     groups: Callable[[], Sequence[GroupKey]] | None = None,
 ) -> Answer:
     """Answer a parsed question. It may have been parsed with a curator's catalog, of which a face has some columns.
@@ -193,8 +167,8 @@ def answered(
     evaluator = _QuestionEvaluator(face, query, _where_conditions(query.plan.source), 1 - float(confidence_level))
     if groups is not None:
         evaluator.check_groups(groups())
-    if settle is not None:
-        evaluator.settle(settle)
+    if resolve_totals is not None:
+        evaluator.settle(resolve_totals)
     finished = finish(query, evaluator.rows, evaluator.estimates, joint=together)
     receipt = replace(face.receipt, question=text, free=True, confidence=written(confidence_level), joint=together)
     basis = evaluator.basis(finished.shown.tolist())
@@ -202,7 +176,7 @@ def answered(
     return replace(unlabelled, basis={name: bases for name, bases in basis.items() if name in unlabelled.intervals})
 
 
-def check_same_meaning(face: Face, query: Query) -> None:
+def require_same_semantics(face: QueryableTable, query: Query) -> None:
     """Refuse a curator's question that would have another meaning here: it reads columns that were not published, or
     groups by one of which only bins were published.
 
@@ -212,15 +186,15 @@ def check_same_meaning(face: Face, query: Query) -> None:
     if plan.table.lower() != face.table.lower():
         rule = f"a synopsis holds one table, {face.table}; {plan.table} is not in it"
         raise Unsupported("other-table", rule, fix=f"ask about {face.table}")
-    check_columns({attribute.name for attribute in face.attributes}, columns_read(query))
-    binned = {attribute.name for attribute in face.attributes if attribute.binned}
+    require_published_columns({attribute.name for attribute in face.attributes}, referenced_columns(query))
+    binned = {attribute.name for attribute in face.attributes if attribute.has_bins}
     for key in plan.keys:
         if isinstance(key, Column) and isinstance(key.reference, Field) and key.reference.name in binned:
             rule = f"only bins of {key.reference.name} were published, and the question groups by its values"
             raise Unsupported("binned-key", rule, fix="ask the synopsis itself, which groups by bins: synopsis.sql(…)")
 
 
-def columns_read(query: Query) -> frozenset[str]:
+def referenced_columns(query: Query) -> frozenset[str]:
     """Return the columns of the table that a question reads; refuses rows that are not the table's own."""
     plan = query.plan
     values = [measure.value for measure in plan.measures if measure.value is not None]
@@ -229,7 +203,7 @@ def columns_read(query: Query) -> frozenset[str]:
     return frozenset(column.name for expression in expressions for column in columns(expression))  # type: ignore[union-attr]
 
 
-def check_columns(known: Collection[str], named: Collection[str]) -> None:
+def require_published_columns(known: Collection[str], named: Collection[str]) -> None:
     """Refuse a question that reads columns which were not published."""
     missing = sorted({*named} - {*known})
     if missing:
@@ -238,22 +212,22 @@ def check_columns(known: Collection[str], named: Collection[str]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class CellCondition:
     """A condition on one row: the attributes it reads, and its possible truths in each combination of cells."""
 
     expression: Expression
-    axes: Set
+    axes: AttributeSet
     truths: PossibleTruths
     columns: tuple[tuple[Reference, int, int | None], ...]
     """The columns that the condition names: the attribute index of each, and its level if it is one."""
 
     @property
-    def surely(self) -> Bools:
+    def certain_cells(self) -> Bools:
         """The cells of which every row meets the condition."""
         return np.asarray(self.truths.true & ~self.truths.false & ~self.truths.null)
 
 
-def condition(face: Face, text: str) -> Condition:
+def parse_condition(face: QueryableTable, text: str) -> CellCondition:
     """Parse a condition and evaluate it on cells."""
     query = statements.parse(f"SELECT COUNT(*) FILTER (WHERE {text}) FROM {quoted(face.table)}", face.catalog)
     (measure,) = query.plan.measures
@@ -261,21 +235,21 @@ def condition(face: Face, text: str) -> Condition:
     evaluator = _QuestionEvaluator(face, replace(query, plan=replace(query.plan, measures=())), (), 0.05)
     axes = evaluator.checked(evaluator.used([measure.where]))
     sizes = evaluator.sizes(axes)
-    possible = truths(evaluator.cells(measure.where, axes))
+    possible = as_truths(evaluator.cells(measure.where, axes))
     truths_per_cell = PossibleTruths(
         *(np.broadcast_to(truth_cells, sizes) for truth_cells in (possible.true, possible.false, possible.null))
     )
-    return Condition(measure.where, axes, truths_per_cell, evaluator.named(measure.where))
+    return CellCondition(measure.where, axes, truths_per_cell, evaluator.named(measure.where))
 
 
-def surely(face: Face, text: str) -> tuple[Set, Bools]:
+def certain_cells(face: QueryableTable, text: str) -> tuple[AttributeSet, Bools]:
     """Return the attributes that a condition reads, and the cells of which every row meets it."""
-    parsed = condition(face, text)
-    return parsed.axes, parsed.surely
+    parsed = parse_condition(face, text)
+    return parsed.axes, parsed.certain_cells
 
 
 def _check_finish(query: Query) -> None:
-    if parted(query)[1]:
+    if extract_key_functions(query)[1]:
         rule = "a synopsis cannot compute functions of group keys"
         raise Unsupported("key-functions", rule, fix="group by the function's result: GROUP BY UPPER(region)")
 
@@ -293,17 +267,17 @@ def _where_conditions(relation: Relation) -> tuple[Expression, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Quantity:
+class GroupedTotals:
     """Totals of one measure: one for each group on the grid."""
 
     totals: tuple[BoundedTotals, ...]
     """Bounds for each group of joined cells."""
-    axes: Set
-    groups: Groups
+    axes: AttributeSet
+    groups: CellGroups
     weights: tuple[CellWeights, ...]
     """The cell weights of each of the totals, in the same order."""
 
-    def of(self, table: NDArray[N]) -> NDArray[N]:
+    def sum_by_group(self, table: NDArray[N]) -> NDArray[N]:
         """Sum a table over the axes, group by group, by the least weights."""
         summed_axes = tuple(axis for axis, place in enumerate(self.axes) if place not in self.groups.axes)
         return self._grid(
@@ -316,7 +290,7 @@ class Quantity:
     def spread(self, group_values: Floats) -> Floats:
         """Return a table over the axes: in every cell, the weights times the numbers of its groups, summed."""
         grid = np.zeros(self.groups.shape)
-        grid.ravel()[self.groups.places] = group_values
+        grid.ravel()[self.groups.grid_index] = group_values
         spread_parts = (
             cell_weights.low * grid[..., index].reshape(self._keyed) for index, cell_weights in enumerate(self.weights)
         )
@@ -325,7 +299,7 @@ class Quantity:
     @property
     def cut(self) -> bool:
         """Whether rows of one cell count differently."""
-        return any(bool(cell_weights.cut.any()) for cell_weights in self.weights)
+        return any(bool(cell_weights.split_cells.any()) for cell_weights in self.weights)
 
     @property
     def _keyed(self) -> tuple[int, ...]:
@@ -342,11 +316,11 @@ class Quantity:
                 np.broadcast_to(total, np.broadcast_shapes(total.shape, (1,) * len(self.axes))) for total in totals
             )
         ]
-        return np.stack(flat, axis=-1).ravel()[self.groups.places]
+        return np.stack(flat, axis=-1).ravel()[self.groups.grid_index]
 
-    def range(self, beta: float, cells: int) -> tuple[Floats, Floats, Floats]:
+    def estimate_with_ends(self, beta: float, cells: int) -> tuple[Floats, Floats, Floats]:
         """Return numbers and their lower and upper ends, which hold for so many totals at once."""
-        ends = [total.range(beta, cells) for total in self.totals]
+        ends = [total.ends(beta, cells) for total in self.totals]
         values = [total.estimate(*end) for total, end in zip(self.totals, ends, strict=True)]
         return self._grid(values), self._grid([low for low, _ in ends]), self._grid([high for _, high in ends])
 
@@ -355,33 +329,33 @@ class Quantity:
         return self._grid([total.measured.astype(float) for total in self.totals]) > 0
 
     @property
-    def words(self) -> Codes:
+    def basis_codes(self) -> Codes:
         """The basis of each total, as an index into the bases by strength."""
         return np.where(self.measured, _BASES_BY_STRENGTH.index(MEASURED), _BASES_BY_STRENGTH.index(BOUNDED))
 
 
 @dataclass(frozen=True, eq=False)
-class SettledTotals:
+class ResolvedTotals:
     """Totals of all groups of a question, from another source than the synopsis."""
 
     values: Floats
-    ranged: Callable[[float, int], tuple[Floats, Floats]]
+    ends_at: Callable[[float, int], tuple[Floats, Floats]]
     """Returns their ends at a miss probability, for so many noises at once."""
     basis: str
     """The basis of the totals."""
 
-    def range(self, beta: float, cells: int) -> tuple[Floats, Floats, Floats]:
+    def estimate_with_ends(self, beta: float, cells: int) -> tuple[Floats, Floats, Floats]:
         """Return the numbers, clipped to their ends, and the ends."""
-        low, high = self.ranged(beta, cells)
+        low, high = self.ends_at(beta, cells)
         return np.clip(self.values, low, high), low, high
 
     @property
-    def words(self) -> Codes:
+    def basis_codes(self) -> Codes:
         """The basis of each total, as an index into the bases by strength."""
         return np.full(len(self.values), _BASES_BY_STRENGTH.index(self.basis))
 
 
-Settle = Callable[[tuple[Quantity, ...], float], tuple[SettledTotals, ...] | None]
+TotalsResolver = Callable[[tuple[GroupedTotals, ...], float], tuple[ResolvedTotals, ...] | None]
 """Computes the totals of one measure where the synopsis can only bound them; None leaves them as they are.
 The number is the measure's share of all totals of the question, and so of the miss probability that all share.
 """
@@ -390,16 +364,16 @@ The number is the measure's share of all totals of the question, and so of the m
 class _QuestionEvaluator:
     """Evaluates one question: its groups, and the totals of each measure in each group."""
 
-    def __init__(self, face: Face, query: Query, conditions: tuple[Expression, ...], beta: float) -> None:
+    def __init__(self, face: QueryableTable, query: Query, conditions: tuple[Expression, ...], beta: float) -> None:
         self.face, self.query, self.conditions, self.beta = face, query, conditions, beta
         self.places: dict[str, int] = {attribute.name.lower(): place for place, attribute in enumerate(face.attributes)}
         self.cuts: dict[int, set[int]] = {}
-        self.outside: set[Set] = set()
+        self.outside: set[AttributeSet] = set()
         self.decided: set[str] = set()
         self._estimates: dict[int, list[GroupEstimate]] = {}
         sets = query.finish.sets or (tuple(range(len(query.plan.keys))),)
         self.groupings = [self._groups(grouping_set) for grouping_set in sets]
-        self.quantities: list[list[tuple[Quantity | SettledTotals, ...]]] = [
+        self.quantities: list[list[tuple[GroupedTotals | ResolvedTotals, ...]]] = [
             [
                 self._quantities(measure, *grouping)
                 for grouping in zip(self.groupings, map(self._key_conditions, sets), strict=True)
@@ -407,12 +381,12 @@ class _QuestionEvaluator:
             for measure in query.plan.measures
         ]
 
-    def settle(self, settle: Settle) -> None:
+    def settle(self, settle: TotalsResolver) -> None:
         """Settle measures that the synopsis only bounds, unless rows of one cell count differently."""
         total_count = sum(len(totals) for by_grouping in self.quantities for totals in by_grouping)
         for by_grouping in self.quantities:
             for index, totals in enumerate(by_grouping):
-                bounded_totals = tuple(total for total in totals if isinstance(total, Quantity))
+                bounded_totals = tuple(total for total in totals if isinstance(total, GroupedTotals))
                 if all(total.measured.all() for total in bounded_totals) or any(total.cut for total in bounded_totals):
                     continue
                 settled = settle(bounded_totals, len(bounded_totals) / total_count)
@@ -422,13 +396,13 @@ class _QuestionEvaluator:
             for by_grouping in self.quantities
             for totals in by_grouping
             for quantity in totals
-            if isinstance(quantity, Quantity)
+            if isinstance(quantity, GroupedTotals)
         )
         self.outside &= {quantity.axes for quantity in remaining}
 
     # Cells
 
-    def used(self, expressions: Iterable[Expression]) -> Set:
+    def used(self, expressions: Iterable[Expression]) -> AttributeSet:
         """Return the attributes that expressions read."""
         references = {reference for expression in expressions for reference in columns(expression)}
         return tuple(sorted({self._place(reference)[0] for reference in references}))
@@ -448,12 +422,12 @@ class _QuestionEvaluator:
             return levels[reference.name]
         return self.places[reference.name.lower()], None
 
-    def cells(self, expression: Expression, axes: Set) -> Cells:
+    def cells(self, expression: Expression, axes: AttributeSet) -> CellOutcomes:
         """Return what an expression can be, along these axes."""
         column_cells = {reference: self._column(reference, axes) for reference in columns(expression)}
         return evaluate(expression, column_cells, len(axes))
 
-    def _column(self, reference: Reference, axes: Set) -> Cells:
+    def _column(self, reference: Reference, axes: AttributeSet) -> CellOutcomes:
         place, level = self._place(reference)
         attribute = self.face.attributes[place]
         if level is None:
@@ -461,23 +435,23 @@ class _QuestionEvaluator:
         else:
             labels = np.empty(attribute.size, dtype=object)
             is_decided = isinstance(reference, Field) and level == DECIDED
-            labels[:] = self.face.decided[reference.name][1] if is_decided else part_labels(attribute, level)  # type: ignore[union-attr]
+            labels[:] = self.face.decided[reference.name][1] if is_decided else level_labels(attribute, level)  # type: ignore[union-attr]
             # missing or unlisted values decide nothing: such rows may have any value of the decided column
-            cells = Texts(labels, (np.arange(attribute.size) == attribute.size - 1) & is_decided)
+            cells = CellTexts(labels, (np.arange(attribute.size) == attribute.size - 1) & is_decided)
         shape = tuple(attribute.size if axis_place == place else 1 for axis_place in axes)
         return type(cells)(*(getattr(cells, name).reshape(shape) for name in cells.__dataclass_fields__))
 
     # Groups
 
-    def _groups(self, key_indices: Sequence[int]) -> Groups:
+    def _groups(self, key_indices: Sequence[int]) -> CellGroups:
         keys = [self.query.plan.keys[index] for index in key_indices]
         group_keys = []
         for key in keys:
             axes = self.used([key])
             column = isinstance(key, Column) and self._place(key.reference)
             attribute = self.face.attributes[axes[0]] if column and column[1] is None else None
-            group_keys.append(key_cells(key, axes, self.cells(key, axes), attribute))
-        groups = grouped(group_keys, self.face.attributes)
+            group_keys.append(evaluate_group_key(key, axes, self.cells(key, axes), attribute))
+        groups = group_cells(group_keys, self.face.attributes)
         return self._possible(groups)
 
     def check_groups(self, wanted: Sequence[GroupKey]) -> None:
@@ -489,52 +463,52 @@ class _QuestionEvaluator:
                 rule = "the synopsis's cells do not form the groups of the question"
                 raise Unsupported("other-groups", rule, fix="group by columns whose values are listed")
 
-    def _possible(self, groups: Groups) -> Groups:
+    def _possible(self, groups: CellGroups) -> CellGroups:
         """Drop groups of which the conditions leave no cell, as the curator does."""
         condition_axes = self.used(self.conditions)
-        if not set(condition_axes) & {*groups.axes, *groups.joined}:
+        if not set(condition_axes) & {*groups.axes, *groups.joined_axes}:
             return groups
-        axes = self.checked(tuple(sorted({*condition_axes, *groups.axes, *groups.joined})))
+        axes = self.checked(tuple(sorted({*condition_axes, *groups.axes, *groups.joined_axes})))
         possible_cells = np.broadcast_to(self._condition(self.conditions, axes).true, self.sizes(axes))
         summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in groups.axes)
         masks = [possible_cells & self._member(groups, axes, index) for index in range(groups.count)]
         grid = np.stack([mask.any(summed_axes) for mask in masks], axis=-1).ravel()
-        shown_index = [index for index, place in enumerate(groups.places.tolist()) if grid[place]]
+        shown_index = [index for index, place in enumerate(groups.grid_index.tolist()) if grid[place]]
         if not shown_index:
             rule = "no row can meet these conditions, so there is no group to show"
             raise Unsupported("no-groups", rule, fix="widen WHERE, or declare more values in the policy")
         return replace(
-            groups, keys=tuple(groups.keys[index] for index in shown_index), places=groups.places[shown_index]
+            groups, keys=tuple(groups.keys[index] for index in shown_index), grid_index=groups.grid_index[shown_index]
         )
 
-    def _member(self, groups: Groups, axes: Set, index: int) -> Bools:
+    def _member(self, groups: CellGroups, axes: AttributeSet, index: int) -> Bools:
         """Return which cells are in a joined group."""
-        if not groups.joined:
+        if not groups.joined_axes:
             return np.ones((1,) * len(axes), bool)
-        shape = tuple(self.face.attributes[place].size if place in groups.joined else 1 for place in axes)
-        return groups.member(index).reshape(shape)
+        shape = tuple(self.face.attributes[place].size if place in groups.joined_axes else 1 for place in axes)
+        return groups.members_of(index).reshape(shape)
 
-    def sizes(self, axes: Set) -> tuple[int, ...]:
+    def sizes(self, axes: AttributeSet) -> tuple[int, ...]:
         return tuple(self.face.attributes[place].size for place in axes)
 
-    def checked(self, axes: Set, times: int = 1) -> Set:
+    def checked(self, axes: AttributeSet, times: int = 1) -> AttributeSet:
         """Refuse to read more cells together than can be held."""
         cells = math.prod(self.sizes(axes))
-        if cells > MOST_CELLS or cells * times > _MAX_CELL_VISITS:
+        if cells > MAX_CELLS or cells * times > _MAX_CELL_VISITS:
             largest = sorted(axes, key=lambda place: -self.face.attributes[place].size)[:3]
             names = ", ".join(self.face.attributes[place].name for place in largest)
-            rule = f"a question may read at most {MOST_CELLS:,} cells of a synopsis; this one reads {cells * times:,}"
+            rule = f"a question may read at most {MAX_CELLS:,} cells of a synopsis; this one reads {cells * times:,}"
             raise Unsupported("too-many-cells", rule, fix=f"leave out a column: {names} have the most cells")
         return axes
 
     # Measures
 
-    def _condition(self, conditions: Iterable[Expression], axes: Set) -> PossibleTruths:
+    def _condition(self, conditions: Iterable[Expression], axes: AttributeSet) -> PossibleTruths:
         """Return which cells may have rows that count, and which may have rows that do not."""
         shape = (1,) * len(axes)
         true, untrue = np.ones(shape, bool), np.zeros(shape, bool)
         for predicate in conditions:
-            possible = truths(self.cells(predicate, axes))
+            possible = as_truths(self.cells(predicate, axes))
             true, untrue = true & possible.true, untrue | possible.false | possible.null
         return PossibleTruths(true, untrue, np.zeros(shape, bool))
 
@@ -543,53 +517,55 @@ class _QuestionEvaluator:
         nullable.
         """
         keys = self.query.plan.keys
-        return [present(key) for index, key in enumerate(keys) if index not in key_indices and not key.domain.nullable]
+        return [
+            is_not_null(key) for index, key in enumerate(keys) if index not in key_indices and not key.domain.nullable
+        ]
 
     def _quantities(
-        self, measure: AggregateRequest, groups: Groups, key_conditions: Sequence[Expression]
-    ) -> tuple[Quantity, ...]:
+        self, measure: AggregateRequest, groups: CellGroups, key_conditions: Sequence[Expression]
+    ) -> tuple[GroupedTotals, ...]:
         """Return the totals of a measure: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
             rule = f"a synopsis holds the number of rows per cell, and {measure.name} cannot be computed from that"
             raise Unsupported("aggregate", rule, fix="ask for COUNT, SUM or AVG, with FILTER (WHERE …)")
         conditions = [*self.conditions, *key_conditions, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
-        axes = tuple(sorted({*self.used([*conditions, *values]), *groups.axes, *groups.joined}))
+        axes = tuple(sorted({*self.used([*conditions, *values]), *groups.axes, *groups.joined_axes}))
         self.checked(axes, groups.count)
         counted = self._condition(conditions, axes)
         weights_of_totals = [_count_weights(counted)] if measure.value is None else self._adding(measure, counted, axes)
         self._note(weights_of_totals, axes)
         return tuple(self._quantity(weights, axes, groups) for weights in weights_of_totals)
 
-    def _adding(self, measure: AggregateRequest, counted: PossibleTruths, axes: Set) -> list[CellWeights]:
+    def _adding(self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet) -> list[CellWeights]:
         assert measure.value is not None
-        value = spans(self.cells(measure.value, axes))
+        value = as_ranges(self.cells(measure.value, axes))
         if isinstance(measure, Mean):
             low, high = map(float, value_range(measure.value))
-            above = Spans(value.low - low, value.high - low, value.there, value.null)
-            below = Spans(high - value.high, high - value.low, value.there, value.null)
+            above = ValueRanges(value.low - low, value.high - low, value.may_have_value, value.null)
+            below = ValueRanges(high - value.high, high - value.low, value.may_have_value, value.null)
             return [_value_weights(counted, part, (0.0, high - low)) for part in (above, below)]
         least, greatest = map(float, value_range(measure.value))
         return [_value_weights(counted, value, (least, greatest))]
 
-    def _quantity(self, weights: CellWeights, axes: Set, groups: Groups) -> Quantity:
+    def _quantity(self, weights: CellWeights, axes: AttributeSet, groups: CellGroups) -> GroupedTotals:
         parts = [weights]
-        if groups.joined:
+        if groups.joined_axes:
             parts = [weights.masked(self._member(groups, axes, index)) for index in range(groups.count)]
-        if groups.open is not None:
-            undecided = groups.open.reshape([-1 if place in groups.joined else 1 for place in axes])
-            parts = [part.loosened(undecided) for part in parts]
-        totals = tuple(bounded(self.face.known, part, axes, groups.axes) for part in parts)
-        return Quantity(totals, axes, groups, tuple(parts))
+        if groups.undecided is not None:
+            undecided = groups.undecided.reshape([-1 if place in groups.joined_axes else 1 for place in axes])
+            parts = [part.with_optional_cells(undecided) for part in parts]
+        totals = tuple(bound_totals(self.face.estimates, part, axes, groups.axes) for part in parts)
+        return GroupedTotals(totals, axes, groups, tuple(parts))
 
-    def _note(self, weights_of_totals: Sequence[CellWeights], axes: Set) -> None:
+    def _note(self, weights_of_totals: Sequence[CellWeights], axes: AttributeSet) -> None:
         """Record which bins are cut, and which attributes were not published together."""
-        if not self.face.known.covers(axes):
+        if not self.face.estimates.covers(axes):
             self.outside.add(axes)
         for axis, place in enumerate(axes):
             other_axes = tuple(axis_index for axis_index in range(len(axes)) if axis_index != axis)
             for weights in weights_of_totals:
-                is_cut = np.atleast_1d(weights.cut.any(other_axes))
+                is_cut = np.atleast_1d(weights.split_cells.any(other_axes))
                 cells = self.face.attributes[place].cells
                 if len(is_cut) == len(cells) and any(isinstance(cell, RangeCell) for cell in cells):
                     self.cuts.setdefault(place, set()).update(np.flatnonzero(is_cut).tolist())
@@ -657,18 +633,18 @@ class _QuestionEvaluator:
         for place, cells in sorted(self.cuts.items()):
             if cells:
                 attribute = self.face.attributes[place]
-                bin_names = ", ".join(cell_name(attribute.cells[cell]) for cell in sorted(cells)[:_MAX_LISTED_BINS])
+                bin_names = ", ".join(describe_cell(attribute.cells[cell]) for cell in sorted(cells)[:_MAX_LISTED_BINS])
                 remainder = f" and {len(cells) - _MAX_LISTED_BINS} more" if len(cells) > _MAX_LISTED_BINS else ""
                 rule = "the question splits bins, and only whole bins were published"
                 yield f"{attribute.name}: {rule}, so such numbers are bounded ({bin_names}{remainder})"
 
     def _binned(self, key: Column) -> bool:
         place, level = self._place(key.reference)
-        return level is None and self.face.attributes[place].binned
+        return level is None and self.face.attributes[place].has_bins
 
 
-def _weakest_basis(totals: tuple[Quantity | SettledTotals, ...]) -> Codes:
-    return np.asarray(np.maximum.reduce([total.words for total in totals]))
+def _weakest_basis(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:
+    return np.asarray(np.maximum.reduce([total.basis_codes for total in totals]))
 
 
 def _count_weights(counted: PossibleTruths) -> CellWeights:
@@ -676,20 +652,23 @@ def _count_weights(counted: PossibleTruths) -> CellWeights:
     return CellWeights(low.astype(np.float64), counted.true.astype(np.float64))
 
 
-def _value_weights(counted: PossibleTruths, value: Spans, possible: tuple[float, float]) -> CellWeights:
+def _value_weights(counted: PossibleTruths, value: ValueRanges, possible: tuple[float, float]) -> CellWeights:
     """Weigh every cell by the least and the greatest amount that one of its rows may add, clipped to ``possible``."""
     low, high = (np.clip(end, possible[0], possible[1]) for end in (value.low, value.high))
-    may_count, may_not_count = counted.true & value.there, counted.false | value.null
+    may_count, may_not_count = counted.true & value.may_have_value, counted.false | value.null
     least = np.where(may_count, np.where(may_not_count, np.minimum(low, 0.0), low), 0.0)
     greatest = np.where(may_count, np.where(may_not_count, np.maximum(high, 0.0), high), 0.0)
     return CellWeights(least, greatest)
 
 
 def _estimate(
-    measure: AggregateRequest, by_grouping: Sequence[tuple[Quantity | SettledTotals, ...]], beta: float, noises: int
+    measure: AggregateRequest,
+    by_grouping: Sequence[tuple[GroupedTotals | ResolvedTotals, ...]],
+    beta: float,
+    noises: int,
 ) -> GroupEstimate:
     """Concatenate the groupings of a measure, and estimate it."""
-    ranges = [[quantity.range(beta, noises) for quantity in totals] for totals in by_grouping]
+    ranges = [[quantity.estimate_with_ends(beta, noises) for quantity in totals] for totals in by_grouping]
     joined = [tuple(map(np.concatenate, zip(*part, strict=True))) for part in zip(*ranges, strict=True)]
     if not isinstance(measure, Mean):
         ((value, low, high),) = joined
@@ -699,7 +678,7 @@ def _estimate(
     if low_end == high_end:
         constant = np.full(len(joined[0][0]), float(low_end))
         return GroupEstimate(constant, constant, constant)
-    ratio = Ratio(low_end, high_end)
+    ratio = MeanEstimate(low_end, high_end)
     zeros = np.zeros(len(joined[0][0]))
     middles, halves = ([op(low, high) / 2 for _, low, high in joined] for op in (np.add, _difference))
     bounds = ratio.estimate(middles, halves)

@@ -19,37 +19,37 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Literal, R
 from sfumato.plan.values.grammars import FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Type
 from sfumato.policy.domains import SMALLEST_REAL
-from sfumato.publish.cells.cell_numbers import DATE_FUNCTIONS, NUMBER_FUNCTIONS, moment, rising
+from sfumato.publish.cells.cell_numbers import DATE_FUNCTIONS, NUMBER_FUNCTIONS, moment, monotone
 from sfumato.publish.cells.cell_texts import TEXT_FUNCTIONS
 from sfumato.publish.cells.cell_values import (
     LARGEST,
     Bools,
-    Cells,
-    Evaluation,
+    CellFunction,
+    CellOutcomes,
+    CellTexts,
     PossibleTruths,
-    Spans,
-    Texts,
+    ValueRanges,
+    as_ranges,
+    as_truths,
     constant,
-    made,
-    missing,
-    point,
-    spans,
-    truths,
+    enclosing_doubles,
+    null_ranges,
+    ranges_with_overflow,
 )
 
 
-def _compare(operate: Callable[[Any, Any], Any]) -> Evaluation:
-    def evaluation(_: Call, arguments: list[Cells]) -> Cells:
+def _compare(operate: Callable[[Any, Any], Any]) -> CellFunction:
+    def evaluation(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
         return _compare_cells(arguments[0], arguments[1], operate)
 
     return evaluation
 
 
-def _compare_cells(left: Cells, right: Cells, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
-    if isinstance(left, Texts) and isinstance(right, Texts):
+def _compare_cells(left: CellOutcomes, right: CellOutcomes, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
+    if isinstance(left, CellTexts) and isinstance(right, CellTexts):
         return _compare_texts(left, right, operate)
-    a, b = spans(left), spans(right)
-    both, null = a.there & b.there, a.null | b.null
+    a, b = as_ranges(left), as_ranges(right)
+    both, null = a.may_have_value & b.may_have_value, a.null | b.null
     with np.errstate(invalid="ignore"):
         overlap, same = (a.low <= b.high) & (b.low <= a.high), (a.low == a.high) & (b.low == b.high) & (a.low == b.low)
         if operate is operator.eq:
@@ -61,85 +61,85 @@ def _compare_cells(left: Cells, right: Cells, operate: Callable[[Any, Any], Any]
         return PossibleTruths(both & operate(*endpoints[0]), both & ~operate(*endpoints[1]), null)
 
 
-def _compare_texts(left: Texts, right: Texts, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
+def _compare_texts(left: CellTexts, right: CellTexts, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
     null = left.null | right.null
     pairs = np.broadcast_arrays(left.value, right.value, null)
     flat = (
         bool(not is_null and operate(a, b)) for a, b, is_null in zip(*(array.ravel() for array in pairs), strict=True)
     )
     true = np.fromiter(flat, bool, pairs[0].size).reshape(pairs[0].shape)
-    uncertain = left.open | right.open
+    uncertain = left.unknown | right.unknown
     return PossibleTruths((true & ~null) | uncertain, (~true & ~null) | uncertain, null | uncertain)
 
 
-def _and(_: Call, arguments: list[Cells]) -> PossibleTruths:
-    conditions = [truths(argument) for argument in arguments]
+def _and(_: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
+    conditions = [as_truths(argument) for argument in arguments]
     true = reduce(np.logical_and, [condition.true for condition in conditions])
     false = reduce(np.logical_or, [condition.false for condition in conditions])
     unfalse = reduce(np.logical_and, [condition.true | condition.null for condition in conditions])
     return PossibleTruths(true, false, unfalse & reduce(np.logical_or, [condition.null for condition in conditions]))
 
 
-def _not(_: Call, arguments: list[Cells]) -> PossibleTruths:
-    condition = truths(arguments[0])
+def _not(_: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
+    condition = as_truths(arguments[0])
     return PossibleTruths(condition.false, condition.true, condition.null)
 
 
-def _or(call: Call, arguments: list[Cells]) -> PossibleTruths:
+def _or(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     return _not(call, [_and(call, [_not(call, [argument]) for argument in arguments])])
 
 
-def _between(call: Call, arguments: list[Cells]) -> PossibleTruths:
+def _between(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     value, low, high = arguments
     return _and(call, [_compare_cells(value, low, operator.ge), _compare_cells(value, high, operator.le)])
 
 
-def _in(call: Call, arguments: list[Cells]) -> PossibleTruths:
+def _in(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     return _or(call, [_compare_cells(arguments[0], candidate, operator.eq) for candidate in arguments[1:]])
 
 
-def _is_null(_: Call, arguments: list[Cells]) -> PossibleTruths:
+def _is_null(_: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     argument = arguments[0]
-    if isinstance(argument, Texts):
+    if isinstance(argument, CellTexts):
         return PossibleTruths(
-            argument.null | argument.open, ~argument.null | argument.open, np.zeros(argument.open.shape, bool)
+            argument.null | argument.unknown, ~argument.null | argument.unknown, np.zeros(argument.unknown.shape, bool)
         )
-    there = argument.there if isinstance(argument, Spans) else argument.true | argument.false
+    there = argument.may_have_value if isinstance(argument, ValueRanges) else argument.true | argument.false
     return PossibleTruths(argument.null, there, np.zeros(there.shape, bool))
 
 
-def _is(truth: bool) -> Evaluation:
-    def evaluation(call: Call, arguments: list[Cells]) -> PossibleTruths:
-        condition = truths(arguments[0]) if truth else _not(call, arguments)
+def _is(truth: bool) -> CellFunction:
+    def evaluation(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
+        condition = as_truths(arguments[0]) if truth else _not(call, arguments)
         return PossibleTruths(condition.true, condition.false | condition.null, np.zeros(condition.true.shape, bool))
 
     return evaluation
 
 
-def _case(call: Call, arguments: list[Cells]) -> Cells:
+def _case(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     """Evaluate WHEN … THEN … pairs and ELSE: every branch that may be taken counts."""
-    pairs = [(truths(arguments[k]), arguments[k + 1]) for k in range(0, len(arguments) - 1, 2)]
-    branches, remaining = [], np.ones((1,) * arguments[0].sure.ndim, bool)
+    pairs = [(as_truths(arguments[k]), arguments[k + 1]) for k in range(0, len(arguments) - 1, 2)]
+    branches, remaining = [], np.ones((1,) * arguments[0].certain.ndim, bool)
     for test, value in pairs:
         branches.append((remaining & test.true, value))
         remaining = remaining & (test.false | test.null)
-    otherwise = arguments[-1] if len(arguments) % 2 else missing((1,) * remaining.ndim)
+    otherwise = arguments[-1] if len(arguments) % 2 else null_ranges((1,) * remaining.ndim)
     return _unite_branches(call, [*branches, (remaining, otherwise)])
 
 
-def _coalesce(call: Call, arguments: list[Cells]) -> Cells:
-    branches, remaining = [], np.ones((1,) * arguments[0].sure.ndim, bool)
+def _coalesce(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    branches, remaining = [], np.ones((1,) * arguments[0].certain.ndim, bool)
     for argument in arguments:
         is_null = _is_null(call, [argument])
         branches.append((remaining & is_null.false, _without_null(argument)))
         remaining = remaining & is_null.true
-    return _unite_branches(call, [*branches, (remaining, missing((1,) * remaining.ndim))])
+    return _unite_branches(call, [*branches, (remaining, null_ranges((1,) * remaining.ndim))])
 
 
-def _without_null(cells: Cells) -> Cells:
+def _without_null(cells: CellOutcomes) -> CellOutcomes:
     """Drop NULL from what the cells can be."""
-    if isinstance(cells, Spans):
-        return Spans(cells.low, cells.high, cells.there, np.zeros(cells.null.shape, bool))
+    if isinstance(cells, ValueRanges):
+        return ValueRanges(cells.low, cells.high, cells.may_have_value, np.zeros(cells.null.shape, bool))
     return (
         PossibleTruths(cells.true, cells.false, np.zeros(cells.null.shape, bool))
         if isinstance(cells, PossibleTruths)
@@ -147,33 +147,35 @@ def _without_null(cells: Cells) -> Cells:
     )
 
 
-def _nullif(call: Call, arguments: list[Cells]) -> Cells:
+def _nullif(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     same = _compare_cells(arguments[0], arguments[1], operator.eq)
-    null = missing((1,) * same.true.ndim)
+    null = null_ranges((1,) * same.true.ndim)
     return _unite_branches(call, [(same.true, null), (same.false | same.null, arguments[0])])
 
 
-def _unite_branches(call: Call, branches: list[tuple[Bools, Cells]]) -> Cells:
+def _unite_branches(call: Call, branches: list[tuple[Bools, CellOutcomes]]) -> CellOutcomes:
     """Unite the branches of a choice, each with the cells in which it may be taken."""
     if call.domain.type is Type.TEXT:
         return _unite_texts(branches)
     if call.domain.type is Type.BOOLEAN:
-        conditions = [(taken, truths(cells)) for taken, cells in branches]
+        conditions = [(taken, as_truths(cells)) for taken, cells in branches]
         parts = [[taken & getattr(cells, name) for taken, cells in conditions] for name in ("true", "false", "null")]
         return PossibleTruths(*(reduce(np.logical_or, part) for part in parts))
-    numbers = [(taken, spans(cells)) for taken, cells in branches]
-    low = reduce(np.fmin, [np.where(taken & cells.there, cells.low, np.nan) for taken, cells in numbers])
-    high = reduce(np.fmax, [np.where(taken & cells.there, cells.high, np.nan) for taken, cells in numbers])
-    there = reduce(np.logical_or, [taken & cells.there for taken, cells in numbers])
-    return Spans(low, high, there, reduce(np.logical_or, [taken & cells.null for taken, cells in numbers]))
+    numbers = [(taken, as_ranges(cells)) for taken, cells in branches]
+    low = reduce(np.fmin, [np.where(taken & cells.may_have_value, cells.low, np.nan) for taken, cells in numbers])
+    high = reduce(np.fmax, [np.where(taken & cells.may_have_value, cells.high, np.nan) for taken, cells in numbers])
+    there = reduce(np.logical_or, [taken & cells.may_have_value for taken, cells in numbers])
+    return ValueRanges(low, high, there, reduce(np.logical_or, [taken & cells.null for taken, cells in numbers]))
 
 
-def _unite_texts(branches: list[tuple[Bools, Cells]]) -> Texts:
-    shape = np.broadcast_shapes(*(taken.shape for taken, _ in branches), *(cells.sure.shape for _, cells in branches))
+def _unite_texts(branches: list[tuple[Bools, CellOutcomes]]) -> CellTexts:
+    shape = np.broadcast_shapes(
+        *(taken.shape for taken, _ in branches), *(cells.certain.shape for _, cells in branches)
+    )
     value, open_, taken_before = np.full(shape, None, dtype=object), np.zeros(shape, bool), np.zeros(shape, bool)
     for taken, cells in branches:
-        if isinstance(cells, Texts):
-            texts, uncertain = np.broadcast_to(cells.value, shape), cells.open
+        if isinstance(cells, CellTexts):
+            texts, uncertain = np.broadcast_to(cells.value, shape), cells.unknown
         else:
             texts, uncertain = np.full(shape, None, dtype=object), np.zeros((), bool)
         may_be_taken = np.broadcast_to(taken, shape)
@@ -181,10 +183,10 @@ def _unite_texts(branches: list[tuple[Bools, Cells]]) -> Texts:
         open_ = open_ | (may_be_taken & (uncertain | (taken_before & differs)))
         value = np.where(may_be_taken & ~taken_before, texts, value)
         taken_before = taken_before | may_be_taken
-    return Texts(value, open_)
+    return CellTexts(value, open_)
 
 
-CONDITION_FUNCTIONS: dict[str, Evaluation] = {
+CONDITION_FUNCTIONS: dict[str, CellFunction] = {
     "=": _compare(operator.eq),
     "<>": _compare(operator.ne),
     "<": _compare(operator.lt),
@@ -210,7 +212,7 @@ _LARGEST_INTEGER_DOUBLE = 2.0**63 - 1024
 """The largest double that fits a signed 64-bit integer."""
 
 
-def evaluate(expression: Expression, columns: Mapping[Reference, Cells], axes: int) -> Cells:
+def evaluate(expression: Expression, columns: Mapping[Reference, CellOutcomes], axes: int) -> CellOutcomes:
     """Return what an expression can be in each combination of cells; every column has so many axes."""
     if isinstance(expression, Column):
         return columns[expression.reference]
@@ -225,49 +227,53 @@ def evaluate(expression: Expression, columns: Mapping[Reference, Cells], axes: i
     )
 
 
-def _cast(call: Call, arguments: list[Cells]) -> Cells:
+def _cast(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     """Convert to another type: a real becomes an integer with ties to even, a timestamp its date."""
     argument, kind, source = arguments[0], call.domain.type, call.arguments[0].domain.type
-    if kind is source or (isinstance(argument, Texts) and bool(argument.null.all() and not argument.open.any())):
+    if kind is source or (isinstance(argument, CellTexts) and bool(argument.null.all() and not argument.unknown.any())):
         return argument
-    if isinstance(argument, Texts):
+    if isinstance(argument, CellTexts):
         return _parse_texts(argument, kind)
     if kind is Type.TEXT:
         return _format_cells(argument, source)
-    numbers = spans(argument)
+    numbers = as_ranges(argument)
     if kind is Type.BOOLEAN:
         may_be_zero, may_be_nonzero = (numbers.low <= 0) & (numbers.high >= 0), (numbers.low != 0) | (numbers.high != 0)
-        return PossibleTruths(numbers.there & may_be_nonzero, numbers.there & may_be_zero, numbers.null)
+        return PossibleTruths(
+            numbers.may_have_value & may_be_nonzero, numbers.may_have_value & may_be_zero, numbers.null
+        )
     if kind is Type.TIMESTAMP and source is Type.DATE:
-        return made(numbers.low * _DAY, numbers.high * _DAY, numbers.there, numbers.null)
+        return ranges_with_overflow(numbers.low * _DAY, numbers.high * _DAY, numbers.may_have_value, numbers.null)
     if kind is Type.DATE and source is Type.TIMESTAMP:
-        return rising(lambda x: np.floor(x / _DAY))(call, [numbers])
+        return monotone(lambda x: np.floor(x / _DAY))(call, [numbers])
     if kind is Type.INTEGER and source is Type.REAL:
         return _round_to_integer(numbers)
     return numbers
 
 
-def _round_to_integer(numbers: Spans) -> Spans:
+def _round_to_integer(numbers: ValueRanges) -> ValueRanges:
     """Round reals to integers; NULL where 64 bits overflow."""
     fits = (numbers.low <= _LARGEST_INTEGER_DOUBLE) & (numbers.high >= -_LARGEST_INTEGER_DOUBLE)
-    overflows = numbers.there & ((numbers.high > _LARGEST_INTEGER_DOUBLE) | (numbers.low < -_LARGEST_INTEGER_DOUBLE))
+    overflows = numbers.may_have_value & (
+        (numbers.high > _LARGEST_INTEGER_DOUBLE) | (numbers.low < -_LARGEST_INTEGER_DOUBLE)
+    )
     low = np.rint(np.maximum(numbers.low, -_LARGEST_INTEGER_DOUBLE))
     high = np.rint(np.minimum(numbers.high, _LARGEST_INTEGER_DOUBLE))
-    return Spans(low, high, numbers.there & fits, numbers.null | overflows)
+    return ValueRanges(low, high, numbers.may_have_value & fits, numbers.null | overflows)
 
 
-def _format_cells(argument: Cells, kind: Type) -> Texts:
+def _format_cells(argument: CellOutcomes, kind: Type) -> CellTexts:
     """Format truths, integers, dates and timestamps in their canonical form."""
     if kind is Type.BOOLEAN:
-        condition = truths(argument)
+        condition = as_truths(argument)
         texts = np.full(condition.true.shape, None, dtype=object)
         texts[condition.true], texts[condition.false & ~condition.true] = "true", "false"
-        return Texts(texts, ~condition.sure)
-    numbers = spans(argument)
+        return CellTexts(texts, ~condition.certain)
+    numbers = as_ranges(argument)
     texts = np.full(numbers.low.shape, None, dtype=object)
-    single = numbers.there & (numbers.low == numbers.high)
+    single = numbers.may_have_value & (numbers.low == numbers.high)
     texts[single] = [_format_value(number, kind) for number in numbers.low[single]]
-    return Texts(texts, ~numbers.sure)
+    return CellTexts(texts, ~numbers.certain)
 
 
 def _format_value(number: float, kind: Type) -> str:
@@ -279,24 +285,24 @@ def _format_value(number: float, kind: Type) -> str:
     return str(formatted.rstrip("0").rstrip("."))
 
 
-def _parse_texts(texts: Texts, kind: Type) -> Cells:
+def _parse_texts(texts: CellTexts, kind: Type) -> CellOutcomes:
     """Parse texts by the grammar that rows are parsed by; dates are not supported."""
     if kind.temporal:
         rule = "a synopsis cannot parse texts as dates"
         raise Unsupported("function", rule, fix="compare the text itself, or publish a column of dates")
     if kind is Type.BOOLEAN:
         true, false = (_matches(texts, grammar) for grammar in (TRUE, FALSE))
-        return PossibleTruths(true | texts.open, false | texts.open, ~(true | false) | texts.open)
+        return PossibleTruths(true | texts.unknown, false | texts.unknown, ~(true | false) | texts.unknown)
     low, high = np.full(texts.value.shape, np.nan), np.full(texts.value.shape, np.nan)
     matched = _matches(texts, f"{GRAMMARS[Type.REAL]}|{ZERO}")
     ends = [_parse_number(text, kind) for text in texts.value[matched]]
     low[matched], high[matched] = ([end[side] for end in ends] for side in (0, 1))
     there = ~np.isnan(low)
-    low, high = np.where(texts.open, -np.inf, low), np.where(texts.open, np.inf, high)
-    return Spans(low, high, there | texts.open, ~there | texts.open)
+    low, high = np.where(texts.unknown, -np.inf, low), np.where(texts.unknown, np.inf, high)
+    return ValueRanges(low, high, there | texts.unknown, ~there | texts.unknown)
 
 
-def _matches(texts: Texts, grammar: str) -> Any:
+def _matches(texts: CellTexts, grammar: str) -> Any:
     pattern = re.compile(grammar)
     flat = (text is not None and pattern.fullmatch(text) is not None for text in texts.value.ravel().tolist())
     return np.fromiter(flat, bool, texts.value.size).reshape(texts.value.shape)
@@ -305,7 +311,7 @@ def _matches(texts: Texts, grammar: str) -> Any:
 def _parse_number(text: str, kind: Type) -> tuple[float, float]:
     """Return the doubles around a number in a text; NaN where it is too large, or not whole though it must be."""
     if kind is Type.INTEGER and re.fullmatch(GRAMMARS[Type.INTEGER], text):
-        return point(int(text))
+        return enclosing_doubles(int(text))
     number = float(text)
     number = 0.0 if abs(number) < SMALLEST_REAL else number
     fits = (
@@ -316,7 +322,7 @@ def _parse_number(text: str, kind: Type) -> tuple[float, float]:
     return (number, number) if fits else (np.nan, np.nan)
 
 
-_FUNCTIONS: Mapping[str, Evaluation] = {
+_FUNCTIONS: Mapping[str, CellFunction] = {
     **NUMBER_FUNCTIONS,
     **CONDITION_FUNCTIONS,
     **TEXT_FUNCTIONS,

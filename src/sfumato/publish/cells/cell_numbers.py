@@ -25,14 +25,14 @@ from sfumato.policy.domains import SMALLEST_REAL
 from sfumato.publish.cells.cell_values import (
     EPOCH,
     LARGEST,
-    Cells,
-    Evaluation,
+    CellFunction,
+    CellOutcomes,
+    CellTexts,
     Floats,
-    Spans,
-    Texts,
-    made,
-    point,
-    spans,
+    ValueRanges,
+    as_ranges,
+    enclosing_doubles,
+    ranges_with_overflow,
 )
 
 _FARTHEST_EXPONENT = 400
@@ -42,32 +42,34 @@ _LEAST_LOGARITHM = -347.0
 _SMALLEST = float(SMALLEST_REAL)
 
 
-def _corners(operate: Callable[[Any, Any], Any]) -> Evaluation:
-    def evaluation(_: Call, arguments: list[Cells]) -> Cells:
-        left, right = map(spans, arguments)
+def _corners(operate: Callable[[Any, Any], Any]) -> CellFunction:
+    def evaluation(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+        left, right = map(as_ranges, arguments)
         with np.errstate(all="ignore"):
             ends = [operate(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
         low, high = reduce(np.minimum, ends), reduce(np.maximum, ends)
-        return made(low, high, left.there & right.there, left.null | right.null)
+        return ranges_with_overflow(low, high, left.may_have_value & right.may_have_value, left.null | right.null)
 
     return evaluation
 
 
-def _divide(call: Call, arguments: list[Cells]) -> Cells:
-    left, right = map(spans, arguments)
+def _divide(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    left, right = map(as_ranges, arguments)
     may_be_zero = (right.low <= 0) & (right.high >= 0)
     is_zero = (right.low == 0) & (right.high == 0)
-    quotient = spans(_corners(np.divide)(call, [left, right]))
+    quotient = as_ranges(_corners(np.divide)(call, [left, right]))
     low, high = np.where(may_be_zero, -np.inf, quotient.low), np.where(may_be_zero, np.inf, quotient.high)
-    return made(low, high, quotient.there & ~is_zero, quotient.null | (may_be_zero & right.there))
+    return ranges_with_overflow(
+        low, high, quotient.may_have_value & ~is_zero, quotient.null | (may_be_zero & right.may_have_value)
+    )
 
 
-def _divide_whole(call: Call, arguments: list[Cells]) -> Cells:
-    return rising(np.trunc)(call, [_divide(call, arguments)])
+def _divide_whole(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    return monotone(np.trunc)(call, [_divide(call, arguments)])
 
 
-def _modulo(call: Call, arguments: list[Cells]) -> Cells:
-    left, right = map(spans, arguments)
+def _modulo(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    left, right = map(as_ranges, arguments)
     is_integer = call.domain.type is Type.INTEGER
     with np.errstate(all="ignore"):
         quotient = np.trunc(left.low / right.low)
@@ -75,22 +77,29 @@ def _modulo(call: Call, arguments: list[Cells]) -> Cells:
     largest_divisor = np.maximum(np.abs(right.low), np.abs(right.high))
     single = (left.low == left.high) & (right.low == right.high)
     is_zero, may_be_zero = (right.low == 0) & (right.high == 0), (right.low <= 0) & (right.high >= 0)
-    there, null = left.there & right.there & ~is_zero, left.null | right.null | (may_be_zero & right.there)
-    return made(np.where(single, value, -largest_divisor), np.where(single, value, largest_divisor), there, null)
+    there, null = (
+        left.may_have_value & right.may_have_value & ~is_zero,
+        left.null | right.null | (may_be_zero & right.may_have_value),
+    )
+    return ranges_with_overflow(
+        np.where(single, value, -largest_divisor), np.where(single, value, largest_divisor), there, null
+    )
 
 
-def rising(operate: Callable[[Floats], Floats]) -> Evaluation:
+def monotone(operate: Callable[[Floats], Floats]) -> CellFunction:
     """Lift a nondecreasing function of one number to ranges."""
 
-    def evaluation(_: Call, arguments: list[Cells]) -> Cells:
-        argument = spans(arguments[0])
+    def evaluation(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+        argument = as_ranges(arguments[0])
         with np.errstate(all="ignore"):
-            return made(operate(argument.low), operate(argument.high), argument.there, argument.null)
+            return ranges_with_overflow(
+                operate(argument.low), operate(argument.high), argument.may_have_value, argument.null
+            )
 
     return evaluation
 
 
-def _round(call: Call, arguments: list[Cells]) -> Cells:
+def _round(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     digits = call.arguments[1] if len(call.arguments) > 1 else None
     if digits is not None and not isinstance(digits, Literal):
         raise Unsupported("function", "ROUND takes a literal number of digits here", fix="write ROUND(x, 1)")
@@ -103,43 +112,50 @@ def _round(call: Call, arguments: list[Cells]) -> Cells:
         whole = np.trunc(size) + (size - np.trunc(size) >= 0.5)
         return np.copysign(whole / power if count >= 0 else whole * power, x)
 
-    return rising(rounded)(call, arguments[:1])
+    return monotone(rounded)(call, arguments[:1])
 
 
-def _sqrt(_: Call, arguments: list[Cells]) -> Cells:
-    argument = spans(arguments[0])
+def _sqrt(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    argument = as_ranges(arguments[0])
     low, high = (np.sqrt(np.maximum(end, 0)) for end in (argument.low, argument.high))
-    return made(low, high, argument.there & (argument.high >= 0), argument.null | (argument.there & (argument.low < 0)))
+    return ranges_with_overflow(
+        low,
+        high,
+        argument.may_have_value & (argument.high >= 0),
+        argument.null | (argument.may_have_value & (argument.low < 0)),
+    )
 
 
-def _negate(_: Call, arguments: list[Cells]) -> Cells:
-    argument = spans(arguments[0])
-    return Spans(-argument.high, -argument.low, argument.there, argument.null)
+def _negate(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    argument = as_ranges(arguments[0])
+    return ValueRanges(-argument.high, -argument.low, argument.may_have_value, argument.null)
 
 
-def _abs(_: Call, arguments: list[Cells]) -> Cells:
-    argument = spans(arguments[0])
+def _abs(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    argument = as_ranges(arguments[0])
     ends = np.abs(argument.low), np.abs(argument.high)
     low = np.where((argument.low <= 0) & (argument.high >= 0), 0.0, np.minimum(*ends))
-    return Spans(np.where(argument.there, low, np.nan), np.maximum(*ends), argument.there, argument.null)
+    return ValueRanges(
+        np.where(argument.may_have_value, low, np.nan), np.maximum(*ends), argument.may_have_value, argument.null
+    )
 
 
-def _least_or_greatest(least: bool) -> Evaluation:
+def _least_or_greatest(least: bool) -> CellFunction:
     """Evaluate LEAST or GREATEST, which ignore NULL; GREATEST is LEAST of the negated arguments."""
 
-    def evaluation(call: Call, arguments: list[Cells]) -> Cells:
-        numbers = [spans(argument) for argument in arguments]
+    def evaluation(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+        numbers = [as_ranges(argument) for argument in arguments]
         if not least:
             return _negate(
                 call, [_least_or_greatest(least=True)(call, [_negate(call, [number]) for number in numbers])]
             )
         low = reduce(np.fmin, [number.low for number in numbers])
         certain_high = reduce(
-            np.fmin, [np.where(number.there & ~number.null, number.high, np.nan) for number in numbers]
+            np.fmin, [np.where(number.may_have_value & ~number.null, number.high, np.nan) for number in numbers]
         )
         high = np.where(np.isnan(certain_high), reduce(np.fmax, [number.high for number in numbers]), certain_high)
-        there = reduce(np.logical_or, [number.there for number in numbers])
-        return made(low, high, there, reduce(np.logical_and, [number.null for number in numbers]))
+        there = reduce(np.logical_or, [number.may_have_value for number in numbers])
+        return ranges_with_overflow(low, high, there, reduce(np.logical_and, [number.null for number in numbers]))
 
     return evaluation
 
@@ -166,16 +182,16 @@ def _widen(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _ln(_: Call, arguments: list[Cells]) -> Cells:
-    argument = spans(arguments[0])
-    there = argument.there & (argument.high > 0)
+def _ln(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    argument = as_ranges(arguments[0])
+    there = argument.may_have_value & (argument.high > 0)
     positive = argument.low > 0
     low = np.where(
         positive, _apply_scalar(lambda x: math.log(x) if x > 0 else math.nan, argument.low), _LEAST_LOGARITHM
     )
     high = _apply_scalar(lambda x: math.log(x) if 0 < x < math.inf else math.inf, argument.high)
     low, high = _widen(low, high)
-    return made(low, high, there, argument.null | (argument.there & ~positive))
+    return ranges_with_overflow(low, high, there, argument.null | (argument.may_have_value & ~positive))
 
 
 def _exp_of(x: float) -> float:
@@ -184,12 +200,12 @@ def _exp_of(x: float) -> float:
     return 0.0 if x < 0 else math.nan
 
 
-def _exp(_: Call, arguments: list[Cells]) -> Cells:
-    argument = spans(arguments[0])
+def _exp(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    argument = as_ranges(arguments[0])
     low, high = _apply_scalar(_exp_of, argument.low), _apply_scalar(_exp_of, argument.high)
-    there, null = argument.there & ~np.isnan(low), argument.null | (argument.there & np.isnan(high))
+    there, null = argument.may_have_value & ~np.isnan(low), argument.null | (argument.may_have_value & np.isnan(high))
     low, high = _widen(low, np.where(np.isnan(high), LARGEST, high))
-    return made(np.maximum(low, 0.0), high, there, null)
+    return ranges_with_overflow(np.maximum(low, 0.0), high, there, null)
 
 
 def _power_of(x: float, y: float) -> float:
@@ -206,9 +222,9 @@ def _power_of(x: float, y: float) -> float:
     return _round_to_real(math.pow(x, y))
 
 
-def _pow(_: Call, arguments: list[Cells]) -> Cells:
+def _pow(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     """Evaluate x^y: monotone in each argument if x > 0, and for an integer y on each side of 0; unknown elsewhere."""
-    x, y = spans(arguments[0]), spans(arguments[1])
+    x, y = as_ranges(arguments[0]), as_ranges(arguments[1])
     finite = np.isfinite(x.low) & np.isfinite(x.high) & np.isfinite(y.low) & np.isfinite(y.high)
     is_single = (x.low == x.high) & (y.low == y.high)
     is_integer_power = (y.low == y.high) & (y.low == np.floor(y.low))
@@ -219,13 +235,13 @@ def _pow(_: Call, arguments: list[Cells]) -> Cells:
     undefined = reduce(np.logical_or, [np.isnan(value) for value in ends])
     low, high = _widen(reduce(np.fmin, ends), reduce(np.fmax, ends))
     low, high = (np.where(is_monotone & ~undefined, end, side) for end, side in ((low, -np.inf), (high, np.inf)))
-    both_there = x.there & y.there
-    return made(
+    both_there = x.may_have_value & y.may_have_value
+    return ranges_with_overflow(
         low, high, both_there & ~(is_single & undefined), x.null | y.null | (both_there & (undefined | ~is_monotone))
     )
 
 
-def _width_bucket(call: Call, arguments: list[Cells]) -> Cells:
+def _width_bucket(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     """Evaluate WIDTH_BUCKET by the engine's own nondecreasing steps."""
     low, high, count = (float(argument.value) for argument in call.arguments[1:] if isinstance(argument, Literal))  # type: ignore[arg-type]
 
@@ -233,10 +249,10 @@ def _width_bucket(call: Call, arguments: list[Cells]) -> Cells:
         bucket = np.minimum(count, np.trunc((x - low) / (high - low) * count) + 1)
         return np.where(x < low, 0.0, np.where(x >= high, count + 1, bucket))
 
-    return rising(bucket_of)(call, arguments[:1])
+    return monotone(bucket_of)(call, arguments[:1])
 
 
-NUMBER_FUNCTIONS: dict[str, Evaluation] = {
+NUMBER_FUNCTIONS: dict[str, CellFunction] = {
     "+": _corners(np.add),
     "-": _corners(np.subtract),
     "*": _corners(np.multiply),
@@ -246,10 +262,10 @@ NUMBER_FUNCTIONS: dict[str, Evaluation] = {
     "NEGATE": _negate,
     "ABS": _abs,
     "ROUND": _round,
-    "FLOOR": rising(np.floor),
-    "CEIL": rising(np.ceil),
-    "TRUNC": rising(np.trunc),
-    "SIGN": rising(np.sign),
+    "FLOOR": monotone(np.floor),
+    "CEIL": monotone(np.ceil),
+    "TRUNC": monotone(np.trunc),
+    "SIGN": monotone(np.sign),
     "SQRT": _sqrt,
     "LN": _ln,
     "EXP": _exp,
@@ -260,7 +276,7 @@ NUMBER_FUNCTIONS: dict[str, Evaluation] = {
 }
 
 
-_MOST_DAYS = 366
+_MAX_DAYS = 366
 
 
 def moment(number: float, kind: Type) -> Any:
@@ -270,7 +286,7 @@ def moment(number: float, kind: Type) -> Any:
     return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=int(number))
 
 
-def _apply_at_ends(range_: Spans, kind: Type, function: Callable[[Any], float]) -> tuple[Floats, Floats]:
+def _apply_at_ends(range_: ValueRanges, kind: Type, function: Callable[[Any], float]) -> tuple[Floats, Floats]:
     """Apply a nondecreasing function to the moments at both ends; NaN for an end outside the calendar."""
 
     def at_end(number: float) -> float:
@@ -280,20 +296,20 @@ def _apply_at_ends(range_: Spans, kind: Type, function: Callable[[Any], float]) 
     return (apply(range_.low), apply(range_.high)) if range_.low.size else (range_.low, range_.high)
 
 
-def _trunc(call: Call, arguments: list[Cells]) -> Cells:
-    unit, argument, kind = _literal_text(call, 0), spans(arguments[1]), call.domain.type
-    ends = _apply_at_ends(argument, kind, lambda moment: point(calendar.truncated(unit, moment))[0])
-    return made(*ends, argument.there, argument.null)
+def _trunc(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    unit, argument, kind = _literal_text(call, 0), as_ranges(arguments[1]), call.domain.type
+    ends = _apply_at_ends(argument, kind, lambda moment: enclosing_doubles(calendar.truncate(unit, moment))[0])
+    return ranges_with_overflow(*ends, argument.may_have_value, argument.null)
 
 
-def _extract(call: Call, arguments: list[Cells]) -> Cells:
-    part, argument, kind = _literal_text(call, 0), spans(arguments[1]), call.arguments[1].domain.type
+def _extract(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    part, argument, kind = _literal_text(call, 0), as_ranges(arguments[1]), call.arguments[1].domain.type
     ends = [
         _part_extremes(part, low, high, kind)
         for low, high in zip(argument.low.ravel(), argument.high.ravel(), strict=True)
     ]
     low, high = (np.array([interval[side] for interval in ends], float).reshape(argument.low.shape) for side in (0, 1))
-    return made(low, high, argument.there, argument.null)
+    return ranges_with_overflow(low, high, argument.may_have_value, argument.null)
 
 
 def _part_extremes(part: str, low: float, high: float, kind: Type) -> tuple[float, float]:
@@ -309,7 +325,7 @@ def _part_extremes(part: str, low: float, high: float, kind: Type) -> tuple[floa
     if part == "year":
         return first.year, last.year
     days = (last.toordinal() - first.toordinal()) + 1
-    if days > _MOST_DAYS:
+    if days > _MAX_DAYS:
         return PARTS[part]
     values = [_date_part(part, dt.date.fromordinal(first.toordinal() + offset)) for offset in range(days)]
     return min(values), max(values)
@@ -332,9 +348,9 @@ def _literal_text(call: Call, index: int) -> str:
     return str(literal.value)
 
 
-def _diff(call: Call, arguments: list[Cells]) -> Cells:
+def _diff(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     """Count units between two moments: rises with the end, falls with the start."""
-    unit, start, end = _literal_text(call, 0), spans(arguments[1]), spans(arguments[2])
+    unit, start, end = _literal_text(call, 0), as_ranges(arguments[1]), as_ranges(arguments[2])
     kind = call.arguments[1].domain.type
 
     def count_units(first: float, last: float) -> float:
@@ -344,37 +360,41 @@ def _diff(call: Call, arguments: list[Cells]) -> Cells:
 
     apply = np.vectorize(count_units, otypes=[float])
     low, high = apply(start.high, end.low), apply(start.low, end.high)
-    return made(low, high, start.there & end.there, start.null | end.null)
+    return ranges_with_overflow(low, high, start.may_have_value & end.may_have_value, start.null | end.null)
 
 
-def _add(call: Call, arguments: list[Cells]) -> Cells:
-    argument, kind, unit = spans(arguments[0]), call.domain.type, _literal_text(call, 2)
+def _add(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    argument, kind, unit = as_ranges(arguments[0]), call.domain.type, _literal_text(call, 2)
     amount = call.arguments[1]
     assert isinstance(amount, Literal)
     steps = int(amount.value)  # type: ignore[arg-type]
 
     def shift(moment: Any) -> float:
-        shifted = calendar.shifted(moment, steps, unit)
-        return math.nan if shifted is None else point(shifted)[0]
+        shifted = calendar.shift(moment, steps, unit)
+        return math.nan if shifted is None else enclosing_doubles(shifted)[0]
 
-    return made(*_apply_at_ends(argument, kind, shift), argument.there, argument.null)
+    return ranges_with_overflow(*_apply_at_ends(argument, kind, shift), argument.may_have_value, argument.null)
 
 
-def _strftime(call: Call, arguments: list[Cells]) -> Texts:
+def _strftime(call: Call, arguments: list[CellOutcomes]) -> CellTexts:
     """Format dates: one text for a whole bin if all of its days agree on the formatted parts, else unknown."""
-    argument, kind, pieces = spans(arguments[0]), call.arguments[0].domain.type, calendar.pieces(_literal_text(call, 1))
+    argument, kind, pieces = (
+        as_ranges(arguments[0]),
+        call.arguments[0].domain.type,
+        calendar.split_format(_literal_text(call, 1)),
+    )
     texts = np.empty(argument.low.shape, dtype=object)
-    open_ = argument.there & argument.null
+    open_ = argument.may_have_value & argument.null
     for index, (low, high, there) in enumerate(
-        zip(argument.low.flat, argument.high.flat, argument.there.flat, strict=True)
+        zip(argument.low.flat, argument.high.flat, argument.may_have_value.flat, strict=True)
     ):
         text = _formatted_text(pieces, low, high, kind) if there else None
         texts.flat[index] = text
         open_.flat[index] |= there and text is None
-    return Texts(texts, open_)
+    return CellTexts(texts, open_)
 
 
-def _formatted_text(pieces: tuple[str | calendar.Letter, ...], low: float, high: float, kind: Type) -> str | None:
+def _formatted_text(pieces: tuple[str | calendar.FormatCode, ...], low: float, high: float, kind: Type) -> str | None:
     text = ""
     for piece in pieces:
         if isinstance(piece, str):
@@ -387,7 +407,7 @@ def _formatted_text(pieces: tuple[str | calendar.Letter, ...], low: float, high:
     return text
 
 
-DATE_FUNCTIONS: dict[str, Evaluation] = {
+DATE_FUNCTIONS: dict[str, CellFunction] = {
     "DATE_TRUNC": _trunc,
     "EXTRACT": _extract,
     "DATE_DIFF": _diff,

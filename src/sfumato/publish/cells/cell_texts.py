@@ -15,17 +15,19 @@ import numpy as np
 from sfumato.plan.values import grammars
 from sfumato.plan.values.expressions import Call, Literal
 from sfumato.plan.values.functions.textual import LONGEST
-from sfumato.publish.cells.cell_values import Cells, Evaluation, PossibleTruths, Spans, Texts
+from sfumato.publish.cells.cell_values import CellFunction, CellOutcomes, CellTexts, PossibleTruths, ValueRanges
 
 ScalarFunction = Callable[..., Any]
 """A function of single texts and integers, none of them NULL; returns None for NULL."""
 
 
-def _like(call: Call, arguments: list[Cells]) -> PossibleTruths:
+def _like(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     argument, pattern = arguments[0], call.arguments[1]
     assert isinstance(pattern, Literal)
-    if not isinstance(argument, Texts):
-        argument = Texts(np.full(argument.sure.shape, None, dtype=object), np.zeros(argument.sure.shape, bool))
+    if not isinstance(argument, CellTexts):
+        argument = CellTexts(
+            np.full(argument.certain.shape, None, dtype=object), np.zeros(argument.certain.shape, bool)
+        )
     ignore_case = call.function == "ILIKE"
     template = grammars.lower(str(pattern.value)) if ignore_case else str(pattern.value)
     parts = (".*" if character == "%" else "." if character == "_" else re.escape(character) for character in template)
@@ -33,22 +35,24 @@ def _like(call: Call, arguments: list[Cells]) -> PossibleTruths:
     texts = argument.value.ravel().tolist()
     flat = (text is not None and bool(regex.fullmatch(grammars.lower(text) if ignore_case else text)) for text in texts)
     true = np.fromiter(flat, bool, argument.value.size).reshape(argument.value.shape)
-    return PossibleTruths(true | argument.open, (~true & ~argument.null) | argument.open, argument.null | argument.open)
+    return PossibleTruths(
+        true | argument.unknown, (~true & ~argument.null) | argument.unknown, argument.null | argument.unknown
+    )
 
 
-def _cell_arguments(argument: Cells) -> tuple[Any, Any]:
+def _cell_arguments(argument: CellOutcomes) -> tuple[Any, Any]:
     """Return the value of an argument in each cell, None for NULL, and where it is unknown."""
-    if isinstance(argument, Texts):
-        return argument.value, argument.open
-    if not isinstance(argument, Spans):
-        return np.full(argument.sure.shape, None, dtype=object), ~argument.null
+    if isinstance(argument, CellTexts):
+        return argument.value, argument.unknown
+    if not isinstance(argument, ValueRanges):
+        return np.full(argument.certain.shape, None, dtype=object), ~argument.null
     values = np.full(argument.low.shape, None, dtype=object)
-    is_known = argument.there & argument.sure
+    is_known = argument.may_have_value & argument.certain
     values[is_known] = [int(number) for number in argument.low[is_known]]
-    return values, ~argument.sure
+    return values, ~argument.certain
 
 
-def _apply_per_cell(function: ScalarFunction, arguments: list[Cells]) -> tuple[Any, Any]:
+def _apply_per_cell(function: ScalarFunction, arguments: list[CellOutcomes]) -> tuple[Any, Any]:
     """Apply a function cell by cell; NULL where an argument is NULL, and unknown where one is unknown."""
     columns = [_cell_arguments(argument) for argument in arguments]
     arrays = np.broadcast_arrays(*(values for values, _ in columns))
@@ -66,36 +70,36 @@ def _apply_per_cell(function: ScalarFunction, arguments: list[Cells]) -> tuple[A
     return results, open_
 
 
-def _text_function(function: ScalarFunction) -> Evaluation:
-    return lambda _, arguments: Texts(*_apply_per_cell(function, arguments))
+def _text_function(function: ScalarFunction) -> CellFunction:
+    return lambda _, arguments: CellTexts(*_apply_per_cell(function, arguments))
 
 
-def _length(call: Call, arguments: list[Cells]) -> Spans:
+def _length(call: Call, arguments: list[CellOutcomes]) -> ValueRanges:
     lengths, open_ = _apply_per_cell(len, arguments)
     low, high = (float(bound) for bound in call.domain.bounds or (0, LONGEST))  # type: ignore[arg-type]
     there = np.asarray(lengths != None)  # noqa: E711 - cell by cell
     values = np.full(lengths.shape, np.nan)
     values[there] = lengths[there].astype(float)
-    return Spans(np.where(open_, low, values), np.where(open_, high, values), there | open_, ~there | open_)
+    return ValueRanges(np.where(open_, low, values), np.where(open_, high, values), there | open_, ~there | open_)
 
 
-def _starts_with(_: Call, arguments: list[Cells]) -> PossibleTruths:
+def _starts_with(_: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     results, open_ = _apply_per_cell(lambda text, start: text.startswith(start), arguments)
     true, false = (np.asarray(results == truth) for truth in (True, False))
     return PossibleTruths(true | open_, false | open_, ~(true | false) | open_)
 
 
-def _concat(_: Call, arguments: list[Cells]) -> Texts:
+def _concat(_: Call, arguments: list[CellOutcomes]) -> CellTexts:
     """Concatenate texts, ignoring NULL."""
     filled = [_null_as_empty(argument) for argument in arguments]
-    return Texts(*_apply_per_cell(lambda *texts: "".join(texts)[:LONGEST], filled))
+    return CellTexts(*_apply_per_cell(lambda *texts: "".join(texts)[:LONGEST], filled))
 
 
-def _null_as_empty(argument: Cells) -> Cells:
+def _null_as_empty(argument: CellOutcomes) -> CellOutcomes:
     values, open_ = _cell_arguments(argument)
     filled = values.copy()
     filled[values == None] = ""  # noqa: E711 - cell by cell
-    return Texts(filled, open_)
+    return CellTexts(filled, open_)
 
 
 def _replace(text: str, old: str, new: str) -> str:
@@ -121,7 +125,7 @@ def _right(text: str, count: int) -> str:
     return _slice(text, max(-count if count < 0 else len(text) - count, 0) + 1, len(text))
 
 
-TEXT_FUNCTIONS: dict[str, Evaluation] = {
+TEXT_FUNCTIONS: dict[str, CellFunction] = {
     "LIKE": _like,
     "ILIKE": _like,
     "LOWER": _text_function(grammars.lower),

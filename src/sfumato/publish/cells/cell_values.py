@@ -34,20 +34,20 @@ LARGEST = float(LARGEST_REAL)
 
 
 @dataclass(frozen=True)
-class Spans:
+class ValueRanges:
     """Ranges of numbers, days or microseconds per cell, with whether a value or NULL is possible."""
 
     low: Floats
     high: Floats
-    there: Bools
+    may_have_value: Bools
     """Whether a value is possible."""
     null: Bools
     """Whether NULL is possible."""
 
     @property
-    def sure(self) -> Bools:
+    def certain(self) -> Bools:
         """Where the outcome is certain: exactly one value, or certainly NULL."""
-        return np.where(self.there, ~self.null & (self.low == self.high), True)
+        return np.where(self.may_have_value, ~self.null & (self.low == self.high), True)
 
 
 @dataclass(frozen=True)
@@ -59,32 +59,32 @@ class PossibleTruths:
     null: Bools
 
     @property
-    def sure(self) -> Bools:
+    def certain(self) -> Bools:
         return self.true.astype(int) + self.false + self.null == 1
 
 
 @dataclass(frozen=True)
-class Texts:
+class CellTexts:
     """Texts per cell, None for NULL, and where another text is possible too."""
 
     value: NDArray[Any]
-    open: Bools
+    unknown: Bools
 
     @property
-    def sure(self) -> Bools:
-        return ~self.open
+    def certain(self) -> Bools:
+        return ~self.unknown
 
     @property
     def null(self) -> Bools:
         return np.asarray(self.value == None)  # noqa: E711 - cell by cell
 
 
-Cells = Spans | PossibleTruths | Texts
-Evaluation = Callable[[Call, list[Cells]], Cells]
+CellOutcomes = ValueRanges | PossibleTruths | CellTexts
+CellFunction = Callable[[Call, list[CellOutcomes]], CellOutcomes]
 """Computes what a function can return in each cell, from what its arguments can be."""
 
 
-def point(value: Any) -> tuple[float, float]:
+def enclosing_doubles(value: Any) -> tuple[float, float]:
     """Return the doubles around a value: both equal it, unless it is an integer that no double represents."""
     if isinstance(value, dt.datetime):
         value = (value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
@@ -96,30 +96,30 @@ def point(value: Any) -> tuple[float, float]:
     return math.nextafter(double, -math.inf), math.nextafter(double, math.inf)
 
 
-def cells_of(attribute: Attribute, domain: Domain) -> Cells:
+def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     """Return what a column can be in each of its cells."""
     kind = attribute.type
     cell_values = [cell.value if isinstance(cell, ListedCell) else None for cell in attribute.cells]
     if kind is Type.TEXT:
-        return Texts(_object_array(cell_values), np.zeros(len(cell_values), bool))
+        return CellTexts(_object_array(cell_values), np.zeros(len(cell_values), bool))
     if kind is Type.BOOLEAN:
         true, false = (np.array([cell_value is truth for cell_value in cell_values], bool) for truth in (True, False))
         return PossibleTruths(true, false, ~(true | false))
-    own_cells = {point(cell_value) for cell_value in cell_values if cell_value is not None}
+    own_cells = {enclosing_doubles(cell_value) for cell_value in cell_values if cell_value is not None}
     intervals = [_interval(cell, kind, own_cells) for cell in attribute.cells[:-1]] + [
         _uncovered_range(attribute, domain)
     ]
     low, high = (np.array([interval[end] for interval in intervals], float) for end in (0, 1))
     null = np.zeros(len(intervals), bool)
     null[-1] = True
-    return Spans(low, high, ~np.isnan(low), null)
+    return ValueRanges(low, high, ~np.isnan(low), null)
 
 
 def _interval(cell: Any, kind: Type, own_cells: Container[tuple[float, float]]) -> tuple[float, float]:
     """Return the least and the greatest value of a cell; values with cells of their own are not in a bin."""
     if isinstance(cell, ListedCell):
-        return point(cell.value)
-    low, high = point(cell.low)[0], point(cell.high)[1]
+        return enclosing_doubles(cell.value)
+    low, high = enclosing_doubles(cell.low)[0], enclosing_doubles(cell.high)[1]
     if not cell.closed:
         high = _adjacent(high, kind, -1)
     while low < high and (low, low) in own_cells:
@@ -136,15 +136,15 @@ def _uncovered_range(attribute: Attribute, domain: Domain) -> tuple[float, float
         return math.nan, math.nan
     if domain.bounds is None:
         return -math.inf, math.inf
-    low, high = point(domain.bounds[0])[0], point(domain.bounds[1])[1]
+    low, high = enclosing_doubles(domain.bounds[0])[0], enclosing_doubles(domain.bounds[1])[1]
     if not (bins[-1].closed and all(earlier.high == later.low for earlier, later in pairwise(bins))):
         return low, high
     at_low, at_high = bins[0].low == domain.bounds[0], bins[-1].high == domain.bounds[1]
     if at_low and at_high:
         return math.nan, math.nan
     if at_low:
-        return _adjacent(point(bins[-1].high)[0], attribute.type, 1), high
-    return (low, _adjacent(point(bins[0].low)[1], attribute.type, -1)) if at_high else (low, high)
+        return _adjacent(enclosing_doubles(bins[-1].high)[0], attribute.type, 1), high
+    return (low, _adjacent(enclosing_doubles(bins[0].low)[1], attribute.type, -1)) if at_high else (low, high)
 
 
 def _adjacent(number: float, kind: Type, step: int) -> float:
@@ -158,44 +158,44 @@ def _object_array(values: Sequence[Any]) -> NDArray[Any]:
     return array
 
 
-def constant(literal: Literal, shape: tuple[int, ...]) -> Cells:
+def constant(literal: Literal, shape: tuple[int, ...]) -> CellOutcomes:
     value, yes, no = literal.value, np.ones(shape, bool), np.zeros(shape, bool)
     if literal.domain.type is Type.TEXT or isinstance(value, str):
-        return Texts(np.full(shape, value, dtype=object), no)
+        return CellTexts(np.full(shape, value, dtype=object), no)
     if literal.domain.type is Type.BOOLEAN:
         return PossibleTruths(yes & (value is True), yes & (value is False), yes & (value is None))
     if value is None:
-        return missing(shape)
-    low, high = point(value)
-    return Spans(np.full(shape, low), np.full(shape, high), yes, no)
+        return null_ranges(shape)
+    low, high = enclosing_doubles(value)
+    return ValueRanges(np.full(shape, low), np.full(shape, high), yes, no)
 
 
-def missing(shape: tuple[int, ...]) -> Spans:
-    return Spans(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, bool), np.ones(shape, bool))
+def null_ranges(shape: tuple[int, ...]) -> ValueRanges:
+    return ValueRanges(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, bool), np.ones(shape, bool))
 
 
-def made(low: Floats, high: Floats, there: Bools, null: Bools) -> Spans:
+def ranges_with_overflow(low: Floats, high: Floats, there: Bools, null: Bools) -> ValueRanges:
     """Build spans in which results that overflow a real, or are undefined, may be NULL."""
     overflows = there & ~((np.abs(low) <= LARGEST) & (np.abs(high) <= LARGEST))
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-    return Spans(np.where(there, low, np.nan), np.where(there, high, np.nan), there, null | overflows)
+    return ValueRanges(np.where(there, low, np.nan), np.where(there, high, np.nan), there, null | overflows)
 
 
-def spans(found: Cells) -> Spans:
+def as_ranges(cells: CellOutcomes) -> ValueRanges:
     """Convert cells to numbers: truths to 1 and 0, and a bare NULL to a missing number."""
-    if isinstance(found, Spans):
-        return found
-    if isinstance(found, PossibleTruths):
-        low, high = np.where(found.false, 0.0, 1.0), np.where(found.true, 1.0, 0.0)
-        return made(low, high, found.true | found.false, found.null)
-    if bool(found.null.all()):
-        return missing(found.value.shape)
+    if isinstance(cells, ValueRanges):
+        return cells
+    if isinstance(cells, PossibleTruths):
+        low, high = np.where(cells.false, 0.0, 1.0), np.where(cells.true, 1.0, 0.0)
+        return ranges_with_overflow(low, high, cells.true | cells.false, cells.null)
+    if bool(cells.null.all()):
+        return null_ranges(cells.value.shape)
     raise Unsupported("type-mismatch", "a text is not a number", fix="compare it with a text")
 
 
-def truths(found: Cells) -> PossibleTruths:
+def as_truths(cells: CellOutcomes) -> PossibleTruths:
     """Convert cells to a condition; a bare NULL is never true."""
-    if isinstance(found, PossibleTruths):
-        return found
-    never = np.zeros(found.sure.shape, bool)
-    return PossibleTruths(never, never, np.ones(found.sure.shape, bool))
+    if isinstance(cells, PossibleTruths):
+        return cells
+    never = np.zeros(cells.certain.shape, bool)
+    return PossibleTruths(never, never, np.ones(cells.certain.shape, bool))

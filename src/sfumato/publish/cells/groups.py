@@ -20,38 +20,40 @@ from numpy.typing import NDArray
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Type
-from sfumato.publish.cells.cell_values import Cells, PossibleTruths, Spans, Texts
+from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, RangeCell
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.blocks import AttributeSet
 
 Codes = NDArray[np.int64]
 
-MOST_GROUPS = 200_000
+MAX_GROUPS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
 class GroupKeyCells:
     """A group key: which of its values each cell of its attributes has, −1 where the answer does not show it."""
 
-    axes: Set
+    axes: AttributeSet
     codes: Codes
     values: tuple[Any, ...]
     whole: bool = False
     """Whether the key is a column itself, so that every cell is a value."""
-    open: NDArray[np.bool_] | None = None
+    undecided: NDArray[np.bool_] | None = None
     """The cells whose rows may have any value of the key; None if there are none."""
 
 
-def key_cells(key: Expression, axes: Set, found: Cells, attribute: Attribute | None) -> GroupKeyCells:
+def evaluate_group_key(
+    key: Expression, axes: AttributeSet, cells: CellOutcomes, attribute: Attribute | None
+) -> GroupKeyCells:
     """Return the value that a key has in each cell of its axes; ``attribute`` is given if the key is a plain column."""
     if attribute is not None:
         values = _cell_labels(attribute)
         shown_count = len(values) if key.domain.nullable else len(values) - 1
         codes = np.where(np.arange(len(values)) < shown_count, np.arange(len(values)), -1)
         return GroupKeyCells(axes, codes.astype(np.int64), tuple(values), whole=True)
-    uncertain = ~found.sure
+    uncertain = ~cells.certain
     is_decided = isinstance(key, Column) and isinstance(
-        found, Texts
+        cells, CellTexts
     )  # a decided column: undecided cells may have any value
     if bool(uncertain.any()) and not is_decided:
         reason = "a bin has rows on both sides" if isinstance(key, Column) else "it differs between rows of one bin"
@@ -61,12 +63,12 @@ def key_cells(key: Expression, axes: Set, found: Cells, attribute: Attribute | N
             rule,
             fix="group by the column itself, or by an expression that changes only at the edges of its bins",
         )
-    values = _key_values(found, key.domain.type)
+    values = _key_values(cells, key.domain.type)
     distinct = list(dict.fromkeys(values))
     codes_by_value = {value: code for code, value in enumerate(distinct) if value is not None or key.domain.nullable}
     codes = np.array([codes_by_value.get(value, -1) for value in values], np.int64)
     undecided = uncertain.reshape(-1) if bool(uncertain.any()) else None
-    return GroupKeyCells(axes, codes.reshape(found.sure.shape), tuple(distinct), open=undecided)
+    return GroupKeyCells(axes, codes.reshape(cells.certain.shape), tuple(distinct), undecided=undecided)
 
 
 def _cell_labels(attribute: Attribute) -> list[Any]:
@@ -88,15 +90,15 @@ def _next_value(value: Any) -> Any:
     return value + 1 if isinstance(value, int) else Fraction(math.nextafter(float(value), math.inf))
 
 
-def _key_values(cells: Cells, kind: Type) -> list[Any]:
-    if isinstance(cells, Texts):
+def _key_values(cells: CellOutcomes, kind: Type) -> list[Any]:
+    if isinstance(cells, CellTexts):
         return list(cells.value.ravel())
     if isinstance(cells, PossibleTruths):
         return [None if null else bool(true) for true, null in zip(cells.true.ravel(), cells.null.ravel(), strict=True)]
-    assert isinstance(cells, Spans)
+    assert isinstance(cells, ValueRanges)
     return [
         _typed_value(low, kind) if there else None
-        for low, there in zip(cells.low.ravel(), cells.there.ravel(), strict=True)
+        for low, there in zip(cells.low.ravel(), cells.may_have_value.ravel(), strict=True)
     ]
 
 
@@ -109,13 +111,13 @@ def _typed_value(number: float, kind: Type) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class CellGroups:
     """The groups of a question: a grid of the cells of the key axes × the groups of joined cells."""
 
-    axes: Set
+    axes: AttributeSet
     """The key axes."""
     sizes: tuple[int, ...]
-    joined: Set
+    joined_axes: AttributeSet
     """The joined axes."""
     codes: Codes
     """The group of each joined cell, −1 for none."""
@@ -123,15 +125,15 @@ class Groups:
     """The number of groups of joined cells; 1 where no cells are joined."""
     keys: tuple[tuple[Any, ...], ...]
     """The keys of the groups that the answer shows."""
-    places: NDArray[np.intp]
+    grid_index: NDArray[np.intp]
     """The flat grid index of each group that the answer shows."""
-    open: NDArray[np.bool_] | None = None
+    undecided: NDArray[np.bool_] | None = None
     """The joined cells whose rows may be in any group; None if there are none."""
 
-    def member(self, index: int) -> NDArray[np.bool_]:
+    def members_of(self, index: int) -> NDArray[np.bool_]:
         """Return which joined cells have rows, or may have some, in a joined group."""
         in_group = self.codes == index
-        return in_group if self.open is None else in_group | self.open
+        return in_group if self.undecided is None else in_group | self.undecided
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -139,7 +141,7 @@ class Groups:
         return (*self.sizes, self.count)
 
 
-def grouped(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> Groups:
+def group_cells(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> CellGroups:
     """Combine keys: which axes are key axes, and which groups the cells of the others form."""
     axes, joined = _split_axes(keys)
     sizes = tuple(attributes[place].size for place in axes)
@@ -155,8 +157,8 @@ def grouped(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> G
             row_codes = key.codes.reshape((*(attributes[p].size if p in key.axes else 1 for p in axes), 1))
         code_columns.append(np.broadcast_to(row_codes, (*sizes, count)).ravel())
     group_count = int(np.prod(sizes, dtype=object)) * count
-    if group_count > MOST_GROUPS:
-        rule = f"an answer has at most {MOST_GROUPS:,} groups; this has {group_count:,}"
+    if group_count > MAX_GROUPS:
+        rule = f"an answer has at most {MAX_GROUPS:,} groups; this has {group_count:,}"
         raise Unsupported("too-many-groups", rule, fix="group by fewer columns, or by levels")
     shown_index = (
         np.flatnonzero(np.logical_and.reduce([key_codes >= 0 for key_codes in code_columns]))
@@ -174,21 +176,21 @@ def grouped(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> G
         for key, row_codes in zip(keys, code_columns, strict=True)
     ]
     keys_of_groups = tuple(zip(*key_values, strict=True)) if keys else ((),)
-    return Groups(axes, sizes, joined, codes, count, keys_of_groups, grid_index, undecided)
+    return CellGroups(axes, sizes, joined, codes, count, keys_of_groups, grid_index, undecided)
 
 
 def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupKeyCells]) -> NDArray[np.bool_] | None:
     """Return the joined cells that may be in any group; only one key may have such cells, or the others would say
     which.
     """
-    open_keys = [key for key in keys if key.open is not None]
+    open_keys = [key for key in keys if key.undecided is not None]
     if open_keys and (len(open_keys) > 1 or list(joined_keys) != open_keys):
         rule = "a column that another one decides can be grouped by alone, or together with plain columns"
         raise Unsupported("cut-key", rule, fix="count each value by itself: COUNT(*) FILTER (WHERE region = 'north')")
-    return open_keys[0].open if open_keys else None
+    return open_keys[0].undecided if open_keys else None
 
 
-def _split_axes(keys: Sequence[GroupKeyCells]) -> tuple[Set, Set]:
+def _split_axes(keys: Sequence[GroupKeyCells]) -> tuple[AttributeSet, AttributeSet]:
     """Return the key axes and the joined axes; whatever a key reads beside a joined axis is joined too."""
     key_axes = {key.axes[0] for key in keys if key.whole}
     joined = {place for key in keys for place in key.axes if place not in key_axes}
@@ -200,7 +202,7 @@ def _split_axes(keys: Sequence[GroupKeyCells]) -> tuple[Set, Set]:
 
 
 def _combine_keys(
-    keys: Sequence[GroupKeyCells], joined: Set, attributes: Sequence[Attribute]
+    keys: Sequence[GroupKeyCells], joined: AttributeSet, attributes: Sequence[Attribute]
 ) -> tuple[Codes, NDArray[np.int64]]:
     """Number the combinations of keys over joined cells; return the number of each cell, and the key codes of each
     number.

@@ -13,15 +13,15 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind
-from sfumato.publish.files.synopsis_files import public
-from sfumato.publish.fits import Fit
+from sfumato.publish.files.synopsis_files import public_receipt
+from sfumato.publish.fits import MwemFit
 from sfumato.release.answers.receipts import Receipt
 
 _FORMAT = 1
 _KIND = FileKind("model", _FORMAT, 1 << 28)
 
 
-@codec.value("fitted-file")
+@codec.serialisable("fitted-file")
 @dataclass(frozen=True)
 class FitManifest:
     """The manifest of a model: its format, its own hash, what was released, and the receipt."""
@@ -29,31 +29,31 @@ class FitManifest:
     format: int
     members: Mapping[str, str] = field(metadata=codec.MAPPING)
     """SHA-256 of the manifest itself, computed with an empty text in this field."""
-    fit: Fit
+    fit: MwemFit
     receipt: Receipt
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
             raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
-        if not isinstance(self.fit, Fit) or not isinstance(self.receipt, Receipt):
+        if not isinstance(self.fit, MwemFit) or not isinstance(self.receipt, Receipt):
             raise InvalidParameter("fit", type(self.fit).__name__, "what a model was fitted from, and its receipt")
 
 
 KIND = codec.kind(FitManifest)
 
 
-def save(fit: Fit, receipt: Receipt, path: str | os.PathLike[str]) -> None:
+def save(fit: MwemFit, receipt: Receipt, path: str | os.PathLike[str]) -> None:
     """Write a model to a temporary file and rename it: the name always refers to a whole file, or to none."""
-    sealed_files.save(written(fit, receipt), path)
+    sealed_files.save(to_bytes(fit, receipt), path)
 
 
-def written(fit: Fit, receipt: Receipt) -> bytes:
+def to_bytes(fit: MwemFit, receipt: Receipt) -> bytes:
     """Return the bytes of a model's file."""
-    return sealed_files.written(FitManifest(_FORMAT, sealed_files.hashes(), fit, public(receipt)))
+    return sealed_files.to_bytes(FitManifest(_FORMAT, sealed_files.hashes(), fit, public_receipt(receipt)))
 
 
-def read(content: bytes, place: str) -> tuple[Fit, Receipt]:
+def read(content: bytes, place: str) -> tuple[MwemFit, Receipt]:
     """Read what was released from the bytes of a file; an edited file is refused."""
     manifest, _ = _KIND.read(FitManifest, content, place)
     return manifest.fit, manifest.receipt

@@ -20,12 +20,12 @@ from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.privacy import codec
 from sfumato.publish.files import sealed_files
-from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged
-from sfumato.publish.files.synopsis_files import public
-from sfumato.publish.graph.models import GraphModel, Potential
+from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged_file_error
+from sfumato.publish.files.synopsis_files import public_receipt
+from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import JunctionTree
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.synthesis.released import Synthesized
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.synthesis.released import ReleasedSynthesis
 from sfumato.release.answers.receipts import Receipt
 
 FORMAT = 1
@@ -34,10 +34,10 @@ _KIND = FileKind("model", FORMAT, 1 << 30, POTENTIALS)
 _POTENTIALS = NumberMember(POTENTIALS, "logarithm", "float64")
 _MAX_CELLS = 1 << 27
 
-Kept = tuple[Synthesized, GraphModel, tuple[Charged, ...], Receipt]
+StoredModel = tuple[ReleasedSynthesis, GraphicalModel, tuple[Charged, ...], Receipt]
 
 
-@codec.value("model-file")
+@codec.serialisable("model-file")
 @dataclass(frozen=True, eq=False)
 class ModelManifest:
     """The manifest of a model: all but the numbers of its potentials."""
@@ -45,13 +45,13 @@ class ModelManifest:
     format: int
     members: Mapping[str, str] = field(metadata=codec.MAPPING)
     """SHA-256 of each member; that of the manifest itself is computed with an empty text in its own entry."""
-    released: Synthesized
+    released: ReleasedSynthesis
     steps: tuple[Charged, ...]
     """Every charged step, in order."""
     receipt: Receipt
-    potentials: tuple[Set, ...]
+    potentials: tuple[AttributeSet, ...]
     """The column indices of each potential."""
-    cliques: tuple[Set, ...]
+    cliques: tuple[AttributeSet, ...]
     """The column indices of each clique of the tree, parents before children."""
     parents: tuple[int, ...]
     """The index of each clique's parent; -1 for the root of each component."""
@@ -60,7 +60,7 @@ class ModelManifest:
         codec.check_fields(self)
         if self.format != FORMAT:
             raise InvalidParameter("format", self.format, f"{FORMAT}")
-        for name, kind in {"released": Synthesized, "receipt": Receipt}.items():
+        for name, kind in {"released": ReleasedSynthesis, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
@@ -103,7 +103,7 @@ class ModelManifest:
         )
         return JunctionTree(self.cliques, self.parents, tuple(separators))
 
-    def _checked_sets(self, decoded: Any, name: str) -> tuple[Set, ...]:
+    def _checked_sets(self, decoded: Any, name: str) -> tuple[AttributeSet, ...]:
         are_lists = isinstance(decoded, (tuple, list)) and all(isinstance(places, (tuple, list)) for places in decoded)
         valid_places = set(range(len(self.released.attributes)))
         for places in decoded if are_lists else ():
@@ -120,44 +120,46 @@ class ModelManifest:
 KIND = codec.kind(ModelManifest)
 
 
-def save(kept: Kept, path: str | os.PathLike[str]) -> None:
+def save(kept: StoredModel, path: str | os.PathLike[str]) -> None:
     """Write a model to a temporary file and rename it: the name always refers to a whole file, or to none."""
-    sealed_files.save(written(kept), path)
+    sealed_files.save(to_bytes(kept), path)
 
 
-def written(kept: Kept) -> bytes:
+def to_bytes(kept: StoredModel) -> bytes:
     """Return the bytes of a model's file."""
     released, model, steps, receipt = kept
     numbers = np.concatenate([np.zeros(0), *(potential.logs.reshape(-1) for potential in model.potentials)])
-    members = {POTENTIALS: _POTENTIALS.written(numbers)}
+    members = {POTENTIALS: _POTENTIALS.to_bytes(numbers)}
     public_release = replace(released, purchase=released.purchase.public)
     sets = tuple(potential.places for potential in model.potentials), model.tree.cliques, model.tree.parents
-    manifest = ModelManifest(FORMAT, sealed_files.hashes(members), public_release, steps, public(receipt), *sets)
-    return sealed_files.written(manifest, members)
+    manifest = ModelManifest(
+        FORMAT, sealed_files.hashes(members), public_release, steps, public_receipt(receipt), *sets
+    )
+    return sealed_files.to_bytes(manifest, members)
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(content: bytes, place: str = "the file") -> Kept:
+def read(content: bytes, place: str = "the file") -> StoredModel:
     """Read a model from the bytes of its file; an edited file is refused."""
     manifest, numbers = _KIND.read(ModelManifest, content, place)
     return manifest.released, _read_model(manifest, numbers, place), manifest.steps, manifest.receipt
 
 
-def _read_model(manifest: ModelManifest, content: bytes, place: str) -> GraphModel:
+def _read_model(manifest: ModelManifest, content: bytes, place: str) -> GraphicalModel:
     """Build the model after its sizes are checked: of the stored numbers, and of the tables built from them."""
     sizes = manifest.released.sizes
     shapes = [tuple(sizes[column] for column in places) for places in manifest.potentials]
     counts = [math.prod(shape) for shape in shapes]
     if sum(counts) > _MAX_CELLS or manifest.tree.cells(sizes) > _MAX_CELLS:
-        raise damaged(place, f"its model has more than {_MAX_CELLS:,} cells")
+        raise damaged_file_error(place, f"its model has more than {_MAX_CELLS:,} cells")
     numbers = _POTENTIALS.read(content, sum(counts), place)
     if np.isnan(numbers).any() or (numbers == np.inf).any():
-        raise damaged(place, f"{POTENTIALS} has numbers that are not logarithms of weights")
+        raise damaged_file_error(place, f"{POTENTIALS} has numbers that are not logarithms of weights")
     parts = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
     potentials = tuple(
         Potential(places, part.reshape(shape))
         for places, part, shape in zip(manifest.potentials, parts, shapes, strict=True)
     )
-    return GraphModel(sizes, manifest.tree, potentials, manifest.released.total)
+    return GraphicalModel(sizes, manifest.tree, potentials, manifest.released.total)

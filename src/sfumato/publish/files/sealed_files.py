@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, SynopsisDamaged
 from sfumato.privacy import codec
-from sfumato.untrusted import UNFORESEEN
+from sfumato.untrusted import MALFORMED_INPUT
 
 MANIFEST = "manifest.json"
 _MAX_BYTES = 1 << 31
@@ -71,7 +71,7 @@ def _unwritable(target: Path, error: OSError) -> SynopsisDamaged:
     return SynopsisDamaged(f"the file cannot be written ({os.strerror(error.errno or 0)})", place=str(target), fix=fix)
 
 
-def sealed(manifest: str) -> str:
+def seal_manifest(manifest: str) -> str:
     """Fill the manifest's own hash into the entry left empty for it."""
     return manifest.replace(_hash_entry(""), _hash_entry(digest(manifest.encode())), 1)
 
@@ -90,7 +90,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def zipped(members: Mapping[str, bytes]) -> bytes:
+def build_zip(members: Mapping[str, bytes]) -> bytes:
     """Build a canonical zip: members stored uncompressed, one date, no optional fields."""
     archive, directory = bytearray(), bytearray()
     for name, content in members.items():
@@ -112,13 +112,13 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
             fix = "check the path; sfumato publish -o and sfumato synthesize --model write such files"
             raise SynopsisDamaged("there is no such .sfu file", place=place, fix=fix)
         if os.path.getsize(path) > _MAX_BYTES:
-            raise damaged(place, f"it has more than {_MAX_BYTES:,} bytes")
+            raise damaged_file_error(place, f"it has more than {_MAX_BYTES:,} bytes")
         return Path(path).read_bytes()
     except OSError as error:
         raise SynopsisDamaged("the file cannot be read", place=place, fix="make it readable for this user") from error
 
 
-def damaged(place: str, why: str) -> SynopsisDamaged:
+def damaged_file_error(place: str, why: str) -> SynopsisDamaged:
     """Return the error for a file that is not as it was written."""
     return SynopsisDamaged(
         f"the .sfu file is damaged or was edited: {why}",
@@ -127,16 +127,16 @@ def damaged(place: str, why: str) -> SynopsisDamaged:
     )
 
 
-def members_of(content: bytes, place: str) -> Iterator[tuple[str, bytes]]:
+def iterate_members(content: bytes, place: str) -> Iterator[tuple[str, bytes]]:
     """Yield the members from the start, as far as their stated sizes fit the content."""
     header_size, offset = struct.calcsize("<5H3I2H") + 4, 0
     while content[offset : offset + 4] == _LOCAL_HEADER:
         if len(content) < offset + header_size:
-            raise damaged(place, "it ends too early")
+            raise damaged_file_error(place, "it ends too early")
         *_, size, _, name_size, extra_size = struct.unpack("<5H3I2H", content[offset + 4 : offset + header_size])
         start = offset + header_size + name_size + extra_size
         if start + size > len(content):
-            raise damaged(place, "it ends too early")
+            raise damaged_file_error(place, "it ends too early")
         yield (
             content[offset + header_size : offset + header_size + name_size].decode("ascii", "replace"),
             content[start : start + size],
@@ -161,9 +161,9 @@ class SealedManifest(Protocol):
 M = TypeVar("M", bound=SealedManifest)
 
 
-def written(manifest: SealedManifest, beside: Mapping[str, bytes] | None = None) -> bytes:
+def to_bytes(manifest: SealedManifest, members: Mapping[str, bytes] | None = None) -> bytes:
     """Return the bytes of a file: the sealed manifest, and the members beside it."""
-    return zipped({MANIFEST: sealed(codec.dumps(manifest)).encode(), **(beside or {})})
+    return build_zip({MANIFEST: seal_manifest(codec.dumps(manifest)).encode(), **(members or {})})
 
 
 def hashes(beside: Mapping[str, bytes] | None = None) -> dict[str, str]:
@@ -175,42 +175,42 @@ def hashes(beside: Mapping[str, bytes] | None = None) -> dict[str, str]:
 class FileKind:
     """A kind of file: its name, its newest format, and the member beside the manifest."""
 
-    called: str
+    label: str
     format: int
-    longest: int
+    max_manifest_bytes: int
     """The most bytes of a manifest."""
-    beside: str | None = None
+    data_member: str | None = None
 
     def read(self, manifest: type[M], content: bytes, place: str) -> tuple[M, bytes]:
         """Read the manifest and the bytes of the member beside it, after every hash is verified."""
-        members = dict(members_of(content, place))
-        names = [MANIFEST] if self.beside is None else [MANIFEST, self.beside]
-        if list(members) != names or zipped(members) != content:
-            raise damaged(place, f"it is not the original zip of {' and '.join(names)}")
+        members = dict(iterate_members(content, place))
+        names = [MANIFEST] if self.data_member is None else [MANIFEST, self.data_member]
+        if list(members) != names or build_zip(members) != content:
+            raise damaged_file_error(place, f"it is not the original zip of {' and '.join(names)}")
         parsed = self._manifest(manifest, members[MANIFEST], place)
-        other = members.get(self.beside or "", b"")
-        if self.beside is not None and digest(other) != parsed.members[self.beside]:
-            raise damaged(place, f"{self.beside} does not have the hash that {MANIFEST} states")
+        other = members.get(self.data_member or "", b"")
+        if self.data_member is not None and digest(other) != parsed.members[self.data_member]:
+            raise damaged_file_error(place, f"{self.data_member} does not have the hash that {MANIFEST} states")
         return parsed, other
 
     def _manifest(self, manifest: type[M], content: bytes, place: str) -> M:
-        if len(content) > self.longest:
-            raise damaged(place, f"{MANIFEST} has more than {self.longest:,} bytes")
+        if len(content) > self.max_manifest_bytes:
+            raise damaged_file_error(place, f"{MANIFEST} has more than {self.max_manifest_bytes:,} bytes")
         try:
             text = content.decode()
             stated = json.loads(text, parse_float=str, parse_constant=str)
             stated_format, stated_hash = stated["format"], stated["members"][MANIFEST]
-        except UNFORESEEN:
-            raise damaged(place, f"{MANIFEST} is not the original JSON text") from None
+        except MALFORMED_INPUT:
+            raise damaged_file_error(place, f"{MANIFEST} is not the original JSON text") from None
         if type(stated_format) is int and stated_format > self.format:
-            rule = f"this version reads a {self.called} of format {self.format}; the file has format {stated_format}"
+            rule = f"this version reads a {self.label} of format {self.format}; the file has format {stated_format}"
             raise SynopsisDamaged(rule, place=place, fix="install a newer sfumato")
         if not is_sealed(text, stated_hash):
-            raise damaged(place, f"{MANIFEST} does not have the hash that it states")
+            raise damaged_file_error(place, f"{MANIFEST} does not have the hash that it states")
         try:
-            return codec.loads_as(manifest, text, longest=self.longest)
+            return codec.loads_as(manifest, text, longest=self.max_manifest_bytes)
         except InvalidParameter as error:
-            raise damaged(place, f"{MANIFEST} does not describe a {self.called} ({error.rule})") from error
+            raise damaged_file_error(place, f"{MANIFEST} does not describe a {self.label} ({error.rule})") from error
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class NumberMember:
     dtype: str
     """int64 or float64."""
 
-    def written(self, numbers: NDArray[Any]) -> bytes:
+    def to_bytes(self, numbers: NDArray[Any]) -> bytes:
         """Return the bytes of the member."""
         import pyarrow
         from pyarrow import ipc
@@ -239,18 +239,18 @@ class NumberMember:
         from pyarrow import ipc
 
         if not 0 <= len(content) - 8 * count <= _OVERHEAD:
-            raise damaged(place, f"{self.member} does not have the {count:,} numbers that belong to it")
+            raise damaged_file_error(place, f"{self.member} does not have the {count:,} numbers that belong to it")
         try:
             file = ipc.open_file(pyarrow.BufferReader(content))
             if file.schema != self._schema() or file.num_record_batches != 1:
-                raise damaged(place, f"{self.member} does not have exactly one column of numbers")
+                raise damaged_file_error(place, f"{self.member} does not have exactly one column of numbers")
             batch = file.get_batch(0)
             batch.validate(full=True)
             column = batch.column(0)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise damaged(place, f"{self.member} is not an Arrow file") from error
+            raise damaged_file_error(place, f"{self.member} is not an Arrow file") from error
         if len(column) != count or column.null_count:
-            raise damaged(place, f"{self.member} does not have the {count:,} numbers that belong to it")
+            raise damaged_file_error(place, f"{self.member} does not have the {count:,} numbers that belong to it")
         # Arrow's own to_numpy imports pandas, which takes as long as the rest of a question.
         kind = np.dtype(self.dtype).newbyteorder("<")
         return np.frombuffer(column.buffers()[1], kind, count, 8 * column.offset).astype(self.dtype)

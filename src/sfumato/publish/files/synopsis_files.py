@@ -20,11 +20,11 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
 from sfumato.publish.files import sealed_files
-from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged
+from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged_file_error
 from sfumato.publish.marginals.chains import Integers
-from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.marginals.measuring import Published, packed, shapes_of
-from sfumato.publish.marginals.planning import Plan
+from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, shapes_of
+from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.payers import Purchase
 from sfumato.release.prices import Price
@@ -37,7 +37,7 @@ _MAX_NUMBERS = 2 * 10**8
 _NOT_IN_FILES = "not said in a file"
 
 
-@codec.value("synopsis-file")
+@codec.serialisable("synopsis-file")
 @dataclass(frozen=True)
 class SynopsisManifest:
     """The manifest of a synopsis: all but its numbers."""
@@ -47,12 +47,12 @@ class SynopsisManifest:
     """SHA-256 of each member; that of the manifest itself is computed with an empty text in its own entry."""
     charge: Fraction
     """The cost of the plan: ρ, or ε for Laplace noise."""
-    plan: Plan
+    plan: NoisePlan
     table: str
     where: str
     purchase: Purchase
     price: Price
-    face: TableFace
+    face: PublicTableFacts
     receipt: Receipt
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class SynopsisManifest:
         object.__setattr__(self, "charge", exact(self.charge, "charge", NONNEGATIVE))
         if self.format != FORMAT:
             raise InvalidParameter("format", self.format, f"{FORMAT}")
-        kinds = {"plan": Plan, "purchase": Purchase, "price": Price, "face": TableFace, "receipt": Receipt}
+        kinds = {"plan": NoisePlan, "purchase": Purchase, "price": Price, "face": PublicTableFacts, "receipt": Receipt}
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")
@@ -71,7 +71,7 @@ class SynopsisManifest:
         object.__setattr__(self, "members", dict(self.members))
 
 
-def charge(plan: Plan) -> Fraction:
+def plan_cost(plan: NoisePlan) -> Fraction:
     """Return the cost of a plan: ρ of blocks, ε of marginals."""
     return plan.rho if plan.blocks else plan.epsilon
 
@@ -79,35 +79,35 @@ def charge(plan: Plan) -> Fraction:
 # ── writing ────────────────────────────────────────────────────────────────────────────────────
 
 
-def save(published: Published, receipt: Receipt, path: str | os.PathLike[str]) -> None:
+def save(published: PublishedMarginals, receipt: Receipt, path: str | os.PathLike[str]) -> None:
     """Write a synopsis to a temporary file and rename it: the name always refers to a whole file, or to none."""
-    sealed_files.save(written(published, receipt), path)
+    sealed_files.save(to_bytes(published, receipt), path)
 
 
-def written(published: Published, receipt: Receipt) -> bytes:
+def to_bytes(published: PublishedMarginals, receipt: Receipt) -> bytes:
     """Return the bytes of a synopsis's file."""
     terms = (
-        charge(published.plan),
+        plan_cost(published.plan),
         published.plan,
         published.table,
         published.where,
         published.purchase.public,
-        published.promise,
+        published.guaranteed_price,
         published.face,
     )
-    members = {BLOCKS: _BLOCKS.written(_numbers(published))}
-    return sealed_files.written(
-        SynopsisManifest(FORMAT, sealed_files.hashes(members), *terms, public(receipt)), members
+    members = {BLOCKS: _BLOCKS.to_bytes(_numbers(published))}
+    return sealed_files.to_bytes(
+        SynopsisManifest(FORMAT, sealed_files.hashes(members), *terms, public_receipt(receipt)), members
     )
 
 
-def _numbers(published: Published) -> Integers:
+def _numbers(published: PublishedMarginals) -> Integers:
     """Concatenate all noisy numbers, in the order of the plan."""
     parts = [measured.values.reshape(-1) for measured in published.blocks or published.marginals]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def public(receipt: Receipt) -> Receipt:
+def public_receipt(receipt: Receipt) -> Receipt:
     """Return a receipt as everybody may read it, without the buyer and their remaining budget.
 
     The salt of the ledger's line is left out of files for the same reason: whoever knew it could test guesses of what
@@ -119,16 +119,16 @@ def public(receipt: Receipt) -> Receipt:
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
+def read(content: bytes, place: str = "the file") -> tuple[PublishedMarginals, Receipt]:
     """Read what was published from the bytes of its file."""
     manifest, blocks = _KIND.read(SynopsisManifest, content, place)
-    if manifest.charge != charge(manifest.plan):
-        raise damaged(place, "the plan does not cost what the file states")
+    if manifest.charge != plan_cost(manifest.plan):
+        raise damaged_file_error(place, "the plan does not cost what the file states")
     count = sum(math.prod(shape) for shape in shapes_of(manifest.plan))
     if count > _MAX_NUMBERS:
-        raise damaged(place, f"{BLOCKS} has more than {_MAX_NUMBERS:,} numbers")
+        raise damaged_file_error(place, f"{BLOCKS} has more than {_MAX_NUMBERS:,} numbers")
     numbers = _BLOCKS.read(blocks, count, place)
-    published = Published(
+    published = PublishedMarginals(
         manifest.plan,
         tuple(_split(numbers, manifest.plan)),
         manifest.table,
@@ -140,9 +140,9 @@ def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
     return published, manifest.receipt
 
 
-def _split(numbers: Integers, plan: Plan) -> Iterator[str]:
+def _split(numbers: Integers, plan: NoisePlan) -> Iterator[str]:
     offset = 0
     for shape in shapes_of(plan):
         size = math.prod(shape)
-        yield packed(numbers[offset : offset + size])
+        yield encode_integers(numbers[offset : offset + size])
         offset += size

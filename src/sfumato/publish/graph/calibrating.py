@@ -20,10 +20,18 @@ from typing import Self
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.publish.graph.tables import Floats, divided, joined, laid_out, laid_over, shape_of, summed
-from sfumato.publish.graph.trees import JunctionTree, Set, Sizes
+from sfumato.publish.graph.tables import (
+    Floats,
+    broadcast_to_places,
+    canonical_order,
+    divide_or_zero,
+    multiply_and_sum,
+    shape_of,
+    sum_to,
+)
+from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes
 
-Tables = dict[Set, Floats]
+Tables = dict[AttributeSet, Floats]
 """Tables by their places, laid out."""
 _FEW = 3
 """The most parts of a clique that are not multiplied out."""
@@ -35,12 +43,12 @@ _DEEPEST = 600.0
 class LogFactor:
     """A potential or message, as logarithms of at most 0, with the depth of its least one that is not -∞."""
 
-    places: Set
+    places: AttributeSet
     logs: Floats
     depth: float
 
     @classmethod
-    def of(cls, places: Set, logs: Floats) -> LogFactor | None:
+    def of(cls, places: AttributeSet, logs: Floats) -> LogFactor | None:
         """Scale logarithms to a largest one of 0; None where nothing is possible."""
         largest = float(logs.max())
         if largest == -np.inf:
@@ -53,12 +61,12 @@ class LogFactor:
 class Propagation:
     """A schedule of belief propagation for one tree and the sets of its potentials; it is reused in every round."""
 
-    def __init__(self, tree: JunctionTree, sizes: Sizes, sets: Sequence[Set]) -> None:
-        self.tree, self.axes = tree, tuple(laid_out(places, sizes) for places in tree.cliques)
-        self.sets = tuple(laid_out(places, sizes) for places in sets)
-        self._shared = tuple(laid_out(places, sizes) for places in tree.separators)
+    def __init__(self, tree: JunctionTree, sizes: Sizes, sets: Sequence[AttributeSet]) -> None:
+        self.tree, self.axes = tree, tuple(canonical_order(places, sizes) for places in tree.cliques)
+        self.sets = tuple(canonical_order(places, sizes) for places in sets)
+        self._shared = tuple(canonical_order(places, sizes) for places in tree.separators)
         self._homes = tuple(_home(places, tree, sizes) for places in sets)
-        self._merged = tuple(Merging.of(axes, self._needed(index), sizes) for index, axes in enumerate(self.axes))
+        self._merged = tuple(CliqueMerging.of(axes, self._needed(index), sizes) for index, axes in enumerate(self.axes))
         self._sizes = sizes
 
     def tables(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
@@ -72,7 +80,7 @@ class Propagation:
         sets_and_homes = zip(self.sets, self._homes, strict=True)
         return [sums[home][places] for places, home in sets_and_homes]
 
-    def _needed(self, index: int) -> list[Set]:
+    def _needed(self, index: int) -> list[AttributeSet]:
         """Return the sets that a clique multiplies and sums to: of potentials, of children, and of its parent."""
         potential_sets = [places for places, home in zip(self.sets, self._homes, strict=True) if home == index]
         child_separators = [self._shared[child] for child, parent in enumerate(self.tree.parents) if parent == index]
@@ -113,13 +121,13 @@ class Propagation:
         for index, parent in enumerate(self.tree.parents):
             separator = self._shared[index]
             parent_sums = np.array(total) if parent < 0 else sums_by_clique[parent][separator]
-            self._merged[index].rescale(products[index], separator, divided(parent_sums, sums[index]))
+            self._merged[index].rescale(products[index], separator, divide_or_zero(parent_sums, sums[index]))
             sums_by_clique.append(self._merged[index].sums(products[index]))
         return sums_by_clique
 
 
 @dataclass(frozen=True)
-class Merging:
+class CliqueMerging:
     """A binary merging of a clique's sets, the smallest unions first, as long as these are not the whole clique.
 
     Products of terms go up this way to few parts of the clique, and sums go down it. Two or three parts are never
@@ -127,19 +135,21 @@ class Merging:
     matrices. Where there are more parts, or a term is of the whole clique, its table is the only part.
     """
 
-    top: Set
-    parts: tuple[Set, ...]
-    above: Mapping[Set, Set]
+    top: AttributeSet
+    parts: tuple[AttributeSet, ...]
+    above: Mapping[AttributeSet, AttributeSet]
     """For each set, and each union, the larger one that it is joined into; first come those that are joined first."""
     sizes: Sizes
 
     @classmethod
-    def of(cls, top: Set, sets: Sequence[Set], sizes: Sizes) -> Self:
+    def of(cls, top: AttributeSet, sets: Sequence[AttributeSet], sizes: Sizes) -> Self:
         """Decide what is joined with what; of unions with equally many cells the one of fewer places is first."""
         waiting = list(dict.fromkeys(sets))
-        above: dict[Set, Set] = {}
+        above: dict[AttributeSet, AttributeSet] = {}
         while len(waiting) > 1:
-            pairs = ((laid_out({*first, *second}, sizes), first, second) for first, second in combinations(waiting, 2))
+            pairs = (
+                (canonical_order({*first, *second}, sizes), first, second) for first, second in combinations(waiting, 2)
+            )
             union, *pair_sets = min(pairs, key=lambda pair: (_cells(pair[0], sizes), len(pair[0])))
             if union == top and top not in waiting and len(waiting) <= _FEW:
                 return cls(top, tuple(waiting), above, sizes)
@@ -149,9 +159,9 @@ class Merging:
         above |= {places: top for places in waiting if places != top}
         return cls(top, (top,), above, sizes)
 
-    def multiplied(self, terms: Sequence[tuple[Set, Floats]]) -> Tables:
+    def multiplied(self, terms: Sequence[tuple[AttributeSet, Floats]]) -> Tables:
         """Multiply terms up to the parts."""
-        waiting: dict[Set, list[tuple[Set, Floats]]] = {}
+        waiting: dict[AttributeSet, list[tuple[AttributeSet, Floats]]] = {}
         for places, term in terms:
             waiting.setdefault(places, []).append((places, term))
         for places, union in self.above.items():
@@ -159,18 +169,18 @@ class Merging:
                 waiting.setdefault(union, []).append((places, _product(waiting.pop(places), places)))
         return {part: self._filled(part, waiting.get(part, [])) for part in self.parts}
 
-    def _filled(self, part: Set, terms: list[tuple[Set, Floats]]) -> Floats:
+    def _filled(self, part: AttributeSet, terms: list[tuple[AttributeSet, Floats]]) -> Floats:
         table = np.ones(shape_of(part, self.sizes))
         if len(terms) > 1:
-            np.multiply(laid_over(terms[0][1], terms[0][0], part), _product(terms[1:], part), out=table)
+            np.multiply(broadcast_to_places(terms[0][1], terms[0][0], part), _product(terms[1:], part), out=table)
         elif terms:
-            table *= laid_over(terms[0][1], terms[0][0], part)
+            table *= broadcast_to_places(terms[0][1], terms[0][0], part)
         return table
 
-    def rescale(self, products: Tables, places: Set, factors: Floats) -> None:
+    def rescale(self, products: Tables, places: AttributeSet, factors: Floats) -> None:
         """Multiply by factors for the cells of one of the sets."""
         part = self._part_of(places) if self.top not in products else self.top
-        products[part] *= laid_over(factors, places, part)
+        products[part] *= broadcast_to_places(factors, places, part)
 
     def whole(self, products: Tables) -> Floats:
         """Multiply the parts out to the table of the whole clique."""
@@ -178,55 +188,55 @@ class Merging:
             return products[self.top]
         table = np.ones(shape_of(self.top, self.sizes))
         for places, product in products.items():
-            table *= laid_over(product, places, self.top)
+            table *= broadcast_to_places(product, places, self.top)
         return table
 
     def sums(self, products: Tables) -> Tables:
         """Sum a product to every set."""
         sums_by_set = {part: self._sum_of_part(products, part) for part in self.parts}
         for places, union in reversed(list(self.above.items())):
-            sums_by_set[places] = summed(sums_by_set[union], union, places)
+            sums_by_set[places] = sum_to(sums_by_set[union], union, places)
         return sums_by_set
 
-    def sum_to(self, products: Tables, places: Set) -> Floats:
+    def sum_to(self, products: Tables, places: AttributeSet) -> Floats:
         """Sum a product to one of the sets."""
         if places not in self.above:
             return self._sum_of_part(products, places)
-        return summed(self.sum_to(products, self.above[places]), self.above[places], places)
+        return sum_to(self.sum_to(products, self.above[places]), self.above[places], places)
 
-    def _part_of(self, places: Set) -> Set:
+    def _part_of(self, places: AttributeSet) -> AttributeSet:
         while places in self.above:
             places = self.above[places]
         return places
 
-    def _sum_of_part(self, products: Tables, part: Set) -> Floats:
+    def _sum_of_part(self, products: Tables, part: AttributeSet) -> Floats:
         if self.top in products:
-            return summed(products[self.top], self.top, part)
+            return sum_to(products[self.top], self.top, part)
         (first, first_table), *rest = ((places, table) for places, table in products.items() if places != part)
         shared_places = tuple(place for place in part if place in first or any(place in places for places, _ in rest))
         other_product = (
-            joined(first_table, first, *rest[0][::-1], shared_places, self.sizes)
+            multiply_and_sum(first_table, first, *rest[0][::-1], shared_places, self.sizes)
             if rest
-            else summed(first_table, first, shared_places)
+            else sum_to(first_table, first, shared_places)
         )
-        return products[part] * laid_over(other_product, shared_places, part)
+        return products[part] * broadcast_to_places(other_product, shared_places, part)
 
 
-def _product(terms: Sequence[tuple[Set, Floats]], wider: Set) -> Floats:
-    return reduce(np.multiply, (laid_over(term, places, wider) for places, term in terms))
+def _product(terms: Sequence[tuple[AttributeSet, Floats]], wider: AttributeSet) -> Floats:
+    return reduce(np.multiply, (broadcast_to_places(term, places, wider) for places, term in terms))
 
 
-def _added_logs(table: Floats, axes: Set, shared: Set, terms: list[LogFactor]) -> Floats:
+def _added_logs(table: Floats, axes: AttributeSet, shared: AttributeSet, terms: list[LogFactor]) -> Floats:
     for term in terms:
-        table += laid_over(term.logs, term.places, axes)
+        table += broadcast_to_places(term.logs, term.places, axes)
     largest = table.max(axis=tuple(axis for axis, place in enumerate(axes) if place not in shared))
     largest = np.where(largest == -np.inf, 0.0, largest)
-    table -= laid_over(largest, shared, axes)
+    table -= broadcast_to_places(largest, shared, axes)
     np.exp(table, out=table)
     return np.asarray(largest)
 
 
-def _home(places: Set, tree: JunctionTree, sizes: Sizes) -> int:
+def _home(places: AttributeSet, tree: JunctionTree, sizes: Sizes) -> int:
     """Return the clique with the fewest cells that holds these places."""
     wanted_places = set(places)
     candidates = [index for index, clique in enumerate(tree.cliques) if wanted_places.issubset(clique)]
@@ -241,5 +251,5 @@ def _require_possible(term: LogFactor | None) -> LogFactor:
     return term
 
 
-def _cells(places: Set, sizes: Sizes) -> int:
+def _cells(places: AttributeSet, sizes: Sizes) -> int:
     return math.prod(shape_of(places, sizes))

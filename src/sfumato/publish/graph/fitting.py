@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
-from sfumato.publish.graph.models import GraphModel, Potential
-from sfumato.publish.graph.tables import Floats, arranged, laid_out, shape_of
-from sfumato.publish.graph.trees import JunctionTree, Set, Sizes, checked_places
+from sfumato.publish.graph.models import GraphicalModel, Potential
+from sfumato.publish.graph.tables import Floats, canonical_order, shape_of, transpose_to
+from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, checked_places
 
 _FIRST_STEP = 30.0
 """The first step length, in multiples of one that is certainly short enough."""
@@ -37,23 +37,23 @@ Zeros = tuple[Sequence[int], NDArray[np.bool_]]
 class Observation:
     """A noisy marginal, in rows."""
 
-    places: Set
+    places: AttributeSet
     values: Floats
     """Axes are in the order of the places."""
     deviation: float
     """The standard deviation of the noise of each number."""
 
 
-def fitted(
+def fit_model(
     observations: Iterable[Observation],
     sizes: Sequence[int],
     total: float,
     *,
     zeros: Iterable[Zeros] = (),
-    start: GraphModel | None = None,
+    start: GraphicalModel | None = None,
     tolerance: float = 1e-3,
-    most_rounds: int = 1000,
-) -> GraphModel:
+    max_rounds: int = 1000,
+) -> GraphicalModel:
     """Fit the model with this total to the observations; a total below one row counts as one.
 
     It starts from the potentials of ``start`` if given, whatever its tree. It ends when a round lowers the loss by less
@@ -66,18 +66,18 @@ def fitted(
     logs = _starting_logs(targets, zeros, start, attribute_sizes)
     tree = JunctionTree.of(logs, attribute_sizes)
     descent = _Descent(Propagation(tree, attribute_sizes, tuple(logs)), targets, tuple(logs.values()), rows)
-    fitted_logs = descent.run(tolerance, most_rounds)
+    fitted_logs = descent.run(tolerance, max_rounds)
     sorted_sets = [tuple(sorted(places)) for places in logs]
     potentials = (
-        Potential(places, arranged(potential_logs, laid_places, places))
+        Potential(places, transpose_to(potential_logs, laid_places, places))
         for laid_places, places, potential_logs in zip(logs, sorted_sets, fitted_logs, strict=True)
     )
-    return GraphModel(attribute_sizes, tree, tuple(potentials), descent.total)
+    return GraphicalModel(attribute_sizes, tree, tuple(potentials), descent.total)
 
 
 def check_zeros(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
     """Raise for impossible cells that leave no combination possible. It needs no measurement."""
-    fitted((), sizes, 1.0, zeros=zeros)
+    fit_model((), sizes, 1.0, zeros=zeros)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +88,9 @@ class _Target:
     precision: float
 
 
-def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) -> dict[Set, _Target]:
+def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) -> dict[AttributeSet, _Target]:
     """Combine observations of equal sets, and shift each evenly to the total: that moves no minimum."""
-    targets: dict[Set, _Target] = {}
+    targets: dict[AttributeSet, _Target] = {}
     for observation in observations:
         values = np.asarray(observation.values, float)
         places = checked_places(tuple(observation.places), len(sizes), "places")
@@ -98,8 +98,8 @@ def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) ->
             raise InvalidParameter("values", values.shape, f"numbers in a table of {shape_of(places, sizes)} cells")
         if not 0 < observation.deviation < math.inf:
             raise InvalidParameter("deviation", observation.deviation, "a number above 0")
-        laid_places = laid_out(places, sizes)
-        observed = arranged(values + (total - values.sum()) / values.size, places, laid_places)
+        laid_places = canonical_order(places, sizes)
+        observed = transpose_to(values + (total - values.sum()) / values.size, places, laid_places)
         precision = observation.deviation**-2
         target = targets.get(laid_places, _Target(observed, 0.0))
         weight = precision / (target.precision + precision)
@@ -108,8 +108,8 @@ def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) ->
 
 
 def _starting_logs(
-    targets: dict[Set, _Target], zeros: Iterable[Zeros], start: GraphModel | None, sizes: Sizes
-) -> dict[Set, Floats]:
+    targets: dict[AttributeSet, _Target], zeros: Iterable[Zeros], start: GraphicalModel | None, sizes: Sizes
+) -> dict[AttributeSet, Floats]:
     """Return the initial potential of each set: that of the starting model, or an even one; and -∞ for what is
     impossible.
 
@@ -120,15 +120,15 @@ def _starting_logs(
         if len(places) == 1:
             logs[places] = np.log(np.maximum(target.mean, target.precision**-0.5 / 2))
     for potential in start.potentials if start is not None else ():
-        laid_places = laid_out(potential.places, sizes)
-        logs[laid_places] = logs.get(laid_places, 0.0) + arranged(potential.logs, potential.places, laid_places)
+        laid_places = canonical_order(potential.places, sizes)
+        logs[laid_places] = logs.get(laid_places, 0.0) + transpose_to(potential.logs, potential.places, laid_places)
     for zero_places, impossible in zeros:
         checked_zero_places = checked_places(tuple(zero_places), len(sizes), "zeros")
         cells = np.asarray(impossible, bool)
         if cells.shape != shape_of(checked_zero_places, sizes):
             raise InvalidParameter("zeros", cells.shape, f"a table of {shape_of(checked_zero_places, sizes)} cells")
-        laid_places = laid_out(checked_zero_places, sizes)
-        logs[laid_places] = logs.get(laid_places, 0.0) + arranged(
+        laid_places = canonical_order(checked_zero_places, sizes)
+        logs[laid_places] = logs.get(laid_places, 0.0) + transpose_to(
             np.where(cells, -np.inf, 0.0), checked_zero_places, laid_places
         )
     return logs
@@ -144,7 +144,7 @@ class _Descent:
     """
 
     def __init__(
-        self, propagation: Propagation, targets: Mapping[Set, _Target], base: tuple[Floats, ...], total: float
+        self, propagation: Propagation, targets: Mapping[AttributeSet, _Target], base: tuple[Floats, ...], total: float
     ) -> None:
         self.total, self._base, self._propagation = total, base, propagation
         self._moved = [index for index, places in enumerate(propagation.sets) if places in targets]
@@ -156,12 +156,12 @@ class _Descent:
         )
         self._shortest = 1 / (total * (sum(target.precision for target in set_targets) or 1.0))
 
-    def run(self, tolerance: float, most_rounds: int) -> list[Floats]:
+    def run(self, tolerance: float, max_rounds: int) -> list[Floats]:
         """Take steps until several in a row have lowered the loss by less than this share of it each."""
         previous = current = np.zeros(len(self._goal))
         counts = self._counts(current)
         losses, step, momentum, growth = [self._loss(counts)], self._shortest * _FIRST_STEP, 1.0, _FIRST_GROWTH
-        for _ in range(most_rounds):
+        for _ in range(max_rounds):
             descended = current - step * (counts - self._goal) * self._precision
             next_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
             extrapolated = descended + (momentum - 1) / next_momentum * (descended - previous)

@@ -19,8 +19,17 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
-from sfumato.publish.graph.tables import Floats, arranged, divided, joined, laid_out, laid_over, shape_of, summed
-from sfumato.publish.graph.trees import JunctionTree, Set, Sizes, checked_places
+from sfumato.publish.graph.tables import (
+    Floats,
+    broadcast_to_places,
+    canonical_order,
+    divide_or_zero,
+    multiply_and_sum,
+    shape_of,
+    sum_to,
+    transpose_to,
+)
+from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, checked_places
 
 _KEPT_CELLS = 6_000_000
 """The most cells of cached sums and messages, which later sets often need again."""
@@ -30,7 +39,7 @@ _KEPT_CELLS = 6_000_000
 class Potential:
     """A log-linear factor over the cells of some places; counts are multiplied by e to the power of it."""
 
-    places: Set
+    places: AttributeSet
     logs: Floats
     """Axes are in the order of the places; -∞ for an impossible cell."""
 
@@ -39,14 +48,14 @@ class Potential:
 class ConditionalTable:
     """The counts of cells of new places, given the cells of places that were drawn before."""
 
-    new: Set
-    given: Set
+    new: AttributeSet
+    given: AttributeSet
     table: Floats
     """The counts of all combinations; its axes are those of ``given``, then those of ``new``."""
 
 
 @dataclass(frozen=True, eq=False)
-class GraphModel:
+class GraphicalModel:
     """A graphical model of a table's counts over all its attributes, with a fixed total."""
 
     sizes: Sizes
@@ -73,7 +82,7 @@ class GraphModel:
     def beliefs(self) -> tuple[Floats, ...]:
         """The counts of every clique, with axes in the order of its places."""
         return tuple(
-            arranged(table, laid_out(clique, self.sizes), clique)
+            transpose_to(table, canonical_order(clique, self.sizes), clique)
             for table, clique in zip(self.laid_tables, self.tree.cliques, strict=True)
         )
 
@@ -82,7 +91,7 @@ class GraphModel:
         """The counts of every clique, with axes as they are laid out."""
         propagation = Propagation(self.tree, self.sizes, [potential.places for potential in self.potentials])
         logs = [
-            arranged(potential.logs, potential.places, laid_out(potential.places, self.sizes))
+            transpose_to(potential.logs, potential.places, canonical_order(potential.places, self.sizes))
             for potential in self.potentials
         ]
         return tuple(propagation.tables(logs, self.total))
@@ -98,14 +107,14 @@ class GraphModel:
     def marginals(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the counts of many sets at once; what they share is computed once."""
         checked_sets = [checked_places(tuple(places), len(self.sizes), "set") for places in sets]
-        laid_places = {frozenset(places): laid_out(places, self.sizes) for places in checked_sets}
+        laid_places = {frozenset(places): canonical_order(places, self.sizes) for places in checked_sets}
         counts_by_set = {key: self._parts.marginal(laid) for key, laid in laid_places.items()}
         return [
-            arranged(counts_by_set[frozenset(places)], laid_places[frozenset(places)], places)
+            transpose_to(counts_by_set[frozenset(places)], laid_places[frozenset(places)], places)
             for places in checked_sets
         ]
 
-    def without(self, zeros: Iterable[tuple[Set, NDArray[np.bool_]]]) -> Self:
+    def conditioned_on_zeros(self, zeros: Iterable[tuple[AttributeSet, NDArray[np.bool_]]]) -> Self:
         """Condition the model on no row being in these cells: the rest is scaled up to the total.
 
         Each set lies within a clique. Sampling from the result raises ``InvalidParameter`` if no cell is left.
@@ -121,43 +130,45 @@ class GraphModel:
         clique, given = self.tree.cliques[index], self.tree.separators[index]
         new = tuple(place for place in clique if place not in given)
         return ConditionalTable(
-            new, given, arranged(self.laid_tables[index], laid_out(clique, self.sizes), (*given, *new))
+            new, given, transpose_to(self.laid_tables[index], canonical_order(clique, self.sizes), (*given, *new))
         )
 
 
 class _Parts:
     """Sums of clique tables that some sets need, each computed once, from the smallest that has it."""
 
-    def __init__(self, model: GraphModel) -> None:
+    def __init__(self, model: GraphicalModel) -> None:
         self._sizes, self._tree, self._total = model.sizes, model.tree, model.total
         self._sums = [
-            {laid_out(clique, model.sizes): table}
+            {canonical_order(clique, model.sizes): table}
             for clique, table in zip(model.tree.cliques, model.laid_tables, strict=True)
         ]
-        self._messages: dict[tuple[int, int, frozenset[int]], tuple[Floats, Set]] = {}
+        self._messages: dict[tuple[int, int, frozenset[int]], tuple[Floats, AttributeSet]] = {}
         self._kept = 0
         self._components = _components(model.tree)
 
-    def marginal(self, places: Set) -> Floats:
+    def marginal(self, places: AttributeSet) -> Floats:
         """Multiply the counts that the unconnected components of the tree have of their own places."""
         product, wanted_places = np.array(self._total), set(places)
-        done_places: Set = ()
+        done_places: AttributeSet = ()
         for cliques in self._components:
             component_places = wanted_places.intersection(
                 *[{place for index in cliques for place in self._tree.cliques[index]}]
             )
             if component_places:
-                part = laid_out(tuple(component_places), self._sizes)
-                wider = laid_out((*done_places, *part), self._sizes)
+                part = canonical_order(tuple(component_places), self._sizes)
+                wider = canonical_order((*done_places, *part), self._sizes)
                 counts = self._connected(cliques, part)
-                share = counts if not done_places else divided(counts, np.array(self._total))
+                share = counts if not done_places else divide_or_zero(counts, np.array(self._total))
                 product = (
-                    laid_over(product, done_places, wider) * laid_over(share, part, wider) if done_places else counts
+                    broadcast_to_places(product, done_places, wider) * broadcast_to_places(share, part, wider)
+                    if done_places
+                    else counts
                 )
                 done_places = wider
         return product
 
-    def _connected(self, cliques: list[int], places: Set) -> Floats:
+    def _connected(self, cliques: list[int], places: AttributeSet) -> Floats:
         wanted_places = set(places)
         candidates = [index for index in cliques if wanted_places.issubset(self._tree.cliques[index])]
         if candidates:
@@ -184,30 +195,38 @@ class _Parts:
         clique_requested = requested.intersection(self._tree.cliques[index])
         return frozenset(clique_requested.union(*(self._wanted(other, index, nodes, requested) for other in further)))
 
-    def _message(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> tuple[Floats, Set]:
+    def _message(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> tuple[Floats, AttributeSet]:
         """Return the counts of the requested places on this side of the tree, with what is shared with the parent."""
         others = [other for other in nodes if other != parent and self._adjacent(index, other)]
         parent_separator = self._between(index, parent) if parent >= 0 else set()
         separators = [self._between(index, other) for other in others]
-        own_places = laid_out(
+        own_places = canonical_order(
             requested.intersection(self._tree.cliques[index]).union(parent_separator, *separators), self._sizes
         )
         table = self.sum_of(index, own_places)
         for position, other in enumerate(others):
             message, places = self._conditional(other, index, nodes, requested)
-            kept_places = laid_out(
+            kept_places = canonical_order(
                 {*own_places, *places} & requested.union(parent_separator, *separators[position + 1 :]), self._sizes
             )
-            table, own_places = joined(table, own_places, message, places, kept_places, self._sizes), kept_places
+            table, own_places = (
+                multiply_and_sum(table, own_places, message, places, kept_places, self._sizes),
+                kept_places,
+            )
         return table, own_places
 
-    def _conditional(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> tuple[Floats, Set]:
+    def _conditional(
+        self, index: int, parent: int, nodes: list[int], requested: set[int]
+    ) -> tuple[Floats, AttributeSet]:
         """Return the requested places on this side of the tree, given what is shared with the parent."""
         key = (index, parent, self._wanted(index, parent, nodes, requested))
         if key not in self._messages:
             message, places = self._message(index, parent, nodes, requested)
-            shared = laid_out(self._between(index, parent), self._sizes)
-            conditional = divided(message, laid_over(self.sum_of(index, shared), shared, places)), places
+            shared = canonical_order(self._between(index, parent), self._sizes)
+            conditional = (
+                divide_or_zero(message, broadcast_to_places(self.sum_of(index, shared), shared, places)),
+                places,
+            )
             if not self._keep(message.size):
                 return conditional
             self._messages[key] = conditional
@@ -226,7 +245,7 @@ class _Parts:
         child = first if self._tree.parents[first] == second else second
         return set(self._tree.separators[child])
 
-    def sum_of(self, index: int, places: Set) -> Floats:
+    def sum_of(self, index: int, places: AttributeSet) -> Floats:
         """Sum a clique to some of its places, from the smallest sum of it that has them."""
         sums = self._sums[index]
         if places not in sums:
@@ -235,7 +254,7 @@ class _Parts:
                 (candidate for candidate in sums if wanted_places.issubset(candidate)),
                 key=lambda candidate: sums[candidate].size,
             )
-            sums_to_places = summed(sums[source_places], source_places, places)
+            sums_to_places = sum_to(sums[source_places], source_places, places)
             if not self._keep(sums_to_places.size):
                 return sums_to_places
             sums[places] = sums_to_places

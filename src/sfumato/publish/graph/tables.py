@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.publish.graph.trees import Set, Sizes
+from sfumato.publish.graph.trees import AttributeSet, Sizes
 
 Floats = NDArray[np.float64]
 _PLANS = 1 << 14
@@ -24,7 +24,7 @@ _LONG = 16
 """The least length of a contiguous stretch that is worth a loop of its own."""
 
 
-def laid_out(places: Iterable[int], sizes: Sizes) -> Set:
+def canonical_order(places: Iterable[int], sizes: Sizes) -> AttributeSet:
     """Sort places into the order of axes."""
     return tuple(sorted(places, key=lambda place: (sizes[place], place)))
 
@@ -34,28 +34,28 @@ def shape_of(places: Sequence[int], sizes: Sizes) -> tuple[int, ...]:
     return tuple(sizes[place] for place in places)
 
 
-def arranged(table: Floats, places: Sequence[int], wanted: Sequence[int]) -> Floats:
+def transpose_to(table: Floats, places: Sequence[int], wanted: Sequence[int]) -> Floats:
     """Transpose a table's axes from the order of some places to that of others, the same in number."""
     if tuple(places) == tuple(wanted):
         return table
     return np.ascontiguousarray(table.transpose([places.index(place) for place in wanted]))
 
 
-def laid_over(table: Floats, places: Set, wider: Set) -> Floats:
+def broadcast_to_places(table: Floats, places: AttributeSet, wider: AttributeSet) -> Floats:
     """Reshape a table to the axes of a wider one, of length one where it has none; both are laid out."""
     return table.reshape(_wider_shape(table.shape, places, wider))
 
 
 @lru_cache(maxsize=_PLANS)
-def _wider_shape(shape: tuple[int, ...], places: Set, wider: Set) -> tuple[int, ...]:
+def _wider_shape(shape: tuple[int, ...], places: AttributeSet, wider: AttributeSet) -> tuple[int, ...]:
     size_of = dict(zip(places, shape, strict=True))
     return tuple(size_of.get(place, 1) for place in wider)
 
 
-def summed(table: Floats, places: Set, kept: Set) -> Floats:
+def sum_to(table: Floats, places: AttributeSet, kept: AttributeSet) -> Floats:
     """Sum a table to the kept places; both are laid out.
 
-    >>> summed(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
+    >>> sum_to(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
     [8.0, 8.0, 8.0]
     """
     if places == kept:
@@ -68,7 +68,7 @@ def summed(table: Floats, places: Set, kept: Set) -> Floats:
 
 @lru_cache(maxsize=_PLANS)
 def _sum_steps(
-    shape: tuple[int, ...], places: Set, kept: Set
+    shape: tuple[int, ...], places: AttributeSet, kept: AttributeSet
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
     """Plan which adjacent axes are summed first, the longest ones; return the shapes whose middle axis is summed,
     and the final shape.
@@ -95,12 +95,14 @@ def _without_middle(table: Floats) -> Floats:
     return np.matmul(np.ones((1, length)), table)
 
 
-def joined(left: Floats, left_places: Set, right: Floats, right_places: Set, kept: Set, sizes: Sizes) -> Floats:
+def multiply_and_sum(
+    left: Floats, left_places: AttributeSet, right: Floats, right_places: AttributeSet, kept: AttributeSet, sizes: Sizes
+) -> Floats:
     """Multiply two tables and sum to the kept places, which both have together; all are laid out."""
     plan = _join_plan(left_places, right_places, kept, sizes)
-    first = arranged(summed(left, left_places, plan.left), plan.left, plan.first).reshape(plan.first_shape)
-    second = arranged(summed(right, right_places, plan.right), plan.right, plan.second).reshape(plan.second_shape)
-    return arranged(np.matmul(first, second).reshape(plan.shape), plan.order, kept)
+    first = transpose_to(sum_to(left, left_places, plan.left), plan.left, plan.first).reshape(plan.first_shape)
+    second = transpose_to(sum_to(right, right_places, plan.right), plan.right, plan.second).reshape(plan.second_shape)
+    return transpose_to(np.matmul(first, second).reshape(plan.shape), plan.order, kept)
 
 
 class _JoinPlan(NamedTuple):
@@ -108,18 +110,18 @@ class _JoinPlan(NamedTuple):
     shared ones.
     """
 
-    left: Set
-    right: Set
-    first: Set
-    second: Set
+    left: AttributeSet
+    right: AttributeSet
+    first: AttributeSet
+    second: AttributeSet
     first_shape: tuple[int, ...]
     second_shape: tuple[int, ...]
-    order: Set
+    order: AttributeSet
     shape: tuple[int, ...]
 
 
 @lru_cache(maxsize=_PLANS)
-def _join_plan(left_places: Set, right_places: Set, kept: Set, sizes: Sizes) -> _JoinPlan:
+def _join_plan(left_places: AttributeSet, right_places: AttributeSet, kept: AttributeSet, sizes: Sizes) -> _JoinPlan:
     kept_places, shared_places = set(kept), set(left_places) & set(right_places)
     left = tuple(place for place in left_places if place in kept_places or place in shared_places)
     right = tuple(place for place in right_places if place in kept_places or place in shared_places)
@@ -134,6 +136,6 @@ def _join_plan(left_places: Set, right_places: Set, kept: Set, sizes: Sizes) -> 
     return _JoinPlan(left, right, first, second, *shapes, order, shape_of(order, sizes))
 
 
-def divided(table: Floats, by: Floats) -> Floats:
+def divide_or_zero(table: Floats, by: Floats) -> Floats:
     """Divide where the divisor is positive; 0 elsewhere."""
     return np.divide(table, by, out=np.zeros(np.broadcast_shapes(table.shape, by.shape)), where=by > 0)

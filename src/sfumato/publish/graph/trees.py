@@ -18,7 +18,7 @@ from typing import Self
 
 from sfumato.errors import InvalidParameter
 
-Set = tuple[int, ...]
+AttributeSet = tuple[int, ...]
 """Indices of attributes, in increasing order."""
 Sizes = tuple[int, ...]
 """The number of cells of each attribute."""
@@ -30,10 +30,10 @@ _CELL_BYTES = 8
 class JunctionTree:
     """The cliques of a model, parents before children; every attribute is in at least one."""
 
-    cliques: tuple[Set, ...]
+    cliques: tuple[AttributeSet, ...]
     parents: tuple[int, ...]
     """The index of each clique's parent; -1 for the root of each component."""
-    separators: tuple[Set, ...]
+    separators: tuple[AttributeSet, ...]
     """What each clique shares with its parent; empty for a root."""
 
     @classmethod
@@ -91,12 +91,12 @@ def mask_of(places: Iterable[int]) -> int:
     return mask
 
 
-def places_of(mask: int) -> Set:
+def places_of(mask: int) -> AttributeSet:
     """Decode a set from its bits."""
     return tuple(_bits(mask))
 
 
-def checked_places(places: object, count: int, name: str = "places") -> Set:
+def checked_places(places: object, count: int, name: str = "places") -> AttributeSet:
     """Parse distinct indices of attributes, or raise for anything else."""
     valid_places = range(count)
     if not isinstance(places, (tuple, list)) or any(

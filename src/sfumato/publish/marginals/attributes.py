@@ -15,20 +15,20 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan.sql.text_positions import nearest
-from sfumato.plan.values.coded_keys import coded_key, listed
+from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.values.coded_keys import coded_key, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Domain, Table
 from sfumato.policy.codings import Coding
-from sfumato.policy.domains import Type, Value, as_value
+from sfumato.policy.domains import Type, Value, parse_value
 from sfumato.privacy import codec
-from sfumato.publish.marginals.chains import Chain
+from sfumato.publish.marginals.chains import CellHierarchy
 
-MOST_CELLS = 10**7
+MAX_CELLS = 10**7
 """The most cells of one attribute, and of one marginal."""
 
 
-@codec.value("listed-cell")
+@codec.serialisable("listed-cell")
 @dataclass(frozen=True)
 class ListedCell:
     """The cell of the rows with one listed value."""
@@ -36,7 +36,7 @@ class ListedCell:
     value: Value
 
 
-@codec.value("range-cell")
+@codec.serialisable("range-cell")
 @dataclass(frozen=True)
 class RangeCell:
     """The cell of the rows with a value from ``low`` to below ``high``, or up to ``high`` where it is closed."""
@@ -57,21 +57,21 @@ class RangeCell:
         return (steps.days if kind is Type.DATE else steps) == (0 if self.closed else 1)
 
 
-@codec.value("other-cell")
+@codec.serialisable("other-cell")
 @dataclass(frozen=True)
-class Other:
+class OtherCell:
     """The cell of the rows whose value is missing, or is in no other cell."""
 
 
-Cell = ListedCell | RangeCell | Other
+Cell = ListedCell | RangeCell | OtherCell
 
 
-@codec.value("attribute")
+@codec.serialisable("attribute")
 @dataclass(frozen=True)
 class Attribute:
     """The cells of a column, in order, and how they are joined to coarser ones.
 
-    >>> Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other())).size
+    >>> Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), OtherCell())).size
     3
     """
 
@@ -86,7 +86,7 @@ class Attribute:
     """For each level the names of its parts but the last, none where it has no names; empty where no level has any."""
 
     @property
-    def binned(self) -> bool:
+    def has_bins(self) -> bool:
         """Whether some cell holds more than one value."""
         return any(isinstance(cell, RangeCell) and not cell.single(self.type) for cell in self.cells)
 
@@ -107,12 +107,12 @@ class Attribute:
         return len(self.cells)
 
     @cached_property
-    def chain(self) -> Chain:
+    def chain(self) -> CellHierarchy:
         """The cells under their levels, from the whole down to single cells."""
-        return Chain.of(self.size, self.levels)
+        return CellHierarchy.of(self.size, self.levels)
 
     @property
-    def flat(self) -> Attribute:
+    def without_levels(self) -> Attribute:
         """The same cells without levels."""
         return replace(self, levels=(), labels=()) if self.levels else self
 
@@ -125,11 +125,11 @@ def summarize_columns(attributes: Attributes) -> str:
     return ", ".join(f"{attribute.name} ({attribute.size - 1} + missing)" for attribute in attributes)
 
 
-def branched(attribute: Attribute, branching: int) -> Attribute:
+def with_branching_levels(attribute: Attribute, branching: int) -> Attribute:
     """Join neighbouring cells by so many, and these again, until so many are left: levels that suit sums over ranges.
 
-    >>> years = Attribute("year", "integer", (*map(ListedCell, range(6)), Other()))
-    >>> branched(years, 2).levels
+    >>> years = Attribute("year", "integer", (*map(ListedCell, range(6)), OtherCell()))
+    >>> with_branching_levels(years, 2).levels
     ((0, 0, 1, 1, 2, 2, 3), (0, 0, 0, 0, 1, 1, 2))
     """
     if type(branching) is not int or branching < 2:
@@ -143,9 +143,9 @@ def branched(attribute: Attribute, branching: int) -> Attribute:
 
 
 def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
-    if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MOST_CELLS:
-        raise InvalidParameter("cells", cells, f"a list of 1 to {MOST_CELLS:,} cells")
-    if cells[-1] != Other() or any(type(cell) not in (ListedCell, RangeCell) for cell in cells[:-1]):
+    if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MAX_CELLS:
+        raise InvalidParameter("cells", cells, f"a list of 1 to {MAX_CELLS:,} cells")
+    if cells[-1] != OtherCell() or any(type(cell) not in (ListedCell, RangeCell) for cell in cells[:-1]):
         raise InvalidParameter("cells", cells, "listed values or ranges, and Other() as the last alone")
     typed_cells = tuple(_typed(kind, cell) for cell in cells)
     if len(set(typed_cells)) != len(typed_cells):
@@ -156,9 +156,9 @@ def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
 def _typed(kind: Type, cell: Cell) -> Cell:
     """Convert the values of a cell to the column's type: texts of dates are dates again."""
     if isinstance(cell, ListedCell):
-        return ListedCell(as_value(kind, cell.value, "value"))
+        return ListedCell(parse_value(kind, cell.value, "value"))
     if isinstance(cell, RangeCell):
-        low, high = as_value(kind, cell.low, "low"), as_value(kind, cell.high, "high")
+        low, high = parse_value(kind, cell.low, "low"), parse_value(kind, cell.high, "high")
         is_ordered = kind not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
         if not is_ordered:
             raise InvalidParameter("high", cell.high, "above low, of a type that has ranges")
@@ -211,7 +211,7 @@ class CodedColumn:
 def attribute_of(name: str, domain: Domain, coding: Coding | None) -> Attribute:
     """Return the cells of a coded column, and the levels that join them; the last cell is a part of its own."""
     if coding is None or not coding.starts:
-        cells: list[ListedCell | RangeCell | Other] = [ListedCell(value) for value in listed(domain)]
+        cells: list[ListedCell | RangeCell | OtherCell] = [ListedCell(value) for value in single_value_cells(domain)]
     else:
         assert coding.end is not None
         cells = [*map(ListedCell, coding.spikes), *(RangeCell(low, high) for low, high in pairwise(coding.starts))]
@@ -219,10 +219,12 @@ def attribute_of(name: str, domain: Domain, coding: Coding | None) -> Attribute:
     coding_levels = coding.levels if coding else ()
     levels = tuple((*level.parts, max(level.parts) + 1) for level in coding_levels)
     labels = tuple(level.labels if len(set(level.labels)) == len(level.labels) else () for level in coding_levels)
-    return Attribute(name, domain.type, (*cells, Other()), levels, labels if any(labels) else ())
+    return Attribute(name, domain.type, (*cells, OtherCell()), levels, labels if any(labels) else ())
 
 
-def coded(table: Table, names: Sequence[str], resolve: Callable[[str | None, str], Expression]) -> list[CodedColumn]:
+def code_columns(
+    table: Table, names: Sequence[str], resolve: Callable[[str | None, str], Expression]
+) -> list[CodedColumn]:
     """Return coded columns by their names; ``resolve`` maps a name to a column of the rows, as in SQL."""
     column_names = {name.lower(): name for name in table.columns}
     return [_code_column(table, name, column_names, resolve) for name in names]
@@ -230,7 +232,7 @@ def coded(table: Table, names: Sequence[str], resolve: Callable[[str | None, str
 
 def coded_names(table: Table) -> list[str]:
     """Return the columns of a table that can be measured."""
-    return [name for name in table.columns if table.coded(name) and not _is_unit(table, name)]
+    return [name for name in table.columns if table.is_coded(name) and not _is_unit(table, name)]
 
 
 def _code_column(
@@ -242,10 +244,10 @@ def _code_column(
         rule = f"{name[:60]} identifies the unit of each row, and ids are never released"
         raise Unsupported("unit-column", rule, fix="leave it out of the list")
     if name.lower() not in column_names:
-        fix = nearest(name, coded_names(table))
+        fix = suggest_name(name, coded_names(table))
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)
     declared_name = column_names[name.lower()]
-    if not table.coded(declared_name):
+    if not table.is_coded(declared_name):
         rule = (
             f"{declared_name} has no cells: a column is coded when its values are listed, or it is boolean, "
             "or it has bins"

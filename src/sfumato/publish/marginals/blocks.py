@@ -45,14 +45,14 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours, Sensitivity
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.chains import Floats, Integers, LevelDifference, along
+from sfumato.publish.marginals.chains import Floats, Integers, LevelDifference, reshape_along
 
 Block = tuple[tuple[int, int], ...]
 """Of each attribute of the block its place and the level of its difference, by rising places. Level 1 splits the whole;
 an attribute without levels has no other."""
-Set = tuple[int, ...]
+AttributeSet = tuple[int, ...]
 """Indices of attributes, in increasing order."""
 
 _LARGEST = (1 << 62) - 1
@@ -73,7 +73,7 @@ def checked_block(block: object, attributes: Attributes) -> Block:
     return pairs
 
 
-def checked_set(places: object, attributes: Attributes) -> Set:
+def checked_set(places: object, attributes: Attributes) -> AttributeSet:
     """Parse a set of attributes, or raise for places that are not theirs, that do not rise, or stand twice."""
     valid_places = range(len(attributes))
     if not isinstance(places, (tuple, list)) or any(
@@ -85,7 +85,7 @@ def checked_set(places: object, attributes: Attributes) -> Set:
     return tuple(places)
 
 
-def places(block: Block) -> Set:
+def places(block: Block) -> AttributeSet:
     """Return the attributes of a block."""
     return tuple(place for place, _ in block)
 
@@ -114,7 +114,7 @@ def squared_length(block: Block, attributes: Attributes) -> Fraction:
 def sensitivity(
     block: Block,
     attributes: Attributes,
-    most: Number,
+    max_weight: Number,
     grid: int = 1,
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     *,
@@ -126,7 +126,7 @@ def sensitivity(
     leaves any out. Nothing then moves the total.
     """
     relation = Neighbours.of(neighbours)
-    size = math.floor(exact(most, "most", NONNEGATIVE)) * whole(grid, "grid", at_least=1)
+    size = math.floor(exact(max_weight, "most", NONNEGATIVE)) * exact_integer(grid, "grid", at_least=1)
     if not block:
         change = 0 if fixed_total and relation is Neighbours.REPLACE else size
         return Sensitivity(1, change, neighbours=relation)
@@ -138,7 +138,11 @@ def sensitivity(
     )
     if relation is Neighbours.REPLACE:
         opposed = max(
-            (squares // difference.squares * difference.opposed for difference in parts if difference.squares),
+            (
+                squares // difference.squares * difference.max_negative_product
+                for difference in parts
+                if difference.squares
+            ),
             default=0,
         )
         lowest = max(
@@ -164,8 +168,8 @@ def _whole_change(count: int, largest: int, total: int, squares: int, neighbours
 def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, grid: int = 1) -> Integers:
     """Compute g·M_B·m_B from the marginal over the block's attributes, exactly, axis by axis.
 
-    >>> from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
-    >>> sex = Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other()))
+    >>> from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
+    >>> sex = Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), OtherCell()))
     >>> scaled_residual(np.array([5, 2, 0]), ((0, 1),), (sex,)).tolist()
     [8, -1, -7]
     """
@@ -194,13 +198,13 @@ def most_count(block: Block, attributes: Attributes, grid: int = 1) -> int:
     return _LARGEST // (grid * math.prod(2 * step for step in steps))
 
 
-def summed(marginal: Integers, having: Set, wanted: Set) -> Integers:
+def sum_to(marginal: Integers, having: AttributeSet, wanted: AttributeSet) -> Integers:
     """Sum a marginal to one over fewer of its attributes."""
     summed_axes = tuple(axis for axis, place in enumerate(having) if place not in wanted)
     return np.asarray(marginal.sum(summed_axes)) if summed_axes else marginal
 
 
-def maximal(sets: Iterable[Set]) -> tuple[Set, ...]:
+def maximal(sets: Iterable[AttributeSet]) -> tuple[AttributeSet, ...]:
     """Leave out sets within others: marginals over those are sums of the rest."""
     distinct_sets = dict.fromkeys(sets)
     subsets = {
@@ -209,7 +213,7 @@ def maximal(sets: Iterable[Set]) -> tuple[Set, ...]:
     return tuple(places for places in distinct_sets if places not in subsets)
 
 
-def blocks_within(places: Set, attributes: Attributes) -> Iterator[Block]:
+def blocks_within(places: AttributeSet, attributes: Attributes) -> Iterator[Block]:
     """Yield the blocks that a marginal is made of: for each attribute none, or one of its differences."""
     if not places:
         yield ()
@@ -224,27 +228,29 @@ def blocks_within(places: Set, attributes: Attributes) -> Iterator[Block]:
             yield (*block, (last, level))
 
 
-def lifted(parts: Mapping[Block, Floats], places: Set, attributes: Attributes, within: Block = ()) -> Floats:
+def marginal_from_blocks(
+    parts: Mapping[Block, Floats], places: AttributeSet, attributes: Attributes, within: Block = ()
+) -> Floats:
     """Build a marginal from its blocks; ``within`` are those of earlier axes, which stay as they are."""
     if not places:
         return parts[within]
     axis, chain = len(within), attributes[places[0]].chain
-    without_axis = lifted(parts, places[1:], attributes, within)
-    marginal = np.expand_dims(without_axis, axis) * along(chain.shares, axis, without_axis.ndim + 1)
+    without_axis = marginal_from_blocks(parts, places[1:], attributes, within)
+    marginal = np.expand_dims(without_axis, axis) * reshape_along(chain.shares, axis, without_axis.ndim + 1)
     for level, difference in enumerate(chain.differences, 1):
         if difference.parts:
-            block_part = lifted(parts, places[1:], attributes, (*within, (places[0], level)))
+            block_part = marginal_from_blocks(parts, places[1:], attributes, (*within, (places[0], level)))
             marginal += difference.spread(block_part, axis)
     return marginal
 
 
-def cell_variances(variances: Mapping[Block, float], places: Set, attributes: Attributes) -> Floats:
+def cell_variances(variances: Mapping[Block, float], places: AttributeSet, attributes: Attributes) -> Floats:
     """Return the variance of every cell of a marginal, from those of its blocks; the array is read-only."""
     sizes = tuple(attributes[place].size for place in places)
     return np.broadcast_to(_variances(variances, places, attributes, ()), sizes)
 
 
-def _variances(variances: Mapping[Block, float], places: Set, attributes: Attributes, within: Block) -> Floats:
+def _variances(variances: Mapping[Block, float], places: AttributeSet, attributes: Attributes, within: Block) -> Floats:
     if not places:
         return np.asarray(variances[within])
     chain = attributes[places[0]].chain
@@ -255,11 +261,11 @@ def _variances(variances: Mapping[Block, float], places: Set, attributes: Attrib
         block = (*within, (places[0], level)) if level else within
         inner_variance = _variances(variances, places[1:], attributes, block)
         constant = factors[:1] if bool((factors == factors[0]).all()) else factors
-        variance = variance + along(constant, 0, inner_variance.ndim + 1) * inner_variance[None]
+        variance = variance + reshape_along(constant, 0, inner_variance.ndim + 1) * inner_variance[None]
     return variance
 
 
-def asked(query: Floats, places: Set, attributes: Attributes) -> dict[Block, Floats]:
+def block_coefficients(query: Floats, places: AttributeSet, attributes: Attributes) -> dict[Block, Floats]:
     """Compute q_B for each block of the marginal that a query is over."""
     parts: dict[Block, Floats] = {(): np.asarray(query, np.float64)}
     for place in places:
@@ -269,20 +275,20 @@ def asked(query: Floats, places: Set, attributes: Attributes) -> dict[Block, Flo
             next_parts[block] = np.asarray(np.tensordot(values, chain.shares, (axis, 0)))
             for level, difference in enumerate(chain.differences, 1):
                 if difference.parts:
-                    next_parts[(*block, (place, level))] = difference.asked(values, axis)
+                    next_parts[(*block, (place, level))] = difference.coefficients(values, axis)
         parts = next_parts
     return parts
 
 
-def weighed(values: Floats, block: Block, attributes: Attributes) -> Floats:
+def weight_by_noise(values: Floats, block: Block, attributes: Attributes) -> Floats:
     """Multiply entries by the deviation of their noise, which is 1 unless weights of parents were rounded."""
     for axis, (place, level) in enumerate(block):
         difference = attributes[place].chain.differences[level - 1]
         if not difference.even:
-            values = values * along(difference.noise, axis, values.ndim)
+            values = values * reshape_along(difference.noise, axis, values.ndim)
     return values
 
 
 def squared_norms(parts: Mapping[Block, Floats], attributes: Attributes) -> dict[Block, float]:
     """Compute ‖q_B‖² for each block that is asked, weighed by the noise of its entries."""
-    return {block: float((weighed(part, block, attributes) ** 2).sum()) for block, part in parts.items()}
+    return {block: float((weight_by_noise(part, block, attributes) ** 2).sum()) for block, part in parts.items()}

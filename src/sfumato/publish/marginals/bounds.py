@@ -50,11 +50,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.group_totals import SynopsisEstimates, TotalSpread
+from sfumato.publish.marginals.group_totals import SynopsisEstimates, TotalError
 
-_ROUNDS, _MOST_STEPS = 30, 5 * 10**8
+_ROUNDS, _MAX_STEPS = 30, 5 * 10**8
 _SMALL = 1e-300
 _MEASURED = 0.9
 """The share of β for a total within what was measured, if earlier noise decided whether it is."""
@@ -73,7 +73,7 @@ class CellWeights:
         return (self.low + self.high) / 2
 
     @property
-    def cut(self) -> NDArray[np.bool_]:
+    def split_cells(self) -> NDArray[np.bool_]:
         """Which cells have rows that count differently."""
         return self.low != self.high
 
@@ -81,7 +81,7 @@ class CellWeights:
         """Return weights that are 0 outside the mask."""
         return CellWeights(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
 
-    def loosened(self, mask: NDArray[np.bool_]) -> CellWeights:
+    def with_optional_cells(self, mask: NDArray[np.bool_]) -> CellWeights:
         """Return weights in which rows of the masked cells may count or not."""
         low, high = np.minimum(self.low, 0.0), np.maximum(self.high, 0.0)
         return CellWeights(np.where(mask, low, self.low), np.where(mask, high, self.high))
@@ -94,23 +94,23 @@ class BoundedTotals:
     """
 
     value: Floats
-    lowers: tuple[tuple[Floats, tuple[TotalSpread, ...]], ...]
+    lowers: tuple[tuple[Floats, tuple[TotalError, ...]], ...]
     """Lower bounds: estimates that the truth is at least, up to their noises."""
-    uppers: tuple[tuple[Floats, tuple[TotalSpread, ...]], ...]
+    uppers: tuple[tuple[Floats, tuple[TotalError, ...]], ...]
     """Upper bounds: estimates that the truth is at most, up to their noises."""
     measured: NDArray[np.bool_]
     """Which groups are queries within what was measured: their number is unbiased, and nothing is cut off."""
     nonnegative: bool
     """Whether no row counts less than nothing."""
-    sharing: int
+    bound_count: int
     """The number of bounds that share the miss probability: fixed before any noise."""
     share: float = 1.0
     """The share of the miss probability that these bounds have together."""
 
-    def range(self, beta: float, cells: int) -> tuple[Floats, Floats]:
+    def ends(self, beta: float, cells: int) -> tuple[Floats, Floats]:
         """Return the least and the greatest that the truths of so many such totals may be, all at once."""
-        lower_widths = [_width(noises, beta * self.share, self.sharing, cells) for _, noises in self.lowers]
-        upper_widths = [_width(noises, beta * self.share, self.sharing, cells) for _, noises in self.uppers]
+        lower_widths = [_width(noises, beta * self.share, self.bound_count, cells) for _, noises in self.lowers]
+        upper_widths = [_width(noises, beta * self.share, self.bound_count, cells) for _, noises in self.uppers]
         lower_ends = [value - width for (value, _), width in zip(self.lowers, lower_widths, strict=True)]
         upper_ends = [
             self._clip_at_zero(value) + width for (value, _), width in zip(self.uppers, upper_widths, strict=True)
@@ -129,14 +129,16 @@ class BoundedTotals:
         return np.where(self.measured, self.value, np.clip(self.value, low, high))
 
 
-def _width(noises: tuple[TotalSpread, ...], beta: float, count: int, cells: int) -> Floats:
+def _width(noises: tuple[TotalError, ...], beta: float, count: int, cells: int) -> Floats:
     """Add the half-widths of the noises of one of so many bounds, each of which may fail on its own side."""
     shares = count * len(noises)
     widths = (noise.width(beta if shares == 1 else noise.sides * beta / shares, cells) for noise in noises)
     return sum(widths, start=np.zeros(()))
 
 
-def bounded(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set) -> BoundedTotals:
+def bound_totals(
+    known: SynopsisEstimates, weights: CellWeights, axes: AttributeSet, keys: AttributeSet
+) -> BoundedTotals:
     """Bound the totals of all groups: exactly within what was measured, and else as well as its marginals allow."""
     nonnegative = bool((weights.low >= 0).all())
     if known.covers(axes):
@@ -146,15 +148,15 @@ def bounded(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set
     lowers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
     lower_bounds = [lowers.bound(places) for places in sets if not nonnegative or lowers.asks(places)]
     if nonnegative:
-        are_alike = bool(possible.all()) and not weights.cut.any()
+        are_alike = bool(possible.all()) and not weights.split_cells.any()
         greatest = uppers if are_alike else _ExtremeWeights(known, axes, keys, weights.low, np.maximum)
         lower_bounds += _conjunctions(greatest, sets)
-    counts = _kept_model(known, axes, sets) if known.modelled is None else known.modelled(axes)
+    counts = _kept_model(known, axes, sets) if known.model_marginal is None else known.model_marginal(axes)
     value = _sum_to_keys(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
     zero_bound = [(np.zeros((1,) * len(axes)), ())]
     lower, upper = tuple(lower_bounds or zero_bound), tuple(map(uppers.bound, sets))
-    if known.etas is None:
+    if known.prior_precisions is None:
         return BoundedTotals(value, lower, upper, measured, nonnegative, len(lower) + len(upper))
     return BoundedTotals(value, lower, upper, measured, nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)
 
@@ -165,11 +167,15 @@ def possible_bounds(attributes: int) -> int:
     return 2 * subset_count + pair_count // 2
 
 
-def _covered(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set, nonnegative: bool) -> BoundedTotals:
+def _covered(
+    known: SynopsisEstimates, weights: CellWeights, axes: AttributeSet, keys: AttributeSet, nonnegative: bool
+) -> BoundedTotals:
     summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in keys)
     low, noise = known.totals(weights.low, axes, axes, keys)
-    measured = np.asarray(~weights.cut.any(summed_axes, keepdims=True))
-    share = 1.0 if known.etas is None or not axes else _MEASURED  # the number of rows is measured in any case
+    measured = np.asarray(~weights.split_cells.any(summed_axes, keepdims=True))
+    share = (
+        1.0 if known.prior_precisions is None or not axes else _MEASURED
+    )  # the number of rows is measured in any case
     if bool(measured.all()):
         bound = ((low, (noise,)),)
         return BoundedTotals(low, bound, bound, measured, nonnegative, 1, share)
@@ -178,7 +184,7 @@ def _covered(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Se
     return BoundedTotals(value, ((low, (noise,)),), ((high, (upper_noise,)),), measured, nonnegative, 2, share)
 
 
-def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:
+def _largest(axes: AttributeSet, sets: tuple[AttributeSet, ...]) -> list[AttributeSet]:
     """Return what the measured marginals have of these attributes, without what is within another; and the total."""
     parts = {tuple(place for place in axes if place in set(part)) for part in sets}
     maximal_parts = [part for part in parts if not any(set(part) < set(other) for other in parts)]
@@ -188,12 +194,14 @@ def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:
 class _ExtremeWeights:
     """The least, or the greatest, weights over what each marginal lacks, and their totals, cached."""
 
-    def __init__(self, known: SynopsisEstimates, axes: Set, keys: Set, weights: Floats, pick: np.ufunc) -> None:
+    def __init__(
+        self, known: SynopsisEstimates, axes: AttributeSet, keys: AttributeSet, weights: Floats, pick: np.ufunc
+    ) -> None:
         self.known, self.axes, self.keys, self.weights, self.pick = known, axes, keys, weights, pick
-        self._reduced: dict[Set, Floats] = {}
-        self._totals: dict[tuple[Set, bool], tuple[Floats, TotalSpread]] = {}
+        self._reduced: dict[AttributeSet, Floats] = {}
+        self._totals: dict[tuple[AttributeSet, bool], tuple[Floats, TotalError]] = {}
 
-    def reduced(self, inside: Set) -> Floats:
+    def reduced(self, inside: AttributeSet) -> Floats:
         """Take the least or the greatest over what a marginal does not have, group by group."""
         if inside not in self._reduced:
             reduced_axes = tuple(axis for axis, place in enumerate(self.axes) if place not in {*inside, *self.keys})
@@ -201,19 +209,19 @@ class _ExtremeWeights:
             self._reduced[inside] = np.where(np.isinf(extreme), 0.0, extreme)  # where no row is in any of the cells
         return self._reduced[inside]
 
-    def _with_zero(self, inside: Set) -> Floats:
+    def _with_zero(self, inside: AttributeSet) -> Floats:
         """Include 0 where the marginal lacks an axis that keys are read from."""
         extreme = self.reduced(inside)
         return np.asarray(self.pick(extreme, 0.0)) if self._lacks_keys(inside) else extreme
 
-    def _lacks_keys(self, inside: Set) -> bool:
+    def _lacks_keys(self, inside: AttributeSet) -> bool:
         return any(place not in inside and self.known.attributes[place].size > 1 for place in self.keys)
 
-    def asks(self, inside: Set) -> bool:
+    def asks(self, inside: AttributeSet) -> bool:
         """Return whether some row counts: a bound of weights that are all 0 is 0."""
         return bool(self._with_zero(inside).any())
 
-    def total(self, inside: Set, *, zero: bool = False) -> tuple[Floats, TotalSpread]:
+    def total(self, inside: AttributeSet, *, zero: bool = False) -> tuple[Floats, TotalError]:
         """Estimate the totals of these weights; with ``zero`` as a bound for every group."""
         zero = zero and self._lacks_keys(inside)
         if (inside, zero) not in self._totals:
@@ -221,14 +229,14 @@ class _ExtremeWeights:
             self._totals[inside, zero] = self.known.totals(weights, self.axes, inside, self.keys)
         return self._totals[inside, zero]
 
-    def bound(self, inside: Set) -> tuple[Floats, tuple[TotalSpread, ...]]:
+    def bound(self, inside: AttributeSet) -> tuple[Floats, tuple[TotalError, ...]]:
         value, noise = self.total(inside, zero=True)
         return value, (noise,)
 
 
-def _conjunctions(greatest: _ExtremeWeights, sets: list[Set]) -> list[tuple[Floats, tuple[TotalSpread, ...]]]:
+def _conjunctions(greatest: _ExtremeWeights, sets: list[AttributeSet]) -> list[tuple[Floats, tuple[TotalError, ...]]]:
     """Bound from below by two marginals that together have all attributes, where the weights allow it."""
-    bounds: list[tuple[Floats, tuple[TotalSpread, ...]]] = []
+    bounds: list[tuple[Floats, tuple[TotalError, ...]]] = []
     for first_set, second_set in combinations(sets, 2):
         if {*first_set, *second_set} != set(greatest.axes):
             continue
@@ -241,22 +249,24 @@ def _conjunctions(greatest: _ExtremeWeights, sets: list[Set]) -> list[tuple[Floa
     return bounds
 
 
-def _sum_to_keys(values: Floats, axes: Set, keys: Set) -> Floats:
+def _sum_to_keys(values: Floats, axes: AttributeSet, keys: AttributeSet) -> Floats:
     """Sum over all but the key axes."""
     return np.asarray(values.sum(tuple(axis for axis, place in enumerate(axes) if place not in keys), keepdims=True))
 
 
-def _kept_model(known: SynopsisEstimates, axes: Set, sets: Sequence[Set]) -> Floats:
+def _kept_model(known: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet]) -> Floats:
     """Return the cached model of some attributes; large ones are computed again."""
     if axes in known.models:
         return known.models[axes]
-    counts = model(known, axes, sets)
+    counts = fit_max_entropy(known, axes, sets)
     if len(known.models) < _MODELS_KEPT and counts.size <= _LARGEST_KEPT:
         known.models[axes] = counts
     return counts
 
 
-def model(known: SynopsisEstimates, axes: Set, sets: Sequence[Set], rounds: int = _ROUNDS) -> Floats:
+def fit_max_entropy(
+    known: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet], rounds: int = _ROUNDS
+) -> Floats:
     """Fit the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
 
     It is a guess: nothing but the marginals says that it is near the truth.
@@ -265,7 +275,7 @@ def model(known: SynopsisEstimates, axes: Set, sets: Sequence[Set], rounds: int 
     total = max(float(known.marginal(())), 0.0)
     table = np.full(sizes, total / max(1, int(np.prod(sizes))))
     targets = [(places, _clip_and_scale(known.marginal(places), total)) for places in sets if places]
-    rounds = max(1, min(rounds, _MOST_STEPS // max(1, table.size * len(targets))))
+    rounds = max(1, min(rounds, _MAX_STEPS // max(1, table.size * len(targets))))
     for _ in range(rounds if len(targets) > 1 else 1):
         for places, counts in targets:
             shape = tuple(size if place in places else 1 for place, size in zip(axes, sizes, strict=True))

@@ -81,7 +81,7 @@ class LevelDifference:
         return max((int(a) ** 2 * int(k) * (int(k) - 1) for a, k in self._kinds), default=0)
 
     @cached_property
-    def opposed(self) -> int:
+    def max_negative_product(self) -> int:
         """A bound on −⟨u, v⟩ for what two rows move: two children of one parent have −a²k, others nothing below 0."""
         return max((int(a) ** 2 * int(k) for a, k in self._kinds), default=0)
 
@@ -111,8 +111,8 @@ class LevelDifference:
             scaled -= a * sums.sum(axis, keepdims=True)
             return scaled
         totals = np.add.reduceat(sums, self.groups, axis)
-        weighted = totals * along(self.weights, axis, sums.ndim)
-        scaled = sums * along(self.steps, axis, sums.ndim)
+        weighted = totals * reshape_along(self.weights, axis, sums.ndim)
+        scaled = sums * reshape_along(self.steps, axis, sums.ndim)
         scaled -= np.repeat(weighted, self.children, axis)
         return scaled
 
@@ -122,7 +122,7 @@ class LevelDifference:
             return values
         if len(self.groups) == 1:
             return values - values.mean(axis, keepdims=True)
-        means = np.add.reduceat(values, self.groups, axis) / along(self.children, axis, values.ndim)
+        means = np.add.reduceat(values, self.groups, axis) / reshape_along(self.children, axis, values.ndim)
         return values - np.repeat(means, self.children, axis)
 
     def spread(self, differences: Floats, axis: int) -> Floats:
@@ -131,7 +131,9 @@ class LevelDifference:
         shape[axis] = self.size
         lengths = np.diff(self.starts, append=len(self.cells))
         per_cell = differences if self.parts == len(self.cells) else np.repeat(differences, lengths, axis)
-        shared = per_cell if self.parts == len(self.cells) else per_cell * along(self.shares, axis, per_cell.ndim)
+        shared = (
+            per_cell if self.parts == len(self.cells) else per_cell * reshape_along(self.shares, axis, per_cell.ndim)
+        )
         if self._in_order:
             return shared
         spread_cells = np.zeros(shape)
@@ -143,9 +145,9 @@ class LevelDifference:
         """Whether all cells are measured, in their own order."""
         return len(self.cells) == self.size and bool((np.diff(self.cells) == 1).all())
 
-    def asked(self, query: Floats, axis: int) -> Floats:
+    def coefficients(self, query: Floats, axis: int) -> Floats:
         """Compute the coefficients of a query over cells in the differences: the transpose of spreading, centred."""
-        return self.centred(self.sums(query * along(self._cell_shares, axis, query.ndim), axis), axis)
+        return self.centred(self.sums(query * reshape_along(self._cell_shares, axis, query.ndim), axis), axis)
 
     @cached_property
     def _cell_shares(self) -> Floats:
@@ -174,7 +176,7 @@ class LevelDifference:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class CellHierarchy:
     """A chain of partitions of an attribute's cells, from the whole to single cells, as its differences."""
 
     size: int
@@ -184,7 +186,7 @@ class Chain:
     """The share of each cell in the whole."""
 
     @classmethod
-    def of(cls, size: int, levels: Sequence[Sequence[int]] = ()) -> Chain:
+    def of(cls, size: int, levels: Sequence[Sequence[int]] = ()) -> CellHierarchy:
         """Build the chain of so many cells under levels that are given from fine to coarse."""
         parts = [np.zeros(size, np.intp), *(np.asarray(level, np.intp) for level in reversed(levels)), np.arange(size)]
         order = np.lexsort(tuple(reversed(parts)))
@@ -204,7 +206,7 @@ class Chain:
         return bool((self.shares == self.shares[0]).all())
 
 
-def along(values: NDArray[_Number], axis: int, dimensions: int) -> NDArray[_Number]:
+def reshape_along(values: NDArray[_Number], axis: int, dimensions: int) -> NDArray[_Number]:
     """Reshape a list of numbers to lie along one axis."""
     shape = [1] * dimensions
     shape[axis] = -1

@@ -26,14 +26,22 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.blocks import Block, Set, asked, blocks_within, lifted, maximal, weighed
+from sfumato.publish.marginals.blocks import (
+    AttributeSet,
+    Block,
+    block_coefficients,
+    blocks_within,
+    marginal_from_blocks,
+    maximal,
+    weight_by_noise,
+)
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import Estimates
 
-Zeros = Mapping[Set, NDArray[np.bool_]]
+Zeros = Mapping[AttributeSet, NDArray[np.bool_]]
 """The cells of each marginal that no row can be in."""
 
-_Cells = Mapping[Set, Floats]
+_Cells = Mapping[AttributeSet, Floats]
 _ROUNDS = 5_000
 _CLOSE = 1e-6
 """The tolerance of cells, as a share of the total."""
@@ -45,22 +53,22 @@ class Consistent:
 
     estimates: Estimates
     """The projected blocks."""
-    sets: tuple[Set, ...]
+    sets: tuple[AttributeSet, ...]
     """The marginals that are ≥ 0."""
     zeros: Zeros
     gap: float
     """The largest shortfall of a cell of these marginals below 0, in rows; it is clipped."""
 
-    def marginal(self, places: Set) -> Floats:
+    def marginal(self, places: AttributeSet) -> Floats:
         """Return the counts of a marginal within one of the sets."""
-        values = np.maximum(lifted(self.estimates.parts, places, self.estimates.attributes), 0)
+        values = np.maximum(marginal_from_blocks(self.estimates.parts, places, self.estimates.attributes), 0)
         if places in self.zeros:
             values[self.zeros[places]] = 0
         return values
 
 
-def consistent(
-    estimates: Estimates, sets: Sequence[Set], zeros: Zeros | None = None, rounds: int = _ROUNDS
+def make_consistent(
+    estimates: Estimates, sets: Sequence[AttributeSet], zeros: Zeros | None = None, rounds: int = _ROUNDS
 ) -> Consistent:
     """Project estimates onto what a table could have, in the metric of their precisions."""
     impossible = dict(zeros or {})
@@ -74,7 +82,7 @@ def consistent(
     return Consistent(replace(estimates, parts=parts), maximal_sets, impossible, gap)
 
 
-def _zeros(places: Set, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]:
+def _zeros(places: AttributeSet, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]:
     """Return the cells of a marginal that a declared zero of it, or of a smaller one, rules out."""
     sizes = tuple(estimates.attributes[place].size for place in places)
     is_zero = np.zeros(sizes, bool)
@@ -91,8 +99,8 @@ def _zeros(places: Set, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]
 @dataclass(frozen=True, eq=False)
 class _Problem:
     estimates: Estimates
-    sets: tuple[Set, ...]
-    zeros: Mapping[Set, NDArray[np.bool_]]
+    sets: tuple[AttributeSet, ...]
+    zeros: Mapping[AttributeSet, NDArray[np.bool_]]
 
     def solved(self, rounds: int) -> tuple[dict[Block, Floats], float]:
         """Search for the nearest blocks whose cells fall short by no more than is allowed; return them with the
@@ -101,13 +109,13 @@ class _Problem:
         attributes = self.estimates.attributes
         blocks = {block for places in self.sets for block in blocks_within(places, attributes)}
         start = {block: self.estimates.parts[block] for block in blocks}
-        start_marginals = {places: lifted(start, places, attributes) for places in self.sets}
+        start_marginals = {places: marginal_from_blocks(start, places, attributes) for places in self.sets}
         step = 1 / _steepest(self.sets, self.estimates.variances, attributes)
         multipliers = {places: np.zeros_like(start_marginals[places]) for places in self.sets}
         extrapolated, inertia, max_shortfall = multipliers, 1.0, _CLOSE * max(1.0, float(start[()]))
         for _ in range(rounds):
             parts = self._move_blocks(start, extrapolated)
-            marginals = {places: lifted(parts, places, attributes) for places in self.sets}
+            marginals = {places: marginal_from_blocks(parts, places, attributes) for places in self.sets}
             if self._shortfall(marginals) <= max_shortfall and self._nearest(extrapolated, marginals, start_marginals):
                 break
             next_multipliers = {
@@ -131,19 +139,23 @@ class _Problem:
         slack = _inner_product(multipliers, marginals)
         return abs(slack) <= _CLOSE * (1 + abs(slack - _inner_product(multipliers, start_marginals)))
 
-    def _move_blocks(self, start: Mapping[Block, Floats], multipliers: Mapping[Set, Floats]) -> dict[Block, Floats]:
+    def _move_blocks(
+        self, start: Mapping[Block, Floats], multipliers: Mapping[AttributeSet, Floats]
+    ) -> dict[Block, Floats]:
         """Compute r̂ + Σ V⁻¹·Lᵀμ."""
         parts = dict(start)
         for places, cell_multipliers in multipliers.items():
-            for block, part in asked(cell_multipliers, places, self.estimates.attributes).items():
-                twice = weighed(weighed(part, block, self.estimates.attributes), block, self.estimates.attributes)
+            for block, part in block_coefficients(cell_multipliers, places, self.estimates.attributes).items():
+                twice = weight_by_noise(
+                    weight_by_noise(part, block, self.estimates.attributes), block, self.estimates.attributes
+                )
                 parts[block] = parts[block] + self.estimates.variances[block] * twice
         return parts
 
-    def _project_multipliers(self, places: Set, multipliers: Floats) -> Floats:
+    def _project_multipliers(self, places: AttributeSet, multipliers: Floats) -> Floats:
         return np.where(self.zeros[places], multipliers, np.maximum(multipliers, 0))
 
-    def _shortfall(self, marginals: Mapping[Set, Floats]) -> float:
+    def _shortfall(self, marginals: Mapping[AttributeSet, Floats]) -> float:
         """Compute how far any cell is below zero, or from a declared zero."""
         sizes = (np.where(self.zeros[places], np.abs(values), -values).max() for places, values in marginals.items())
         return max(0.0, *map(float, sizes))
@@ -153,7 +165,7 @@ def _inner_product(first: _Cells, second: _Cells) -> float:
     return sum(float((first[places] * second[places]).sum()) for places in first)
 
 
-def _steepest(sets: Sequence[Set], variances: Mapping[Block, float], attributes: Attributes) -> float:
+def _steepest(sets: Sequence[AttributeSet], variances: Mapping[Block, float], attributes: Attributes) -> float:
     """Bound the largest eigenvalue of Σ_A V⁻¹·L_Aᵀ·L_A; without uneven levels it is attained."""
     totals: dict[Block, float] = {}
     for places in sets:

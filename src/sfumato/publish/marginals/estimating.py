@@ -29,19 +29,19 @@ from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import (
+    AttributeSet,
     Block,
-    Set,
-    asked,
+    block_coefficients,
     blocks_within,
     cell_variances,
     checked_block,
     checked_set,
-    lifted,
+    marginal_from_blocks,
     squared_norms,
 )
-from sfumato.publish.marginals.chains import Floats, Integers, along
+from sfumato.publish.marginals.chains import Floats, Integers, reshape_along
 from sfumato.publish.marginals.half_widths import (
-    LEAST_STEPS,
+    MIN_STEPS,
     adaptive_half_width,
     coarse_half_width,
     half_width,
@@ -73,7 +73,7 @@ class MeasuredBlock:
         """The estimate of the block's differences: the values divided by their factor, and centred."""
         estimate = self.values.astype(np.float64) * float(self.unit_value / self.grid)
         for axis, difference in enumerate(block_algebra.differences(self.block, attributes)):
-            estimate = difference.centred(estimate / along(difference.steps, axis, estimate.ndim), axis)
+            estimate = difference.centred(estimate / reshape_along(difference.steps, axis, estimate.ndim), axis)
         return estimate
 
 
@@ -81,7 +81,7 @@ class MeasuredBlock:
 class MeasuredMarginal:
     """A whole marginal with independent noise in every cell, as it was released."""
 
-    places: Set
+    places: AttributeSet
     values: Integers
     size: Fraction
     """The deviation of Gaussian noise or the scale of Laplace noise, in steps of the values."""
@@ -116,29 +116,29 @@ class Estimates:
     fewest_steps: float = math.inf
     """The least deviation of Gaussian noise, in its own steps."""
 
-    def covers(self, places: Set) -> bool:
+    def covers(self, places: AttributeSet) -> bool:
         """Return whether every block of a marginal was measured."""
         return all(block in self.parts for block in blocks_within(places, self.attributes))
 
-    def marginal(self, places: Set) -> tuple[Floats, Floats]:
+    def marginal(self, places: AttributeSet) -> tuple[Floats, Floats]:
         """Return the unbiased counts of a marginal and their variances."""
         self._require_covered(places)
-        values = lifted(self.parts, places, self.attributes) if places else self.parts[()].copy()
+        values = marginal_from_blocks(self.parts, places, self.attributes) if places else self.parts[()].copy()
         return values, cell_variances(self.variances, places, self.attributes)
 
-    def linear(self, query: Floats, places: Set) -> tuple[float, float]:
+    def linear(self, query: Floats, places: AttributeSet) -> tuple[float, float]:
         """Estimate ⟨query, marginal⟩; return it with its variance."""
         self._require_covered(places, query.shape)
-        parts = asked(query, places, self.attributes)
+        parts = block_coefficients(query, places, self.attributes)
         value = sum(float(np.vdot(coefficients, self.parts[block])) for block, coefficients in parts.items())
         norms = squared_norms(parts, self.attributes)
         return value, sum(norm * self.variances[block] for block, norm in norms.items())
 
-    def half_width(self, query: Floats, places: Set, beta: float, cells: int = 1) -> float:
+    def half_width(self, query: Floats, places: AttributeSet, beta: float, cells: int = 1) -> float:
         """Bound the error of one of so many queries, of a plan that was fixed beforehand."""
         variance = self.linear(query, places)[1]
         if not self.laplace:
-            width = half_width if self.fewest_steps >= LEAST_STEPS else coarse_half_width
+            width = half_width if self.fewest_steps >= MIN_STEPS else coarse_half_width
             return width(variance, beta, cells)
         coefficients_of = [self._coefficients(query, places, marginal) for marginal in self.laplace]
         laplace_variance = sum(
@@ -151,18 +151,20 @@ class Estimates:
         ]
         return laplace_half_width(steps, beta, cells, variance=max(0.0, variance - laplace_variance))
 
-    def adaptive_half_width(self, query: Floats, places: Set, beta: float, eta: float, cells: int = 1) -> float:
+    def adaptive_half_width(
+        self, query: Floats, places: AttributeSet, beta: float, eta: float, cells: int = 1
+    ) -> float:
         """Bound the error of one of so many queries, if earlier noise decided what was measured."""
         self._require_covered(places, query.shape)
-        norms = squared_norms(asked(query, places, self.attributes), self.attributes)
+        norms = squared_norms(block_coefficients(query, places, self.attributes), self.attributes)
         norms_and_precisions = [(math.sqrt(norm), 1 / self.variances[block]) for block, norm in norms.items()]
         return adaptive_half_width(norms_and_precisions, beta, eta, cells)
 
-    def _coefficients(self, query: Floats, places: Set, measured: MeasuredMarginal) -> Floats:
+    def _coefficients(self, query: Floats, places: AttributeSet, measured: MeasuredMarginal) -> Floats:
         """Compute the coefficient of the noise of each cell of a measured marginal in the estimate of a query."""
         shape = tuple(self.attributes[place].size for place in measured.places)
         coefficients = np.zeros(shape)
-        for block, part in asked(query, places, self.attributes).items():
+        for block, part in block_coefficients(query, places, self.attributes).items():
             block_places = block_algebra.places(block)
             if not set(block_places) <= set(measured.places):
                 continue
@@ -172,7 +174,7 @@ class Estimates:
             )
         return coefficients
 
-    def _require_covered(self, places: Set, shape: tuple[int, ...] | None = None) -> None:
+    def _require_covered(self, places: AttributeSet, shape: tuple[int, ...] | None = None) -> None:
         sizes = tuple(self.attributes[place].size for place in checked_set(places, self.attributes))
         if not self.covers(places):
             raise InvalidParameter("places", places, "attributes of a marginal within what was measured")
@@ -194,7 +196,7 @@ def least_squares(
     """Combine everything that was measured by precision: the theorem above."""
     measured_blocks, measured_marginals, read_attributes = tuple(blocks), tuple(marginals), attributes
     if measured_marginals:
-        read_attributes = tuple(attribute.flat for attribute in attributes)
+        read_attributes = tuple(attribute.without_levels for attribute in attributes)
     means = _PrecisionMeans(read_attributes)
     for measured_block in measured_blocks:
         if measured_marginals and any(attributes[place].levels for place, _ in measured_block.block):
@@ -231,7 +233,7 @@ def _require_shape(values: Integers, shape: tuple[int, ...]) -> None:
 
 def _residual(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> Floats:
     """Sum a measured marginal to the attributes of a block, and subtract means."""
-    summed = block_algebra.summed(measured.values, measured.places, block_algebra.places(block))
+    summed = block_algebra.sum_to(measured.values, measured.places, block_algebra.places(block))
     residual = np.asarray(summed.astype(np.float64) * float(measured.unit_value))
     for axis, difference in enumerate(block_algebra.differences(block, attributes)):
         residual = difference.centred(residual, axis)

@@ -10,9 +10,9 @@ from sfumato.privacy import codec
 from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, RangeCell
 
 
-@codec.value("table-face")
+@codec.serialisable("table-face")
 @dataclass(frozen=True)
-class TableFace:
+class PublicTableFacts:
     """The domains of the published columns, in their order, what no row can be, and who pays."""
 
     domains: tuple[Domain, ...] = ()
@@ -31,7 +31,7 @@ class TableFace:
         if type(self.domains) is not tuple or not all(isinstance(domain, Domain) for domain in self.domains):
             raise InvalidParameter("domains", self.domains, "a domain for each column")
 
-    def known(self, attributes: Attributes) -> tuple[Domain, ...]:
+    def domains_for(self, attributes: Attributes) -> tuple[Domain, ...]:
         """Return the domains, derived from the cells where they were not kept; columns and domains must agree."""
         if not self.domains:
             return tuple(map(_domain, attributes))
@@ -40,7 +40,7 @@ class TableFace:
         return self.domains
 
 
-BARE = TableFace()
+BARE = PublicTableFacts()
 """The face of a table of which only the cells are known."""
 
 

@@ -19,21 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import Block, Set, lifted
-from sfumato.publish.marginals.chains import Floats, along
+from sfumato.publish.marginals.blocks import AttributeSet, Block, marginal_from_blocks
+from sfumato.publish.marginals.chains import Floats, reshape_along
 from sfumato.publish.marginals.estimating import Estimates
 from sfumato.publish.marginals.half_widths import (
-    LEAST_STEPS,
+    MIN_STEPS,
     adaptive_half_width,
+    adaptive_laplace_width,
     coarse_half_width,
     half_width,
-    laplace_part_width,
 )
 
 _MAX_CACHED, _MAX_CACHED_CELLS = 256, 10**6
 
 
-class TotalSpread(Protocol):
+class TotalError(Protocol):
     """The distribution of the error of totals."""
 
     sides: ClassVar[int]
@@ -45,7 +45,7 @@ class TotalSpread(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Normal:
+class PlannedGaussianError:
     """Gaussian noise of a plan that was fixed beforehand: the variance decides."""
 
     variances: Floats
@@ -59,7 +59,7 @@ class Normal:
 
 
 @dataclass(frozen=True, eq=False)
-class Adaptive:
+class AdaptiveGaussianError:
     """Gaussian noise of plans of which the later may depend on the earlier: the widths of all blocks are added."""
 
     norms: tuple[tuple[Floats, float, float], ...]
@@ -75,7 +75,7 @@ class Adaptive:
 
 
 @dataclass(frozen=True, eq=False)
-class AdaptiveLaplace:
+class AdaptiveLaplaceError:
     """Laplace noise of measurements of which the later may depend on the earlier: the widths of every block's share
     of each measurement are added.
     """
@@ -104,18 +104,18 @@ class LaplaceShare:
 
     def width(self, beta: float) -> float:
         """Bound this share of the error; measurement number t has the miss probability β/(t(t + 1))."""
-        return self.share * self.scale * laplace_part_width(self.cells, beta / (self.turn * (self.turn + 1)))
+        return self.share * self.scale * adaptive_laplace_width(self.cells, beta / (self.turn * (self.turn + 1)))
 
 
 @dataclass(frozen=True, eq=False)
-class LaplaceNoise:
+class PlannedLaplaceError:
     """Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
 
     estimates: Estimates
     weights: Floats
-    axes: Set
-    inside: Set
-    keys: Set
+    axes: AttributeSet
+    inside: AttributeSet
+    keys: AttributeSet
     sides: ClassVar[int] = 2
 
     def width(self, beta: float, cells: int) -> Floats:
@@ -136,7 +136,7 @@ class LaplaceNoise:
             if place in self.inside and place in self.keys:
                 indicator = np.zeros(sizes[place])
                 indicator[group[axis]] = 1
-                query = query * along(indicator, axis, query.ndim)
+                query = query * reshape_along(indicator, axis, query.ndim)
         outside = tuple(axis for axis, place in enumerate(self.axes) if place not in self.inside)
         return np.array(np.broadcast_to(query.squeeze(outside), tuple(sizes.values())))
 
@@ -148,63 +148,67 @@ class SynopsisEstimates:
     """
 
     estimates: Estimates
-    sets: tuple[Set, ...]
+    sets: tuple[AttributeSet, ...]
     """The largest marginals within what was measured."""
-    etas: Mapping[Block, float] | None = None
-    modelled: Callable[[Set], Floats] | None = None
+    prior_precisions: Mapping[Block, float] | None = None
+    model_marginal: Callable[[AttributeSet], Floats] | None = None
     """Returns the counts of any marginal in a model fitted to what was measured; None if there is no model."""
-    models: dict[Set, Floats] = field(default_factory=dict)
+    models: dict[AttributeSet, Floats] = field(default_factory=dict)
     """The cached models of attributes that were not published together."""
-    _marginals: dict[Set, Floats] = field(default_factory=dict)
-    zeros: Callable[[], Mapping[Set, NDArray[np.bool_]]] = dict
+    _marginals: dict[AttributeSet, Floats] = field(default_factory=dict)
+    declared_zeros: Callable[[], Mapping[AttributeSet, NDArray[np.bool_]]] = dict
     """Returns the declared impossible cells; computed when they are first needed."""
 
     @property
     def attributes(self) -> Attributes:
         return self.estimates.attributes
 
-    def covers(self, places: Set) -> bool:
+    def covers(self, places: AttributeSet) -> bool:
         """Return whether a marginal is within what was measured."""
         return any(set(places) <= set(measured) for measured in self.sets)
 
-    def possible(self, axes: Set) -> NDArray[np.bool_]:
+    def possible(self, axes: AttributeSet) -> NDArray[np.bool_]:
         """Return which combinations of cells may have rows; an axis without declared zeros has the length 1."""
         is_possible = np.ones((1,) * len(axes), bool)
-        for places, cells in self.zeros().items():
+        for places, cells in self.declared_zeros().items():
             if set(places) <= set(axes):
                 is_possible = is_possible & ~np.expand_dims(
                     cells, tuple(axis for axis, place in enumerate(axes) if place not in places)
                 )
         return is_possible
 
-    def marginal(self, places: Set) -> Floats:
+    def marginal(self, places: AttributeSet) -> Floats:
         """Return the unbiased counts of a marginal; small ones are cached."""
         counts = self._marginals.get(places)
         if counts is None:
-            counts = lifted(self.estimates.parts, places, self.attributes)
+            counts = marginal_from_blocks(self.estimates.parts, places, self.attributes)
             if len(self._marginals) < _MAX_CACHED and counts.size <= _MAX_CACHED_CELLS:
                 self._marginals[places] = counts
         return counts
 
-    def totals(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> tuple[Floats, TotalSpread]:
+    def totals(
+        self, weights: Floats, axes: AttributeSet, inside: AttributeSet, keys: AttributeSet
+    ) -> tuple[Floats, TotalError]:
         """Estimate the totals of all groups; return them with the distribution of their error."""
         shape = tuple(self.attributes[place].size if place in inside else 1 for place in axes)
         summed_axes = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
         values = np.asarray((weights * self.marginal(inside).reshape(shape)).sum(summed_axes, keepdims=True))
         return values, self._spread(weights, axes, inside, keys)
 
-    def _spread(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> TotalSpread:
-        if self.estimates.laplace and self.etas is None:
-            return LaplaceNoise(self.estimates, weights, axes, inside, keys)
+    def _spread(self, weights: Floats, axes: AttributeSet, inside: AttributeSet, keys: AttributeSet) -> TotalError:
+        if self.estimates.laplace and self.prior_precisions is None:
+            return PlannedLaplaceError(self.estimates, weights, axes, inside, keys)
         squares = squared_norms(weights, axes, inside, keys, self.attributes)
         if self.estimates.laplace:
-            return AdaptiveLaplace(tuple((np.sqrt(norm), self._shares(block)) for block, norm in squares))
+            return AdaptiveLaplaceError(tuple((np.sqrt(norm), self._shares(block)) for block, norm in squares))
         variances = self.estimates.variances
-        if self.etas is None:
+        if self.prior_precisions is None:
             total = sum((variances[block] * norm for block, norm in squares), start=np.zeros(()))
-            return Normal(np.asarray(total), self.estimates.fewest_steps >= LEAST_STEPS)
-        etas = self.etas
-        return Adaptive(tuple((np.sqrt(norm), 1 / variances[block], etas[block]) for block, norm in squares))
+            return PlannedGaussianError(np.asarray(total), self.estimates.fewest_steps >= MIN_STEPS)
+        etas = self.prior_precisions
+        return AdaptiveGaussianError(
+            tuple((np.sqrt(norm), 1 / variances[block], etas[block]) for block, norm in squares)
+        )
 
     def _shares(self, block: Block) -> tuple[LaplaceShare, ...]:
         """Return the share in the estimate of a block of each measurement that has it."""
@@ -218,7 +222,7 @@ class SynopsisEstimates:
 
 
 def squared_norms(
-    weights: Floats, axes: Set, inside: Set, keys: Set, attributes: Attributes
+    weights: Floats, axes: AttributeSet, inside: AttributeSet, keys: AttributeSet, attributes: Attributes
 ) -> Iterator[tuple[Block, Floats]]:
     """Compute ‖q_B‖² of all groups for each block, leaving out blocks that no group reads.
 
@@ -246,7 +250,7 @@ def squared_norms(
         norms = squares[tuple(selection)]
         for (axis, _), level in zip(marginal_axes, levels_chosen, strict=True):
             if axis in factors:
-                norms = norms * along(factors[axis][level], axis, norms.ndim)
+                norms = norms * reshape_along(factors[axis][level], axis, norms.ndim)
         yield block, norms
 
 
@@ -257,11 +261,13 @@ def _asked(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, lis
     chain, ndim = attribute.chain, values.ndim
     if values.shape[axis] == 1:  # constant weights: centred among siblings, every difference is 0
         return values, [(0, 1)]
-    parts, level_lengths = [(values * along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
+    parts, level_lengths = [(values * reshape_along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
     for level, difference in enumerate(chain.differences, 1):
         if difference.parts:
-            coefficients = difference.asked(values, axis)
-            parts.append(coefficients if difference.even else coefficients * along(difference.noise, axis, ndim))
+            coefficients = difference.coefficients(values, axis)
+            parts.append(
+                coefficients if difference.even else coefficients * reshape_along(difference.noise, axis, ndim)
+            )
             level_lengths.append((level, difference.parts))
     return np.concatenate(parts, axis), level_lengths
 

@@ -43,11 +43,11 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals.chains import Floats
 
-LEAST_STEPS = 4096
+MIN_STEPS = 4096
 """The least number of steps of a deviation."""
 _NORMAL = NormalDist()
-_MOST_SIZES = 4096
-_MOST_TABLED = 1000
+_MAX_SIZES = 4096
+_MAX_TABLED = 1000
 """The most steps of a deviation or scale for which moments are summed step by step."""
 _UP = 1 + 1e-9
 """Above the rounding error of a computed half-width."""
@@ -65,7 +65,7 @@ def half_width(variance: float, beta: float, cells: int = 1) -> float:
 def width_of_one(beta: float, cells: int = 1) -> float:
     """Return the half-width over the square root of the variance."""
     cell_beta = _beta_per_cell(beta, cells)
-    return -_NORMAL.inv_cdf(0.999 * cell_beta / 2) + 3 / LEAST_STEPS * math.sqrt(2 * math.log(2000 / cell_beta))
+    return -_NORMAL.inv_cdf(0.999 * cell_beta / 2) + 3 / MIN_STEPS * math.sqrt(2 * math.log(2000 / cell_beta))
 
 
 def coarse_half_width(variance: float, beta: float, cells: int = 1) -> float:
@@ -104,10 +104,10 @@ def adaptive_half_width(blocks: Iterable[tuple[float, float]], beta: float, eta:
     return sum(norm * _mixture(precision, eta, block_beta) for norm, precision in asked_blocks)
 
 
-def laplace_part_width(cells: float, beta: float) -> float:
+def adaptive_laplace_width(cells: float, beta: float) -> float:
     """Bound a sum of Laplace noises over b·max|c|, where Σ(c/max|c|)² is ``cells``.
 
-    >>> round(laplace_part_width(1, 0.05), 3)
+    >>> round(adaptive_laplace_width(1, 0.05), 3)
     7.978
     """
     log = math.log(2 / beta)
@@ -115,11 +115,11 @@ def laplace_part_width(cells: float, beta: float) -> float:
     return (1.2 * slope * cells + log / slope) * _UP
 
 
-def noise_size(cells: int, size: float, beta: float, *, laplace: bool = False) -> tuple[float, float]:
+def noise_l1_bounds(cells: int, size: float, beta: float, *, laplace: bool = False) -> tuple[float, float]:
     """Return the mean of the sum of so many noises without their signs, and what it exceeds with probability β at most;
     in steps, as the deviation or the scale is.
     """
-    tabled_size = min(size, float(_MOST_TABLED))
+    tabled_size = min(size, float(_MAX_TABLED))
     scale_factor = (
         size / tabled_size * (1 + 1e-5 if size > tabled_size else 1.0)
     )  # such steps are as good as none: 1/size² is below it
@@ -157,7 +157,7 @@ def _group_coefficients(coefficients: Floats, scale: float) -> tuple[Floats, Flo
     """
     sizes, multiplicities = np.unique(np.abs(coefficients[coefficients != 0]), return_counts=True)
     counts = multiplicities.astype(np.float64)
-    if sizes.size > _MOST_SIZES:
+    if sizes.size > _MAX_SIZES:
         logs = np.ceil(1000 * np.log(np.maximum(sizes / sizes[-1], 1e-6)))
         distinct_logs, log_index = np.unique(logs, return_inverse=True)
         sizes, counts = np.exp(distinct_logs / 1000) * sizes[-1], np.bincount(log_index, counts).astype(np.float64)

@@ -51,16 +51,16 @@ class ImpliedCells:
         return is_other & self.certain[:, None]
 
 
-def implied(
+def infer_dependency(
     counts: Floats, deciding: Attribute, *, widths: Floats | float = np.inf, impossible: Mask | None = None
 ) -> ImpliedCells:
     """Read from noisy counts, deciding × decided, what a column decides; ``widths`` hold for all pairs at once.
 
     ``impossible`` are pairs that are declared to have no rows: where one alone is left, it is certain without counts.
 
-    >>> from sfumato.publish.marginals.attributes import Other
-    >>> city = Attribute("city", "text", (ListedCell("Lyon"), ListedCell("Kyoto"), Other()))
-    >>> implied(np.array([[90.2, -3.0], [1.5, 2.1], [4.0, 4.0]]), city, widths=10.0).certain.tolist()
+    >>> from sfumato.publish.marginals.attributes import OtherCell
+    >>> city = Attribute("city", "text", (ListedCell("Lyon"), ListedCell("Kyoto"), OtherCell()))
+    >>> infer_dependency(np.array([[90.2, -3.0], [1.5, 2.1], [4.0, 4.0]]), city, widths=10.0).certain.tolist()
     [True, False, False]
     """
     if counts.ndim != 2 or len(counts) != deciding.size or not counts.shape[1]:

@@ -22,21 +22,21 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.nodes import Scan
 from sfumato.plan.readings.total_readings import Integers
-from sfumato.plan.words import many
 from sfumato.policy import Domain
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity, codec
 from sfumato.privacy.numbers import Number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import Block, Set, scaled_residual, summed
+from sfumato.publish.marginals.blocks import AttributeSet, Block, scaled_residual, sum_to
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal
-from sfumato.publish.marginals.faces import BARE, TableFace
+from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.marginals.half_widths import half_width
-from sfumato.publish.marginals.planning import Plan
+from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
 
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 """The confidence at which stored measurements are compared."""
-MOST_NUMBERS = 2 * 10**7
+MAX_NUMBERS = 2 * 10**7
 """The most numbers of one release that the ledger stores as one answer."""
-_MAX_REHEARSED = 10**5
+_MAX_DRY_RUN_CELLS = 10**5
 _LAPLACE_WIDTH = -math.log(1 - CONFIDENCE)
 """The half-width of Laplace noise of scale 1."""
 _COLUMN = "column "
@@ -84,15 +84,15 @@ class ResidualBlock:
         what it adds to all of them.
         """
         (scaled,) = self.bounded.measures
-        max_weight, relation = scaled.added.total, scaled.sensitivity.neighbours
+        max_weight, relation = scaled.add_remove_sensitivity.total, scaled.sensitivity.neighbours
         is_fixed = has_fixed_total(self.bounded)
         return block_algebra.sensitivity(
             self.block, self.attributes, max_weight, self.grid, relation, fixed_total=is_fixed
         )
 
-    def of(self, exact: Any) -> Integers:
+    def extract(self, exact: Any) -> Integers:
         """Return the measured values as one row, from all marginals as they were read."""
-        marginal = summed(exact[self.index], self.marginals.sets[self.index], block_algebra.places(self.block))
+        marginal = sum_to(exact[self.index], self.marginals.sets[self.index], block_algebra.places(self.block))
         return scaled_residual(marginal, self.block, self.attributes, self.grid).reshape(-1)
 
 
@@ -101,10 +101,10 @@ def has_fixed_total(bounded: BoundedPlan) -> bool:
     return bounded.every_row and isinstance(bounded.bound.input, Scan)
 
 
-def largest_sets(sets: Sequence[Set]) -> tuple[Set, ...]:
+def largest_sets(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:
     """Return the sets that are not subsets of others, in their order: all marginals are sums of these."""
-    larger: dict[int, set[Set]] = {place: set() for places in sets for place in places}
-    maximal: set[Set] = set()
+    larger: dict[int, set[AttributeSet]] = {place: set() for places in sets for place in places}
+    maximal: set[AttributeSet] = set()
     for _, same_size in groupby(sorted({*sets}, key=len, reverse=True), len):
         maximal_sets = [places for places in same_size if not (_supersets(places, larger) if places else maximal)]
         maximal.update(maximal_sets)
@@ -114,17 +114,17 @@ def largest_sets(sets: Sequence[Set]) -> tuple[Set, ...]:
     return tuple(places for places in dict.fromkeys(sets) if places in maximal)
 
 
-def _supersets(places: Set, larger: Mapping[int, set[Set]]) -> set[Set]:
+def _supersets(places: AttributeSet, larger: Mapping[int, set[AttributeSet]]) -> set[AttributeSet]:
     """Return the larger sets that hold all of these places."""
     return set.intersection(*(larger[place] for place in places))
 
 
-def measured_sets(plan: Plan) -> tuple[Set, ...]:
+def measured_sets(plan: NoisePlan) -> tuple[AttributeSet, ...]:
     """Return the marginals that are read for a plan."""
     return tuple(marginal.places for marginal in plan.marginals) or largest_sets(plan.workload.sets)
 
 
-def batch_of(plan: Plan, reading: Marginals) -> Batch:
+def batch_of(plan: NoisePlan, reading: Marginals) -> Batch:
     """Build the measurements of a plan, in its order, on what is read for it."""
     # Imported here because readers of a file draw no noise.
     from sfumato.mechanisms import Gaussian, Laplace
@@ -167,7 +167,7 @@ def _smallest_source(reading: Marginals) -> Callable[[Block], int]:
     return smallest
 
 
-def largest_variance(plan: Plan, places: Set) -> float:
+def largest_variance(plan: NoisePlan, places: AttributeSet) -> float:
     """Return the largest variance of a cell of a marginal within the closure of a plan of blocks, in rows.
 
     Cells of one attribute differ only in how their levels split, so one cell of each kind is enough.
@@ -190,7 +190,7 @@ def _kinds(attribute: Attribute) -> Floats:
     return np.unique([chain.shares**2, *(difference.variances for difference in chain.differences)], axis=1)
 
 
-def width(plan: Plan, places: Set, confidence: float, cells: int = 1) -> float:
+def cell_half_width(plan: NoisePlan, places: AttributeSet, confidence: float, cells: int = 1) -> float:
     """Return the half-width of each cell of a marginal at this confidence, in rows: as measured, or as it follows
     from blocks. ``cells`` ranges that hold together share the miss probability.
     """
@@ -202,7 +202,7 @@ def width(plan: Plan, places: Set, confidence: float, cells: int = 1) -> float:
     return float(Laplace(planned.scale).error(f"{confidence:.12g}", cells) * plan.unit_value)
 
 
-def expected_width(plan: Plan, places: Set) -> float:
+def expected_width(plan: NoisePlan, places: AttributeSet) -> float:
     """Return the half-width of one cell of the marginal over these columns, in rows; infinite if no part of the plan
     has all of them.
 
@@ -224,12 +224,12 @@ def expected_width(plan: Plan, places: Set) -> float:
     return min(scales, default=math.inf) * _LAPLACE_WIDTH * float(plan.unit_value)
 
 
-@codec.value("published")
+@codec.serialisable("published")
 @dataclass(frozen=True, eq=False)
-class Published:
+class PublishedMarginals:
     """What was released of a table: the plan, the noisy integers in its order, and the terms."""
 
-    plan: Plan
+    plan: NoisePlan
     values: tuple[str, ...]
     """For each block or marginal of the plan: 64-bit little-endian integers, in base64."""
     table: str = ""
@@ -237,7 +237,7 @@ class Published:
     purchase: Purchase = NOT_BOUGHT
     price: Price | None = None
     """The promised price; None if the release was never bought."""
-    face: TableFace = BARE
+    face: PublicTableFacts = BARE
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -249,7 +249,7 @@ class Published:
                 raise InvalidParameter("values", len(text), f"8 bytes for each of the numbers of the shape {shape}")
 
     @property
-    def promise(self) -> Price:
+    def guaranteed_price(self) -> Price:
         """The promised price or, if that was not kept, the cost of the plan."""
         if self.price is not None:
             return self.price
@@ -277,10 +277,10 @@ class Published:
 
     def _arrays(self) -> Iterator[Integers]:
         for text, shape in zip(self.values, shapes_of(self.plan), strict=True):
-            yield unpacked(text).reshape(shape)
+            yield decode_integers(text).reshape(shape)
 
 
-def shapes_of(plan: Plan) -> Iterator[tuple[int, ...]]:
+def shapes_of(plan: NoisePlan) -> Iterator[tuple[int, ...]]:
     """Yield the shapes of what is measured, in the order of the plan."""
     for block in plan.blocks:
         yield block_algebra.shape(block.block, plan.attributes)
@@ -288,12 +288,12 @@ def shapes_of(plan: Plan) -> Iterator[tuple[int, ...]]:
         yield tuple(plan.attributes[place].size for place in marginal.places)
 
 
-def packed(values: Integers) -> str:
+def encode_integers(values: Integers) -> str:
     """Encode 64-bit integers as text."""
     return binascii.b2a_base64(np.ascontiguousarray(values, "<i8").data, newline=False).decode()
 
 
-def unpacked(text: str) -> Integers:
+def decode_integers(text: str) -> Integers:
     """Decode 64-bit integers from text; the array is read-only."""
     try:
         return np.frombuffer(binascii.a2b_base64(text, strict_mode=True), "<i8").astype(np.int64, copy=False)
@@ -303,14 +303,16 @@ def unpacked(text: str) -> Integers:
 
 def _encode_largest(count: int) -> str:
     """Encode ``count`` times the largest integer: three of them are 32 characters, repeated."""
-    return packed(np.full(3, LARGEST_INTEGER)) * (count // 3) + packed(np.full(count % 3, LARGEST_INTEGER))
+    return encode_integers(np.full(3, LARGEST_INTEGER)) * (count // 3) + encode_integers(
+        np.full(count % 3, LARGEST_INTEGER)
+    )
 
 
-def _without_largest_parts(plan: Plan) -> Plan:
+def _without_largest_parts(plan: NoisePlan) -> NoisePlan:
     """Leave out the largest parts of a plan with many numbers; a total replaces a part that is the whole plan."""
     sizes = np.array([math.prod(shape) for shape in shapes_of(plan)])
     order = np.argsort(sizes, kind="stable")
-    kept_parts = sorted(order[np.cumsum(sizes[order]) <= _MAX_REHEARSED].tolist())
+    kept_parts = sorted(order[np.cumsum(sizes[order]) <= _MAX_DRY_RUN_CELLS].tolist())
     if len(kept_parts) == len(sizes):
         return plan
     if plan.marginals:
@@ -322,27 +324,27 @@ def _without_largest_parts(plan: Plan) -> Plan:
 
 
 @dataclass(frozen=True)
-class PublishDraw:
+class MarginalsDraw:
     """The release of a table as one batch of noisy blocks, or marginals, from one reading."""
 
-    plan: Plan
+    plan: NoisePlan
     reading: Marginals
     batch: Batch
     total: Price
     version: str
     table: str
     where: str = ""
-    face: TableFace = BARE
+    face: PublicTableFacts = BARE
 
     def __post_init__(self) -> None:
         (scaled,) = self.reading.bounded.measures
-        if self.plan.most != scaled.added.total or self.plan.unit_value != scaled.unit_value:
+        if self.plan.max_weight != scaled.add_remove_sensitivity.total or self.plan.unit_value != scaled.unit_value:
             raise InvalidParameter("plan", float(self.plan.rows), "one for as many rows of a unit as are read")
         numbers = sum(map(math.prod, shapes_of(self.plan)))
-        if numbers > MOST_NUMBERS:
+        if numbers > MAX_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
-                f"at most {MOST_NUMBERS:,} noisy numbers are published at once; these marginals need {numbers:,}",
+                f"at most {MAX_NUMBERS:,} noisy numbers are published at once; these marginals need {numbers:,}",
                 fix="ask for sets of fewer columns",
             )
 
@@ -351,9 +353,9 @@ class PublishDraw:
         return (self.reading,)
 
     @cached_property
-    def good_enough(self) -> Mapping[str, Number]:
+    def required_accuracy(self) -> Mapping[str, Number]:
         """The half-widths that stored measurements must match to be reused: of the worst marginal, and overall."""
-        widths = np.array([width(self.plan, places, CONFIDENCE) for places in self.plan.workload.sets])
+        widths = np.array([cell_half_width(self.plan, places, CONFIDENCE) for places in self.plan.workload.sets])
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
 
     @cached_property
@@ -366,21 +368,24 @@ class PublishDraw:
         columns = {_COLUMN + plan.attributes[place].name: expected_width(plan, (place,)) for place in used_places}
         widths = {"rows": expected_width(plan, ()), **columns}
         return {
-            **self.good_enough,
+            **self.required_accuracy,
             **{name: f"{half_width:.12g}" for name, half_width in widths.items() if half_width < math.inf},
         }
 
-    def draw(self, read: Read) -> Published:
+    def draw(self, read: Read) -> PublishedMarginals:
         return self.noisy(read(self.reading))
 
-    def noisy(self, exact: Any) -> Published:
+    def noisy(self, exact: Any) -> PublishedMarginals:
         """Add noise to what was read."""
         return self._published(
             self.plan,
-            tuple(packed(measurement.draw(measurement.reading.of(exact))) for measurement in self.batch.measurements),
+            tuple(
+                encode_integers(measurement.draw(measurement.reading.extract(exact)))
+                for measurement in self.batch.measurements
+            ),
         )
 
-    def rehearsal(self) -> Published:
+    def dry_run_result(self) -> PublishedMarginals:
         """Build the largest possible answer: noisy totals are clamped to 64 bits.
 
         Every number is 8 bytes whatever its value. So for the largest parts of a large plan only the length matters,
@@ -389,9 +394,9 @@ class PublishDraw:
         plan = _without_largest_parts(self.plan)
         return self._published(plan, tuple(_encode_largest(math.prod(shape)) for shape in shapes_of(plan)))
 
-    def _published(self, plan: Plan, values: tuple[str, ...]) -> Published:
+    def _published(self, plan: NoisePlan, values: tuple[str, ...]) -> PublishedMarginals:
         terms = purchase([self.batch.bounded], self.total, self.version)
-        return Published(plan, values, self.table, self.where, terms, self.total, self.face)
+        return PublishedMarginals(plan, values, self.table, self.where, terms, self.total, self.face)
 
 
 def columns_of(accuracy: Mapping[str, object]) -> frozenset[str]:
@@ -399,16 +404,19 @@ def columns_of(accuracy: Mapping[str, object]) -> frozenset[str]:
     return frozenset(name.removeprefix(_COLUMN) for name in accuracy if name.startswith(_COLUMN))
 
 
-def noise_words(plan: Plan) -> str:
+def noise_words(plan: NoisePlan) -> str:
     """Describe the noise that was drawn, and on what."""
     if plan.marginals:
-        return f"Laplace on {many(len(plan.marginals), 'whole marginal')}"
-    return f"Gaussian on {many(len(plan.blocks), 'block')} of {many(len(plan.workload.sets), 'marginal')}"
+        return f"Laplace on {count_with_noun(len(plan.marginals), 'whole marginal')}"
+    return (
+        f"Gaussian on {count_with_noun(len(plan.blocks), 'block')} of "
+        f"{count_with_noun(len(plan.workload.sets), 'marginal')}"
+    )
 
 
-def shares(plan: Plan) -> dict[Set, float]:
+def shares(plan: NoisePlan) -> dict[AttributeSet, float]:
     """Return the share of the price for the blocks of each set of attributes, or for its marginal."""
-    shares_by_set: dict[Set, float] = {}
+    shares_by_set: dict[AttributeSet, float] = {}
     for block in plan.blocks:
         places = block_algebra.places(block.block)
         shares_by_set[places] = shares_by_set.get(places, 0.0) + float(plan.block_rho(block) / plan.rho)
@@ -418,20 +426,20 @@ def shares(plan: Plan) -> dict[Set, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Several:
+class CombinedReleases:
     """Releases in their order, and the columns of all of them: those of the first keep their indices."""
 
-    releases: tuple[Published, ...]
+    releases: tuple[PublishedMarginals, ...]
     attributes: Attributes
     domains: tuple[Domain, ...]
 
     @classmethod
-    def of(cls, releases: Sequence[Published]) -> Several:
+    def of(cls, releases: Sequence[PublishedMarginals]) -> CombinedReleases:
         """Combine the columns of releases; columns of the same name must have the same cells."""
         attributes: dict[str, Attribute] = {}
         domains: dict[str, Domain] = {}
         for release in releases:
-            columns = zip(release.plan.attributes, release.face.known(release.plan.attributes), strict=True)
+            columns = zip(release.plan.attributes, release.face.domains_for(release.plan.attributes), strict=True)
             for attribute, domain in columns:
                 first_attribute = attributes.setdefault(attribute.name, attribute)
                 if first_attribute != attribute or domains.setdefault(attribute.name, domain) != domain:
@@ -445,16 +453,18 @@ class Several:
         return tuple(self._with_places_here(block, release) for release in self.releases for block in release.blocks)
 
     @property
-    def asked(self) -> tuple[Set, ...]:
+    def requested_sets(self) -> tuple[AttributeSet, ...]:
         """The requested marginals, without duplicates."""
         return self._sets([(release, release.plan.workload.sets) for release in self.releases])
 
     @property
-    def measured(self) -> tuple[Set, ...]:
+    def measured_sets(self) -> tuple[AttributeSet, ...]:
         """The largest marginals within what was measured."""
         return self._sets([(release, measured_sets(release.plan)) for release in self.releases])
 
-    def _sets(self, sets_by_release: Sequence[tuple[Published, Sequence[Set]]]) -> tuple[Set, ...]:
+    def _sets(
+        self, sets_by_release: Sequence[tuple[PublishedMarginals, Sequence[AttributeSet]]]
+    ) -> tuple[AttributeSet, ...]:
         moved = (
             tuple(sorted(self._places(release)[place] for place in places))
             for release, sets in sets_by_release
@@ -462,12 +472,12 @@ class Several:
         )
         return tuple(dict.fromkeys(moved))
 
-    def _places(self, release: Published) -> list[int]:
+    def _places(self, release: PublishedMarginals) -> list[int]:
         """Return the index here of each column of a release."""
         place_of = {attribute.name: place for place, attribute in enumerate(self.attributes)}
         return [place_of[attribute.name] for attribute in release.plan.attributes]
 
-    def _with_places_here(self, measured: MeasuredBlock, release: Published) -> MeasuredBlock:
+    def _with_places_here(self, measured: MeasuredBlock, release: PublishedMarginals) -> MeasuredBlock:
         places = self._places(release)
         moved_block = [(places[place], level) for place, level in measured.block]
         order = sorted(range(len(moved_block)), key=lambda axis: moved_block[axis])

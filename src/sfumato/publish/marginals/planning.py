@@ -39,24 +39,24 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours, Sensitivity, codec
-from sfumato.privacy.numbers import POSITIVE, UNIT, Number, charge_units, exact, whole
+from sfumato.privacy.numbers import POSITIVE, UNIT, Number, charge_units, exact, exact_integer
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import MOST_CELLS, Attribute, Attributes, branched
+from sfumato.publish.marginals.attributes import MAX_CELLS, Attribute, Attributes, with_branching_levels
 from sfumato.publish.marginals.blocks import (
+    AttributeSet,
     Block,
-    Set,
-    asked,
+    block_coefficients,
     cell_variances,
     checked_block,
     checked_set,
     squared_norms,
 )
-from sfumato.publish.marginals.chains import Chain, Floats
-from sfumato.publish.marginals.half_widths import LEAST_STEPS
+from sfumato.publish.marginals.chains import CellHierarchy, Floats
+from sfumato.publish.marginals.half_widths import MIN_STEPS
 
 OBJECTIVES = ("total", "worst")
-MOST_BLOCKS = 200_000
-MOST_RANGED = 2_000
+MAX_BLOCKS = 200_000
+MAX_RANGED = 2_000
 """The most cells of an attribute of which all ranges are requested."""
 LARGEST_COUNT = 1 << 31
 """The count of one cell that fits every plan without clipping."""
@@ -69,15 +69,15 @@ _ROUNDING = 1 + 1e-12
 _CLOSE_ENOUGH, _ROUNDS = 1 + 1e-6, 5_000
 
 
-@codec.value("workload")
+@codec.serialisable("workload")
 @dataclass(frozen=True)
 class MarginalWorkload:
     """The requested marginals, the weight of each, and the attributes of which all ranges are requested."""
 
-    sets: tuple[Set, ...]
+    sets: tuple[AttributeSet, ...]
     weights: tuple[Fraction, ...] = ()
     """One for each set; empty if all have the same weight."""
-    ranges: Set = ()
+    ranges: AttributeSet = ()
 
     def __post_init__(self) -> None:
         sets = tuple(tuple(places) for places in self.sets)
@@ -98,7 +98,7 @@ class MarginalWorkload:
         >>> MarginalWorkload.ways(3, 2).sets
         ((0, 1), (0, 2), (1, 2))
         """
-        if not 1 <= whole(ways, "ways") <= columns:
+        if not 1 <= exact_integer(ways, "ways") <= columns:
             raise InvalidParameter("ways", ways, f"a whole number between 1 and {columns}, the number of columns")
         sizes = range(1, ways + 1) if fewer else (ways,)
         return cls(tuple(places for k in sizes for places in itertools.combinations(range(columns), k)))
@@ -107,25 +107,25 @@ class MarginalWorkload:
         """Return the weight of a set."""
         return self.weights[index] if self.weights else Fraction(1)
 
-    def checked(self, attributes: Attributes) -> MarginalWorkload:
+    def require_valid(self, attributes: Attributes) -> MarginalWorkload:
         """Raise for sets that are not of these attributes, and for marginals that are too large."""
         for places in self.sets:
             cells = math.prod(attributes[place].size for place in checked_set(places, attributes))
-            if cells > MOST_CELLS:
-                raise InvalidParameter("sets", places, f"marginals of at most {MOST_CELLS:,} cells; this has {cells:,}")
+            if cells > MAX_CELLS:
+                raise InvalidParameter("sets", places, f"marginals of at most {MAX_CELLS:,} cells; this has {cells:,}")
         for place in checked_set(self.ranges, attributes):
-            if attributes[place].size > MOST_RANGED:
-                raise InvalidParameter("ranges", place, f"attributes of at most {MOST_RANGED:,} cells")
+            if attributes[place].size > MAX_RANGED:
+                raise InvalidParameter("ranges", place, f"attributes of at most {MAX_RANGED:,} cells")
         return self
 
 
-def closure(sets: Iterable[Set], attributes: Attributes) -> tuple[Block, ...]:
+def closure(sets: Iterable[AttributeSet], attributes: Attributes) -> tuple[Block, ...]:
     """Return the blocks of some marginals, smaller ones first."""
     blocks = {block for places in set(sets) for block in block_algebra.blocks_within(places, attributes)}
     return tuple(sorted(blocks, key=lambda block: (len(block), block)))
 
 
-@codec.value("planned-block")
+@codec.serialisable("planned-block")
 @dataclass(frozen=True)
 class PlannedBlock:
     """A block, measured as g·M_B·m_B with discrete Gaussian noise of this deviation, in whole steps of it."""
@@ -136,7 +136,7 @@ class PlannedBlock:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "deviation", exact(self.deviation, "deviation", POSITIVE))
-        object.__setattr__(self, "grid", whole(self.grid, "grid", at_least=1))
+        object.__setattr__(self, "grid", exact_integer(self.grid, "grid", at_least=1))
         if self.deviation > _MAX_DEVIATION:
             raise InvalidParameter(
                 "deviation",
@@ -145,12 +145,12 @@ class PlannedBlock:
             )
 
 
-@codec.value("planned-marginal")
+@codec.serialisable("planned-marginal")
 @dataclass(frozen=True)
 class PlannedMarginal:
     """A whole marginal, measured with discrete Laplace noise of this scale, in steps of its counts."""
 
-    places: Set
+    places: AttributeSet
     scale: Fraction
 
     def __post_init__(self) -> None:
@@ -158,9 +158,9 @@ class PlannedMarginal:
         object.__setattr__(self, "scale", exact(self.scale, "scale", POSITIVE))
 
 
-@codec.value("publish-plan")
+@codec.serialisable("publish-plan")
 @dataclass(frozen=True)
-class Plan:
+class NoisePlan:
     """The blocks or marginals to measure, and the noise of each; the price follows from it alone."""
 
     attributes: Attributes
@@ -184,7 +184,7 @@ class Plan:
         if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
             raise InvalidParameter("attributes", self.attributes, "attributes")
         _require_objective(self.objective)
-        self.workload.checked(self.attributes)
+        self.workload.require_valid(self.attributes)
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
         marginal_sets = [checked_set(planned.places, self.attributes) for planned in self.marginals]
         if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
@@ -193,7 +193,7 @@ class Plan:
             raise InvalidParameter("blocks", len(block_keys), "blocks, or marginals instead")
 
     @property
-    def most(self) -> Fraction:
+    def max_weight(self) -> Fraction:
         """The largest sum of one unit's weights, in steps of the counts."""
         return self.rows / self.unit_value
 
@@ -201,13 +201,13 @@ class Plan:
         """Bound what one unit changes of a block or marginal as it is measured."""
         if isinstance(planned, PlannedBlock):
             fixed_total = self.fixed_total
-            arguments = planned.block, self.attributes, self.most, planned.grid, self.neighbours
+            arguments = planned.block, self.attributes, self.max_weight, planned.grid, self.neighbours
             return block_algebra.sensitivity(*arguments, fixed_total=fixed_total)
         if self.neighbours is Neighbours.ADD_REMOVE:
-            return Sensitivity(1, self.most)
+            return Sensitivity(1, self.max_weight)
         if math.prod(self.attributes[place].size for place in planned.places) > 1:
-            return Sensitivity(1, self.most).for_neighbours(Neighbours.REPLACE, signed=False)
-        return Sensitivity(1, self.most * (not self.fixed_total), neighbours=Neighbours.REPLACE)
+            return Sensitivity(1, self.max_weight).for_neighbours(Neighbours.REPLACE, signed=False)
+        return Sensitivity(1, self.max_weight * (not self.fixed_total), neighbours=Neighbours.REPLACE)
 
     def block_rho(self, planned: PlannedBlock) -> Fraction:
         """Return the exact cost of one block: ρ = Δ₂²/2d²."""
@@ -240,17 +240,17 @@ class Plan:
         counts = (block_algebra.most_count(planned.block, self.attributes, planned.grid) for planned in self.blocks)
         return min(counts, default=1 << 62) * self.unit_value
 
-    def cell_variances(self, places: Set) -> Floats:
+    def cell_variances(self, places: AttributeSet) -> Floats:
         """Return the variance of every cell of a marginal within the closure."""
         return cell_variances(self.block_variances, places, self.attributes)
 
-    def query_variance(self, query: Floats, places: Set) -> float:
+    def query_variance(self, query: Floats, places: AttributeSet) -> float:
         """Return the variance of a query over a marginal within the closure."""
         variances = self.block_variances
-        norms = squared_norms(asked(query, places, self.attributes), self.attributes)
+        norms = squared_norms(block_coefficients(query, places, self.attributes), self.attributes)
         return sum(norm * variances[block] for block, norm in norms.items())
 
-    def scaled(self, price: Number) -> Plan:
+    def scaled(self, price: Number) -> NoisePlan:
         """Return the same plan for another price: ρ for blocks, ε for marginals."""
         target_price = exact(price, "price", POSITIVE)
         if self.marginals:
@@ -280,7 +280,7 @@ def finest_unit_value(workload: MarginalWorkload, attributes: Attributes) -> Fra
     return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least_count // LARGEST_COUNT).bit_length() - 1)))
 
 
-def _widest(places: Set, attributes: Attributes) -> Block:
+def _widest(places: AttributeSet, attributes: Attributes) -> Block:
     """Return the block of a marginal whose numbers are largest."""
 
     def level(place: int) -> int:
@@ -300,9 +300,9 @@ def plan_gaussian(
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     unit_value: Number = 1,
     fixed_total: bool = False,
-) -> Plan:
+) -> NoisePlan:
     """Optimise the noise of a workload's blocks for a price: the least sum of variances, or the least worst."""
-    terms = _Terms.of(workload.checked(attributes), attributes, objective)
+    terms = _Terms.of(workload.require_valid(attributes), attributes, objective)
     relation, max_rows, step = (
         Neighbours.of(neighbours),
         exact(rows, "rows", POSITIVE),
@@ -316,10 +316,10 @@ def plan_gaussian(
     planned = tuple(
         _plan_block(block, Fraction(size) * scale)
         if cost
-        else PlannedBlock(block, Fraction(LEAST_STEPS), _STEPS_PER_UNIT)
+        else PlannedBlock(block, Fraction(MIN_STEPS), _STEPS_PER_UNIT)
         for block, size, scale, cost in zip(terms.blocks, sizes.tolist(), scales, costs.tolist(), strict=True)
     )
-    plan = Plan(attributes, workload, planned, (), max_rows, relation, objective, step, fixed_total)
+    plan = NoisePlan(attributes, workload, planned, (), max_rows, relation, objective, step, fixed_total)
     if plan.cut_at < LARGEST_COUNT:
         rule = f"coarse enough that counts of {LARGEST_COUNT:,} rows fit 64 bits in every block"
         finest = finest_unit_value(workload, attributes)
@@ -338,10 +338,10 @@ def plan_laplace(
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     unit_value: Number = 1,
     fixed_total: bool = False,
-) -> Plan:
+) -> NoisePlan:
     """Optimise whole marginals with Laplace noise, for a pure price."""
     _require_objective(objective)
-    sets = workload.checked(attributes).sets
+    sets = workload.require_valid(attributes).sets
     cells = [math.prod(attributes[place].size for place in places) for places in sets]
     power = -1 / 3 if objective == "total" else -1 / 2
     weights = [
@@ -355,7 +355,9 @@ def plan_laplace(
         exact(unit_value, "unit_value", POSITIVE),
         Neighbours.of(neighbours),
     )
-    return Plan(attributes, workload, (), unscaled, max_rows, relation, objective, step, fixed_total).scaled(epsilon)
+    return NoisePlan(attributes, workload, (), unscaled, max_rows, relation, objective, step, fixed_total).scaled(
+        epsilon
+    )
 
 
 def independent_variances(
@@ -386,7 +388,7 @@ def _cost(block: Block, attributes: Attributes, neighbours: Neighbours, fixed_to
 
 def _plan_block(block: Block, deviation: Fraction) -> PlannedBlock:
     """Choose the grid on which a deviation has enough steps."""
-    grid = max(1, math.ceil(LEAST_STEPS / deviation))
+    grid = max(1, math.ceil(MIN_STEPS / deviation))
     return PlannedBlock(block, _round_up(grid * deviation), grid)
 
 
@@ -420,8 +422,8 @@ class _Terms:
                 (index, block_numbers.setdefault(block, len(block_numbers)), coefficient)
                 for block, coefficient in _within(places, factors)
             ]
-            if len(block_numbers) > MOST_BLOCKS:
-                rule = f"marginals of at most {MOST_BLOCKS:,} blocks together"
+            if len(block_numbers) > MAX_BLOCKS:
+                rule = f"marginals of at most {MAX_BLOCKS:,} blocks together"
                 raise InvalidParameter(
                     "sets", len(workload.sets), rule, fix="ask for fewer columns at once, or fewer levels"
                 )
@@ -483,10 +485,13 @@ def _factors(place: int, attribute: Attribute, workload: MarginalWorkload, objec
     return [(level, factor) for level, factor in enumerate(factors) if is_measured[level]]
 
 
-def suited_to_ranges(attribute: Attribute) -> Attribute:
+def with_range_levels(attribute: Attribute) -> Attribute:
     """Return the attribute with the levels of the least error of range sums: of 2, 3, 4, 8, 16 cells, or none."""
     ranges = MarginalWorkload(((0,),), (), (0,))
-    candidates = [attribute.flat, *(branched(attribute, branching) for branching in (2, 3, 4, 8, 16))]
+    candidates = [
+        attribute.without_levels,
+        *(with_branching_levels(attribute, branching) for branching in (2, 3, 4, 8, 16)),
+    ]
 
     def error(candidate: Attribute) -> float:
         plan = plan_gaussian(ranges, (candidate,))
@@ -498,7 +503,7 @@ def suited_to_ranges(attribute: Attribute) -> Attribute:
     return min(candidates, key=error)
 
 
-def range_factors(chain: Chain, cells: int) -> list[float]:
+def range_factors(chain: CellHierarchy, cells: int) -> list[float]:
     """Sum ‖q_B‖² over all ranges of the first cells, for no difference and each of the chain's.
 
     A range is the difference of two of the sums c_0 … c_d of the first cells, and Σ_{i<j}‖c_j − c_i‖² is (d +
@@ -508,7 +513,7 @@ def range_factors(chain: Chain, cells: int) -> list[float]:
     for level in range(len(chain.differences) + 1):
         if level:
             difference = chain.differences[level - 1]
-            columns = difference.asked(np.eye(chain.size), 0) * difference.noise[:, None]
+            columns = difference.coefficients(np.eye(chain.size), 0) * difference.noise[:, None]
         else:
             columns = chain.shares[None]
         sums = np.cumsum(columns[:, :cells], axis=1)

@@ -21,8 +21,8 @@ from sfumato.ledger import Anchor, spending
 from sfumato.ledger.spending import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.privacy import codec
-from sfumato.publish.marginals.measuring import Published
-from sfumato.publish.marginals.planning import Plan
+from sfumato.publish.marginals.measuring import PublishedMarginals
+from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.release.answers.receipts import Receipt
 
 UNSHOWN = "no check can show that the noise was drawn as stated, nor that the rows were those of the table"
@@ -58,7 +58,7 @@ class SynopsisVerification:
 
 
 def verify(
-    releases: Sequence[tuple[Published, Receipt]], ledger: Anchor | str | os.PathLike[str] | None = None
+    releases: Sequence[tuple[PublishedMarginals, Receipt]], ledger: Anchor | str | os.PathLike[str] | None = None
 ) -> SynopsisVerification:
     """Verify releases by themselves, or also against an export of the ledger (JSON) or an anchor of it."""
     checks = [check for release in releases for check in _check_release(*release)]
@@ -68,13 +68,13 @@ def verify(
     return SynopsisVerification(tuple(checks))
 
 
-def parts(plan: Plan) -> tuple[Charged, ...]:
+def charged_mechanisms(plan: NoisePlan) -> tuple[Charged, ...]:
     """Return the mechanisms that were run, each with the sensitivity that its charge is computed from."""
     if plan.blocks:
         charges = [Charged(Gaussian(planned.deviation), plan.sensitivity(planned)) for planned in plan.blocks]
     else:
         charges = [Charged(Laplace(planned.scale), plan.sensitivity(planned)) for planned in plan.marginals]
-    return spending.gathered(charges)
+    return spending.merge_equal_parts(charges)
 
 
 def exact_cost(run: tuple[spending.Part, ...]) -> Fraction | None:
@@ -92,13 +92,13 @@ def exact_cost(run: tuple[spending.Part, ...]) -> Fraction | None:
     return total
 
 
-def _check_release(published: Published, receipt: Receipt) -> list[Check]:
-    plan, price = published.plan, published.promise
-    run = parts(plan)
+def _check_release(published: PublishedMarginals, receipt: Receipt) -> list[Check]:
+    plan, price = published.plan, published.guaranteed_price
+    run = charged_mechanisms(plan)
     cost, stated = exact_cost(run), plan.rho if plan.blocks else plan.epsilon
     assert cost is not None
     unit = "ρ" if plan.blocks else "ε"
-    is_kept = price.kept_by(spending.curve(run))
+    is_kept = price.kept_by(spending.compose_parts(run))
     is_same_price = receipt.guarantee == str(price) and published.purchase.price in ("", str(price))
     are_same_neighbours = receipt.neighbours == plan.neighbours.value
     return [
@@ -155,7 +155,7 @@ def _check_line(receipt: Receipt, ledger_lines: Anchor | dict[int, dict[str, Any
 
 
 def _check_payment(
-    published: Published, receipt: Receipt, ledger_lines: Anchor | dict[int, dict[str, Any]]
+    published: PublishedMarginals, receipt: Receipt, ledger_lines: Anchor | dict[int, dict[str, Any]]
 ) -> list[Check]:
     checks = _check_line(receipt, ledger_lines)
     if isinstance(ledger_lines, Anchor) or not checks[0].holds:
@@ -163,9 +163,9 @@ def _check_payment(
     row = ledger_lines[receipt.line]
     charge_line = ledger_lines.get(row.get("about") or receipt.line, {})
     try:
-        cost = exact_cost(spending.read(str(charge_line.get("parts") or "")))
+        cost = exact_cost(spending.read_parts(str(charge_line.get("parts") or "")))
     except (InvalidParameter, ValueError):
         cost = None
-    expected_cost = exact_cost(parts(published.plan))
+    expected_cost = exact_cost(charged_mechanisms(published.plan))
     cost_text = "something whose cost cannot be summed" if cost is None else f"{float(cost):.6g}"
     return [*checks, Check("paid", cost == expected_cost, f"the line paid for {cost_text}")]

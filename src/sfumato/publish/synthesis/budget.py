@@ -19,9 +19,9 @@ from typing import ClassVar, Protocol
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
-from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
+from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.cell_rows import SetMisfits
+from sfumato.plan.readings.cell_rows import ColumnSetDistances
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity
 from sfumato.privacy.calibration import least, meets
 from sfumato.release.prices import Price
@@ -39,7 +39,7 @@ _MIN_CHOICE_EPSILON, _MAX_CHOICE_EPSILON = Fraction(1, 10**9), Fraction(1000)
 class Currency(Protocol):
     """The noise and the choice that an amount buys, and what they cost."""
 
-    halved: ClassVar[int]
+    half_noise_factor: ClassVar[int]
     """The factor on an amount that buys half the noise."""
 
     @property
@@ -51,7 +51,7 @@ class Currency(Protocol):
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction: ...
 
-    def choice(self, amount: Fraction, scores: SetMisfits) -> Exponential: ...
+    def choice(self, amount: Fraction, scores: ColumnSetDistances) -> Exponential: ...
 
     def choice_cost(self, choice: Exponential) -> Fraction: ...
 
@@ -69,7 +69,7 @@ class Concentrated:
     """Zero-concentrated differential privacy, counted in ρ."""
 
     rho: Fraction
-    halved: ClassVar[int] = 4
+    half_noise_factor: ClassVar[int] = 4
 
     @property
     def total(self) -> Fraction:
@@ -79,9 +79,9 @@ class Concentrated:
         return Gaussian(_check_noise_size(_root_above(moved.squares / (2 * amount))))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
-        return moved.squares / (2 * size_of(noise) ** 2)
+        return moved.squares / (2 * noise_scale(noise) ** 2)
 
-    def choice(self, amount: Fraction, scores: SetMisfits) -> Exponential:
+    def choice(self, amount: Fraction, scores: ColumnSetDistances) -> Exponential:
         return _exponential_choice(1 / _root_above(1 / (8 * amount)), scores)
 
     def choice_cost(self, choice: Exponential) -> Fraction:
@@ -101,7 +101,7 @@ class Pure:
     """
 
     epsilon: Fraction
-    halved: ClassVar[int] = 2
+    half_noise_factor: ClassVar[int] = 2
 
     @property
     def total(self) -> Fraction:
@@ -111,9 +111,9 @@ class Pure:
         return Laplace(_check_noise_size(moved.total / amount))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
-        return moved.total / size_of(noise)
+        return moved.total / noise_scale(noise)
 
-    def choice(self, amount: Fraction, scores: SetMisfits) -> Exponential:
+    def choice(self, amount: Fraction, scores: ColumnSetDistances) -> Exponential:
         return _exponential_choice(amount, scores)
 
     def choice_cost(self, choice: Exponential) -> Fraction:
@@ -143,14 +143,14 @@ def currency(price: Price) -> Currency:
 
 
 @dataclass(frozen=True)
-class Funds:
+class SynthesisBudget:
     """The total budget of a synthesis and what it has spent, in one currency."""
 
     currency: Currency
     spent: Fraction = Fraction(0)
 
     @property
-    def left(self) -> Fraction:
+    def remaining(self) -> Fraction:
         return self.currency.total - self.spent
 
     @property
@@ -158,36 +158,36 @@ class Funds:
         """The share of the total that is spent."""
         return float(self.spent / self.currency.total)
 
-    def after(self, cost: Fraction) -> Funds:
+    def charge(self, cost: Fraction) -> SynthesisBudget:
         """Return the funds after a step is charged; raises if the cost exceeds what is left."""
-        if cost > self.left:
-            raise InvalidParameter("cost", float(cost), f"at most what is left, {float(self.left):g}")
+        if cost > self.remaining:
+            raise InvalidParameter("cost", float(cost), f"at most what is left, {float(self.remaining):g}")
         return replace(self, spent=self.spent + cost)
 
 
 @dataclass(frozen=True)
-class Amounts:
+class RoundAmounts:
     """The amounts that a round pays for its measurement and for its choice."""
 
-    measured: Fraction
-    chosen: Fraction
+    measurement: Fraction
+    choice: Fraction
 
     @classmethod
-    def of_round(cls, whole: Fraction) -> Amounts:
+    def of_round(cls, whole: Fraction) -> RoundAmounts:
         """Split the price of a round."""
-        chosen = rounded(whole * FOR_CHOICES)
+        chosen = round_amount_down(whole * FOR_CHOICES)
         return cls(whole - chosen, chosen)
 
     @property
-    def whole(self) -> Fraction:
-        return self.measured + self.chosen
+    def total(self) -> Fraction:
+        return self.measurement + self.choice
 
-    def halved(self, currency: Currency) -> Amounts:
+    def halved(self, currency: Currency) -> RoundAmounts:
         """Return the amounts that buy half the noise."""
-        return Amounts(self.measured * currency.halved, self.chosen * currency.halved)
+        return RoundAmounts(self.measurement * currency.half_noise_factor, self.choice * currency.half_noise_factor)
 
 
-def size_of(noise: Additive) -> Fraction:
+def noise_scale(noise: Additive) -> Fraction:
     """Return the deviation or scale of noise, in steps."""
     assert isinstance(noise, Gaussian | Laplace)
     size = noise.sigma if isinstance(noise, Gaussian) else noise.scale
@@ -195,7 +195,7 @@ def size_of(noise: Additive) -> Fraction:
     return size
 
 
-def rounded(amount: Fraction) -> Fraction:
+def round_amount_down(amount: Fraction) -> Fraction:
     """Round an amount down to fifteen decimals, or to thirty if it is very small."""
     digits = _AMOUNT_DECIMALS if amount * _AMOUNT_DECIMALS >= 10**6 else _AMOUNT_DECIMALS**2
     return Fraction(math.floor(amount * digits), digits)
@@ -203,18 +203,18 @@ def rounded(amount: Fraction) -> Fraction:
 
 def _check_noise_size(size: Fraction) -> Fraction:
     """Refuse noise too large to be drawn exactly; raise tiny noise to the least that can be drawn."""
-    if size > MOST_STEPS:
+    if size > MAX_STEPS:
         raise InvalidParameter(
             "price", float(size), "one whose noise has at most 1e12 steps", fix="raise the price, or name fewer columns"
         )
     return max(size, LEAST_STEPS)
 
 
-def _exponential_choice(epsilon: Fraction, scores: SetMisfits) -> Exponential:
+def _exponential_choice(epsilon: Fraction, scores: ColumnSetDistances) -> Exponential:
     if epsilon < _MIN_CHOICE_EPSILON:
         rule = "one that buys choices of at least ε = 1e-9 each"
         raise InvalidParameter("price", float(epsilon), rule, fix="raise the price, or name fewer columns")
-    return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.moved, neighbours=scores.neighbours, grid=1)
+    return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.sensitivity, neighbours=scores.neighbours, grid=1)
 
 
 def _root_above(value: Fraction) -> Fraction:

@@ -18,13 +18,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.readings.cell_rows import MOST_WEIGHT
+from sfumato.plan.readings.cell_rows import MAX_WEIGHT
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
-from sfumato.publish.graph.models import GraphModel
+from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.graph.trees import predicted_cells
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.measuring import packed, unpacked
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.measuring import decode_integers, encode_integers
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 
 Places = NDArray[np.intp]
@@ -33,7 +33,7 @@ BYTES_PER_CELL = 1 << 12
 """The bytes of allowed memory per cell of a model: it is fitted, and yields hundreds of marginals, in every round."""
 
 
-def closure(workload: Mapping[Set, Fraction]) -> dict[Set, int]:
+def weighted_closure(workload: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet, int]:
     """Return every subset of a workload set with its weight as an integer, the sum over its columns of the weights
     of the workload sets with that column; small sets come first.
     """
@@ -41,19 +41,19 @@ def closure(workload: Mapping[Set, Fraction]) -> dict[Set, int]:
     for workload_set, weight in workload.items():
         for place in workload_set:
             per_column[place] = per_column.get(place, Fraction(0)) + weight
-    return whole_weights(
+    return integer_weights(
         {
             candidate: sum((per_column[place] for place in candidate), start=Fraction(0))
-            for candidate in within(workload)
+            for candidate in subsets_with_weights(workload)
         }
     )
 
 
-def sets_within(workload: Iterable[Set]) -> list[Places]:
+def subset_index_arrays(workload: Iterable[AttributeSet]) -> list[Places]:
     """Return every subset of these sets as rows of column indices, one array for each number of columns; the same
     sets in the same order as ``closure``, without weights.
     """
-    by_size: dict[int, list[Set]] = {}
+    by_size: dict[int, list[AttributeSet]] = {}
     for workload_set in workload:
         by_size.setdefault(len(workload_set), []).append(workload_set)
     flat = {size: itertools.chain.from_iterable(sets) for size, sets in by_size.items()}
@@ -78,9 +78,9 @@ def _subsets(index_arrays: Sequence[Places], count: int) -> Places:
     return np.asarray(np.unique(rows @ radix)[:, None] // radix % columns)
 
 
-def within(workload: Mapping[Set, Fraction]) -> dict[Set, Fraction]:
+def subsets_with_weights(workload: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet, Fraction]:
     """Return every subset of a workload set with the weight of the heaviest set it is in; small sets come first."""
-    weights: dict[Set, Fraction] = {}
+    weights: dict[AttributeSet, Fraction] = {}
     for workload_set, weight in workload.items():
         for count in range(1, len(workload_set) + 1):
             for subset in itertools.combinations(workload_set, count):
@@ -88,18 +88,20 @@ def within(workload: Mapping[Set, Fraction]) -> dict[Set, Fraction]:
     return {candidate: weights[candidate] for candidate in sorted(weights, key=lambda subset: (len(subset), subset))}
 
 
-def whole_weights(exact: Mapping[Set, Fraction]) -> dict[Set, int]:
+def integer_weights(exact: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet, int]:
     """Scale weights to integers: exactly if these are small, otherwise to a millionth of the largest."""
     common = math.lcm(*(weight.denominator for weight in exact.values()))
     scaled = {candidate: int(weight * common) for candidate, weight in exact.items()}
     divisor = math.gcd(*scaled.values())
-    if max(scaled.values()) <= MOST_WEIGHT * divisor:
+    if max(scaled.values()) <= MAX_WEIGHT * divisor:
         return {candidate: weight // divisor for candidate, weight in scaled.items()}
     largest = max(scaled.values())
-    return {candidate: max(1, weight * MOST_WEIGHT // largest) for candidate, weight in scaled.items()}
+    return {candidate: max(1, weight * MAX_WEIGHT // largest) for candidate, weight in scaled.items()}
 
 
-def affordable(candidates: Iterable[Set], model: GraphModel, measured: Sequence[Set], most_cells: float) -> list[Set]:
+def affordable(
+    candidates: Iterable[AttributeSet], model: GraphicalModel, measured: Sequence[AttributeSet], most_cells: float
+) -> list[AttributeSet]:
     """Return the candidates with which the model has at most so many cells, beside those of its columns; a candidate
     within a clique adds none.
     """
@@ -116,7 +118,7 @@ def affordable(candidates: Iterable[Set], model: GraphModel, measured: Sequence[
     ]
 
 
-@codec.value("noisy-cells")
+@codec.serialisable("noisy-cells")
 @dataclass(frozen=True)
 class NoisyCells:
     """The noisy counts of one marginal, in integer steps, as one step released them."""
@@ -129,11 +131,11 @@ class NoisyCells:
 
     @classmethod
     def of(cls, counts: Integers) -> NoisyCells:
-        return cls(packed(counts))
+        return cls(encode_integers(counts))
 
     @property
     def counts(self) -> Integers:
-        return unpacked(self.values)
+        return decode_integers(self.values)
 
 
 Step = MeasureStep[NoisyCells] | ChooseStep

@@ -13,7 +13,7 @@ size are taken from the candidates, in an order that follows from their sizes al
 few rounds: one of many small tables, which shows the fixed cost of a table, and one of a few large ones, which shows
 the cost of a cell. No policy and no row is involved.
 
-*Invented rows* follow from the policy alone: for rehearsals, and to see how long a synthesis takes on this machine.
+*Invented rows* follow from the policy alone: for previews, and to see how long a synthesis takes on this machine.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from numpy.typing import NDArray
 from sfumato.mechanisms import bits
 from sfumato.plan.readings.cell_rows import KEPT_CELLS, CellCounts, CodedRows
 from sfumato.privacy import codec
-from sfumato.publish.graph.fitting import Observation, fitted
+from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.graph.trees import predicted_bytes, predicted_cells
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
-from sfumato.publish.synthesis.candidates import Places, sets_within
-from sfumato.publish.synthesis.course import Setting, mean_size
+from sfumato.publish.synthesis.candidates import Places, subset_index_arrays
 from sfumato.publish.synthesis.methods import expected_rounds
+from sfumato.publish.synthesis.state import SynthesisSetting, mean_size
 
 _NOISE_SHARE = 0.1
 """The noise of all cells of a chosen set, as a share of all rows."""
@@ -56,12 +56,12 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedRun:
     """What a run is expected to do."""
 
     firsts: int
     """The number of single columns that are measured first."""
-    chosen: tuple[Set, ...]
+    chosen: tuple[AttributeSet, ...]
     """Sets like those that will be chosen, in order."""
     candidates: Floats
     """The number of cells of each set that is compared with the model in each round."""
@@ -69,7 +69,7 @@ class Expected:
     """The number of times that all of them are compared."""
     noise: float
     """The mean size of the noise in a cell of a chosen set, or of a single column if none is chosen, in rows."""
-    pairs: tuple[Set, ...] = ()
+    pairs: tuple[AttributeSet, ...] = ()
     """The pairs that are measured before anything is chosen."""
 
     @property
@@ -77,36 +77,38 @@ class Expected:
         """The number of marginals measured before anything is chosen."""
         return self.firsts + len(self.pairs)
 
-    def sets(self, columns: int) -> list[Set]:
+    def sets(self, columns: int) -> list[AttributeSet]:
         """Return all sets that are measured, in order."""
         return [*((place,) for place in range(columns if self.firsts else 0)), *self.pairs, *self.chosen]
 
 
-def expected(setting: Setting, method: str, rows: int) -> Expected:
+def expected_run(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
     """Return what a method is expected to do on so many rows."""
     return replace(_without_pairs(setting, method, rows), pairs=tuple(setting.pairs))
 
 
-def _without_pairs(setting: Setting, method: str, rows: int) -> Expected:
+def _without_pairs(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
     columns = len(setting.sizes)
     if method == "independent" or (method == "mst" and columns == 1):
-        return Expected(columns, (), np.zeros(0), 0, _mean_noise(setting, Fraction(1, columns)))
+        return ExpectedRun(columns, (), np.zeros(0), 0, _mean_noise(setting, Fraction(1, columns)))
     if method == "mst":
         share = (1 - FOR_CHOICES - Fraction(1, 3)) / (columns - 1)
         pairs = _cell_counts(np.array([*itertools.combinations(range(columns), 2)]), setting.sizes)
         chain = tuple(itertools.pairwise(range(columns)))  # before any data, one tree is as good as another
-        return Expected(columns, chain, pairs, (columns - 1) / 2, _mean_noise(setting, share))
-    candidates = sets_within(setting.workload)
+        return ExpectedRun(columns, chain, pairs, (columns - 1) / 2, _mean_noise(setting, share))
+    candidates = subset_index_arrays(setting.workload)
     cells = np.concatenate([_cell_counts(sets, setting.sizes) for sets in candidates])
     if method == "mwem":
         noise = _mean_noise(setting, (1 - FOR_CHOICES) / columns)
-        return Expected(0, _typical_sets(setting, candidates, columns, rows, noise), cells, columns, noise)
+        return ExpectedRun(0, _typical_sets(setting, candidates, columns, rows, noise), cells, columns, noise)
     planned = expected_rounds(setting, float(rows))
     noise = _mean_noise(setting, (1 - FOR_CHOICES) / planned)
     learning = _LEARNING_INTERCEPT + _LEARNING_SLOPE * math.log(max(1.0, rows / noise))
     round_share = min(_MAX_ROUND_SHARE, max(_MIN_ROUND_SHARE, learning))
     count = max(1, math.ceil(round_share * (planned - float(1 - FOR_CHOICES) * columns)))
-    return Expected(columns, _typical_sets(setting, candidates, count, rows, noise, _LATE_SHARE), cells, count, noise)
+    return ExpectedRun(
+        columns, _typical_sets(setting, candidates, count, rows, noise, _LATE_SHARE), cells, count, noise
+    )
 
 
 def _cell_counts(sets: Places, sizes: Sequence[int]) -> Floats:
@@ -114,7 +116,7 @@ def _cell_counts(sets: Places, sizes: Sequence[int]) -> Floats:
     return np.asarray(np.prod(np.array(sizes, float)[sets], axis=1))
 
 
-def _mean_noise(setting: Setting, share: Fraction) -> float:
+def _mean_noise(setting: SynthesisSetting, share: Fraction) -> float:
     """Return the mean size of the noise that this share of the price buys, in rows."""
     amount = setting.currency.total * (1 - FOR_ROWS) * share
     noise = setting.currency.noise(amount, CellCounts(setting.reading, (0,)).sensitivity)
@@ -122,8 +124,8 @@ def _mean_noise(setting: Setting, share: Fraction) -> float:
 
 
 def _typical_sets(
-    setting: Setting, candidates: Sequence[Places], count: int, rows: int, noise: float, halved: float = 0.0
-) -> tuple[Set, ...]:
+    setting: SynthesisSetting, candidates: Sequence[Places], count: int, rows: int, noise: float, halved: float = 0.0
+) -> tuple[AttributeSet, ...]:
     """Return so many sets of two columns or more, those first whose noise is most like that of chosen sets, while
     the model fits the share of the price that is spent by then. In the ``halved`` share of the rounds, the last
     ones, noise is halved.
@@ -133,9 +135,9 @@ def _typical_sets(
     most_tried = count + _MAX_TRIED  # tried in all before one is measured again
     early = _nearest_in_size(larger_sets, sizes, _NOISE_SHARE * rows / noise, most_tried)
     late = _nearest_in_size(larger_sets, sizes, 2 * _NOISE_SHARE * rows / noise, most_tried)
-    typical_sets: list[Set] = []
+    typical_sets: list[AttributeSet] = []
     for index in range(count):
-        max_cells = sum(sizes) + setting.most_cells * (index + 1) / count
+        max_cells = sum(sizes) + setting.max_cells * (index + 1) / count
         untried = [
             candidate
             for candidate in (late if index >= (1 - halved) * count else early)
@@ -148,7 +150,9 @@ def _typical_sets(
     return tuple(typical_sets)
 
 
-def _nearest_in_size(sets: Sequence[Places], sizes: Sequence[int], target_cells: float, count: int) -> list[Set]:
+def _nearest_in_size(
+    sets: Sequence[Places], sizes: Sequence[int], target_cells: float, count: int
+) -> list[AttributeSet]:
     """Return the sets nearest to so many cells, on a scale of powers of two; ties are spread over all columns."""
     goal = math.log2(max(1.0, target_cells))
     cells, size_index = np.unique(
@@ -199,7 +203,7 @@ def _fit_chain(sizes: tuple[int, ...]) -> None:
         Observation((place, place + 1), 100 + np.arange(rows * columns, dtype=float).reshape(rows, columns) % 7, 1.0)
         for place, (rows, columns) in enumerate(pairwise(sizes))
     ]
-    fitted(observed, sizes, 100.0 * sizes[0] * sizes[1], tolerance=0.0, most_rounds=_TIMED_ROUNDS)
+    fit_model(observed, sizes, 100.0 * sizes[0] * sizes[1], tolerance=0.0, max_rounds=_TIMED_ROUNDS)
 
 
 def _best_seconds(work: Callable[[], object]) -> float:
@@ -224,7 +228,7 @@ _SUMS_PER_CELL = 10
 """The cached sums per cell of the model, from which the marginals of candidates are computed."""
 
 
-@codec.value("synthesis-forecast")
+@codec.serialisable("synthesis-forecast")
 @dataclass(frozen=True)
 class SynthesisForecast:
     """The expected cost of a synthesis: time and memory within a factor of two, from public numbers alone."""
@@ -245,7 +249,7 @@ class SynthesisForecast:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        object.__setattr__(self, "seconds", codec.real(self.seconds, "seconds"))
+        object.__setattr__(self, "seconds", codec.parse_float(self.seconds, "seconds"))
 
     def __str__(self) -> str:
         memory_range = f"{_scaled_text(self.memory / 2**20, 0.5)} to {_scaled_text(self.memory / 2**20, 2)} MiB"
@@ -261,30 +265,31 @@ def _scaled_text(value: float, factor: float) -> str:
     return f"{float(f'{value * factor:.2g}'):,g}"
 
 
-def forecast(setting: Setting, method: str, rows: int, price: str, *, accepted: bool) -> SynthesisForecast:
+def forecast(setting: SynthesisSetting, method: str, rows: int, price: str, *, accepted: bool) -> SynthesisForecast:
     """Forecast a synthesis of so many rows on this machine."""
-    course = expected(setting, method, rows)
+    course = expected_run(setting, method, rows)
     sets = course.sets(len(setting.sizes))
     cells = predicted_cells(sets, setting.sizes)
     seconds = predicted_seconds(setting, course, rows, speed())
     return SynthesisForecast(seconds, predicted_memory(setting, course, rows), len(sets), cells, rows, price, accepted)
 
 
-def predicted_seconds(setting: Setting, course: Expected, rows: int, own: Speed) -> float:
+def predicted_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, machine: Speed) -> float:
     """Sum the time of reading, steps, choices and fits."""
     choices = len(course.chosen) if course.choices else 0
     steps = 1 + course.before + len(course.chosen) + choices
     scored = _scored_cells(setting, course)
     counted = len(course.candidates) * rows * (1 if scored <= KEPT_CELLS else course.choices)
     return (
-        own.per_row * (_READ_COST * rows * len(setting.sizes) + counted)
-        + own.per_table * (_START_COST + _STEP_COST * steps + _CANDIDATE_COST * course.choices * len(course.candidates))
-        + own.per_cell * course.choices * scored
-        + _fitting_seconds(setting, course, rows, own)
+        machine.per_row * (_READ_COST * rows * len(setting.sizes) + counted)
+        + machine.per_table
+        * (_START_COST + _STEP_COST * steps + _CANDIDATE_COST * course.choices * len(course.candidates))
+        + machine.per_cell * course.choices * scored
+        + _fitting_seconds(setting, course, rows, machine)
     )
 
 
-def _fitting_seconds(setting: Setting, course: Expected, rows: int, machine: Speed) -> float:
+def _fitting_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, machine: Speed) -> float:
     """Sum the time of the fits: one after every chosen set, and a closer last one."""
     rounds = min(_MAX_FIT_ROUNDS, _FIT_ROUNDS * max(1.0, rows / course.noise) ** _FIT_POWER)
     sizes, sets = setting.sizes, course.sets(len(setting.sizes))
@@ -302,7 +307,7 @@ def _round_seconds(sets: list[tuple[int, ...]], sizes: tuple[int, ...], machine:
     return machine.per_table * _MEASURED_COST * len(set(sets)) + machine.per_cell / 2 * cells
 
 
-def predicted_memory(setting: Setting, course: Expected, rows: int) -> int:
+def predicted_memory(setting: SynthesisSetting, course: ExpectedRun, rows: int) -> int:
     """Sum what is held at once, in bytes: values, cached marginals, the model's marginals, and fitting."""
     scored = _scored_cells(setting, course)
     cached_cells = min(KEPT_CELLS, scored) + min(KEPT_CELLS // 2, scored)
@@ -316,9 +321,9 @@ def predicted_memory(setting: Setting, course: Expected, rows: int) -> int:
     )
 
 
-def _scored_cells(setting: Setting, course: Expected) -> int:
+def _scored_cells(setting: SynthesisSetting, course: ExpectedRun) -> int:
     """Return the number of cells of all candidates that a model may have."""
-    max_cells = sum(setting.sizes) + setting.most_cells
+    max_cells = sum(setting.sizes) + setting.max_cells
     return int(course.candidates[course.candidates <= max_cells].sum())
 
 
@@ -326,17 +331,19 @@ _FOLLOWING_QUARTERS = 2
 """In so many of four rows a column follows the one before it, so that there is something to learn."""
 
 
-def invented(setting: Setting, rows: int) -> CodedRows:
+def invent_rows(setting: SynthesisSetting, rows: int) -> CodedRows:
     """Draw rows from the declared cells: low codes more often than high ones, and each column partly decided by the
     one before it.
     """
     codes: list[NDArray[np.int64]] = []
     for size in setting.sizes:
         declared_cells = max(1, size - 1)  # without the cell for missing values
-        column_codes = np.minimum(bits.all_below(declared_cells, rows), bits.all_below(declared_cells, rows))
+        column_codes = np.minimum(
+            bits.random_array_below(declared_cells, rows), bits.random_array_below(declared_cells, rows)
+        )
         if codes:
             previous = codes[-1] * declared_cells // max(1, int(codes[-1].max(initial=0)) + 1)
-            column_codes = np.where(bits.all_below(4, rows) < _FOLLOWING_QUARTERS, previous, column_codes)
+            column_codes = np.where(bits.random_array_below(4, rows) < _FOLLOWING_QUARTERS, previous, column_codes)
         codes.append(column_codes)
     small = tuple(
         codes_of_column.astype(np.min_scalar_type(size - 1))

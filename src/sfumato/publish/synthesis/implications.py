@@ -29,22 +29,22 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.policy import Table, Type
 from sfumato.publish.cells import answering
-from sfumato.publish.graph.models import GraphModel, Potential
+from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import Attributes, attribute_of
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.marginals.implied import holds_one_value, implied
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
 from sfumato.publish.synthesis.released import ImpliedColumn
 
 Mask = NDArray[np.bool_]
-Zeros = tuple[tuple[Set, Mask], ...]
+Zeros = tuple[tuple[AttributeSet, Mask], ...]
 """Sets of columns, and the cells of each that no row is in."""
 Pairs = tuple[tuple[int, int], ...]
 """Indices of columns: a deciding one, and the one that it decides."""
 
 
-def deciding_pairs(attributes: Attributes, face: TableFace) -> Pairs:
+def deciding_pairs(attributes: Attributes, face: PublicTableFacts) -> Pairs:
     """Return the declared pairs whose columns are both here, and of which some cell of the first decides."""
     places = {attribute.name: place for place, attribute in enumerate(attributes)}
     declared = [
@@ -61,30 +61,30 @@ def deciding_cells(attributes: Attributes, place: int) -> Mask:
     return np.array([holds_one_value(cell, attribute.type) for cell in attribute.cells])
 
 
-def required_places(face: TableFace) -> tuple[int, ...]:
+def required_places(face: PublicTableFacts) -> tuple[int, ...]:
     """Return the columns that the policy does not call nullable; none if only cells are known."""
     return tuple(place for place, domain in enumerate(face.domains) if not domain.nullable)
 
 
-def last_cell(attributes: Attributes, place: int) -> tuple[Set, Mask]:
+def last_cell(attributes: Attributes, place: int) -> tuple[AttributeSet, Mask]:
     """Return the cell of a column for missing or unlisted values."""
     size = attributes[place].size
     return (place,), np.arange(size) == size - 1
 
 
-def sets_of(pairs: Pairs) -> list[Set]:
+def sets_of(pairs: Pairs) -> list[AttributeSet]:
     """Return the distinct sets of columns of the pairs."""
     return list(dict.fromkeys(_sorted_pair(pair) for pair in pairs))
 
 
-def decided_zeros(pair: tuple[int, int], cells: Sequence[int], decides: Mask, size: int) -> tuple[Set, Mask]:
+def zeros_of_pair(pair: tuple[int, int], cells: Sequence[int], decides: Mask, size: int) -> tuple[AttributeSet, Mask]:
     """Return the cells of a pair that no row is in: all but the decided one, if the first column decides."""
     others = (np.arange(size) != np.asarray(cells)[:, None]) & decides[:, None]
     return _sorted_pair(pair), others if pair[0] < pair[1] else others.T
 
 
-def zeros_of_model(
-    model: GraphModel, attributes: Attributes, pairs: Pairs, zeros: Zeros = (), required: Sequence[int] = ()
+def zeros_from_model(
+    model: GraphicalModel, attributes: Attributes, pairs: Pairs, zeros: Zeros = (), required: Sequence[int] = ()
 ) -> Zeros:
     """Read from a model what columns decide, and return the cells that this rules out.
 
@@ -98,24 +98,24 @@ def zeros_of_model(
         for places, cells in zeros:
             if places == _sorted_pair((deciding, decided)):
                 impossible |= cells if deciding < decided else cells.T
-        mapping = implied(counts, attributes[deciding], impossible=impossible)
-        ruled_out.append(decided_zeros((deciding, decided), mapping.cells.tolist(), mapping.decides, counts.shape[1]))
+        mapping = infer_dependency(counts, attributes[deciding], impossible=impossible)
+        ruled_out.append(zeros_of_pair((deciding, decided), mapping.cells.tolist(), mapping.decides, counts.shape[1]))
     return tuple(ruled_out)
 
 
-def _sorted_pair(pair: tuple[int, int]) -> Set:
+def _sorted_pair(pair: tuple[int, int]) -> AttributeSet:
     return (min(pair), max(pair))
 
 
-def zeros_of(table: str, attributes: Attributes, face: TableFace) -> Zeros:
+def zeros_from_policy(table: str, attributes: Attributes, face: PublicTableFacts) -> Zeros:
     """Return the cells of which every row would meet a condition that the policy calls impossible; conditions on
     columns outside the model are ignored.
     """
-    zeros: dict[Set, NDArray[np.bool_]] = {}
-    model_face = answering.Face(table, attributes, face.known(attributes), None, None)  # type: ignore[arg-type]
+    zeros: dict[AttributeSet, NDArray[np.bool_]] = {}
+    model_face = answering.QueryableTable(table, attributes, face.domains_for(attributes), None, None)  # type: ignore[arg-type]
     for declared in face.impossible:
         try:
-            places, cells = answering.surely(model_face, declared)
+            places, cells = answering.certain_cells(model_face, declared)
         except Unsupported:
             continue
         if places and cells.any():
@@ -123,19 +123,19 @@ def zeros_of(table: str, attributes: Attributes, face: TableFace) -> Zeros:
     return tuple(zeros.items())
 
 
-def check_zeros(zeros: Zeros, sizes: Sequence[int], most_cells: int) -> None:
+def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) -> None:
     """Refuse zeros that leave no cell for any row, or that the model cannot hold."""
     sets = [places for places, _ in zeros]
-    if predicted_cells(sets, sizes) > sum(sizes) + most_cells:
+    if predicted_cells(sets, sizes) > sum(sizes) + max_cells:
         largest = max((math.prod(sizes[place] for place in places) for places in sets), default=1)
         raise Unsupported(
             "too-many-cells",
-            f"the model has at most {most_cells:,} cells, and the policy's impossible conditions need more",
+            f"the model has at most {max_cells:,} cells, and the policy's impossible conditions need more",
             fix=f"allow more memory, take coarser bins, or remove the condition with {largest:,} cells",
         )
     logs = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
     try:
-        possible = float(GraphModel.of(sizes, logs, 1.0).beliefs[0].sum()) > 0
+        possible = float(GraphicalModel.of(sizes, logs, 1.0).beliefs[0].sum()) > 0
     except InvalidParameter:
         possible = False
     if not possible:
@@ -174,6 +174,8 @@ def decided_cells(table: Table, by: str, decided: str) -> tuple[int, ...] | None
     return None
 
 
-def implied_of(table: Table, decided: str, by: int, cells: tuple[int, ...]) -> ImpliedColumn:
+def implied_column(table: Table, decided: str, by: int, cells: tuple[int, ...]) -> ImpliedColumn:
     """Return the implied column whose cell is decided by the column at this index of the model."""
-    return ImpliedColumn(attribute_of(decided, table.columns[decided], table.codings.get(decided)).flat, by, cells)
+    return ImpliedColumn(
+        attribute_of(decided, table.columns[decided], table.codings.get(decided)).without_levels, by, cells
+    )

@@ -28,19 +28,19 @@ from collections.abc import Callable, Generator
 from fractions import Fraction
 
 from sfumato.plan.readings.cell_rows import CellCounts
-from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.synthesis.budget import FOR_CHOICES, Amounts, rounded
-from sfumato.publish.synthesis.candidates import Outcome, Step, whole_weights, within
-from sfumato.publish.synthesis.course import Setting, Steps, SynthesisState, mean_size
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.synthesis.budget import FOR_CHOICES, RoundAmounts, round_amount_down
+from sfumato.publish.synthesis.candidates import Outcome, Step, integer_weights, subsets_with_weights
+from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, mean_size
 
 
-def penalty_of(course: SynthesisState, amount: Fraction) -> Callable[[int], float]:
+def noise_penalty(course: SynthesisState, amount: Fraction) -> Callable[[int], float]:
     """Return the mean L1 error, in rows, of noise for this amount, as a function of the number of cells of a
     marginal.
     """
     setting = course.setting
     one_column = CellCounts(setting.reading, (0,))  # more than one cell, like every candidate
-    mean_noise = mean_size(course.funds.currency.noise(amount, one_column.sensitivity), setting.unit_value)
+    mean_noise = mean_size(course.budget.currency.noise(amount, one_column.sensitivity), setting.unit_value)
     return lambda cells: mean_noise * cells
 
 
@@ -54,36 +54,36 @@ def aim(course: SynthesisState) -> Steps:
     columns = len(course.setting.attributes)
     rounds = expected_rounds(course.setting, course.total)
     course.planned = columns + len(course.setting.pairs) + rounds
-    amounts = Amounts.of_round(rounded(course.funds.left / rounds))
+    amounts = RoundAmounts.of_round(round_amount_down(course.budget.remaining / rounds))
     for place in range(columns):
-        yield from course.measure((place,), amounts.measured, "first", fit=False)
-    yield from course.measure_pairs(amounts.measured)
+        yield from course.measure((place,), amounts.measurement, "first", fit=False)
+    yield from course.measure_pairs(amounts.measurement)
     course.fit()
     is_last = False
     while not is_last:
-        is_last = course.funds.left < 2 * amounts.whole
+        is_last = course.budget.remaining < 2 * amounts.total
         if is_last:
-            amounts = Amounts.of_round(course.funds.left)
+            amounts = RoundAmounts.of_round(course.budget.remaining)
         learned = yield from _choose_and_measure(course, amounts, is_last)
         if not learned:
-            amounts = amounts.halved(course.funds.currency)
+            amounts = amounts.halved(course.budget.currency)
 
 
-def _choose_and_measure(course: SynthesisState, amounts: Amounts, is_last: bool) -> Generator[Step, Outcome, bool]:
+def _choose_and_measure(course: SynthesisState, amounts: RoundAmounts, is_last: bool) -> Generator[Step, Outcome, bool]:
     """Choose and measure once; return whether the model moved by more than noise would move it."""
-    share = 1.0 if is_last else float((course.funds.spent + amounts.whole) / course.funds.currency.total)
+    share = 1.0 if is_last else float((course.budget.spent + amounts.total) / course.budget.currency.total)
     candidates = course.affordable(course.setting.candidates, share)
-    chosen = yield from course.choose(candidates, amounts.chosen, penalty_of(course, amounts.measured))
-    noise = yield from course.measure(chosen, course.funds.left if is_last else amounts.measured, "chosen")
+    chosen = yield from course.choose(candidates, amounts.choice, noise_penalty(course, amounts.measurement))
+    noise = yield from course.measure(chosen, course.budget.remaining if is_last else amounts.measurement, "chosen")
     measured, synthesis_round = course.released[-1]
     return 2 * synthesis_round.gain > noise * measured.values.size
 
 
-def expected_rounds(own: Setting, rows: float) -> int:
+def expected_rounds(setting: SynthesisSetting, rows: float) -> int:
     """Return the number of rounds that the first noise is chosen for, by the noisy number of rows and the price."""
-    per_cell = rows / own.most_rows / (sum(own.sizes) / len(own.sizes))
-    is_sparse = per_cell * own.currency.sharpness(len(own.sizes)) < _MIN_ROWS_PER_CELL
-    return (2 if is_sparse else 4) * len(own.sizes)
+    per_cell = rows / setting.max_rows / (sum(setting.sizes) / len(setting.sizes))
+    is_sparse = per_cell * setting.currency.sharpness(len(setting.sizes)) < _MIN_ROWS_PER_CELL
+    return (2 if is_sparse else 4) * len(setting.sizes)
 
 
 def independent(course: SynthesisState) -> Steps:
@@ -92,8 +92,8 @@ def independent(course: SynthesisState) -> Steps:
     sets = [*((place,) for place in range(len(course.setting.attributes))), *course.setting.pairs]
     course.planned = len(sets)
     for index, places in enumerate(sets):
-        remaining = course.funds.left
-        amount = rounded(remaining / (len(sets) - index)) if index < len(sets) - 1 else remaining
+        remaining = course.budget.remaining
+        amount = round_amount_down(remaining / (len(sets) - index)) if index < len(sets) - 1 else remaining
         yield from course.measure(places, amount, "first", fit=False)
 
 
@@ -105,16 +105,20 @@ def mst(course: SynthesisState) -> Steps:
     yield from course.count_rows()
     pairs = course.setting.pairs
     course.planned = columns + max(columns - 1, len(pairs))
-    after_rows = course.funds.left
+    after_rows = course.budget.remaining
     for place in range(columns):
-        yield from course.measure((place,), rounded(after_rows / 3 / columns), "first", fit=False)
+        yield from course.measure((place,), round_amount_down(after_rows / 3 / columns), "first", fit=False)
     course.fit()
     edges = list(pairs)  # a declared dependency is in every tree
     while candidates := _joining_pairs(edges, columns):
-        amount = rounded(after_rows * FOR_CHOICES / (columns - 1))
+        amount = round_amount_down(after_rows * FOR_CHOICES / (columns - 1))
         edges.append((yield from course.choose(dict.fromkeys(candidates, 1), amount, _no_penalty)))
     for index, places in enumerate(edges):
-        amount = rounded(course.funds.left / (len(edges) - index)) if index < len(edges) - 1 else course.funds.left
+        amount = (
+            round_amount_down(course.budget.remaining / (len(edges) - index))
+            if index < len(edges) - 1
+            else course.budget.remaining
+        )
         yield from course.measure(places, amount, "first" if places in pairs else "chosen")
 
 
@@ -122,7 +126,7 @@ def _no_penalty(cells: int) -> float:  # noqa: ARG001
     return 0.0
 
 
-def _joining_pairs(edges: list[Set], columns: int) -> list[Set]:
+def _joining_pairs(edges: list[AttributeSet], columns: int) -> list[AttributeSet]:
     """Return the pairs of columns that no path of edges connects."""
     component = list(range(columns))
     for first, second in edges:
@@ -134,14 +138,16 @@ def _joining_pairs(edges: list[Set], columns: int) -> list[Set]:
 def mwem(course: SynthesisState) -> Steps:
     """Choose and measure, round by round."""
     yield from course.count_rows()
-    weights = whole_weights(within(course.setting.workload))
+    weights = integer_weights(subsets_with_weights(course.setting.workload))
     pairs = course.setting.pairs
     course.planned = rounds = len(course.setting.attributes) + len(pairs)
-    yield from course.measure_pairs(rounded(course.funds.left / rounds))
+    yield from course.measure_pairs(round_amount_down(course.budget.remaining / rounds))
     for index in range(len(pairs), rounds):
-        remaining = course.funds.left
-        amounts = Amounts.of_round(rounded(remaining / (rounds - index)) if index < rounds - 1 else remaining)
+        remaining = course.budget.remaining
+        amounts = RoundAmounts.of_round(
+            round_amount_down(remaining / (rounds - index)) if index < rounds - 1 else remaining
+        )
         candidates = course.affordable(weights, (index + 1) / rounds)
-        chosen = yield from course.choose(candidates, amounts.chosen, penalty_of(course, amounts.measured))
-        amount = amounts.measured if index < rounds - 1 else course.funds.left
+        chosen = yield from course.choose(candidates, amounts.choice, noise_penalty(course, amounts.measurement))
+        amount = amounts.measurement if index < rounds - 1 else course.budget.remaining
         yield from course.measure(chosen, amount, "chosen")

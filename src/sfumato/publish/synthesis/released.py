@@ -6,7 +6,7 @@ The model is not part of it: it is deterministic post-processing of these number
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sfumato.caching import cached_property
@@ -14,17 +14,17 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import Set, checked_set
+from sfumato.publish.marginals.blocks import AttributeSet, checked_set
 from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.marginals.faces import BARE, TableFace
-from sfumato.publish.marginals.measuring import packed, unpacked
+from sfumato.publish.marginals.faces import BARE, PublicTableFacts
+from sfumato.publish.marginals.measuring import decode_integers, encode_integers
 from sfumato.release.payers import NOT_BOUGHT, Purchase
 from sfumato.release.prices import Price
 
 METHODS = ("aim", "mst", "mwem", "independent")
 
 
-@codec.value("released-marginal")
+@codec.serialisable("released-marginal")
 @dataclass(frozen=True)
 class ReleasedMarginal:
     """A whole marginal with independent noise in every cell, as one step released it."""
@@ -44,15 +44,17 @@ class ReleasedMarginal:
     @classmethod
     def of(cls, measured: MeasuredMarginal) -> ReleasedMarginal:
         """Encode a measured marginal."""
-        return cls(measured.places, packed(measured.values), measured.size, measured.laplace)
+        return cls(measured.places, encode_integers(measured.values), measured.size, measured.laplace)
 
     def measured(self, attributes: Attributes, unit_value: Fraction) -> MeasuredMarginal:
         """Decode the measured marginal."""
         shape = tuple(attributes[place].size for place in self.places)
-        return MeasuredMarginal(self.places, unpacked(self.values).reshape(shape), self.size, self.laplace, unit_value)
+        return MeasuredMarginal(
+            self.places, decode_integers(self.values).reshape(shape), self.size, self.laplace, unit_value
+        )
 
 
-@codec.value("synthesis-round")
+@codec.serialisable("synthesis-round")
 @dataclass(frozen=True)
 class SynthesisRound:
     """One round: the columns that were measured, why, at what cost, and how much the model learned from it."""
@@ -66,10 +68,10 @@ class SynthesisRound:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        object.__setattr__(self, "gain", codec.real(self.gain, "gain"))
+        object.__setattr__(self, "gain", codec.parse_float(self.gain, "gain"))
 
 
-@codec.value("implied-column")
+@codec.serialisable("implied-column")
 @dataclass(frozen=True)
 class ImpliedColumn:
     """A column outside the model whose cell is decided by the cell of another column."""
@@ -87,9 +89,9 @@ class ImpliedColumn:
             raise InvalidParameter("cells", self.cells[:3], "cells of the column that is decided")
 
 
-@codec.value("synthesized")
+@codec.serialisable("synthesized")
 @dataclass(frozen=True, eq=False)
-class Synthesized:
+class ReleasedSynthesis:
     """All that a synthesis released of a table, and the terms: enough to fit its model again."""
 
     method: str
@@ -109,9 +111,9 @@ class Synthesized:
     where: str = ""
     purchase: Purchase = NOT_BOUGHT
     price: Price | None = None
-    face: TableFace = BARE
+    face: PublicTableFacts = BARE
     implied: tuple[ImpliedColumn, ...] = ()
-    most_cells: int = 1 << 18
+    max_cells: int = field(default=1 << 18, metadata=codec.stored_name("most_cells"))
     """The most cells that the model may have."""
     complete: bool = True
     """Whether all that was planned was measured; False if the synthesis was ended before."""
@@ -120,7 +122,7 @@ class Synthesized:
         codec.check_fields(self)
         if self.method not in METHODS:
             raise InvalidParameter("method", self.method, f"one of {', '.join(METHODS)}")
-        object.__setattr__(self, "total", codec.real(self.total, "total"))
+        object.__setattr__(self, "total", codec.parse_float(self.total, "total"))
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         if len(self.rounds) != max(0, len(self.marginals) - 1) or not 0 < self.total < math.inf:
             raise InvalidParameter("rounds", len(self.rounds), "one for each marginal after the number of rows")
@@ -145,7 +147,7 @@ class Synthesized:
         return tuple(attribute.size for attribute in self.attributes)
 
     @property
-    def sets(self) -> tuple[Set, ...]:
+    def sets(self) -> tuple[AttributeSet, ...]:
         """The distinct sets of columns that were measured, in order."""
         return tuple(dict.fromkeys(marginal.places for marginal in self.marginals if marginal.places))
 

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter, SfumatoError, installing
-from sfumato.notebook_html import folded, paragraphs, preformatted, table
+from sfumato.errors import InvalidParameter, SfumatoError, install_command
+from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
 from sfumato.plots.answers import GroupColumn, draw
-from sfumato.plots.picture import Picture, saved
+from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData, Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, percent
+from sfumato.privacy.numbers import Number, format_percent
 from sfumato.release.answers import sampling_errors
 from sfumato.release.answers.answer_columns import is_typed, typed_column
 from sfumato.release.answers.answer_pages import save
@@ -39,18 +39,27 @@ from sfumato.release.answers.answer_pictures import (
     HALF,
     MARK,
     bar_chart,
-    explained,
-    foot,
-    keyed,
+    caption_lines,
+    explain_mark,
+    key_column,
     notes,
-    threshold,
+    parse_noise_limit,
     too_noisy,
 )
-from sfumato.release.answers.formatting import bars, between, bounded, cell, outward, pointed, short_width, stored
-from sfumato.release.answers.receipts import REHEARSED, Receipt
+from sfumato.release.answers.formatting import (
+    bars,
+    between,
+    bounded,
+    cell,
+    digit_format,
+    file_text,
+    round_outward,
+    short_width,
+)
+from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
 from sfumato.release.noisy_rows.finishing import Finished
-from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, TruthColumn
-from sfumato.untrusted import defused, printable
+from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn, TruthColumn
+from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
 
 if TYPE_CHECKING:
     import pandas
@@ -75,7 +84,7 @@ _MODEL_BASES = (BOUNDED, HYPOTHESIS, UNVERIFIED)
 """Bases whose interval is not centred at the number, which comes from a model."""
 
 
-@codec.value("answer")
+@codec.serialisable("answer")
 @dataclass(frozen=True)
 class Answer:
     """Noisy rows as released; an interval covers the exact number after contribution limits and clamping."""
@@ -125,14 +134,14 @@ class Answer:
         object.__setattr__(self, "chosen", dict(self.chosen))
         object.__setattr__(self, "sampling", self._parse_sampling())
         if self.above:
-            threshold(self.above)
+            parse_noise_limit(self.above)
         weak_reasons = tuple(reason for reason in self.receipt.weak if reason not in self.warnings)
         object.__setattr__(self, "warnings", (*weak_reasons, *self.warnings))
 
     @property
-    def rehearsed(self) -> bool:
+    def is_preview(self) -> bool:
         """Whether the numbers are invented from the policy alone: nothing was read, charged or stored."""
-        return self.receipt.rehearsed
+        return self.receipt.is_preview
 
     def _parse_sampling(self) -> dict[str, tuple[float | None, ...]] | None:
         if self.sampling is None:
@@ -143,14 +152,14 @@ class Answer:
             is_per_row = isinstance(widths, (tuple, list)) and len(widths) == len(self.rows)
             _require(is_per_row, "sampling", widths, "a half-width for each row, or null")
         return {
-            name: tuple(None if width is None else codec.real(width, "sampling") for width in widths)
+            name: tuple(None if width is None else codec.parse_float(width, "sampling") for width in widths)
             for name, widths in self.sampling.items()
         }
 
     def _parse_ranks(self) -> dict[str, float]:
         names_columns = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
         _require(names_columns, "ranks", self.ranks, "numbers of rows by column name")
-        return {name: codec.real(rows, "ranks") for name, rows in self.ranks.items()}
+        return {name: codec.parse_float(rows, "ranks") for name, rows in self.ranks.items()}
 
     def _parse_basis(self) -> dict[str, tuple[str, ...]] | None:
         if self.basis is None:
@@ -211,12 +220,12 @@ class Answer:
 
         Half of the number is the usual limit: 100 ± 51 exceeds it. Pictures mark such numbers in any case.
         """
-        return replace(self, above=threshold(above))
+        return replace(self, above=parse_noise_limit(above))
 
     def _format_number(self, name: str, index: int, value: Any) -> str:
         interval, format_digits = (
             self.intervals[name][index] if name in self.intervals else None,
-            pointed(self.possible.get(name)),
+            digit_format(self.possible.get(name)),
         )
         if interval is not None and self._is_bounded(name, index):
             return bounded(value, interval, format_digits)
@@ -252,6 +261,16 @@ class Answer:
         }
         return replace(self, rows=rows, intervals=clipped_intervals)
 
+    def with_sampling_error(self, query: Query, rows: int, share: Fraction, confidence: Number) -> Answer:
+        """Add the sampling errors of a sample of this share of the population, of at most ``rows`` rows per group and
+        unit.
+        """
+        values = {name: self.column(name) for name in self.intervals}
+        widths = sampling_errors.half_widths(
+            query, values, self.intervals, rows=rows, share=share, confidence=confidence
+        )
+        return replace(self, sampling=widths)
+
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
         """Return a pyarrow table, with two more columns for the interval of each number.
 
@@ -266,13 +285,13 @@ class Answer:
         arrow_table = pyarrow.table(
             {name: _arrow_array(column_types.get(name, Type.REAL), cells) for name, cells in columns.items()}
         )
-        return arrow_table.replace_schema_metadata({"sfumato": REHEARSED}) if self.rehearsed else arrow_table
+        return arrow_table.replace_schema_metadata({"sfumato": PREVIEW_NOTE}) if self.is_preview else arrow_table
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
         """Return the same as ``to_arrow``, as a pandas data frame."""
         frame = _import_library("pandas").DataFrame(self._export_columns(ranges))
-        if self.rehearsed:
-            frame.attrs["sfumato"] = REHEARSED
+        if self.is_preview:
+            frame.attrs["sfumato"] = PREVIEW_NOTE
         return frame
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
@@ -311,7 +330,7 @@ class Answer:
         if separator not in (",", ";", "\t"):
             raise InvalidParameter("separator", separator, "a comma, a semicolon or a tab")
         rounded_intervals = {
-            name: tuple(interval and outward(interval) for interval in intervals)
+            name: tuple(interval and round_outward(interval) for interval in intervals)
             for name, intervals in self.intervals.items()
         }
         extra_columns: dict[str, list[Any]] = {
@@ -324,7 +343,7 @@ class Answer:
         ]
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n", delimiter=separator)
-        writer.writerow([defused(name) for name in (*self.columns, *extra_columns)])
+        writer.writerow([escape_for_spreadsheet(name) for name in (*self.columns, *extra_columns)])
         columns += [[_csv_cell(end, is_key=True) for end in cells] for cells in extra_columns.values()]
         if separator == ";":
             is_numeric = [*(kind.numeric for kind in self.types), *(True for _ in extra_columns)]
@@ -333,12 +352,12 @@ class Answer:
                 for column, is_number in zip(columns, is_numeric, strict=True)
             ]
         writer.writerows(zip(*columns, strict=True))
-        return f"# {REHEARSED}\n{out.getvalue()}" if self.rehearsed else out.getvalue()
+        return f"# {PREVIEW_NOTE}\n{out.getvalue()}" if self.is_preview else out.getvalue()
 
     def bars(self, column: str, width: int = 50) -> str:
         """Draw text bars with their intervals."""
         chart = bars(self.chart_data(column), width)
-        return f"{REHEARSED}\n{chart}" if self.rehearsed else chart
+        return f"{PREVIEW_NOTE}\n{chart}" if self.is_preview else chart
 
     def plot(self, path: str | None = None) -> Picture:
         """Draw the answer: bars for few groups, lines with bands for dates and ordered keys, a heat map for two keys.
@@ -347,8 +366,13 @@ class Answer:
         also saved.
         """
         charts = self._charts()
-        return saved(
-            draw(charts, self._chart_keys(), foot(self.receipt), [*notes(charts, self.above), *self._describe_ranks()]),
+        return save_if_path(
+            draw(
+                charts,
+                self._chart_keys(),
+                caption_lines(self.receipt),
+                [*notes(charts, self.above), *self._describe_ranks()],
+            ),
             path,
         )
 
@@ -373,7 +397,7 @@ class Answer:
         return [self.chart_data(name) for name in self.columns if name in self.intervals]
 
     def _chart_keys(self) -> list[GroupColumn]:
-        return [keyed(name, self.column(name)) for name in self.columns if name in self.keys]
+        return [key_column(name, self.column(name)) for name in self.columns if name in self.keys]
 
     def chart_data(self, column: str) -> ChartData:
         """Return one numeric column as chart data."""
@@ -382,8 +406,8 @@ class Answer:
         column_index, text_cells = self.columns.index(column), self.cells()
         key_indices = [self.columns.index(key) for key in self.keys]
         return ChartData(
-            f"{printable(column)} (rehearsed)" if self.rehearsed else printable(column),
-            " · ".join(map(printable, self.keys)),
+            f"{escape_unprintable(column)} (preview)" if self.is_preview else escape_unprintable(column),
+            " · ".join(map(escape_unprintable, self.keys)),
             tuple(" · ".join(row[index] for index in key_indices) or "all" for row in text_cells),
             tuple(self.column(column)),
             self._chart_intervals(column),
@@ -412,18 +436,21 @@ class Answer:
         return "\n".join([as_table(self), "", *warning_lines, str(self.receipt)])
 
     def _describe_ranks(self) -> list[str]:
-        confidence = f"with {percent(self.receipt.confidence)} confidence"
+        confidence = f"with {format_percent(self.receipt.confidence)} confidence"
         return [
-            f"{printable(name)}: within {rows:,.0f} rows of its rank {confidence}" for name, rows in self.ranks.items()
+            f"{escape_unprintable(name)}: within {rows:,.0f} rows of its rank {confidence}"
+            for name, rows in self.ranks.items()
         ]
 
     def ranked(self) -> list[str]:
         """Describe the rank error of quantiles, the quality of selected values, and what marks mean."""
-        selection_notes = (f"{printable(name)}: {printable(note)}" for name, note in self.chosen.items())
+        selection_notes = (
+            f"{escape_unprintable(name)}: {escape_unprintable(note)}" for name, note in self.chosen.items()
+        )
         sampling_notes = [sampling_errors.CAVEAT] if self.sampling else []
-        mark_notes = [explained(Fraction(self.above))] if self.above else []
+        mark_notes = [explain_mark(Fraction(self.above))] if self.above else []
         return [
-            *([REHEARSED] if self.rehearsed else []),
+            *([PREVIEW_NOTE] if self.is_preview else []),
             *self._describe_ranks(),
             *selection_notes,
             *sampling_notes,
@@ -437,7 +464,7 @@ class Answer:
             rows
             + note_paragraphs
             + preformatted(self.receipt.short())
-            + folded("receipt", preformatted(str(self.receipt)))
+            + collapsed("receipt", preformatted(str(self.receipt)))
         )
 
 
@@ -447,9 +474,9 @@ def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[s
     columns, intervals, keys = [], {}, []
     for output, column in zip(query.outputs, finished.columns, strict=True):
         columns.append(_cell_values(column, finished.shown, output.expression.domain.type))
-        if isinstance(column, Numbers):
+        if isinstance(column, NumberColumn):
             intervals[output.name] = _interval_list(column, finished.shown)
-        elif isinstance(column, Keys) and not column.decided:
+        elif isinstance(column, ExactColumn) and not column.chosen_by_noise:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible_ranges(query))
@@ -484,7 +511,7 @@ def _parse_interval_list(intervals: Any) -> tuple[Interval, ...]:
 def _parse_interval(interval: Any) -> tuple[float, float]:
     if type(interval) is not tuple or len(interval) != 2:
         raise InvalidParameter("intervals", interval, "[low, high], or null where there is no number")
-    return codec.real(interval[0], "low"), codec.real(interval[1], "high")
+    return codec.parse_float(interval[0], "low"), codec.parse_float(interval[1], "high")
 
 
 def _arrow_array(column_type: Type, cells: list[Any]) -> pyarrow.Array:
@@ -515,8 +542,10 @@ def _possible_ranges(query: Query) -> dict[str, tuple[float, float]]:
     return {name: (float(end[0]), float(end[1])) for name, end in ends if end is not None and end[0] < end[1]}
 
 
-def _cell_values(column: Numbers | TruthColumn | Keys, shown_rows: NDArray[np.intp], column_type: Type) -> list[Any]:
-    if isinstance(column, Keys):
+def _cell_values(
+    column: NumberColumn | TruthColumn | ExactColumn, shown_rows: NDArray[np.intp], column_type: Type
+) -> list[Any]:
+    if isinstance(column, ExactColumn):
         values = column.value[shown_rows].tolist()
         return [None if value is None else float(value) for value in values] if column_type is Type.REAL else values
     if isinstance(column, TruthColumn):
@@ -542,7 +571,7 @@ def _clip_at_zero(value: Any, interval: Interval) -> Interval:
     return max(0.0, low), max(0.0, high - min(0, value or 0))
 
 
-def _interval_list(column: Numbers, shown_rows: NDArray[np.intp]) -> tuple[Interval, ...]:
+def _interval_list(column: NumberColumn, shown_rows: NDArray[np.intp]) -> tuple[Interval, ...]:
     is_null = np.isnan(column.value[shown_rows])
     low, high = (bound[shown_rows][~is_null] for bound in (column.low, column.high))
     ends = zip(
@@ -600,7 +629,7 @@ def _import_library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise SfumatoError(f"{name} is not installed", place=f"Answer.to_{name}", fix=installing(name)) from None
+        raise SfumatoError(f"{name} is not installed", place=f"Answer.to_{name}", fix=install_command(name)) from None
 
 
 def _csv_cell(value: Any, is_key: bool) -> Any:
@@ -608,15 +637,15 @@ def _csv_cell(value: Any, is_key: bool) -> Any:
     if value is None:
         return ""
     if isinstance(value, str):
-        return defused(value)
-    return stored(value) if is_key or not isinstance(value, (int, float)) else value
+        return escape_for_spreadsheet(value)
+    return file_text(value) if is_key or not isinstance(value, (int, float)) else value
 
 
-def as_table(made: Answer) -> str:
+def as_table(answer: Answer) -> str:
     """Format the rows in aligned columns, each number with ± its half-width; quantile rank errors below."""
-    lines = [[printable(name) for name in made.columns], *made.cells(_MAX_SHOWN_ROWS)]
-    is_numeric = [name in made.intervals for name in made.columns]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]
+    lines = [[escape_unprintable(name) for name in answer.columns], *answer.cells(_MAX_SHOWN_ROWS)]
+    is_numeric = [name in answer.intervals for name in answer.columns]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(answer.columns))]
     text_lines = [
         "  ".join(
             cell.rjust(width) if align_right else cell.ljust(width)
@@ -625,7 +654,7 @@ def as_table(made: Answer) -> str:
         for line in lines
     ]
     rule = "  ".join("─" * width for width in widths)
-    return "\n".join([text_lines[0], rule, *text_lines[1:], *_hidden_row_count(made), *made.ranked()])
+    return "\n".join([text_lines[0], rule, *text_lines[1:], *_hidden_row_count(answer), *answer.ranked()])
 
 
 def _hidden_row_count(answer: Answer) -> list[str]:

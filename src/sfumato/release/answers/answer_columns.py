@@ -13,7 +13,7 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 
 
-@codec.value("answer-column")
+@codec.serialisable("answer-column")
 @dataclass(frozen=True)
 class AnswerColumn:
     """A column of an answer: its name and its type."""
@@ -87,7 +87,7 @@ def _iso_parser(parse: Callable[[str], _D]) -> Callable[[object], _D]:
 
 _TYPES: dict[Type, tuple[type, Callable[[Any], Any]]] = {
     Type.INTEGER: (int, _parse_integer),
-    Type.REAL: (float, lambda value: codec.real(value, "a real number")),
+    Type.REAL: (float, lambda value: codec.parse_float(value, "a real number")),
     Type.TEXT: (str, _refuse),
     Type.BOOLEAN: (bool, _refuse),
     Type.DATE: (dt.date, _iso_parser(dt.date.fromisoformat)),

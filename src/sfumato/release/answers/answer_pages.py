@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from sfumato.errors import InvalidParameter, SfumatoError
-from sfumato.plots.frame import framed
-from sfumato.plots.lines import Panel, PlottedLine, panel
+from sfumato.plots.frame import framed_picture
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.privacy import Guarantee, Neighbours, Reading, reading
-from sfumato.privacy.numbers import Number, exact, percent
+from sfumato.privacy.numbers import Number, exact, format_percent
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.answers.web_pages import HtmlPage, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.release.answers.web_pages import HtmlPage, block, bullet_list, escape, facts, figure, paragraph, table
 
 _FEW_ROWS, _MAX_ROWS = 12, 1000
 """The most rows shown without a fold, and the most rows of a page."""
@@ -85,7 +85,7 @@ class PageAnswer(Protocol):
 A = TypeVar("A", bound=PageAnswer)
 
 
-def concealed(answer: A) -> A:
+def conceal(answer: A) -> A:
     """Return the noisy numbers and intervals alone, without any name, key, text or constant from the question."""
     noisy_columns = [name for name in answer.columns if name in answer.intervals and not _has_no_noise(answer, name)]
     names = {name: f"number {number}" for number, name in enumerate(noisy_columns, 1)}
@@ -121,7 +121,7 @@ def _rename_columns(names: dict[str, str], by_column: Any) -> dict[str, Any]:
 
 def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
     """Render the page of one answer."""
-    visible_answer = answer if questions else concealed(answer)
+    visible_answer = answer if questions else conceal(answer)
     receipt = visible_answer.receipt
     header = facts(
         [
@@ -133,11 +133,11 @@ def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
     question = block(cleandoc(receipt.question)) if questions else paragraph(NOT_SHOWN, "quiet")
     answer_html = "".join(answer_parts(visible_answer))
     sections = [
-        f"<h1>{escaped(_title(receipt))}</h1>{header}<h2>What was asked, and the answer</h2>{question}{answer_html}",
-        f"<h2>Who is protected</h2>{protected(receipt.unit, receipt.neighbours)}",
-        *gained(receipt),
+        f"<h1>{escape(_title(receipt))}</h1>{header}<h2>What was asked, and the answer</h2>{question}{answer_html}",
+        f"<h2>Who is protected</h2>{render_protection(receipt.unit, receipt.neighbours)}",
+        *render_attacker_gain(receipt),
         f"<h2>The receipt</h2>{block(_receipt_text(receipt))}",
-        f"<footer>{escaped(receipt.software)}</footer>",
+        f"<footer>{escape(receipt.software)}</footer>",
     ]
     return HtmlPage(_title(receipt), "\n".join(sections))
 
@@ -162,18 +162,18 @@ def answer_parts(answer: PageAnswer) -> Iterator[str]:
         yield figure(answer.plot())
     if len(answer.rows) > _FEW_ROWS:
         prefix = "" if len(answer.rows) <= _MAX_ROWS else f"the first {_MAX_ROWS:,} of "
-        yield f"<details><summary>{escaped(f'Show {prefix}{len(answer.rows):,} rows')}</summary>{rows}</details>"
+        yield f"<details><summary>{escape(f'Show {prefix}{len(answer.rows):,} rows')}</summary>{rows}</details>"
     if receipt.confidence:
         claim = "All ranges together hold" if receipt.joint else "Each range holds the exact number"
         yield paragraph(
-            f"{claim} with {percent(receipt.confidence)} confidence. They cover the noise only: rows beyond the "
+            f"{claim} with {format_percent(receipt.confidence)} confidence. They cover the noise only: rows beyond the "
             f"limits of one unit ({receipt.limits}) and the clamped part of values are not in the exact number either.",
             "quiet",
         )
     yield "".join(paragraph(note, "quiet") for note in (*answer.ranked(), *answer.warnings))
 
 
-def protected(unit: str, neighbours: str) -> str:
+def render_protection(unit: str, neighbours: str) -> str:
     """Describe who is protected, and what that means."""
     if neighbours == Neighbours.REPLACE.value:
         change = "had been replaced by any others. How many units there are in all is public"
@@ -189,27 +189,30 @@ def protected(unit: str, neighbours: str) -> str:
     )
 
 
-def gained(receipt: Receipt) -> Iterator[str]:
+def render_attacker_gain(receipt: Receipt) -> Iterator[str]:
     """Render what an attacker could gain from one answer alone, where its guarantee is ε or (ε, δ)."""
     match = _PURE.fullmatch(receipt.guarantee)
     if match:
         promise = Guarantee(match[1], match[2] or 0)
-        yield f"<h2>What an attacker could gain at most</h2>{attacker(promise, receipt.neighbours, 'this answer')}"
+        yield (
+            f"<h2>What an attacker could gain at most</h2>{render_attacker(promise, receipt.neighbours, 'this answer')}"
+        )
 
 
-def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
+def render_attacker(promise: Guarantee, neighbours: str, publication: str) -> str:
     """Render how far anyone's belief about one unit can move: a table, a text and a picture."""
     read = reading(promise, _RARE, neighbours=neighbours)
     beliefs = _log_odds_gains(read)
     rows = [
-        (percent(prior), *(_percent_rounded_up(_posterior(prior, odds)) for odds in beliefs.values()))
+        (format_percent(prior), *(_percent_rounded_up(_posterior(prior, odds)) for odds in beliefs.values()))
         for prior in _PRIORS
     ]
     head = ["believed before", *(f"{name}, at most" for name in beliefs)]
     this = f"Except with probability {read.delta:.2g}, this" if read.delta else "This"
     return (
         paragraph(
-            f"Suppose somebody sees {what}, knows everything about everybody else, and has any amount of time and "
+            f"Suppose somebody sees {publication}, knows everything about everybody else, and has any "
+            "amount of time and "
             "computers. They have a guess about one of those who are protected, and believe it to some degree. Then "
             "their belief can grow to at most this:"
         )
@@ -217,7 +220,8 @@ def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
         + figure(_plot_beliefs(promise, neighbours, beliefs), "The dotted line is no change at all.")
         + paragraph(
             f"{this} holds whatever they know and however they compute. A test for whether one of them is there, which "
-            f"is wrong {percent(str(read.false_positive_rate))} of the time when they are not, finds them at most "
+            f"is wrong {format_percent(str(read.false_positive_rate))} of the time when they are not, "
+            "finds them at most "
             f"{_percent_rounded_up(read.true_positive_rate)} of the time when they are."
         )
     )
@@ -254,14 +258,18 @@ def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, flo
         for name, odds in beliefs.items()
     ]
     lines.append(PlottedLine("no change", priors, priors))
-    plot_panel = Panel("believed afterwards at most, in per cent", "believed before, in per cent", ends=(0.0, 100.0))
+    plot_panel = LineAxes(
+        "believed afterwards at most, in per cent", "believed before, in per cent", y_range=(0.0, 100.0)
+    )
     delta = f", δ = {float(promise.delta):.3g}" if promise.delta else ""
-    return framed(panel(lines, plot_panel, 280.0), "", [f"ε = {float(promise.epsilon):.4g}{delta}", neighbours])
+    return framed_picture(
+        line_chart(lines, plot_panel, 280.0), "", [f"ε = {float(promise.epsilon):.4g}{delta}", neighbours]
+    )
 
 
-def limits_of_it() -> str:
+def render_limitations() -> str:
     """Render what a report does not guarantee."""
-    return listed(
+    return bullet_list(
         [
             "This guarantee does not cover what people tell others, or what other data reveal about them.",
             "The data owner sees the data as they are. The guarantee covers what was released through this account; it "

@@ -9,13 +9,13 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidParameter, SfumatoError, installing
+from sfumato.errors import InvalidParameter, SfumatoError, install_command
 from sfumato.plots.answers import GroupColumn
 from sfumato.plots.scales import ChartData, Interval
-from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, text
-from sfumato.release.answers.formatting import key
-from sfumato.release.answers.receipts import REHEARSED, Receipt
-from sfumato.untrusted import printable
+from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact, format_percent
+from sfumato.release.answers.formatting import key_text
+from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
+from sfumato.untrusted import escape_unprintable
 
 MARK = "*"
 """The mark of a number that is too noisy to print."""
@@ -23,25 +23,27 @@ HALF = Fraction(1, 2)
 """The default limit: a number whose interval extends further than this fraction of it is too noisy to print."""
 
 
-def foot(receipt: Receipt) -> list[str]:
+def caption_lines(receipt: Receipt) -> list[str]:
     """Return the lines below a picture: whom it protects, the price, the confidence and the date."""
     coverage = (
-        f"ranges hold with {percent(receipt.confidence)} confidence, for the noise alone" if receipt.confidence else ""
+        f"ranges hold with {format_percent(receipt.confidence)} confidence, for the noise alone"
+        if receipt.confidence
+        else ""
     )
     price = f"{receipt.guarantee} for this answer" if receipt.guarantee else ""
     day = datetime.fromisoformat(receipt.time).strftime("%Y-%m-%d")
     caption = [f"protects {receipt.unit}", price, coverage, day]
-    return [REHEARSED, *caption] if receipt.rehearsed else caption
+    return [PREVIEW_NOTE, *caption] if receipt.is_preview else caption
 
 
-def keyed(name: str, values: Sequence[Any]) -> GroupColumn:
+def key_column(name: str, values: Sequence[Any]) -> GroupColumn:
     """Return one key column as chart data."""
-    return GroupColumn(printable(name), tuple(values), tuple(map(key, values)))
+    return GroupColumn(escape_unprintable(name), tuple(values), tuple(map(key_text, values)))
 
 
-def threshold(above: Number) -> str:
+def parse_noise_limit(above: Number) -> str:
     """Parse the fraction of a number above which its interval is too wide, as text for storage."""
-    return text(exact(above, "above", POSITIVE))
+    return format_exact(exact(above, "above", POSITIVE))
 
 
 def too_noisy(value: Any, interval: Interval, above: Fraction = HALF) -> bool:
@@ -68,17 +70,17 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
 
 
 def _describe_too_noisy(above: Fraction) -> str:
-    limit = f"{percent(above)} of the number" if above <= 1 else f"{text(above)} times the number"
+    limit = f"{format_percent(above)} of the number" if above <= 1 else f"{format_exact(above)} times the number"
     return f"too noisy to print, since its range reaches further than {limit}"
 
 
-def explained(above: Fraction) -> str:
+def explain_mark(above: Fraction) -> str:
     """Explain the mark of a number that is too noisy."""
     return f"{MARK} {_describe_too_noisy(above)}"
 
 
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
-_MOST_BARS = 200
+_MAX_BARS = 200
 _STEP, _PAGE = 20, 800
 """Pixels of one bar, and of all bars together; more bars are thinner."""
 
@@ -106,7 +108,7 @@ def _line_chart(lines: Sequence[ChartData], axis_type: str, altair: Any) -> Any:
         for position, value, interval in zip(line.labels, line.values, line.intervals, strict=True)
     ]
     base = altair.Chart(altair.Data(values=rows), width=480, height=260)
-    x_axis = altair.X(f"at:{axis_type}", title=lines[0].by)
+    x_axis = altair.X(f"at:{axis_type}", title=lines[0].key_names)
     title = lines[0].name if len(lines) == 1 else None
     colour = altair.value(_BAR) if len(lines) == 1 else altair.Color("line:N", title=None, sort=None)
     band = base.mark_area(opacity=0.3).encode(x=x_axis, y=altair.Y("low:Q", title=title), y2="high:Q", color=colour)
@@ -124,14 +126,14 @@ def _altair() -> Any:
         raise SfumatoError(
             "altair is not installed",
             place="Answer.to_altair",
-            fix=installing("plot"),
+            fix=install_command("plot"),
         ) from None
     return altair
 
 
 def _bar_chart(columns: Sequence[ChartData], altair: Any) -> Any:
     if not columns or not columns[0].values:
-        raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
+        raise InvalidParameter("answer", "no numbers", "a table with at least one column of numbers and one row")
     first_labels = columns[0].labels
     charts = [
         _bars(column, altair, labelled=not index or column.labels != first_labels)
@@ -146,7 +148,7 @@ def _bar_chart(columns: Sequence[ChartData], altair: Any) -> Any:
 
 def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
     """Draw one panel, with a row for every row of the answer, also without a number, so that panels align."""
-    count = min(len(data.values), _MOST_BARS)
+    count = min(len(data.values), _MAX_BARS)
     row_height = min(_STEP, _PAGE / count)
     rows = [
         {"row": row, "value": value, "low": _finite_end(interval, 0), "high": _finite_end(interval, 1)}
@@ -175,7 +177,7 @@ def _axis(data: ChartData, count: int) -> dict[str, Any]:
         "labelExpr": f"{json.dumps(data.labels[:count])}[datum.value]",
         "labelOverlap": "greedy",
         "labelLimit": 260,
-        "title": data.by or None,
+        "title": data.key_names or None,
         "titleAngle": 0,
         "titleAlign": "right",
         "titleBaseline": "bottom",

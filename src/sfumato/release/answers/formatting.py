@@ -12,9 +12,9 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.plots.scales import ChartData, Interval
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
-_MOST_DIGITS = 300
+_MAX_DIGITS = 300
 _YEARS = (1000, 2999)
 """Numbers whose possible range lies between these are written like years: 1985, not 1,985."""
 
@@ -22,7 +22,7 @@ Point = Callable[[str], str]
 """Formats the digits of a number for display."""
 
 
-def kept(digits: str) -> str:
+def with_separators(digits: str) -> str:
     """Return the digits unchanged, with thousands separators."""
     return digits
 
@@ -32,48 +32,48 @@ def as_year(digits: str) -> str:
     return digits.replace(",", "")
 
 
-def pointed(possible: tuple[float, float] | None) -> Point:
+def digit_format(possible: tuple[float, float] | None) -> Point:
     """Choose the digit format of a column, from the range of its possible values."""
-    return as_year if possible and _YEARS[0] <= possible[0] and possible[1] <= _YEARS[1] else kept
+    return as_year if possible and _YEARS[0] <= possible[0] and possible[1] <= _YEARS[1] else with_separators
 
 
-def key(value: Any) -> str:
+def key_text(value: Any) -> str:
     """Format an exact value for people: a year as 1985, a price as 2.5, a time as 14:30."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime) and not value.second and not value.microsecond:
         return value.strftime("%Y-%m-%d %H:%M")
-    return stored(value)
+    return file_text(value)
 
 
-def stored(value: Any) -> str:
+def file_text(value: Any) -> str:
     """Format an exact value for files."""
     if value is None:
         return "NULL"
-    return repr(value).removesuffix(".0") if isinstance(value, float) else printable(str(value))
+    return repr(value).removesuffix(".0") if isinstance(value, float) else escape_unprintable(str(value))
 
 
-def cell(value: Any, interval: Interval, point: Point = kept) -> str:
+def cell(value: Any, interval: Interval, point: Point = with_separators) -> str:
     """Format a number with ± its half-width; that of an integer is rounded up to an integer."""
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)) or interval is None:
-        return key(value)
+        return key_text(value)
     if not all(map(math.isfinite, interval)):
         return f"{point(_significant_digits(value, abs(value)))} ± ∞"  # divided by a number that may be zero, say
     low, high = interval
     half_width = max(value - low, high - value)
     if isinstance(value, int):
-        half_width = whole_reach(half_width)
+        half_width = round_half_width_up(half_width)
     if half_width > 0:
         return f"{point(_significant_digits(value, half_width))} ± {_significant_digits(half_width, half_width)}"
-    return point(_significant_digits(value, 0)) if isinstance(value, int) else key(value)
+    return point(_significant_digits(value, 0)) if isinstance(value, int) else key_text(value)
 
 
-def whole_reach(half: float) -> int:
+def round_half_width_up(half: float) -> int:
     """Round the half-width of an integer up, so that the interval is never narrower."""
     return math.ceil(half * (1 - 1e-12))
 
 
-def between(value: Any, interval: Interval, point: Point = kept) -> str:
+def between(value: Any, interval: Interval, point: Point = with_separators) -> str:
     """Format a number with both ends of its interval, which may be at different distances."""
     if interval is None or not all(map(math.isfinite, interval)):
         return point(short(value))
@@ -83,7 +83,7 @@ def between(value: Any, interval: Interval, point: Point = kept) -> str:
 def short(value: Any) -> str:
     """Format a number whose error is known in ranks alone: six digits, or all before the point."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 1e-4 < abs(value) < 1e15:
-        return key(value)
+        return key_text(value)
     digits = max(0, 5 - math.floor(math.log10(abs(value))))
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
 
@@ -93,9 +93,9 @@ def short_width(width: float) -> str:
     return _significant_digits(float(width), width)
 
 
-def bounded(value: Any, interval: tuple[float, float], point: Point = kept) -> str:
+def bounded(value: Any, interval: tuple[float, float], point: Point = with_separators) -> str:
     """Format bounds with a model's estimate between them."""
-    low, high = outward(interval)
+    low, high = round_outward(interval)
     half_width = max(value - low, high - value)
     ends = (
         ("−∞" if end < 0 else "∞") if math.isinf(end) else point(_significant_digits(end, half_width))
@@ -113,14 +113,14 @@ def _significant_digits(value: float, error: float) -> str:
     return f"{value:,.{max(0, 1 - math.floor(math.log10(error)))}f}"
 
 
-def outward(interval: tuple[float, float]) -> tuple[float, float]:
+def round_outward(interval: tuple[float, float]) -> tuple[float, float]:
     """Round interval ends outward to three digits of the half-width: coverage is no lower."""
     low, high = interval
     half_width = (high - low) / 2
     if not (math.isfinite(half_width) and half_width > 0):
         return interval
     digits = 2 - math.floor(math.log10(half_width))
-    if not -_MOST_DIGITS < digits < _MOST_DIGITS:
+    if not -_MAX_DIGITS < digits < _MAX_DIGITS:
         return interval
     step = 10.0**-digits
     rounded = round(math.floor(low / step) * step, digits), round(math.ceil(high / step) * step, digits)
@@ -131,10 +131,10 @@ def bars(data: ChartData, width: int) -> str:
     """Draw one line per row: its label, its bar from zero, its number."""
     if type(width) is not int or width < 8:
         raise InvalidParameter("width", width, "a whole number ≥ 8 of letters")
-    label_width, number_width = (max(map(len, texts), default=0) for texts in (data.labels, data.cells))
+    label_width, number_width = (max(map(len, texts), default=0) for texts in (data.labels, data.printed))
     return "\n".join(
         f"{label:<{label_width}}  {bar:<{width}}  {cell_text:>{number_width}}"
-        for label, bar, cell_text in zip(data.labels, _bar_lines(data, width), data.cells, strict=True)
+        for label, bar, cell_text in zip(data.labels, _bar_lines(data, width), data.printed, strict=True)
     )
 
 

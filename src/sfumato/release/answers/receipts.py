@@ -5,7 +5,7 @@ Where every period has its own account, the guarantee covers one unit in one per
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sfumato.errors import InvalidParameter
@@ -13,19 +13,19 @@ from sfumato.notebook_html import preformatted
 from sfumato.plan import account_periods
 from sfumato.policy import Policy
 from sfumato.privacy import Neighbours, codec
-from sfumato.privacy.budget_words import promised
-from sfumato.privacy.numbers import CONFIDENCE, exact, percent
+from sfumato.privacy.budget_words import format_guarantee
+from sfumato.privacy.numbers import CONFIDENCE, exact, format_percent
 
 VERSION = 1
-REHEARSED = "rehearsed: the numbers are invented, from the policy alone; no row was read, and nothing was charged"
+PREVIEW_NOTE = "preview: the numbers are invented, from the policy alone; no row was read, and nothing was charged"
 """Shown with every invented answer."""
 
 
-INVENTED = " (rehearsed: invented)"
+PREVIEW_MARK = " (preview: invented)"
 """The short form, beside a number or a name."""
 
 
-@codec.value("receipt")
+@codec.serialisable("receipt")
 @dataclass(frozen=True)
 class Receipt:
     """Everything a reader needs to judge an answer. All of it is public."""
@@ -62,7 +62,7 @@ class Receipt:
     """What per-period accounts guarantee, and what not."""
     weak: tuple[str, ...] = ()
     """Why the price of this release is a weak guarantee; empty for a strong one."""
-    rehearsed: bool = False
+    is_preview: bool = field(default=False, metadata=codec.stored_name("rehearsed"))
     """Whether the answer was invented from the policy alone: it is in no ledger and reveals nothing."""
     joint: bool = False
     """Whether all intervals hold together with this confidence, or each by itself."""
@@ -89,11 +89,11 @@ class Receipt:
     @property
     def _coverage(self) -> str:
         scope = "all hold at once" if self.joint else "each holds"
-        return f"{scope} with {percent(self.confidence)} confidence, for the noise alone"
+        return f"{scope} with {format_percent(self.confidence)} confidence, for the noise alone"
 
     @property
     def _purchase_note(self) -> str:
-        if self.rehearsed:
+        if self.is_preview:
             return ", if it were bought"
         return ", bought before: free" if self.free else ""
 
@@ -116,7 +116,7 @@ class Receipt:
 
     def short(self) -> str:
         """Return the essential lines: the first three, the guarantee per period, and what intervals do not cover."""
-        lines = str(self).splitlines()[: 3 + bool(self.promise) + bool(self.rehearsed) + len(self.weak)]
+        lines = str(self).splitlines()[: 3 + bool(self.promise) + bool(self.is_preview) + len(self.weak)]
         return "\n".join([*lines, *([f"{'counted':<11}  {self._limits_note}"] if self._limits_rows else [])])
 
     @property
@@ -131,7 +131,7 @@ class Receipt:
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
         lines = [
-            *([("rehearsed", REHEARSED.removeprefix("rehearsed: "))] if self.rehearsed else []),
+            *([("preview", PREVIEW_NOTE.removeprefix("preview: "))] if self.is_preview else []),
             ("protects", f"{self.unit}, {self.neighbours} neighbours"),
             ("this answer", f"{self.guarantee}{self._purchase_note}"),
             *(("warning", reason) for reason in self.weak),
@@ -158,17 +158,19 @@ class Receipt:
         return preformatted(str(self))
 
 
-def for_life(policy: Policy) -> str:
+def describe_guarantee(policy: Policy) -> str:
     """Describe the policy's guarantee: for life, or of each unit in its period."""
-    return promise(policy) or f"{promised(policy.budget.epsilon, policy.budget.delta)} for life"
+    return (
+        describe_period_guarantee(policy) or f"{format_guarantee(policy.budget.epsilon, policy.budget.delta)} for life"
+    )
 
 
-def promise(policy: Policy) -> str:
+def describe_period_guarantee(policy: Policy) -> str:
     """Describe what per-period accounts guarantee, and what not; empty where one account covers all time."""
     if policy.per is None:
         return ""
     unit, budget = policy.unit, policy.budget
-    amount = promised(budget.epsilon, budget.delta)
+    amount = format_guarantee(budget.epsilon, budget.delta)
     per_period = (
         f"{amount} for one {unit.name}-{unit.period}, whatever is asked: not for the whole life of one {unit.name}"
     )
@@ -180,9 +182,9 @@ def promise(policy: Policy) -> str:
     return f"{per_period}, {across_periods}; {halved}"
 
 
-def paying(policy: Policy, periods: tuple[str, ...]) -> str:
+def describe_charged_periods(policy: Policy, periods: tuple[str, ...]) -> str:
     """Describe which periods' accounts pay."""
     if policy.per is None:
         return ""
-    period_names = account_periods.words(periods, policy.per) if periods else "none of them"
+    period_names = account_periods.describe_periods(periods, policy.per) if periods else "none of them"
     return f"for each {policy.per}, here of {period_names}"

@@ -34,7 +34,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 CAVEAT = "sampling: about how far another sample of the same population could differ, in addition to the noise"
 
 
-def sampled_share(sample_of: Number, size: int | None) -> Fraction:
+def parse_sampled_fraction(sample_of: Number, size: int | None) -> Fraction:
     """Parse the sampled fraction: a fraction below 1, or the number of units in the population."""
     fraction_or_size = exact(sample_of, "sample_of", POSITIVE)
     if fraction_or_size < 1:

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     pass
 from sfumato.release.answers.answer import Answer
 
-MOST_CELLS = 1_000_000
+MAX_CELLS = 1_000_000
 """The most cells of a stacked table, including empty ones: every column of every question may be separate."""
 
 
-def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, warnings: tuple[str, ...]) -> Answer:
+def stack_answers(
+    names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, warnings: tuple[str, ...]
+) -> Answer:
     """Stack answers into one table, with the name of its question in every row.
 
     Columns of one name and type become one column; a column that a question lacks is NULL in its rows.
@@ -30,12 +32,10 @@ def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, w
         for column, column_type in zip(renamed.values(), single.types, strict=True)
     }
     cell_count = len(types) * sum(len(single.rows) for single in answers)
-    if cell_count > MOST_CELLS:
+    if cell_count > MAX_CELLS:
         fix = "give columns of the same meaning the same name, or use the answers one by one"
-        raise InvalidParameter(
-            "answers", f"{cell_count:,} cells", f"at most {MOST_CELLS:,} cells as one table", fix=fix
-        )
-    question_column = free("question", types)
+        raise InvalidParameter("answers", f"{cell_count:,} cells", f"at most {MAX_CELLS:,} cells as one table", fix=fix)
+    question_column = unused_name("question", types)
     rows = []
     intervals: dict[str, list[Interval]] = {
         column: [] for column in _union_of_columns(answers, column_names, "intervals")
@@ -62,7 +62,7 @@ def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, w
     )
 
 
-def free(name: str, taken: Iterable[str]) -> str:
+def unused_name(name: str, taken: Iterable[str]) -> str:
     """Return the name, with underscores appended until it is not taken."""
     while name in taken:
         name += "_"
@@ -76,7 +76,7 @@ def _stacked_names(names: Sequence[str], answers: Sequence[Answer]) -> list[dict
     renamings = []
     for name, single in zip(names, answers, strict=True):
         renaming = {
-            column: column if column in shared_columns else free(f"{name}: {column}", taken_names)
+            column: column if column in shared_columns else unused_name(f"{name}: {column}", taken_names)
             for column in single.columns
         }
         taken_names |= set(renaming.values())

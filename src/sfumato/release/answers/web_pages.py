@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sfumato.errors import SfumatoError
 from sfumato.plots.picture import Picture
-from sfumato.untrusted import printable
+from sfumato.untrusted import escape_unprintable
 
 _NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The content security policy of a page: nothing may be loaded but its inline style."""
@@ -73,7 +73,7 @@ class HtmlPage:
     @property
     def html(self) -> str:
         """The HTML text of the page."""
-        head = f"{escaped(self.title)}</title><style>{_STYLE}</style>"
+        head = f"{escape(self.title)}</title><style>{_STYLE}</style>"
         return f"{_BEGINNING}{head}</head>\n<body>\n{self.body}\n</body></html>\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -103,9 +103,9 @@ def loads_nothing(text: str) -> bool:
     return text.startswith(_BEGINNING) and not _ELSEWHERE.search(text, len(_BEGINNING))
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Escape a text for HTML."""
-    return html.escape(printable(text))
+    return html.escape(escape_unprintable(text))
 
 
 def paragraph(text: str, kind: str = "") -> str:
@@ -115,19 +115,19 @@ def paragraph(text: str, kind: str = "") -> str:
 
 def _keep_numbers_together(text: str) -> str:
     """Escape a text so that no line breaks between a Greek letter and its number, or within a small number."""
-    unbroken_numbers = re.sub(r"[0-9.]+e-[0-9]+", r"<span class=number>\g<0></span>", escaped(text))
+    unbroken_numbers = re.sub(r"[0-9.]+e-[0-9]+", r"<span class=number>\g<0></span>", escape(text))
     return re.sub(r"([εδ]) = ", "\\1\u00a0=\u00a0", unbroken_numbers)
 
 
-def listed(texts: Iterable[str], ordered: bool = False) -> str:
+def bullet_list(texts: Iterable[str], ordered: bool = False) -> str:
     """Render a list of plain texts."""
     tag = "ol" if ordered else "ul"
-    return f"<{tag}>{''.join(f'<li>{escaped(text)}</li>' for text in texts)}</{tag}>"
+    return f"<{tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>"
 
 
 def block(text: str) -> str:
     """Render preformatted text."""
-    return f"<pre>{'&#10;'.join(escaped(line) for line in text.splitlines())}</pre>"
+    return f"<pre>{'&#10;'.join(escape(line) for line in text.splitlines())}</pre>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool] = ()) -> str:
@@ -137,7 +137,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
     def render_row(tag: str, cells: Sequence[str]) -> str:
         aligned_cells = zip(cells, is_numeric, strict=True)
         cells_html = "".join(
-            f"<{tag}{' class=number' if number else ''}>{escaped(cell)}</{tag}>" for cell, number in aligned_cells
+            f"<{tag}{' class=number' if number else ''}>{escape(cell)}</{tag}>" for cell, number in aligned_cells
         )
         return f"<tr>{cells_html}</tr>"
 
@@ -147,13 +147,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 
 def figure(picture: Picture, caption: str = "") -> str:
     """Render a picture, which scrolls on a narrow screen so that its text stays readable."""
-    caption_html = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
+    caption_html = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f'<figure><div class="picture">{picture.svg}</div>{caption_html}</figure>'
 
 
-def facts(told: Iterable[tuple[str, str]]) -> str:
+def facts(labelled: Iterable[tuple[str, str]]) -> str:
     """Render key facts: a few words each, with a label."""
     facts_html = "".join(
-        f"<div><b>{_keep_numbers_together(fact)}</b><span>{escaped(label)}</span></div>" for fact, label in told
+        f"<div><b>{_keep_numbers_together(fact)}</b><span>{escape(label)}</span></div>" for fact, label in labelled
     )
     return f'<div class="facts">{facts_html}</div>'

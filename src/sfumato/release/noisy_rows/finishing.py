@@ -22,21 +22,21 @@ from sfumato.plan.noisy_rows import Finish, NoisyWindow, Outer
 from sfumato.plan.values.expressions import (
     Column,
     Expression,
+    GroupingFlag,
     Key,
+    NoisyColumn,
     Reference,
     Result,
-    ShownColumn,
-    SummedOver,
-    Windowed,
-    noises,
+    WindowResult,
+    noise_count,
     walk,
 )
 from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noisy_columns import (
     Bools,
     Evaluated,
-    Keys,
-    Numbers,
+    ExactColumn,
+    NumberColumn,
     TruthColumn,
     evaluate_on,
     is_sure,
@@ -54,7 +54,7 @@ Places = NDArray[np.intp]
 class Presence:
     """Which rows are present, and for which of them that holds for all values within the intervals."""
 
-    here: Bools
+    present: Bools
     sure: Bools
 
     @classmethod
@@ -64,22 +64,22 @@ class Presence:
     @property
     def surely(self) -> Bools:
         """The rows that are present for all values within the intervals."""
-        return self.here & self.sure
+        return self.present & self.sure
 
     @property
     def possibly(self) -> Bools:
         """The rows that are present for some values within the intervals."""
-        return self.here | ~self.sure
+        return self.present | ~self.sure
 
     def where(self, test: TruthColumn) -> Presence:
         """Keep the rows that also satisfy a predicate."""
         true = test.true & test.known
-        sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)
-        return Presence(self.here & true, sure)
+        sure = (self.sure & test.sure) | (self.sure & ~self.present) | (test.sure & ~true)
+        return Presence(self.present & true, sure)
 
     def of_groups(self, codes: Places, count: int) -> Presence:
         """Return the presence of groups: a group is present if one of its rows is."""
-        here, surely, possibly = (_any_row(rows, codes, count) for rows in (self.here, self.surely, self.possibly))
+        here, surely, possibly = (_any_row(rows, codes, count) for rows in (self.present, self.surely, self.possibly))
         return Presence(here, np.where(here, surely, ~possibly))
 
 
@@ -89,12 +89,12 @@ def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, P
     Groups are ordered by their first row, those with a present row before others.
     """
     if not keys:
-        return np.zeros(len(present.here), np.intp), np.zeros(1, np.intp)
-    codes = np.zeros(len(present.here), np.intp)
+        return np.zeros(len(present.present), np.intp), np.zeros(1, np.intp)
+    codes = np.zeros(len(present.present), np.intp)
     for column in keys:
         value_ranks = ranks(column, descending=False, nulls_first=False)
         codes = np.unique(codes * (int(value_ranks.max(initial=0)) + 2) + value_ranks + 1, return_inverse=True)[1]
-    order = np.argsort(~present.here, kind="stable")
+    order = np.argsort(~present.present, kind="stable")
     _, first_rows, group_numbers = np.unique(codes[order], return_index=True, return_inverse=True)
     row_order = np.argsort(first_rows)
     number_by_first_row = np.empty(len(first_rows), np.intp)
@@ -104,14 +104,14 @@ def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, P
     return row_groups, order[first_rows[row_order]]
 
 
-def row_total(function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int) -> Numbers:
+def row_total(function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int) -> NumberColumn:
     """Compute an aggregate over each group's rows; NULL is ignored."""
     if argument is not None:
         is_null = missing(argument)
-        present = Presence(present.here & ~is_null, present.sure & (~is_null | is_sure(argument)))
+        present = Presence(present.present & ~is_null, present.sure & (~is_null | is_sure(argument)))
     if function == "COUNT":
-        value, low, high = (_sum(rows, codes, count) for rows in (present.here, present.surely, present.possibly))
-        return Numbers(value, low, high)
+        value, low, high = (_sum(rows, codes, count) for rows in (present.present, present.surely, present.possibly))
+        return NumberColumn(value, low, high)
     assert argument is not None
     with np.errstate(invalid="ignore"):
         return _AGGREGATES[function](numbers(argument), present, codes, count)
@@ -132,8 +132,8 @@ def _group_minimum(values: Floats, rows: Bools, codes: Places, count: int) -> Fl
     return minimum
 
 
-def _sum_rows(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
-    here, surely, unsure = present.here, present.surely, present.possibly & ~present.surely
+def _sum_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    here, surely, unsure = present.present, present.surely, present.possibly & ~present.surely
     value = _sum(np.where(here, column.value, 0), codes, count)
     low = np.where(surely, column.low, np.where(unsure, np.minimum(column.low, 0), 0))
     high = np.where(surely, column.high, np.where(unsure, np.maximum(column.high, 0), 0))
@@ -141,17 +141,17 @@ def _sum_rows(column: Numbers, present: Presence, codes: Places, count: int) -> 
     bounds = _sum(low, codes, count), _sum(high, codes, count)
     if column.sum_width is not None:
         bounds = _narrow_sums(column, present, codes, bounds)
-    return Numbers(np.where(empty, np.nan, value), *bounds)
+    return NumberColumn(np.where(empty, np.nan, value), *bounds)
 
 
 def _narrow_sums(
-    column: Numbers, present: Presence, codes: Places, bounds: tuple[Floats, Floats]
+    column: NumberColumn, present: Presence, codes: Places, bounds: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats]:
     """Narrow the interval where the summed rows are certain: the width is that of a sum of independent noises."""
     assert column.sum_width is not None
     low, high = bounds
     count = len(low)
-    row_counts = _sum(present.here, codes, count)
+    row_counts = _sum(present.present, codes, count)
     certain = ~_any_row(~present.sure, codes, count) & (row_counts > 0)
     distinct_counts, count_index = np.unique(row_counts[certain], return_inverse=True)
     width = (
@@ -159,37 +159,37 @@ def _narrow_sums(
         if len(distinct_counts)
         else np.zeros(0)
     )
-    midpoint = _sum(np.where(present.here, (column.low + column.high) / 2, 0), codes, count)[certain]
+    midpoint = _sum(np.where(present.present, (column.low + column.high) / 2, 0), codes, count)[certain]
     low[certain] = np.maximum(low[certain], midpoint - width)
     high[certain] = np.minimum(high[certain], midpoint + width)
     return low, high
 
 
-def _min_rows(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+def _min_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
     """Compute each group's minimum.
 
     It is at most the highest value of any row that is surely present, or of any possible row where none is sure.
     """
-    value = _group_minimum(column.value, present.here, codes, count)
+    value = _group_minimum(column.value, present.present, codes, count)
     low = _group_minimum(column.low, present.possibly, codes, count)
     sure_high = _group_minimum(column.high, present.surely, codes, count)
     possible_high = -_group_minimum(-column.high, present.possibly, codes, count)
-    return Numbers(
+    return NumberColumn(
         np.where(np.isinf(value), np.nan, value), low, np.where(np.isinf(sure_high), possible_high, sure_high)
     )
 
 
-def _max_rows(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+def _max_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
     negated_minimum = _min_rows(_negated(column), present, codes, count)
     return _negated(negated_minimum)
 
 
-def _negated(column: Numbers) -> Numbers:
-    return Numbers(-column.value, -column.high, -column.low)
+def _negated(column: NumberColumn) -> NumberColumn:
+    return NumberColumn(-column.value, -column.high, -column.low)
 
 
-def _average_rows(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
-    row_counts = _sum(present.here, codes, count)
+def _average_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    row_counts = _sum(present.present, codes, count)
     total = _sum_rows(column, present, codes, count)
     certain = ~_any_row(~present.sure, codes, count)
     possible_low = _group_minimum(column.low, present.possibly, codes, count)
@@ -199,10 +199,10 @@ def _average_rows(column: Numbers, present: Presence, codes: Places, count: int)
             np.where(certain, total.low / row_counts, possible_low),
             np.where(certain, total.high / row_counts, possible_high),
         )
-        return Numbers(total.value / row_counts, low, high)
+        return NumberColumn(total.value / row_counts, low, high)
 
 
-_AGGREGATES: dict[str, Callable[[Numbers, Presence, Places, int], Numbers]] = {
+_AGGREGATES: dict[str, Callable[[NumberColumn, Presence, Places, int], NumberColumn]] = {
     "SUM": _sum_rows,
     "AVG": _average_rows,
     "MIN": _min_rows,
@@ -210,19 +210,19 @@ _AGGREGATES: dict[str, Callable[[Numbers, Presence, Places, int], Numbers]] = {
 }
 
 
-def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Numbers:
+def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence) -> NumberColumn:
     """Evaluate a window function for every row."""
     codes, group_rows = group_codes([evaluate(expression) for expression in over.partition], present)
     if over.order:
         return _rank_rows(over, evaluate, present, codes)
     argument = None if over.argument is None else evaluate(over.argument)
     totals = row_total(over.function, argument, present, codes, len(group_rows))
-    return Numbers(totals.value[codes], totals.low[codes], totals.high[codes])
+    return NumberColumn(totals.value[codes], totals.low[codes], totals.high[codes])
 
 
 def _rank_rows(
     over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence, codes: Places
-) -> Numbers:
+) -> NumberColumn:
     """Compute the rank of each row among the present rows of its partition."""
     keys = [evaluate(order.expression) for order in over.order]
     order_positions = np.zeros(len(codes), np.intp)
@@ -231,19 +231,21 @@ def _rank_rows(
         order_positions = np.unique(
             order_positions * (int(key_ranks.max(initial=0)) + 1) + key_ranks, return_inverse=True
         )[1]
-    value = _rank_within(over.function, order_positions, codes, present.here)
-    if len(over.order) == 1 and isinstance(keys[0], Numbers) and _has_no_nan(keys[0]):
+    value = _rank_within(over.function, order_positions, codes, present.present)
+    if len(over.order) == 1 and isinstance(keys[0], NumberColumn) and _has_no_nan(keys[0]):
         column = _negated(keys[0]) if over.order[0].descending else keys[0]
         certainly_before = _count_below(column.high, present.surely, column.low, codes, "left")
         possibly_before = _count_below(column.low, present.possibly, column.high, codes, "right") - present.possibly
-        return Numbers(value, np.where(over.function == "DENSE_RANK", 1.0, 1 + certainly_before), 1 + possibly_before)
-    if present.sure.all() and not any(noises(order.expression) for order in over.order):
-        return Numbers(value, value, value)
+        return NumberColumn(
+            value, np.where(over.function == "DENSE_RANK", 1.0, 1 + certainly_before), 1 + possibly_before
+        )
+    if present.sure.all() and not any(noise_count(order.expression) for order in over.order):
+        return NumberColumn(value, value, value)
     partition_sizes = _sum(present.possibly, codes, int(codes.max()) + 1)[codes]
-    return Numbers(value, np.ones(len(codes)), np.maximum(partition_sizes, 1))
+    return NumberColumn(value, np.ones(len(codes)), np.maximum(partition_sizes, 1))
 
 
-def _has_no_nan(column: Numbers) -> bool:
+def _has_no_nan(column: NumberColumn) -> bool:
     return not np.isnan([column.value, column.low, column.high]).any()
 
 
@@ -313,13 +315,13 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
     """
     keys: dict[Reference, Evaluated] = {}
     for index in range(rows.width):
-        keys[Key(index)] = Keys(objects([key[index] for key in rows.keys]))
-    for index, is_summed_over in enumerate(rows.over.T):
-        keys[SummedOver(index)] = Keys(objects(is_summed_over.astype(int).tolist()))
-    joint_draws = simultaneous(query, len(rows.keys)) if joint or picks(query) else None
+        keys[Key(index)] = ExactColumn(objects([key[index] for key in rows.keys]))
+    for index, is_summed_over in enumerate(rows.summed_over.T):
+        keys[GroupingFlag(index)] = ExactColumn(objects(is_summed_over.astype(int).tolist()))
+    joint_draws = count_noise_draws(query, len(rows.keys)) if joint or selects_by_noise(query) else None
 
     def evaluate(expression: Expression, windows: dict[Reference, Evaluated]) -> Evaluated:
-        estimates = estimated(max(1, joint_draws or noises(expression)))
+        estimates = estimated(max(1, joint_draws or noise_count(expression)))
         results = {Result(index): _estimate_column(estimate) for index, estimate in enumerate(estimates)}
         return evaluate_on(expression, keys | results | windows, len(rows.keys))
 
@@ -332,13 +334,14 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
 def _estimate_column(estimate: GroupEstimate) -> Evaluated:
     """Return a result as a column: of numbers, or of values that a selection decided on."""
     if estimate.labels is None:
-        return Numbers(estimate.value, estimate.low, estimate.high, estimate.sum_width)
-    return Keys(
-        objects([estimate.labels[label_index] for label_index in estimate.value.astype(int).tolist()]), decided=True
+        return NumberColumn(estimate.value, estimate.low, estimate.high, estimate.sum_width)
+    return ExactColumn(
+        objects([estimate.labels[label_index] for label_index in estimate.value.astype(int).tolist()]),
+        chosen_by_noise=True,
     )
 
 
-def picks(query: Query) -> bool:
+def selects_by_noise(query: Query) -> bool:
     """Return whether rows are selected by their noisy values, or combined."""
     innermost = query.finish
     selects_rows = innermost.having is not None or (
@@ -347,14 +350,14 @@ def picks(query: Query) -> bool:
     return selects_rows or bool(innermost.windows or query.outer)
 
 
-def simultaneous(query: Query, rows: int) -> int:
+def count_noise_draws(query: Query, rows: int) -> int:
     """Count the noise draws behind all cells of an answer, and behind the selection and aggregation of its rows.
 
     Each sum of rows has its own interval, and an aggregate or a window has at most as many sums as there are rows.
     """
     innermost = query.finish
     if not (innermost.windows or query.outer):
-        return rows * sum(noises(output.expression) for output in innermost.outputs)
+        return rows * sum(noise_count(output.expression) for output in innermost.outputs)
     expressions = [output.expression for output in innermost.outputs] + [order.expression for order in innermost.order]
     expressions += [] if innermost.having is None else [innermost.having]
     for window_function in innermost.windows:
@@ -374,18 +377,18 @@ def _finish_rows(
     if query.having is not None:
         present = present.where(truths(evaluate(query.having, {})))
     windows: dict[Reference, Evaluated] = {
-        Windowed(index): window(window_function, lambda expression: evaluate(expression, {}), present)
+        WindowResult(index): window(window_function, lambda expression: evaluate(expression, {}), present)
         for index, window_function in enumerate(query.windows)
     }
     columns = tuple(evaluate(output.expression, windows) for output in query.outputs)
-    shown_rows: Places = np.flatnonzero(present.here)
+    shown_rows: Places = np.flatnonzero(present.present)
     for order in reversed(query.order):
         order_ranks = ranks(evaluate(order.expression, windows), order.descending, order.nulls_first)
         shown_rows = shown_rows[np.argsort(order_ranks[shown_rows], kind="stable")]
     if query.limit is None and not query.offset:
         return Finished(columns, shown_rows, present.sure)
     end = None if query.limit is None else query.offset + query.limit
-    is_certain = bool(present.sure.all()) and not any(noises(order.expression) for order in query.order)
+    is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in query.order)
     return Finished(columns, shown_rows[query.offset : end], np.full(len(present.sure), is_certain))
 
 
@@ -395,7 +398,7 @@ def _apply_outer(query: Outer, inner: Finished) -> Finished:
     order = np.concatenate([inner.shown, hidden_rows])
     is_shown = np.arange(len(order)) < len(inner.shown)
     inner_columns: dict[Reference, Evaluated] = {
-        ShownColumn(index): _take_rows(column, order) for index, column in enumerate(inner.columns)
+        NoisyColumn(index): _take_rows(column, order) for index, column in enumerate(inner.columns)
     }
     present = Presence(is_shown, inner.sure[order])
 
@@ -427,8 +430,8 @@ def _apply_outer(query: Outer, inner: Finished) -> Finished:
 
 
 def _take_rows(column: Evaluated, indices: Places) -> Evaluated:
-    if isinstance(column, Numbers):
-        return Numbers(column.value[indices], column.low[indices], column.high[indices], column.sum_width)
-    if isinstance(column, Keys):
+    if isinstance(column, NumberColumn):
+        return NumberColumn(column.value[indices], column.low[indices], column.high[indices], column.sum_width)
+    if isinstance(column, ExactColumn):
         return replace(column, value=column.value[indices])
     return TruthColumn(column.true[indices], column.known[indices], column.sure[indices])

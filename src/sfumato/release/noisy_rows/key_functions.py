@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import Floats
-from sfumato.plan.keys import Evaluate, World, affordable, told
+from sfumato.plan.keys import Evaluate, ValueCombinations, as_engine_value, is_affordable
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import FINISHING
-from sfumato.plan.values.expressions import Call, Column, Expression, Key, Order, columns, of_keys, walk
+from sfumato.plan.values.expressions import Call, Column, Expression, Key, Order, columns, reads_only_keys, walk
 from sfumato.policy import Type, Value
 
 Places = NDArray[np.intp]
@@ -32,7 +32,7 @@ class AnswerRows:
 
     keys: Sequence[GroupKey]
     """None is NULL, or a key that is summed over."""
-    over: NDArray[np.bool_]
+    summed_over: NDArray[np.bool_]
     """For each row and key, whether it is summed over."""
     rows: Places
     groups: Places
@@ -99,12 +99,12 @@ Parts = dict[Expression, Column]
 
 def with_key_functions(query: Query, rows: AnswerRows, evaluate: Evaluate) -> tuple[Query, AnswerRows]:
     """Replace functions of keys by further keys, in a question and in its rows."""
-    rewritten, parts = parted(query)
+    rewritten, parts = extract_key_functions(query)
     keys = _extend_keys(rows.keys, parts, evaluate)
     return rewritten, replace(rows, keys=keys, width=rows.width + len(parts))
 
 
-def parted(query: Query) -> tuple[Query, Parts]:
+def extract_key_functions(query: Query) -> tuple[Query, Parts]:
     """Replace functions of keys by further keys in the post-processing; return the question and these functions."""
     key_functions: Parts = {}
     finish, key_count = query.finish, len(query.plan.keys)
@@ -112,7 +112,7 @@ def parted(query: Query) -> tuple[Query, Parts]:
     def rewrite(expression: Expression) -> Expression:
         if not isinstance(expression, Call):
             return expression
-        if of_keys(expression) and not _can_post_process(expression):
+        if reads_only_keys(expression) and not _can_post_process(expression):
             return key_functions.setdefault(expression, Column(Key(key_count + len(key_functions)), expression.domain))
         return replace(expression, arguments=tuple(map(rewrite, expression.arguments)))
 
@@ -170,12 +170,12 @@ def _evaluate_on_keys(part: Expression, groups: Sequence[GroupKey], evaluate: Ev
         )
         for column, key_index in zip(key_columns, key_indices, strict=True)
     )
-    world = World(choices, (*key_columns, part))  # type: ignore[arg-type]
-    if not affordable(world):
+    world = ValueCombinations(choices, (*key_columns, part))  # type: ignore[arg-type]
+    if not is_affordable(world):
         raise Unsupported(
             "keys-too-costly",
             "functions of group keys can be evaluated for at most 200,000 combinations of key values",
             fix="apply them to one key at a time, or write the function in GROUP BY",
         )
-    value_of_key = {tuple(map(told, row[:-1])): row[-1] for row in evaluate(world)}
-    return [value_of_key[tuple(told(key[key_index]) for key_index in key_indices)] for key in groups]
+    value_of_key = {tuple(map(as_engine_value, row[:-1])): row[-1] for row in evaluate(world)}
+    return [value_of_key[tuple(as_engine_value(key[key_index]) for key_index in key_indices)] for key in groups]

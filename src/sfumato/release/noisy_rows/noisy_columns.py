@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.plan.aggregates.measures import Floats
-from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference, noises
+from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference, noise_count
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
@@ -25,7 +25,7 @@ _SMALLEST, _LARGEST = float(SMALLEST_REAL), float(LARGEST_REAL)
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberColumn:
     """A column of numbers with their intervals; NaN is NULL."""
 
     value: Floats
@@ -46,15 +46,15 @@ class TruthColumn:
 
 
 @dataclass(frozen=True)
-class Keys:
+class ExactColumn:
     """A column of public values; None is NULL."""
 
     value: NDArray[Any]
-    decided: bool = False
+    chosen_by_noise: bool = False
     """Whether noisy numbers decided between values: then none of them is sure."""
 
 
-Evaluated = Numbers | TruthColumn | Keys
+Evaluated = NumberColumn | TruthColumn | ExactColumn
 
 
 def objects(values: Sequence[Any]) -> NDArray[Any]:
@@ -76,22 +76,22 @@ def evaluate_on(expression: Expression, names: Mapping[Reference, Evaluated], co
 def _constant(literal: Literal, count: int) -> Evaluated:
     if literal.domain.type.numeric and literal.value is not None:
         value = np.full(count, float(literal.value))  # type: ignore[arg-type]
-        return Numbers(value, value, value)
+        return NumberColumn(value, value, value)
     if isinstance(literal.value, bool):
         return TruthColumn(np.full(count, literal.value), np.ones(count, bool), np.ones(count, bool))
-    return Keys(objects([literal.value] * count))
+    return ExactColumn(objects([literal.value] * count))
 
 
-def numbers(column: Evaluated) -> Numbers:
-    if isinstance(column, Numbers):
+def numbers(column: Evaluated) -> NumberColumn:
+    if isinstance(column, NumberColumn):
         return column
     if isinstance(column, TruthColumn):
         value = np.where(column.known, column.true.astype(np.float64), np.nan)
     else:
         value = np.array([np.nan if key is None else float(key) for key in column.value], dtype=np.float64)
-        if column.decided:  # the exact one may be any other
-            return Numbers(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
-    return Numbers(value, value, value)
+        if column.chosen_by_noise:  # the exact one may be any other
+            return NumberColumn(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
+    return NumberColumn(value, value, value)
 
 
 def truths(column: Evaluated) -> TruthColumn:
@@ -103,13 +103,13 @@ def truths(column: Evaluated) -> TruthColumn:
     return TruthColumn(np.array([bool(cell) for cell in value], bool) & known, known, is_sure(column))
 
 
-def _finite(value: Floats, low: Floats, high: Floats) -> Numbers:
+def _finite(value: Floats, low: Floats, high: Floats) -> NumberColumn:
     """Flush magnitudes below 2^-500 to 0, and replace values above 2^500 or NaN by NULL, as for rows.
 
     A bound that cannot be computed, or is beyond 2^500, becomes infinite.
     """
     value, low, high = (np.where(np.abs(array) < _SMALLEST, 0.0, array) for array in (value, low, high))
-    return Numbers(
+    return NumberColumn(
         np.where(np.abs(value) <= _LARGEST, value, np.nan),
         np.where(low >= -_LARGEST, np.minimum(low, _LARGEST), -np.inf),
         np.where(high <= _LARGEST, np.maximum(high, -_LARGEST), np.inf),
@@ -172,14 +172,14 @@ def _sqrt(value: Floats) -> Floats:
 
 def _negate(_: Call, arguments: list[Evaluated]) -> Evaluated:
     operand = numbers(arguments[0])
-    return Numbers(-operand.value, -operand.high, -operand.low)
+    return NumberColumn(-operand.value, -operand.high, -operand.low)
 
 
 def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
     operand = numbers(arguments[0])
     high = np.maximum(np.abs(operand.low), np.abs(operand.high))
     low = np.where((operand.low <= 0) & (operand.high >= 0), 0, np.minimum(np.abs(operand.low), np.abs(operand.high)))
-    return Numbers(np.abs(operand.value), low, high)
+    return NumberColumn(np.abs(operand.value), low, high)
 
 
 def _least_or_greatest(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
@@ -206,7 +206,7 @@ def _compare(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluat
 
 
 def _compare_columns(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], Any]) -> TruthColumn:
-    if isinstance(left, Numbers) or isinstance(right, Numbers):
+    if isinstance(left, NumberColumn) or isinstance(right, NumberColumn):
         left_numbers, right_numbers = numbers(left), numbers(right)
         known = ~(np.isnan(left_numbers.value) | np.isnan(right_numbers.value))
         with np.errstate(invalid="ignore"):
@@ -224,12 +224,12 @@ def _compare_columns(left: Evaluated, right: Evaluated, operate: Callable[[Any, 
 
 def is_sure(column: Evaluated) -> Bools:
     """Return where a column is the same for all numbers within the intervals."""
-    if isinstance(column, Numbers):
+    if isinstance(column, NumberColumn):
         return np.asarray(column.low == column.high, bool)
-    return column.sure if isinstance(column, TruthColumn) else np.full(len(column.value), not column.decided)
+    return column.sure if isinstance(column, TruthColumn) else np.full(len(column.value), not column.chosen_by_noise)
 
 
-def _sure_comparison(left: Numbers, right: Numbers, operate: Callable[[Any, Any], Any]) -> Bools:
+def _sure_comparison(left: NumberColumn, right: NumberColumn, operate: Callable[[Any, Any], Any]) -> Bools:
     """Return where all corners of two intervals compare alike, and equality is not in between."""
     with np.errstate(invalid="ignore"):
         corners = [operate(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
@@ -281,7 +281,7 @@ def _in(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def missing(column: Evaluated) -> Bools:
-    if isinstance(column, Numbers):
+    if isinstance(column, NumberColumn):
         return np.isnan(column.value)
     if isinstance(column, TruthColumn):
         return ~column.known
@@ -300,7 +300,7 @@ def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
         for k in range(0, len(arguments) - 1, 2)
     ]
     count = len(pairs[0][0])
-    otherwise: Evaluated = arguments[-1] if len(arguments) % 2 else Keys(objects([None] * count))
+    otherwise: Evaluated = arguments[-1] if len(arguments) % 2 else ExactColumn(objects([None] * count))
     for test, value in reversed(pairs):
         otherwise = _select_branch(call, test, value, otherwise)
     return otherwise
@@ -310,11 +310,11 @@ def _select_branch(call: Call, test: Bools, yes: Evaluated, no: Evaluated) -> Ev
     """Select a branch per row; noisy values decided which one, so the interval covers both branches."""
     if call.domain.type.numeric:
         a, b = numbers(yes), numbers(no)
-        return Numbers(np.where(test, a.value, b.value), np.fmin(a.low, b.low), np.fmax(a.high, b.high))
+        return NumberColumn(np.where(test, a.value, b.value), np.fmin(a.low, b.low), np.fmax(a.high, b.high))
     selected = [
         a if is_true else b for is_true, a, b in zip(test, _python_values(yes), _python_values(no), strict=True)
     ]
-    return Keys(objects(selected), decided=noises(call) > 0)
+    return ExactColumn(objects(selected), chosen_by_noise=noise_count(call) > 0)
 
 
 def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -326,15 +326,15 @@ def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 def _nullif(call: Call, arguments: list[Evaluated]) -> Evaluated:
     is_equal = _compare_columns(arguments[0], arguments[1], operator.eq)
-    nulls = Keys(objects([None] * len(is_equal.true)))
+    nulls = ExactColumn(objects([None] * len(is_equal.true)))
     return _select_branch(call, ~is_equal.true, arguments[0], nulls)
 
 
 def _cast(call: Call, arguments: list[Evaluated]) -> Evaluated:
     operand = arguments[0]
-    if isinstance(operand, TruthColumn) and call.domain.type.numeric and noises(call.arguments[0]):
+    if isinstance(operand, TruthColumn) and call.domain.type.numeric and noise_count(call.arguments[0]):
         value = numbers(operand).value  # decided by a noisy number, so the exact one may be either
-        return Numbers(value, np.zeros(len(value)), np.ones(len(value)))
+        return NumberColumn(value, np.zeros(len(value)), np.ones(len(value)))
     if call.domain.type is Type.INTEGER:
         return _monotone(np.rint)(call, [operand])
     return numbers(operand) if call.domain.type is Type.REAL else operand
@@ -390,12 +390,12 @@ def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.
 def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
     """Return the dense rank of each non-NULL value."""
     value_ranks = np.zeros(len(is_present), np.intp)
-    if isinstance(column, Keys):
+    if isinstance(column, ExactColumn):
         values = column.value[is_present].tolist()
         rank_of = {value: index for index, value in enumerate(sorted(set(values), key=_comparable))}
         value_ranks[is_present] = [rank_of[value] for value in values]
     else:
-        sort_values = column.value if isinstance(column, Numbers) else column.true
+        sort_values = column.value if isinstance(column, NumberColumn) else column.true
         value_ranks[is_present] = np.unique(sort_values[is_present], return_inverse=True)[1]
     return value_ranks
 

@@ -15,22 +15,22 @@ import numpy as np
 
 from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues, Quantiles
-from sfumato.plan.aggregates.measures import MeasureSteps, Reads
+from sfumato.plan.aggregates.measures import MeasureSteps, ReadingKind
 from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue
 from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.dense_readings import Ranks, ValueCounts, Values
 from sfumato.plan.readings.total_readings import Integers
-from sfumato.plan.readings.value_readings import Differences, DifferentValues, Frequencies, ValueTable
+from sfumato.plan.readings.value_readings import DistinctCounts, DistinctValueReading, Frequencies, ValueTable
 from sfumato.plan.sharing import ReadingPart
 from sfumato.plan.values.expressions import Expression
-from sfumato.plan.words import words
 from sfumato.policy import Value
-from sfumato.privacy.numbers import Number, percent, shown
+from sfumato.privacy.numbers import Number, format_number, format_percent
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.question_parts import ENDS, OtherPart, Strength, noise
-from sfumato.release.parts.scales import ChosenScale, KeyColumn, NamedScale, NoiseScale, NoisyScale
+from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, OtherPart, noise
+from sfumato.release.parts.scales import FrequentValueScale, KeyColumn, NoiseScale, NoisyScale, QuantileScale
 
 _ESTIMATE_SHARE = Fraction(1, 2)
 """The fraction of the quantiles' share that is left for them where intervals of their values are bought: each end
@@ -41,7 +41,7 @@ _MIN_EPSILON, _MAX_EPSILON = Fraction(1, 10**6), Fraction(500)
 
 
 @dataclass(frozen=True)
-class ChosenRanks:
+class QuantilesPart:
     """Quantiles of one column, selected in one recursion for one share; minimum and maximum take a share each."""
 
     noisy: ClassVar[bool] = False
@@ -68,20 +68,20 @@ class ChosenRanks:
     def shares(self) -> int:
         return bool(self._quantiles) + len(self._extremes)
 
-    def share_of(self, place: int) -> int:
-        probability = self.asked[place].probability
+    def share_of(self, index: int) -> int:
+        probability = self.asked[index].probability
         return bool(self._quantiles) + self._extremes.index(probability) if probability in self._extremes else 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueCounts:
         return ValueCounts(self.bounded, groups)
 
-    def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
+    def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         """Return the measurement of the quantiles, then of their interval ends, then of minimum and maximum."""
         view = Ranks(self.reading(()))
-        settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))
+        settings = (view.ends, view.rows_per_unit, view.neighbours, bool(self.bounded.plan.keys))
         mechanisms: list[Quantiles] = []
         if self._quantiles:
-            epsilon = _clamp_epsilon(strength.epsilon(shares[0]), view.in_all)
+            epsilon = _clamp_epsilon(strength.epsilon(shares[0]), view.rows_per_unit)
             if self.confidence is None:
                 mechanisms.append(Quantiles(self._quantiles, epsilon, *settings))
             else:
@@ -89,7 +89,7 @@ class ChosenRanks:
                 mechanisms += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE_SHARE) / 2, self.confidence)]
         for probability, share in zip(self._extremes, shares[bool(self._quantiles) :], strict=True):
             extreme_mechanism = Quantiles.minimum if probability == 0 else Quantiles.maximum
-            mechanisms.append(extreme_mechanism(_clamp_epsilon(strength.epsilon(share), view.in_all), *settings))
+            mechanisms.append(extreme_mechanism(_clamp_epsilon(strength.epsilon(share), view.rows_per_unit), *settings))
         return tuple(Measurement(view, mechanism) for mechanism in mechanisms)
 
     def draw(self, measurements: Sequence[Measurement], exact: Values) -> Integers:
@@ -112,28 +112,28 @@ class ChosenRanks:
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return tuple(self._scale(quantile, measurements) for quantile in self.asked)
 
-    def _scale(self, quantile: Quantile, measurements: Sequence[Measurement]) -> ChosenScale:
+    def _scale(self, quantile: Quantile, measurements: Sequence[Measurement]) -> QuantileScale:
         mechanism, *end_mechanisms = (measurements[index].mechanism for index, _ in self._positions(quantile))
-        return ChosenScale(self.bounded.measures[0].step, mechanism, quantile.probability, *end_mechanisms[:1])
+        return QuantileScale(self.bounded.measures[0].step, mechanism, quantile.probability, *end_mechanisms[:1])
 
-    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
-        return tuple(self.bounded.measures[0] for _ in places)
+    def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
+        return tuple(self.bounded.measures[0] for _ in indices)
 
-    def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
+    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
         measure, scales = self.bounded.measures[0], self.scales(measurements)
         width = sum(scale.columns for scale in scales)
         return np.array([[end] * width for end in (measure.low, measure.high, measure.low)], np.int64)
 
-    def supposed(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
+    def hypothetical_group(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
         measure = self.bounded.measures[0]
         values = (measure.low + int(quantile.probability * (measure.high - measure.low)) for quantile in self.asked)
         values_and_columns = zip(values, map(self._positions, self.asked), strict=True)
         return tuple(value for value, columns in values_and_columns for _ in columns)
 
-    def with_ranges(self, confidence: Fraction | None) -> ChosenRanks:
+    def with_ranges(self, confidence: Fraction | None) -> QuantilesPart:
         return replace(self, confidence=confidence) if self._quantiles else self
 
-    def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         """Return 1/ε of each selection by its purpose: where intervals are bought, there are more of them.
 
         An interval that was bought at a lower confidence is not as good, however strong the selection of its ends.
@@ -147,7 +147,7 @@ class ChosenRanks:
         return errors if self.confidence is None else errors | {"missed": 1 - self.confidence}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
-        column, coverage = words(self.asked[0].value), f"with {percent(confidence)} confidence"
+        column, coverage = expression_sql(self.asked[0].value), f"with {format_percent(confidence)} confidence"
         scales = [(quantile, self._scale(quantile, measurements)) for quantile in self.asked]
         rank_errors = [
             f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales
@@ -162,7 +162,7 @@ def _clamp_epsilon(epsilon: Fraction, rows: int) -> Fraction:
     return min(max(epsilon, _MIN_EPSILON * rows), _MAX_EPSILON * rows)
 
 
-def _describe_rank_error(quantile: Quantile, scale: ChosenScale, confidence: Number) -> str:
+def _describe_rank_error(quantile: Quantile, scale: QuantileScale, confidence: Number) -> str:
     rows = f"{scale.rank(confidence):,.0f}"
     if quantile.probability in (0, 1):
         side = "below" if quantile.probability == 0 else "above"
@@ -171,7 +171,7 @@ def _describe_rank_error(quantile: Quantile, scale: ChosenScale, confidence: Num
 
 
 @dataclass(frozen=True)
-class DifferentCounts:
+class DistinctValuesPart:
     """The noisy number of distinct values of a column in every group, for one share."""
 
     noisy: ClassVar[bool] = True
@@ -187,51 +187,54 @@ class DifferentCounts:
     def shares(self) -> int:
         return 1
 
-    def share_of(self, place: int) -> int:  # noqa: ARG002
+    def share_of(self, index: int) -> int:  # noqa: ARG002
         return 0
 
-    def reading(self, groups: tuple[GroupKey, ...]) -> DifferentValues:
-        return DifferentValues(self.bounded, self.asked[0].value, groups)
+    def reading(self, groups: tuple[GroupKey, ...]) -> DistinctValueReading:
+        return DistinctValueReading(self.bounded, self.asked[0].value, groups)
 
-    def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
-        (share,), view = shares, Differences(self.reading(()))
+    def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
+        (share,), view = shares, DistinctCounts(self.reading(()))
         return (Measurement(view, noise(strength, view.sensitivity, share)),)
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
         (measurement,) = measurements
-        noisy_counts: Integers = measurement.draw(measurement.reading.of(exact))
+        noisy_counts: Integers = measurement.draw(measurement.reading.extract(exact))
         return noisy_counts
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         (measurement,) = measurements
         return (NoisyScale(Fraction(1), measurement.mechanism),)
 
-    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
-        return (self.bounded.measures[0],) * len(places)
+    def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
+        return (self.bounded.measures[0],) * len(indices)
 
-    def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
-        return self.draw(measurements, np.array([[end] for end in ENDS], np.int64))
+    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
+        return self.draw(measurements, np.array([[end] for end in EXTREME_TOTALS], np.int64))
 
-    def supposed(self, size: int) -> tuple[int, ...]:
+    def hypothetical_group(self, size: int) -> tuple[int, ...]:
         return (size,)
 
-    def with_ranges(self, confidence: Fraction | None) -> DifferentCounts:  # noqa: ARG002
+    def with_ranges(self, confidence: Fraction | None) -> DistinctValuesPart:  # noqa: ARG002
         return self
 
-    def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:  # noqa: ARG002
+    def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:  # noqa: ARG002
         return {}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,), sensitivity = measurements, self.bounded.measures[0].sensitivity
-        width, column = measurement.mechanism.error(confidence), words(self.asked[0].value)
-        in_all, in_group = shown(float(sensitivity.l1)), shown(float(sensitivity.linf))
+        width, column = measurement.mechanism.error(confidence), expression_sql(self.asked[0].value)
+        in_all, in_group = format_number(float(sensitivity.l1)), format_number(float(sensitivity.linf))
         sensitivity_text = f"one unit moves it by at most {in_all} in all, {in_group} in a group"
         description = f"distinct values of {column}; {measurement.mechanism.words()}"
-        return description, f"{sensitivity_text}; ±{shown(float(width))} with {percent(confidence)} confidence"
+        return (
+            description,
+            f"{sensitivity_text}; ±{format_number(float(width))} with {format_percent(confidence)} confidence",
+        )
 
 
 @dataclass(frozen=True)
-class ChosenValues:
+class FrequentValuesPart:
     """The most frequent of some public values, selected in every group for one share."""
 
     noisy: ClassVar[bool] = False
@@ -243,7 +246,9 @@ class ChosenValues:
     def __post_init__(self) -> None:
         k, count = self.asked[0].k, len(self.values)
         if k > count:
-            rule = f"{words(self.asked[0].value)} has {count} possible values, too few for the {k} most frequent"
+            rule = (
+                f"{expression_sql(self.asked[0].value)} has {count} possible values, too few for the {k} most frequent"
+            )
             fix = f"ask for at most {count} values" if count else "ask for a column with declared values"
             raise Unsupported("too-few-values", rule, fix=fix)
 
@@ -255,48 +260,48 @@ class ChosenValues:
     def shares(self) -> int:
         return 1
 
-    def share_of(self, place: int) -> int:  # noqa: ARG002
+    def share_of(self, index: int) -> int:  # noqa: ARG002
         return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueTable:
         return ValueTable(self.bounded, self.asked[0].value, groups, self.values)
 
-    def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
+    def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, Frequencies(self.reading(()))
         k = self.asked[0].k  # choices, each for an equal part of the share
-        selection = FrequentValues(k * strength.epsilon(share / k), view.in_all, k, view.neighbours)
+        selection = FrequentValues(k * strength.epsilon(share / k), view.rows_per_unit, k, view.neighbours)
         return (Measurement(view, selection),)
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
         (measurement,) = measurements
-        selected: Integers = measurement.draw(measurement.reading.of(exact))
+        selected: Integers = measurement.draw(measurement.reading.extract(exact))
         return selected[:, [request.place for request in self.asked]]
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         (measurement,) = measurements
         names = KeyColumn(self.asked[0].value.domain.type, self.values)
-        return (NamedScale(names, measurement.mechanism),) * len(self.asked)
+        return (FrequentValueScale(names, measurement.mechanism),) * len(self.asked)
 
-    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
-        return (self.bounded.measures[0],) * len(places)
+    def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
+        return (self.bounded.measures[0],) * len(indices)
 
-    def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
-        ends = np.array(ENDS, np.int64)
+    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
+        ends = np.array(EXTREME_TOTALS, np.int64)
         return self.draw(measurements, ends[(np.arange(len(self.values)) + np.arange(3)[:, None]) % len(ends)])
 
-    def supposed(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
+    def hypothetical_group(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
         return (0,) * len(self.asked)
 
-    def with_ranges(self, confidence: Fraction | None) -> ChosenValues:  # noqa: ARG002
+    def with_ranges(self, confidence: Fraction | None) -> FrequentValuesPart:  # noqa: ARG002
         return self
 
-    def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         (measurement,) = measurements
         return {"values": 1 / measurement.mechanism.epsilon}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements
-        description = f"{words(self.asked[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
+        description = f"{expression_sql(self.asked[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
         return description, measurement.mechanism.promise(len(self.values), confidence)
 
 
@@ -306,11 +311,13 @@ Candidates = Callable[[Expression], tuple[Value, ...]]
 
 def other_part(bounded: BoundedPlan, part: ReadingPart, candidates: Candidates) -> OtherPart:
     """Return the part of a question that is not a total, under a bounding of its rows."""
-    return _PART_CONSTRUCTORS[part.reads](bounded, part.asked, candidates)
+    return _PART_CONSTRUCTORS[part.reads](bounded, part.requests, candidates)
 
 
-_PART_CONSTRUCTORS: dict[Reads, Callable[[BoundedPlan, Any, Candidates], OtherPart]] = {
-    Reads.RANKS: lambda bounded, asked, _: ChosenRanks(bounded, asked),
-    Reads.DIFFERENT: lambda bounded, asked, _: DifferentCounts(bounded, asked),
-    Reads.FREQUENT: lambda bounded, asked, candidates: ChosenValues(bounded, asked, candidates(asked[0].value)),
+_PART_CONSTRUCTORS: dict[ReadingKind, Callable[[BoundedPlan, Any, Candidates], OtherPart]] = {
+    ReadingKind.RANKS: lambda bounded, asked, _: QuantilesPart(bounded, asked),
+    ReadingKind.DIFFERENT: lambda bounded, asked, _: DistinctValuesPart(bounded, asked),
+    ReadingKind.FREQUENT: lambda bounded, asked, candidates: FrequentValuesPart(
+        bounded, asked, candidates(asked[0].value)
+    ),
 }

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
+from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import MeasureSteps
 from sfumato.plan.bounding import BoundedPlan
@@ -32,30 +32,32 @@ from sfumato.release.prices import Price
 Family = type[Additive]
 NamedNoise = Family | str
 """A family of noise as a caller names it: by its class, or as "laplace" or "gaussian"."""
-ENDS = (0, LARGEST_INTEGER, -LARGEST_INTEGER)
+EXTREME_TOTALS = (0, LARGEST_INTEGER, -LARGEST_INTEGER)
 """Totals at the ends of their range, for dry runs."""
 
 
-def noise_family(named: NamedNoise | None) -> Family | None:
+def noise_family(name_or_class: NamedNoise | None) -> Family | None:
     """Resolve a noise family from its class or its case-insensitive name; None for None.
 
     >>> noise_family("gaussian").__name__
     'Gaussian'
     """
-    if named is None or (isinstance(named, type) and named in FAMILIES):
-        return named
+    if name_or_class is None or (isinstance(name_or_class, type) and name_or_class in FAMILIES):
+        return name_or_class
     family = (
-        {family_class.__name__.lower(): family_class for family_class in FAMILIES}.get(named.lower())
-        if isinstance(named, str)
+        {family_class.__name__.lower(): family_class for family_class in FAMILIES}.get(name_or_class.lower())
+        if isinstance(name_or_class, str)
         else None
     )
     if family is None:
-        raise InvalidParameter("mechanism", named, '"laplace" or "gaussian", or the classes sf.Laplace or sf.Gaussian')
+        raise InvalidParameter(
+            "mechanism", name_or_class, '"laplace" or "gaussian", or the classes sf.Laplace or sf.Gaussian'
+        )
     return family
 
 
 @dataclass(frozen=True)
-class Strength:
+class NoiseStrength:
     """The strength of measurements: turns a share of the price into a noise size, or the ε of a selection."""
 
     family: Family
@@ -87,7 +89,7 @@ class Strength:
 class QuestionPart(Protocol):
     """A part of a question under one bounding strategy: how it is read, measured and stored."""
 
-    def share_of(self, place: int) -> int:
+    def share_of(self, index: int) -> int:
         """Return the index of the share that pays for the measure at this index."""
         ...
 
@@ -103,7 +105,7 @@ class QuestionPart(Protocol):
         """Return the reading of these groups."""
         ...
 
-    def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
+    def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         """Return the measurements at this strength."""
         ...
 
@@ -115,15 +117,15 @@ class QuestionPart(Protocol):
         """Return how the stored numbers are decoded, in the order of the results made from them."""
         ...
 
-    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
+    def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         """Return the measures at these indices, in integer steps."""
         ...
 
-    def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
+    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
         """Draw for three groups whose totals are at the extremes; reads no data."""
         ...
 
-    def supposed(self, size: int) -> tuple[int, ...]:
+    def hypothetical_group(self, size: int) -> tuple[int, ...]:
         """Return the numbers of a hypothetical group of so many rows, spread evenly over the measure's range."""
         ...
 
@@ -143,7 +145,7 @@ class OtherPart(QuestionPart, Protocol):
         """Return the part with confidence intervals around selected values, where those can be bought."""
         ...
 
-    def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         """Return quality figures of the selections by name, beside half-widths; less is better."""
         ...
 
@@ -165,46 +167,48 @@ class NoisyTotals:
     def shares(self) -> int:
         return len(self.bounded.measures)
 
-    def share_of(self, place: int) -> int:
-        return place
+    def share_of(self, index: int) -> int:
+        return index
 
     def reading(self, groups: tuple[GroupKey, ...]) -> GroupTotals:
         return GroupTotals(self.bounded, groups)
 
-    def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
+    def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         return tuple(
             Measurement(Totals(self.bounded, index), noise(strength, scaled.sensitivity, share))
-            for index, (scaled, share) in enumerate(zip(self.bounded.noised, shares, strict=False))
+            for index, (scaled, share) in enumerate(zip(self.bounded.noisy_measures, shares, strict=False))
         )
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
-        noisy_totals = [measurement.draw(measurement.reading.of(exact)) for measurement in measurements]
+        noisy_totals = [measurement.draw(measurement.reading.extract(exact)) for measurement in measurements]
         return np.hstack(noisy_totals) if noisy_totals else np.zeros((len(exact), 0), np.int64)
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return tuple(
             NoisyScale(scaled.unit_value, measurement.mechanism, scaled.coordinates, scaled.rounding)
-            for scaled, measurement in zip(self.bounded.noised, measurements, strict=True)
+            for scaled, measurement in zip(self.bounded.noisy_measures, measurements, strict=True)
         )
 
-    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
-        return tuple(self.bounded.measures[index] for index in places)
+    def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
+        return tuple(self.bounded.measures[index] for index in indices)
 
-    def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
+    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
         width = sum(measure.coordinates for measure in self.bounded.measures)
-        return self.draw(measurements, np.array([[end] * width for end in ENDS], np.int64))
+        return self.draw(measurements, np.array([[end] * width for end in EXTREME_TOTALS], np.int64))
 
-    def supposed(self, size: int) -> tuple[int, ...]:
+    def hypothetical_group(self, size: int) -> tuple[int, ...]:
         return tuple(
-            int(size * total / measure.unit_value) for measure in self.bounded.noised for total in measure.middle
+            int(size * total / measure.unit_value)
+            for measure in self.bounded.noisy_measures
+            for total in measure.typical_contributions
         )
 
 
-def noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
+def noise(strength: NoiseStrength, change: Sensitivity, share: Fraction) -> Additive:
     """Return the noise that a share buys for totals of this sensitivity."""
     family = strength.family
     size = family.norm(change) * strength.size(share)
-    if size > MOST_STEPS:
+    if size > MAX_STEPS:
         rule = "one whose noise can be drawn exactly: at this price it would be too large"
         fix = "pay more, ask for fewer columns, or declare narrower bounds"
         raise InvalidParameter("price", float(size), rule, fix=fix)

@@ -20,7 +20,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, exact, shown
+from sfumato.privacy.numbers import Number, exact, format_number
 
 _PARSERS: dict[Type, Any] = {
     Type.REAL: lambda written: exact(written, "key"),
@@ -30,7 +30,7 @@ _PARSERS: dict[Type, Any] = {
 """Parsers of the types that are stored as text; other types are stored as they are."""
 
 
-@codec.value("key-column")
+@codec.serialisable("key-column")
 @dataclass(frozen=True)
 class KeyColumn:
     """The distinct values of one key, in order of first appearance among the groups; None is NULL."""
@@ -46,7 +46,7 @@ class KeyColumn:
         object.__setattr__(self, "values", tuple(parsed))
 
 
-@codec.value("group-keys")
+@codec.serialisable("group-keys")
 @dataclass(frozen=True)
 class GroupKeys:
     """The keys of all groups in order: all combinations of the values, or those that ``codes`` list."""
@@ -130,7 +130,7 @@ class NoiseScale(Protocol):
         ...
 
 
-@codec.value("noisy-scale")
+@codec.serialisable("noisy-scale")
 @dataclass(frozen=True)
 class NoisyScale:
     """The scale of totals with additive noise."""
@@ -163,9 +163,9 @@ class NoisyScale:
         return self.mechanism.words(self.unit_value)
 
 
-@codec.value("named-scale")
+@codec.serialisable("named-scale")
 @dataclass(frozen=True)
-class NamedScale:
+class FrequentValueScale:
     """The scale of selected frequent values: numbers index the candidate values."""
 
     values: KeyColumn
@@ -180,7 +180,7 @@ class NamedScale:
     def labels(self) -> Sequence[Any]:
         return self.values.values
 
-    def promise(self, confidence: Number) -> str:
+    def selection_note(self, confidence: Number) -> str:
         """Describe how good a selection is."""
         return self.mechanism.promise(len(self.labels), confidence)
 
@@ -197,9 +197,9 @@ class NamedScale:
         return self.mechanism.words()
 
 
-@codec.value("chosen-scale")
+@codec.serialisable("chosen-scale")
 @dataclass(frozen=True)
-class ChosenScale:
+class QuantileScale:
     """The scale of numbers selected by rank, and perhaps two interval ends for each.
 
     Their distance from the exact value is not known otherwise.
@@ -223,7 +223,7 @@ class ChosenScale:
     def width(self, confidence: Number, parts: int) -> float:
         """Return 0 where the exact value lies within the selected ends with this confidence, else infinity."""
         end_mechanism = self.ends if self.probability not in (0, 1) else self.mechanism
-        is_covered = end_mechanism is not None and abs(end_mechanism.offset) >= end_mechanism.rows_to_lean(
+        is_covered = end_mechanism is not None and abs(end_mechanism.offset) >= end_mechanism.safety_offset_rows(
             confidence, parts
         )
         return 0.0 if is_covered else float("inf")
@@ -239,7 +239,9 @@ class ChosenScale:
     def words(self) -> str:
         if self.ends is None:
             return self.mechanism.words()
-        return f"{self.mechanism.words()}, and an interval around each, ε {shown(float(2 * self.ends.epsilon), 6)}"
+        return (
+            f"{self.mechanism.words()}, and an interval around each, ε {format_number(float(2 * self.ends.epsilon), 6)}"
+        )
 
 
 @dataclass(frozen=True)

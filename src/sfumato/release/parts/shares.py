@@ -34,7 +34,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Estimator, Floats
 from sfumato.plan.bounding import ScaledMeasure
-from sfumato.plan.sharing import Made
+from sfumato.plan.sharing import MeasuredRequest
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.parts.question_parts import Family, NoisyTotals, QuestionPart
 
@@ -45,7 +45,7 @@ _MIN_UNITS = 2**14
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SplitResult:
     """A wanted result: the totals it reads, and its sensitivity to each of them."""
 
     effects: Mapping[int, float]
@@ -60,13 +60,13 @@ class Wanted:
             raise InvalidParameter("effects", self.effects, "finite numbers of at least 0, one for each total")
 
 
-def split(sizes: Sequence[float], wanted: Sequence[Wanted], order: int) -> tuple[Fraction, ...]:
+def split(sizes: Sequence[float], results: Sequence[SplitResult], order: int) -> tuple[Fraction, ...]:
     """Split the price over totals for the least weighted relative error of the results; shares sum to one.
 
     ``sizes`` are the sensitivities of the totals, and ``order`` is the norm of the noise: 1 or 2.
     """
     costs = [0.0] * len(sizes)
-    for result in wanted:
+    for result in results:
         alone_error = _optimum_alone(sizes, result, order)
         for total, effect in result.effects.items():
             costs[total] += float(result.weight) * effect * sizes[total] / alone_error if alone_error else 0.0
@@ -84,7 +84,7 @@ def even(count: int) -> tuple[Fraction, ...]:
     return (Fraction(1, count),) * count
 
 
-def times_alone(sizes: Sequence[float], result: Wanted, shares: Sequence[Fraction], order: int) -> float:
+def error_ratio(sizes: Sequence[float], result: SplitResult, shares: Sequence[Fraction], order: int) -> float:
     """Return the ratio of a result's error with these shares to its error alone at the whole price."""
     alone_error = _optimum_alone(sizes, result, order)
     shared_error = sum(
@@ -93,7 +93,7 @@ def times_alone(sizes: Sequence[float], result: Wanted, shares: Sequence[Fractio
     return shared_error / alone_error if alone_error else 1.0
 
 
-def _optimum_alone(sizes: Sequence[float], result: Wanted, order: int) -> float:
+def _optimum_alone(sizes: Sequence[float], result: SplitResult, order: int) -> float:
     power = order / (order + 1)
     return math.fsum((effect * sizes[total]) ** power for total, effect in result.effects.items()) ** (1 / power)
 
@@ -109,7 +109,7 @@ _TILT = Fraction(1, 4)
 class WeightedRequest:
     """The requested results, each with the weight of its error."""
 
-    made: tuple[Made, ...]
+    requests: tuple[MeasuredRequest, ...]
     weights: tuple[Fraction, ...]
 
 
@@ -118,9 +118,9 @@ class PriceSplit:
     """The share of every measurement of every part, and the resulting relative errors."""
 
     shares: tuple[tuple[Fraction, ...], ...]
-    times: tuple[float, ...] = ()
+    error_ratios: tuple[float, ...] = ()
     """For each result, its error relative to that of the result alone at the whole price."""
-    evenly: tuple[float, ...] = ()
+    even_error_ratios: tuple[float, ...] = ()
     """The same ratios if all shares were equal."""
 
     @property
@@ -129,20 +129,23 @@ class PriceSplit:
         return len({share for part in self.shares for share in part}) <= 1
 
 
-def shared_out(parts: Sequence[QuestionPart], asked: WeightedRequest | None, family: Family) -> PriceSplit:
+def split_price(parts: Sequence[QuestionPart], requests: WeightedRequest | None, family: Family) -> PriceSplit:
     """Split a price over all measurements of these parts; evenly where no results are given."""
     counts = [part.shares for part in parts]
-    if asked is None:
+    if requests is None:
         return PriceSplit(_by_part(even(sum(counts)), counts))
     totals = parts[0]
     assert isinstance(totals, NoisyTotals)
-    sizes = [float(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in totals.bounded.noised]
+    sizes = [float(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in totals.bounded.noisy_measures]
     sizes += [1.0] * (sum(counts) - len(sizes))  # choices err in inverse proportion to their share
-    results = [_wanted_result(result, weight, parts) for result, weight in zip(asked.made, asked.weights, strict=True)]
+    results = [
+        _wanted_result(result, weight, parts)
+        for result, weight in zip(requests.requests, requests.weights, strict=True)
+    ]
     shares = split(sizes, [*results, *_selection(totals)], family.order)
     even_shares = even(len(sizes))
     error_ratios, even_ratios = (
-        tuple(times_alone(sizes, result, candidate_shares, family.order) for result in results)
+        tuple(error_ratio(sizes, result, candidate_shares, family.order) for result in results)
         for candidate_shares in (shares, even_shares)
     )
     return PriceSplit(_by_part(shares, counts), error_ratios, even_ratios)
@@ -153,29 +156,29 @@ def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[F
     return tuple(tuple(shares[start : start + count]) for start, count in zip(starts, counts, strict=True))
 
 
-def _wanted_result(made: Made, weight: Fraction, parts: Sequence[QuestionPart]) -> Wanted:
+def _wanted_result(made: MeasuredRequest, weight: Fraction, parts: Sequence[QuestionPart]) -> SplitResult:
     """Return the measurements that a result reads, with its effects. A result of one total has effect 1."""
     part, totals = parts[made.part], parts[0]
     if not isinstance(part, NoisyTotals):
         first_share, (index,) = sum(earlier.shares for earlier in parts[: made.part]), made.measures
-        return Wanted({first_share + part.share_of(index): 1.0}, weight)
+        return SplitResult({first_share + part.share_of(index): 1.0}, weight)
     assert isinstance(totals, NoisyTotals)
     if len(made.measures) == 1:
-        return Wanted({made.measures[0]: 1.0}, weight)
+        return SplitResult({made.measures[0]: 1.0}, weight)
     measures = [totals.bounded.measures[index] for index in made.measures]
-    estimator: Any = made.asked.estimator(*measures)  # a frozen value
+    estimator: Any = made.request.estimator(*measures)  # a frozen value
     effects = _effects(estimator, tuple(map(_reference_totals, measures)), tuple(map(_reference_noise, measures)))
-    return Wanted(dict(zip(made.measures, effects, strict=True)), weight)
+    return SplitResult(dict(zip(made.measures, effects, strict=True)), weight)
 
 
-def _selection(totals: NoisyTotals) -> list[Wanted]:
+def _selection(totals: NoisyTotals) -> list[SplitResult]:
     """Return the discovery of groups as one more result, where groups are discovered."""
-    return [Wanted({len(totals.bounded.noised): 1.0})] if totals.bounded.finds else []
+    return [SplitResult({len(totals.bounded.noisy_measures): 1.0})] if totals.bounded.discovers_groups else []
 
 
 def _reference_totals(scaled: ScaledMeasure) -> tuple[Fraction, ...]:
     """Return the totals of the reference group."""
-    totals = [_ROWS * middle for middle in scaled.middle]
+    totals = [_ROWS * middle for middle in scaled.typical_contributions]
     if len(totals) == 1:
         return tuple(totals)
     above, below = totals

@@ -18,31 +18,39 @@ from sfumato.errors import InvalidRequest, NotAllowed, SfumatoError, outcome
 from sfumato.ledger import Line
 from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Neighbours
-from sfumato.privacy.numbers import percent, text
+from sfumato.privacy.numbers import format_exact, format_percent
 from sfumato.server.pages.browser_sessions import (
-    forget_cookie,
-    keep_cookie,
+    authenticate_visitor,
+    authenticated_form,
+    delete_cookie,
     read_form,
     require_own_origin,
-    sent_form,
-    shown_cookie,
-    visitor,
+    session_cookie,
+    set_cookie,
 )
 from sfumato.server.pages.page_contexts import (
     BudgetPage,
     DataPage,
+    EmptyContext,
     HistoryPage,
     HistoryRow,
     HomePage,
-    Nothing,
     PolicyCard,
     SignInPage,
 )
-from sfumato.server.pages.released_pages import as_picture
-from sfumato.server.pages.rendering import address, bars, every_bar, first, refusal_of, shown, tables
-from sfumato.server.people.known_people import Caller, Role
-from sfumato.server.requests.calls import counter_of, in_thread, whole
-from sfumato.server.served import HistoryBatch
+from sfumato.server.pages.released_pages import with_svg_policy
+from sfumato.server.pages.rendering import (
+    all_bars,
+    bars,
+    current_standing,
+    page_path,
+    refusal_message,
+    render_page,
+    table_contexts,
+)
+from sfumato.server.people.users import Caller, Role
+from sfumato.server.requests.calls import gateway_of, in_thread, query_integer
+from sfumato.server.served_policies import HistoryBatch
 
 _PAGE_LINES, _MAX_QUESTION = 50, 300
 """Ledger lines per page, and characters of a question in a line."""
@@ -59,33 +67,33 @@ _KINDS = {
 
 async def show_home(request: Request) -> Response:
     """List the policies that the visitor may see."""
-    return await in_thread(_render_home, request, await visitor(request))
+    return await in_thread(_render_home, request, await authenticate_visitor(request))
 
 
 def _render_home(request: Request, caller: Caller) -> Response:
-    gateway = counter_of(request)
+    gateway = gateway_of(request)
     cards = []
     for name in gateway.policies(caller):
-        face, standing = gateway.policy(caller, name), first(gateway.budget(caller, name))
-        start = address(name, "budget" if caller.role is Role.AUDITOR else "ask")
+        face, standing = gateway.policy(caller, name), current_standing(gateway.budget(caller, name))
+        start = page_path(name, "budget" if caller.role is Role.AUDITOR else "ask")
         first_bar, table_names = bars(standing)[:1], tuple(table.name for table in face.tables)
         cards.append(PolicyCard(name, start, str(face.unit), standing.ordinary, first_bar, table_names))
-    return shown(request, "home.html", HomePage(tuple(cards)), title="Policies", caller=caller)
+    return render_page(request, "home.html", HomePage(tuple(cards)), title="Policies", caller=caller)
 
 
 async def show_budget(request: Request) -> Response:
     """Show the account, or an analyst's share; owners also see every share."""
-    caller, policy = await visitor(request), request.path_params["policy"]
+    caller, policy = await authenticate_visitor(request), request.path_params["policy"]
     return await in_thread(_render_budget, request, caller, policy)
 
 
 async def change_account(request: Request) -> Response:
     """Pause or resume a policy, or amend the account to the budget in its file; for owners."""
-    caller, form = await sent_form(request)
-    policy, gateway, action = request.path_params["policy"], counter_of(request), form.one("do")
+    caller, form = await authenticated_form(request)
+    policy, gateway, action = request.path_params["policy"], gateway_of(request), form.value("do")
     try:
         if action == "amend":
-            await in_thread(gateway.amend, caller, policy, form.one("reason"))
+            await in_thread(gateway.amend, caller, policy, form.value("reason"))
         elif action in ("pause", "resume"):
             await in_thread(gateway.pause, caller, policy, paused=action == "pause")
         else:
@@ -96,43 +104,47 @@ async def change_account(request: Request) -> Response:
         raise
     except SfumatoError as error:
         return await in_thread(_render_budget, request, caller, policy, error)
-    return RedirectResponse(address(policy, "budget"), 303)
+    return RedirectResponse(page_path(policy, "budget"), 303)
 
 
 def _render_budget(request: Request, caller: Caller, policy: str, error: SfumatoError | None = None) -> Response:
-    gateway, owner = counter_of(request), caller.role is Role.OWNER
+    gateway, owner = gateway_of(request), caller.role is Role.OWNER
     standing, face = gateway.budget(caller, policy), gateway.policy(caller, policy)
-    title = f"Share of {face.analyst} ({percent(face.share)} of the account)" if face.share is not None else "Account"
+    title = (
+        f"Share of {face.analyst} ({format_percent(face.share)} of the account)"
+        if face.share is not None
+        else "Account"
+    )
     shares = gateway.shares(caller, policy) if owner else {}
     page = BudgetPage(
-        tuple(every_bar(standing, title)),
+        tuple(all_bars(standing, title)),
         tuple(standing.details()),
-        tuple(each for name, share in shares.items() for each in every_bar(share, f"Share of {name}")),
+        tuple(each for name, share in shares.items() for each in all_bars(share, f"Share of {name}")),
         gateway.overruns(caller, policy) if owner else None,
         owner,
-        None if error is None else refusal_of(error),
+        None if error is None else refusal_message(error),
     )
     status = 200 if error is None else outcome(error).http_status
     paused = gateway.is_paused(caller, policy)
-    return shown(
+    return render_page(
         request, "budget.html", page, title="Budget", caller=caller, policy=policy, paused=paused, status=status
     )
 
 
 async def draw_budget(request: Request) -> Response:
     """Plot the spending over time, as SVG."""
-    caller, policy = await visitor(request), request.path_params["policy"]
-    picture = await in_thread(counter_of(request).spending, caller, policy)
-    return as_picture(Response(picture.svg, media_type="image/svg+xml"))
+    caller, policy = await authenticate_visitor(request), request.path_params["policy"]
+    picture = await in_thread(gateway_of(request).spending_plot, caller, policy)
+    return with_svg_policy(Response(picture.svg, media_type="image/svg+xml"))
 
 
 async def show_history(request: Request) -> Response:
     """List ledger lines, newest first."""
-    caller, policy = await visitor(request), request.path_params["policy"]
-    before = whole(request, "before", 0, 10**15) or None
-    page = await in_thread(counter_of(request).latest, caller, policy, before, _PAGE_LINES)
+    caller, policy = await authenticate_visitor(request), request.path_params["policy"]
+    before = query_integer(request, "before", 0, 10**15) or None
+    page = await in_thread(gateway_of(request).latest_history, caller, policy, before, _PAGE_LINES)
     context = HistoryPage(tuple(_history_rows(page)), page.next, caller.role is not Role.ANALYST)
-    return shown(request, "history.html", context, title="History", caller=caller, policy=policy)
+    return render_page(request, "history.html", context, title="History", caller=caller, policy=policy)
 
 
 def _history_rows(page: HistoryBatch) -> list[HistoryRow]:
@@ -165,12 +177,12 @@ def _history_row(line: Line, answer: int, page: HistoryBatch) -> HistoryRow:
 
 async def show_data(request: Request) -> Response:
     """Describe the tables as declared, and who is protected."""
-    caller, policy = await visitor(request), request.path_params["policy"]
+    caller, policy = await authenticate_visitor(request), request.path_params["policy"]
     return await in_thread(_render_data, request, caller, policy)
 
 
 def _render_data(request: Request, caller: Caller, policy: str) -> Response:
-    gateway = counter_of(request)
+    gateway = gateway_of(request)
     face = gateway.policy(caller, policy)
     can_ask = caller.role is not Role.AUDITOR
     page = DataPage(
@@ -178,10 +190,10 @@ def _render_data(request: Request, caller: Caller, policy: str) -> Response:
         "" if face.size is None else f"{face.size:,}",
         promise(face, gateway.budget(caller, policy)),
         tuple(_facts(face)),
-        tables(gateway.tables(caller, policy), questions=can_ask),
+        table_contexts(gateway.tables(caller, policy), questions=can_ask),
         can_ask,
     )
-    return shown(request, "data.html", page, title="Data", caller=caller, policy=policy)
+    return render_page(request, "data.html", page, title="Data", caller=caller, policy=policy)
 
 
 def promise(face: PublicFace, standing: Standing | PeriodStandings) -> tuple[str, ...]:
@@ -193,8 +205,11 @@ def promise(face: PublicFace, standing: Standing | PeriodStandings) -> tuple[str
     if isinstance(standing, PeriodStandings):
         bound = f"each {standing.per} has an account of its own; {standing.promise}"
     else:
-        delta_clause = f", except with a chance of δ = {text(face.budget.delta)}" if face.budget.delta else ""
-        bound = f"all answers together stay within ε = {text(face.budget.epsilon)}{delta_clause}, however much is asked"
+        delta_clause = f", except with a chance of δ = {format_exact(face.budget.delta)}" if face.budget.delta else ""
+        bound = (
+            "all answers together stay within ε = "
+            f"{format_exact(face.budget.epsilon)}{delta_clause}, however much is asked"
+        )
     return (
         f"Protected: {face.unit}. Every answer would have come out almost the same if {face.unit} {change}.",
         f"“Almost” is measured by ε: {bound}. The smaller it is, the less anybody can learn about one of them.",
@@ -203,13 +218,13 @@ def promise(face: PublicFace, standing: Standing | PeriodStandings) -> tuple[str
 
 
 def _facts(face: PublicFace) -> Sequence[tuple[str, str]]:
-    share = [] if face.share is None else [("your share", percent(face.share))]
+    share = [] if face.share is None else [("your share", format_percent(face.share))]
     size = [] if face.size is None else [("number of units", f"{face.size:,}, declared")]
     return [
         ("protects", str(face.unit)),
         ("neighbours", face.neighbours.value),
-        ("ε", text(face.budget.epsilon)),
-        ("δ", text(face.budget.delta)),
+        ("ε", format_exact(face.budget.epsilon)),
+        ("δ", format_exact(face.budget.delta)),
         *share,
         *size,
     ]
@@ -222,25 +237,25 @@ async def show_sign_in(request: Request) -> Response:
     """Show the button that signs in."""
     link = request.path_params["link"]
     page = SignInPage(link if _LINK.fullmatch(link) else "")
-    return shown(request, "sign_in.html", page, title="Sign in")
+    return render_page(request, "sign_in.html", page, title="Sign in")
 
 
 async def sign_in(request: Request) -> Response:
     """Consume the login link and set the session cookie."""
     require_own_origin(request)
     await read_form(request)
-    gateway = counter_of(request)
+    gateway = gateway_of(request)
     cookie = await in_thread(gateway.sign_in, request.path_params["link"])
     response = RedirectResponse("/", 303)
-    keep_cookie(response, gateway.settings, cookie)
+    set_cookie(response, gateway.settings, cookie)
     return response
 
 
 async def sign_out(request: Request) -> Response:
-    caller, _ = await sent_form(request)
-    gateway = counter_of(request)
-    await in_thread(gateway.sign_out, caller, shown_cookie(request) or "")
-    response = shown(request, "signed_out.html", Nothing(), title="Signed out")
-    forget_cookie(response, gateway.settings)
+    caller, _ = await authenticated_form(request)
+    gateway = gateway_of(request)
+    await in_thread(gateway.sign_out, caller, session_cookie(request) or "")
+    response = render_page(request, "signed_out.html", EmptyContext(), title="Signed out")
+    delete_cookie(response, gateway.settings)
     response.headers["Clear-Site-Data"] = '"cache"'
     return response

@@ -28,28 +28,38 @@ from sfumato.errors import (
     outcome,
 )
 from sfumato.mechanisms import bits
-from sfumato.plan.written_names import quoted
+from sfumato.plan.quoting import quoted
 from sfumato.policy import Type
 from sfumato.policy.public_faces import PublicColumn, PublicFace, PublicTable
-from sfumato.privacy.numbers import percent
-from sfumato.server.counter import Counter
-from sfumato.server.pages.browser_sessions import SentForm, own_origin, sent_form, visitor
+from sfumato.privacy.numbers import format_percent
+from sfumato.server.gateway import Gateway
+from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, own_origin
 from sfumato.server.pages.page_contexts import (
     AskForm,
     AskPage,
-    Clicks,
+    BuilderOptions,
     Option,
     Preview,
     PriceVerdict,
     Step,
     WaitingPage,
 )
-from sfumato.server.pages.released_pages import buy_sent, page_kinds, unlisted_page
-from sfumato.server.pages.rendering import address, bars, first, grid, refusal_of, shown, start_of, tables, underlined
-from sfumato.server.people.known_people import Caller, Role
+from sfumato.server.pages.released_pages import page_kinds, release_and_redirect, uncharged_page
+from sfumato.server.pages.rendering import (
+    bars,
+    current_standing,
+    page_path,
+    refusal_index,
+    refusal_message,
+    render_page,
+    split_at_word,
+    table_contexts,
+    text_table,
+)
+from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.running_releases import Phase
 from sfumato.server.requests import proposals
-from sfumato.server.requests.calls import counter_of, in_thread
+from sfumato.server.requests.calls import gateway_of, in_thread
 
 ROWS, UNITS = "rows", "units"
 _FUNCTIONS = {"average": "AVG", "sum": "SUM", "median": "MEDIAN"}
@@ -58,7 +68,7 @@ _LITERAL_PREFIXES = {Type.DATE: "DATE ", Type.TIMESTAMP: "TIMESTAMP "}
 
 
 @dataclass(frozen=True)
-class Clicked:
+class BuilderChoices:
     """The choices of the question builder: tables and columns by their positions in the policy."""
 
     table: str = "0"
@@ -70,20 +80,20 @@ class Clicked:
     value: str = ""
 
     @classmethod
-    def of(cls, form: SentForm) -> Clicked:
+    def from_form(cls, form: SentForm) -> BuilderChoices:
         """Read the choices from a form."""
         return cls(
-            form.one("table") or "0",
-            form.one("measure") or ROWS,
-            form.one("measured"),
-            form.every("key"),
-            form.one("filtered"),
-            form.one("comparison") or "eq",
-            form.one("value"),
+            form.value("table") or "0",
+            form.value("measure") or ROWS,
+            form.value("measured"),
+            form.values("key"),
+            form.value("filtered"),
+            form.value("comparison") or "eq",
+            form.value("value"),
         )
 
 
-def clicks(face: PublicFace, clicked: Clicked, *, opened: bool) -> Clicks:
+def builder_options(face: PublicFace, clicked: BuilderChoices, *, opened: bool) -> BuilderOptions:
     """List the options of the question builder, with the current choices marked."""
     private_tables = _private_tables(face)
     numeric_columns = {
@@ -98,7 +108,7 @@ def clicks(face: PublicFace, clicked: Clicked, *, opened: bool) -> Clicks:
     }
     if not any(table.id for table in private_tables.values()):
         del measures[UNITS]
-    return Clicks(
+    return BuilderOptions(
         tuple(Option(index, name, index == clicked.table) for index, name in names.items()),
         tuple(Option(value, title, value == clicked.measure) for value, title in measures.items()),
         {names[index]: each for index, each in numeric_columns.items()},
@@ -113,7 +123,7 @@ def clicks(face: PublicFace, clicked: Clicked, *, opened: bool) -> Clicks:
     )
 
 
-def written_sql(face: PublicFace, clicked: Clicked) -> str:
+def build_sql(face: PublicFace, clicked: BuilderChoices) -> str:
     """Write the question that the choices describe."""
     private_tables = _private_tables(face)
     if clicked.table not in private_tables:
@@ -166,7 +176,7 @@ def _chosen_column(table_index: str, table: PublicTable, chosen: str, field: str
     raise InvalidParameter(field, chosen, f"a column of the chosen table, {table.name}")
 
 
-def _measure_sql(clicked: Clicked, table: PublicTable) -> str:
+def _measure_sql(clicked: BuilderChoices, table: PublicTable) -> str:
     if clicked.measure == ROWS:
         return "COUNT(*) AS n"
     if clicked.measure == UNITS:
@@ -179,7 +189,7 @@ def _measure_sql(clicked: Clicked, table: PublicTable) -> str:
     return f"{_FUNCTIONS[clicked.measure]}({column}) AS {clicked.measure}"
 
 
-def _condition_sql(clicked: Clicked, column: PublicColumn) -> str:
+def _condition_sql(clicked: BuilderChoices, column: PublicColumn) -> str:
     if clicked.comparison not in _COMPARISON_SIGNS:
         raise InvalidParameter("comparison", clicked.comparison, f"one of {', '.join(_COMPARISON_SIGNS.values())}")
     literal = _literal_sql(clicked.value, column.domain.type)
@@ -205,82 +215,84 @@ _FIELDS = ("sql", "epsilon", "delta", "within", "confidence")
 
 async def show_ask(request: Request) -> Response:
     """Show the page with no question yet."""
-    caller, policy = await visitor(request), request.path_params["policy"]
-    return await in_thread(_render_page, request, caller, policy, START, Clicked(), opened=False)
+    caller, policy = await authenticate_visitor(request), request.path_params["policy"]
+    return await in_thread(_render_page, request, caller, policy, START, BuilderChoices(), opened=False)
 
 
 async def ask(request: Request) -> Response:
     """Build SQL from the choices, copy an example question, or forecast, depending on the button."""
-    caller, form = await sent_form(request)
-    policy, clicked = request.path_params["policy"], Clicked.of(form)
+    caller, form = await authenticated_form(request)
+    policy, clicked = request.path_params["policy"], BuilderChoices.from_form(form)
     return await in_thread(_handle_ask, request, caller, policy, form, clicked)
 
 
 async def forecast(request: Request) -> Response:
     """Return the forecast alone, for the script of an open page."""
-    caller, form = await sent_form(request)
+    caller, form = await authenticated_form(request)
     policy = request.path_params["policy"]
-    verdict = await in_thread(_forecast_verdict, counter_of(request), caller, policy, typed(form))
-    return shown(request, "forecast_part.html", verdict, title="Forecast", caller=caller, policy=policy)
+    verdict = await in_thread(_forecast_verdict, gateway_of(request), caller, policy, entered_question(form))
+    return render_page(request, "forecast_part.html", verdict, title="Forecast", caller=caller, policy=policy)
 
 
 async def preview(request: Request) -> Response:
     """Return explanation, error curve and preview, for the script of an open page."""
-    caller, form = await sent_form(request)
+    caller, form = await authenticated_form(request)
     policy = request.path_params["policy"]
-    context = await in_thread(_build_preview, counter_of(request), caller, policy, typed(form))
-    return shown(request, "preview_part.html", context, title="Preview", caller=caller, policy=policy)
+    context = await in_thread(_build_preview, gateway_of(request), caller, policy, entered_question(form))
+    return render_page(request, "preview_part.html", context, title="Preview", caller=caller, policy=policy)
 
 
 async def buy(request: Request) -> Response:
     """Release what was forecast: once, however often the button is pressed."""
-    caller, form = await sent_form(request)
-    policy, entered = request.path_params["policy"], typed(form)
+    caller, form = await authenticated_form(request)
+    policy, entered = request.path_params["policy"], entered_question(form)
     try:
-        return await buy_sent(request, caller, policy, _release_body(entered), form.one("request"))
+        return await release_and_redirect(request, caller, policy, _release_body(entered), form.value("request"))
     except _PAGE_ERRORS:
         raise
     except SfumatoError as error:
-        return await in_thread(_render_page, request, caller, policy, entered, Clicked(), opened=False, error=error)
+        return await in_thread(
+            _render_page, request, caller, policy, entered, BuilderChoices(), opened=False, error=error
+        )
 
 
 async def wait(request: Request) -> Response:
     """Show the phase of a release, refreshing until it redirects to the answer."""
-    caller, policy = await visitor(request), request.path_params["policy"]
-    progress = await in_thread(counter_of(request).progress, caller, policy, request.path_params["request"])
+    caller, policy = await authenticate_visitor(request), request.path_params["policy"]
+    progress = await in_thread(gateway_of(request).progress, caller, policy, request.path_params["request"])
     if progress.line:
-        return RedirectResponse(address(policy, "answers", progress.line), 303)
+        return RedirectResponse(page_path(policy, "answers", progress.line), 303)
     if progress.phase is Phase.DONE:  # nothing was bought, so there is no ledger line
-        answer = await in_thread(counter_of(request).answered, caller, policy, request.path_params["request"])
-        return await in_thread(unlisted_page, request, caller, policy, answer)
-    page = shown(
+        answer = await in_thread(gateway_of(request).answer_of_request, caller, policy, request.path_params["request"])
+        return await in_thread(uncharged_page, request, caller, policy, answer)
+    page = render_page(
         request, "waiting.html", WaitingPage(progress.phase.value), title="In progress", caller=caller, policy=policy
     )
     page.headers["Refresh"] = "2"
     return page
 
 
-def typed(form: SentForm) -> AskForm:
+def entered_question(form: SentForm) -> AskForm:
     """Read the question and the price from a form."""
-    return AskForm(form.text("sql"), *(form.one(name) for name in _FIELDS[1:]))
+    return AskForm(form.text("sql"), *(form.value(name) for name in _FIELDS[1:]))
 
 
-def _handle_ask(request: Request, caller: Caller, policy: str, form: SentForm, clicked: Clicked) -> Response:
-    entered, action = typed(form), form.one("do")
+def _handle_ask(request: Request, caller: Caller, policy: str, form: SentForm, clicked: BuilderChoices) -> Response:
+    entered, action = entered_question(form), form.value("do")
     if action == "write":
         try:
-            face = counter_of(request).policy(caller, policy)
-            entered = replace(entered, sql=written_sql(face, clicked))
+            face = gateway_of(request).policy(caller, policy)
+            entered = replace(entered, sql=build_sql(face, clicked))
         except _PAGE_ERRORS:
             raise
         except SfumatoError as error:
             return _render_page(request, caller, policy, entered, clicked, opened=True, error=error)
     if action.startswith("copy "):
-        entered = replace(entered, sql=_example_sql(counter_of(request), caller, policy, action.removeprefix("copy ")))
+        entered = replace(entered, sql=_example_sql(gateway_of(request), caller, policy, action.removeprefix("copy ")))
     return _render_page(request, caller, policy, entered, clicked, opened=action == "write")
 
 
-def _example_sql(gateway: Counter, caller: Caller, policy: str, position: str) -> str:
+def _example_sql(gateway: Gateway, caller: Caller, policy: str, position: str) -> str:
     questions = [each.sql for table in gateway.tables(caller, policy).values() for each in table.questions]
     if not position.isdecimal() or not position.isascii() or int(position) >= len(questions):
         raise InvalidRequest("there is no such example question", place="the form", fix="reload the page")
@@ -292,14 +304,14 @@ def _render_page(
     caller: Caller,
     policy: str,
     entered: AskForm,
-    clicked: Clicked,
+    clicked: BuilderChoices,
     *,
     opened: bool,
     error: SfumatoError | None = None,
 ) -> Response:
-    gateway = counter_of(request)
+    gateway = gateway_of(request)
     caller.require("asking", Role.OWNER, Role.ANALYST)
-    face, standing = gateway.policy(caller, policy), first(gateway.budget(caller, policy))
+    face, standing = gateway.policy(caller, policy), current_standing(gateway.budget(caller, policy))
     verdict = _forecast_verdict(gateway, caller, policy, entered) if entered.sql.strip() else None
     if error is not None:
         verdict = _refusal_verdict(entered, error)
@@ -308,8 +320,8 @@ def _render_page(
     )
     page = AskPage(
         entered,
-        clicks(face, clicked, opened=opened),
-        tables(gateway.tables(caller, policy), questions=True),
+        builder_options(face, clicked, opened=opened),
+        table_contexts(gateway.tables(caller, policy), questions=True),
         bars(standing),
         standing.ordinary,
         own_origin(request),
@@ -318,7 +330,7 @@ def _render_page(
         verdict,
         preview_context,
     )
-    return shown(
+    return render_page(
         request,
         "ask.html",
         page,
@@ -330,7 +342,7 @@ def _render_page(
     )
 
 
-def _forecast_verdict(gateway: Counter, caller: Caller, policy: str, entered: AskForm) -> PriceVerdict:
+def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: AskForm) -> PriceVerdict:
     """Forecast the answer, or explain why it would be refused."""
     if not entered.sql.strip():
         return PriceVerdict(entered)
@@ -340,12 +352,12 @@ def _forecast_verdict(gateway: Counter, caller: Caller, policy: str, entered: As
         raise
     except SfumatoError as error:
         return _refusal_verdict(entered, error)
-    standing = first(gateway.budget(caller, policy))
+    standing = current_standing(gateway.budget(caller, policy))
     return PriceVerdict(
         entered,
         error_forecast.price,
         tuple(error_forecast.rows()),
-        percent(error_forecast.confidence),
+        format_percent(error_forecast.confidence),
         error_forecast.left,
         standing.ordinary,
         standing.details()[0],
@@ -355,24 +367,24 @@ def _forecast_verdict(gateway: Counter, caller: Caller, policy: str, entered: As
         error_forecast.free,
         error_forecast.warnings,
         error_forecast.counted,
-        f"page-{bits.integer(128):032x}",
+        f"page-{bits.random_bits(128):032x}",
     )
 
 
 def _refusal_verdict(entered: AskForm, error: SfumatoError) -> PriceVerdict:
-    start = start_of(error, entered.sql)
-    split_text = underlined(entered.sql, start)
+    start = refusal_index(error, entered.sql)
+    split_text = split_at_word(entered.sql, start)
     start_index = -1 if split_text is None else len(split_text.before)
-    return PriceVerdict(entered, refusal=refusal_of(error), underlined=split_text, start=start_index)
+    return PriceVerdict(entered, refusal=refusal_message(error), underlined=split_text, start=start_index)
 
 
-def _build_preview(gateway: Counter, caller: Caller, policy: str, entered: AskForm) -> Preview:
+def _build_preview(gateway: Gateway, caller: Caller, policy: str, entered: AskForm) -> Preview:
     """Collect the free parts that take a little longer; parts that cannot be computed are left out."""
     if not entered.sql.strip():
         return Preview()
     explanation: Explanation | None = _free_or_none(gateway, caller, policy, entered, "explain")
     picture = _free_or_none(gateway, caller, policy, entered, "plot")
-    invented = _free_or_none(gateway, caller, policy, entered, "rehearse")
+    invented = _free_or_none(gateway, caller, policy, entered, "preview")
     steps = (
         () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators)
     )
@@ -380,12 +392,12 @@ def _build_preview(gateway: Counter, caller: Caller, policy: str, entered: AskFo
         steps,
         "" if explanation is None else explanation.reason,
         "" if explanation is None else explanation.advice,
-        None if picture is None else Markup(picture.unstyled()),
-        None if invented is None else grid(invented),
+        None if picture is None else Markup(picture.without_style()),
+        None if invented is None else text_table(invented),
     )
 
 
-def _free_or_none(gateway: Counter, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
+def _free_or_none(gateway: Gateway, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
     try:
         return _free_call(gateway, caller, policy, entered, act)
     except (*_PAGE_ERRORS, TooManyRequests):
@@ -394,12 +406,12 @@ def _free_or_none(gateway: Counter, caller: Caller, policy: str, entered: AskFor
         return None
 
 
-def _free_call(gateway: Counter, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
+def _free_call(gateway: Gateway, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
     if act == "plot":
         plot_terms = {name: value for name, value in _typed_price(entered).items() if name in ("delta", "confidence")}
-        return gateway.free(caller, policy, KIND, act, {"sql": entered.sql}, plot_terms)
-    _, spec, price = proposals.read_asked(KIND, json.dumps({"act": act, **_body_parts(entered)}).encode())
-    return gateway.free(caller, policy, KIND, act, spec, price)
+        return gateway.call_free(caller, policy, KIND, act, {"sql": entered.sql}, plot_terms)
+    _, spec, price = proposals.decode_free_call(KIND, json.dumps({"act": act, **_body_parts(entered)}).encode())
+    return gateway.call_free(caller, policy, KIND, act, spec, price)
 
 
 def _release_body(entered: AskForm) -> bytes:

@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
-from sfumato.server.people.known_people import Caller, Credentials
-from sfumato.server.requests.calls import counter_of, in_thread, known
+from sfumato.server.people.users import Caller, Credentials
+from sfumato.server.requests.calls import authenticate_credentials, gateway_of, in_thread
 from sfumato.server.settings import ServerSettings
 
 FORM = "application/x-www-form-urlencoded"
-FOREIGN = ("Origin", "the form's token")
+CROSS_SITE_PLACES = ("Origin", "the form's token")
 """The places of refusals of cross-site forms."""
 _MAX_FIELDS = 200
 _PORTS = {"http": 80, "https": 443}
@@ -32,11 +32,11 @@ class SentForm:
 
     fields: Mapping[str, tuple[str, ...]]
 
-    def one(self, name: str) -> str:
+    def value(self, name: str) -> str:
         """Return the last value of a field, stripped; empty if it was not sent."""
         return self.fields.get(name, ("",))[-1].strip()
 
-    def every(self, name: str) -> tuple[str, ...]:
+    def values(self, name: str) -> tuple[str, ...]:
         """Return all values of a field."""
         return self.fields.get(name, ())
 
@@ -50,7 +50,7 @@ def cookie_name(settings: ServerSettings) -> str:
     return "__Host-sfumato" if settings.secure else "sfumato"
 
 
-def keep_cookie(answer: Response, settings: ServerSettings, cookie: str) -> None:
+def set_cookie(answer: Response, settings: ServerSettings, cookie: str) -> None:
     """Set the session cookie: https only, unless the server speaks plain http to its own machine."""
     answer.set_cookie(
         cookie_name(settings),
@@ -63,25 +63,27 @@ def keep_cookie(answer: Response, settings: ServerSettings, cookie: str) -> None
     )
 
 
-def forget_cookie(answer: Response, settings: ServerSettings) -> None:
+def delete_cookie(answer: Response, settings: ServerSettings) -> None:
     """Delete the session cookie."""
     name = cookie_name(settings)
     answer.delete_cookie(name, path="/", secure=settings.secure, httponly=True, samesite="strict")
 
 
-def shown_cookie(request: Request) -> str | None:
+def session_cookie(request: Request) -> str | None:
     """Return the session cookie of a request."""
-    return request.cookies.get(cookie_name(counter_of(request).settings))
+    return request.cookies.get(cookie_name(gateway_of(request).settings))
 
 
-async def visitor(request: Request) -> Caller:
+async def authenticate_visitor(request: Request) -> Caller:
     """Authenticate the visitor of a page by cookie alone, and count the call against the rate limit."""
-    return await in_thread(known, request, Credentials(cookie=shown_cookie(request)), _page_name(request))
+    return await in_thread(
+        authenticate_credentials, request, Credentials(cookie=session_cookie(request)), _page_name(request)
+    )
 
 
-async def refused_visitor(request: Request) -> Caller:
+async def refused_page_visitor(request: Request) -> Caller:
     """Authenticate the visitor of an error page, whose call was counted before."""
-    return await in_thread(counter_of(request).caller, Credentials(cookie=shown_cookie(request)), _page_name(request))
+    return await in_thread(gateway_of(request).caller, Credentials(cookie=session_cookie(request)), _page_name(request))
 
 
 def _page_name(request: Request) -> str:
@@ -89,15 +91,15 @@ def _page_name(request: Request) -> str:
     return getattr(request.state, "page", "page")
 
 
-async def sent_form(request: Request) -> tuple[Caller, SentForm]:
+async def authenticated_form(request: Request) -> tuple[Caller, SentForm]:
     """Authenticate the sender of a form and parse it, checking its origin and form token."""
     require_own_origin(request)
-    caller, form = await visitor(request), await read_form(request)
+    caller, form = await authenticate_visitor(request), await read_form(request)
     expected_token = caller.session.form_token if caller.session else ""
-    if not expected_token or not hmac.compare_digest(expected_token.encode(), form.one("token").encode()):
+    if not expected_token or not hmac.compare_digest(expected_token.encode(), form.value("token").encode()):
         raise InvalidRequest(
             "the form does not belong to the current session",
-            place=FOREIGN[1],
+            place=CROSS_SITE_PLACES[1],
             fix="reload the page and send the form again",
         )
     return caller, form
@@ -126,14 +128,14 @@ def require_own_origin(request: Request) -> None:
     if origins != [own_origin(request)]:
         raise InvalidRequest(
             "the form was not sent from a page of this server",
-            place=FOREIGN[0],
+            place=CROSS_SITE_PLACES[0],
             fix="open the page at the server's own address; behind a proxy, the owner sets that as public_url",
         )
 
 
 def own_origin(request: Request) -> str:
     """Return this server's origin as browsers write it: from ``public_url``, or from the Host header."""
-    settings = counter_of(request).settings
+    settings = gateway_of(request).settings
     if not settings.public_url:
         return f"{'https' if settings.certificate else 'http'}://{request.headers.get('Host', '')}"
     parts = urlsplit(settings.public_url)

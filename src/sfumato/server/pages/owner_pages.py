@@ -10,15 +10,15 @@ from starlette.responses import RedirectResponse, Response
 
 from sfumato.errors import InvalidParameter, InvalidRequest, NotAllowed, SfumatoError, outcome
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import text
-from sfumato.server.counter import Counter
-from sfumato.server.pages.browser_sessions import SentForm, own_origin, sent_form, visitor
+from sfumato.privacy.numbers import format_exact
+from sfumato.server.gateway import Gateway
+from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, own_origin
 from sfumato.server.pages.page_contexts import ActRow, LedgerPage, PeoplePage, PersonRow, TokenRow
-from sfumato.server.pages.rendering import address, refusal_of, shown
-from sfumato.server.people.known_people import Caller, Role, Token
+from sfumato.server.pages.rendering import page_path, refusal_message, render_page
 from sfumato.server.people.people_file import LINK_MINUTES
-from sfumato.server.requests.calls import JSON, counter_of, in_thread, whole
-from sfumato.server.rest.routes_auditor import exported
+from sfumato.server.people.users import Caller, Role, Token
+from sfumato.server.requests.calls import JSON, gateway_of, in_thread, query_integer
+from sfumato.server.rest.routes_auditor import export_response
 
 _PAGE_ACTS, _MOST = 50, 1000
 _NO_SECRET = ("", "")
@@ -26,13 +26,13 @@ _NO_SECRET = ("", "")
 
 async def show_people(request: Request) -> Response:
     """List users and tokens to owners; owners and auditors also see the acts of owners."""
-    caller, policy = await visitor(request), request.path_params["policy"]
+    caller, policy = await authenticate_visitor(request), request.path_params["policy"]
     return await in_thread(_render_people, request, caller, policy)
 
 
 async def change_people(request: Request) -> Response:
     """Add, disable or enable users, and create or revoke tokens and login links; for owners."""
-    caller, form = await sent_form(request)
+    caller, form = await authenticated_form(request)
     policy = request.path_params["policy"]
     try:
         secret = await in_thread(_apply_change, request, caller, form)
@@ -41,33 +41,33 @@ async def change_people(request: Request) -> Response:
     except SfumatoError as error:
         return await in_thread(_render_people, request, caller, policy, error=error)
     if secret is _NO_SECRET:
-        return RedirectResponse(address(policy, "people"), 303)
+        return RedirectResponse(page_path(policy, "people"), 303)
     return await in_thread(_render_people, request, caller, policy, secret=secret)
 
 
 def _apply_change(request: Request, caller: Caller, form: SentForm) -> tuple[str, str]:
     """Apply the change that a button names; return a newly created secret with its description, to be shown once."""
-    gateway, action, user = counter_of(request), form.one("do"), form.one("user")
+    gateway, action, user = gateway_of(request), form.value("do"), form.value("user")
     if action == "token":
         return _create_token(gateway, caller, form)
     if action == "link":
-        login_link = f"{own_origin(request)}/login/{gateway.link(caller, user)}"
+        login_link = f"{own_origin(request)}/login/{gateway.new_login_link(caller, user)}"
         return login_link, f"A login link for {user}: works once, within {LINK_MINUTES} minutes"
     if action == "add":
-        gateway.add_user(caller, user, form.one("role"))
+        gateway.add_user(caller, user, form.value("role"))
     elif action in ("disable", "enable"):
         gateway.disable_user(caller, user, disabled=action == "disable")
     elif action == "revoke":
-        gateway.revoke_token(caller, _parse_number(form.one("number"), "number"))
+        gateway.revoke_token(caller, _parse_number(form.value("number"), "number"))
     else:
         raise InvalidRequest("the form was sent without one of its buttons", place="the form", fix="reload the page")
     return _NO_SECRET
 
 
-def _create_token(gateway: Counter, caller: Caller, form: SentForm) -> tuple[str, str]:
-    days, limit, user = form.one("days"), form.one("most"), form.one("user")
+def _create_token(gateway: Gateway, caller: Caller, form: SentForm) -> tuple[str, str]:
+    days, limit, user = form.value("days"), form.value("most"), form.value("user")
     lifetime = timedelta(days=_parse_number(days, "days")) if days else None
-    _, secret = gateway.new_token(caller, user, label=form.one("label"), expires=lifetime, most=limit or None)
+    _, secret = gateway.new_token(caller, user, label=form.value("label"), expires=lifetime, most=limit or None)
     return secret, f"A token for {user}"
 
 
@@ -85,9 +85,9 @@ def _render_people(
     secret: tuple[str, str] = _NO_SECRET,
     error: SfumatoError | None = None,
 ) -> Response:
-    gateway, owner = counter_of(request), caller.role is Role.OWNER
+    gateway, owner = gateway_of(request), caller.role is Role.OWNER
     gateway.policy(caller, policy)
-    after = whole(request, "after", 0, 10**15)
+    after = query_integer(request, "after", 0, 10**15)
     acts = gateway.acts(caller, after, _PAGE_ACTS + 1)
     page = PeoplePage(
         tuple(_person_rows(gateway, caller)) if owner else None,
@@ -98,13 +98,13 @@ def _render_people(
         acts[_PAGE_ACTS - 1].number if len(acts) > _PAGE_ACTS else None,
         tuple(Role),
         *secret,
-        None if error is None else refusal_of(error),
+        None if error is None else refusal_message(error),
     )
     status = 200 if error is None else outcome(error).http_status
-    return shown(request, "people.html", page, title="People", caller=caller, policy=policy, status=status)
+    return render_page(request, "people.html", page, title="People", caller=caller, policy=policy, status=status)
 
 
-def _person_rows(gateway: Counter, caller: Caller) -> list[PersonRow]:
+def _person_rows(gateway: Gateway, caller: Caller) -> list[PersonRow]:
     return [
         PersonRow(each.name, each.role.value, _format_time(each.made), each.disabled, each.name == caller.user)
         for each in gateway.users(caller)
@@ -118,20 +118,20 @@ def _token_row(token: Token) -> TokenRow:
         token.label,
         _format_time(token.made),
         "never" if token.expires is None else _format_time(token.expires),
-        "" if token.most is None else text(token.most),
-        "" if token.most is None and token.spent == Fraction(0) else text(token.spent),
+        "" if token.most is None else format_exact(token.most),
+        "" if token.most is None and token.spent == Fraction(0) else format_exact(token.spent),
         token.revoked,
     )
 
 
 async def show_ledger(request: Request) -> Response:
     """Show the ledger's head, and the verification if it was requested."""
-    caller, policy = await visitor(request), request.path_params["policy"]
+    caller, policy = await authenticate_visitor(request), request.path_params["policy"]
     return await in_thread(_render_ledger, request, caller, policy)
 
 
 def _render_ledger(request: Request, caller: Caller, policy: str) -> Response:
-    gateway = counter_of(request)
+    gateway = gateway_of(request)
     gateway.policy(caller, policy)
     anchor = gateway.anchor(caller)
     verification = gateway.verify(caller) if request.query_params.get("verify") else None
@@ -142,21 +142,21 @@ def _render_ledger(request: Request, caller: Caller, policy: str) -> Response:
         anchor.hash,
         anchor.number,
     )
-    return shown(request, "ledger.html", page, title="Ledger", caller=caller, policy=policy)
+    return render_page(request, "ledger.html", page, title="Ledger", caller=caller, policy=policy)
 
 
 async def give_ledger(request: Request) -> Response:
     """Download every ledger line as a file."""
-    caller, form = await visitor(request), request.path_params["form"]
-    response = await exported(request, caller, form)
+    caller, form = await authenticate_visitor(request), request.path_params["form"]
+    response = await export_response(request, caller, form)
     response.headers["Content-Disposition"] = f"attachment; filename=ledger.{form}"
     return response
 
 
 async def give_anchor(request: Request) -> Response:
     """Download the ledger's anchor, to be kept elsewhere."""
-    caller = await visitor(request)
-    anchor = await in_thread(counter_of(request).anchor, caller)
+    caller = await authenticate_visitor(request)
+    anchor = await in_thread(gateway_of(request).anchor, caller)
     return Response(codec.dumps(anchor), 200, {"Content-Disposition": "attachment; filename=anchor.json"}, JSON)
 
 

@@ -52,7 +52,7 @@ class RefusalMessage:
 
 
 @dataclass(frozen=True)
-class Underlined:
+class MarkedText:
     """A text split around the part that was refused."""
 
     before: str
@@ -95,7 +95,7 @@ class PriceVerdict:
     request: str = ""
     """The request id of this purchase, the same however often the button is pressed."""
     refusal: RefusalMessage | None = None
-    underlined: Underlined | None = None
+    underlined: MarkedText | None = None
     start: int = -1
     """Character index of the underlined part; -1 if there is none."""
 
@@ -129,7 +129,7 @@ class Preview:
     reason: str = ""
     advice: str = ""
     curve: Markup | None = None
-    rehearsal: TextTable | None = None
+    preview: TextTable | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Clicks:
+class BuilderOptions:
     """The options of the question builder."""
 
     tables: tuple[Option, ...]
@@ -158,7 +158,7 @@ class Clicks:
 
 
 @dataclass(frozen=True)
-class Suggested:
+class CopyableQuestion:
     """An example question."""
 
     tells: str
@@ -168,13 +168,13 @@ class Suggested:
 
 
 @dataclass(frozen=True)
-class ShownTable:
+class TableContext:
     """A table as declared in the policy."""
 
     name: str
     about: str
     columns: tuple[tuple[str, str], ...]
-    questions: tuple[Suggested, ...] = ()
+    questions: tuple[CopyableQuestion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,9 @@ class AskPage:
     """The page that asks questions."""
 
     asked: AskForm
-    clicks: Clicks
-    tables: tuple[ShownTable, ...]
-    budget: tuple[Bar, ...]
+    clicks: BuilderOptions
+    tables: tuple[TableContext, ...]
+    budget: tuple[BudgetBar, ...]
     left: str
     origin: str
     """The server's origin."""
@@ -225,7 +225,7 @@ class KindPage:
 
 
 @dataclass(frozen=True)
-class Bar:
+class BudgetBar:
     """How much of one currency of the budget is spent."""
 
     title: str
@@ -238,11 +238,11 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Bars:
+class BudgetBars:
     """The bars of one account, share or period."""
 
     title: str
-    bars: tuple[Bar, ...]
+    bars: tuple[BudgetBar, ...]
     lines: tuple[str, ...]
     """The same in words."""
 
@@ -251,9 +251,9 @@ class Bars:
 class BudgetPage:
     """The remaining budget, and an owner's controls."""
 
-    own: tuple[Bars, ...]
+    own: tuple[BudgetBars, ...]
     details: tuple[str, ...]
-    shares: tuple[Bars, ...]
+    shares: tuple[BudgetBars, ...]
     overruns: int | None
     """PRIVATE: for the owner alone."""
     owner: bool
@@ -269,7 +269,7 @@ class AnswerPage:
     question: str
     price: str
     free: bool
-    rehearsed: bool
+    is_preview: bool
     confidence: str
     grid: TextTable | None
     text: str
@@ -314,7 +314,7 @@ class DataPage:
     promise: tuple[str, ...]
     """Who is protected and what that means, in whole sentences."""
     facts: tuple[tuple[str, str], ...]
-    tables: tuple[ShownTable, ...]
+    tables: tuple[TableContext, ...]
     asks: bool
 
 
@@ -389,7 +389,7 @@ class PolicyCard:
     address: str
     protects: str
     left: str
-    bars: tuple[Bar, ...]
+    bars: tuple[BudgetBar, ...]
     tables: tuple[str, ...]
 
 
@@ -415,5 +415,5 @@ class WaitingPage:
 
 
 @dataclass(frozen=True)
-class Nothing:
+class EmptyContext:
     """The context of a page that needs the frame alone."""

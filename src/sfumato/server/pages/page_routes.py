@@ -8,14 +8,14 @@ from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, NotSignedIn, NotThere, SfumatoError, outcome
 from sfumato.server.pages import account_pages, ask_pages, owner_pages, released_pages
-from sfumato.server.pages.browser_sessions import FOREIGN, refused_visitor
-from sfumato.server.pages.rendering import refusal_of, shown, static_files
+from sfumato.server.pages.browser_sessions import CROSS_SITE_PLACES, refused_page_visitor
+from sfumato.server.pages.rendering import refusal_message, render_page, static_files
 from sfumato.server.requests.calls import Handler
-from sfumato.server.requests.problems import failed
+from sfumato.server.requests.problems import report_fault
 from sfumato.server.rest.routes_health import Metrics
 
 _POLICY = "/p/{policy}"
-PLACES: tuple[tuple[str, str, Handler], ...] = (
+PAGES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/", account_pages.show_home),
     ("GET", "/login/{link}", account_pages.show_sign_in),
     ("POST", "/login/{link}", account_pages.sign_in),
@@ -45,7 +45,7 @@ PLACES: tuple[tuple[str, str, Handler], ...] = (
 
 def routes() -> list[Route]:
     """Return a route for every page, and for the static files."""
-    pages = [Route(path, _handle(handler), methods=[method]) for method, path, handler in PLACES]
+    pages = [Route(path, _handle(handler), methods=[method]) for method, path, handler in PAGES]
     return [*pages, Route("/static/{name}", _handle(_static), methods=["GET"])]
 
 
@@ -53,39 +53,43 @@ async def _static(request: Request) -> Response:
     static_file = static_files().get(request.path_params["name"])
     if static_file is None:
         raise NotThere("this file")
-    return static_file.to(request)
+    return static_file.respond(request)
 
 
 def _handle(handler: Handler) -> Handler:
     async def handle(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
         request.state.page = f"page_{handler.__name__.strip('_')}"
-        metrics.arrived(request.state.page)
+        metrics.count_call(request.state.page)
         try:
             return await handler(request)
         except SfumatoError as refusal:
-            response = await refused(request, refusal)
-            metrics.refused(response.status_code)
+            response = await render_refusal(request, refusal)
+            metrics.count_refusal(response.status_code)
             return response
         except Exception as error:
-            public_error = failed(error, "reload the page: a charged release is answered from the stored answer")
-            return await refused(request, public_error, 500)
+            public_error = report_fault(error, "reload the page: a charged release is answered from the stored answer")
+            return await render_refusal(request, public_error, 500)
 
     return handle
 
 
-async def refused(request: Request, refusal: SfumatoError, status: int = 0) -> Response:
+async def render_refusal(request: Request, refusal: SfumatoError, status: int = 0) -> Response:
     """Render a refusal as a page."""
     if isinstance(refusal, NotSignedIn):
         retry_path = request.url.path if request.method == "GET" and not request.url.path.startswith("//") else ""
-        return shown(request, "not_signed_in.html", refusal_of(refusal, retry_path), title="Sign in", status=401)
-    foreign = isinstance(refusal, InvalidRequest) and refusal.place in FOREIGN
+        return render_page(
+            request, "not_signed_in.html", refusal_message(refusal, retry_path), title="Sign in", status=401
+        )
+    foreign = isinstance(refusal, InvalidRequest) and refusal.place in CROSS_SITE_PLACES
     status_code = status or (403 if foreign else outcome(refusal).http_status)
     try:
-        caller = await refused_visitor(request)
+        caller = await refused_page_visitor(request)
     except SfumatoError:
         caller = None
-    page = shown(request, "refused.html", refusal_of(refusal), title="Refused", caller=caller, status=status_code)
+    page = render_page(
+        request, "refused.html", refusal_message(refusal), title="Refused", caller=caller, status=status_code
+    )
     wait = getattr(refusal, "retry_after", None)
     if wait is not None:
         page.headers["Retry-After"] = str(max(1, int(wait)))

@@ -18,15 +18,15 @@ from starlette.responses import RedirectResponse, Response
 from sfumato.curator.release_kinds import ReleaseKind, all_kinds, field_form, spec_fields
 from sfumato.errors import NotAllowed, NotSignedIn, NotThere, SfumatoError, Unanswered, outcome
 from sfumato.mechanisms import bits
-from sfumato.privacy.numbers import percent
+from sfumato.privacy.numbers import format_percent
 from sfumato.release.answers.receipts import Receipt
-from sfumato.server.pages.browser_sessions import SentForm, sent_form, visitor
+from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form
 from sfumato.server.pages.page_contexts import AnswerPage, AskForm, FormField, KindPage, Step
-from sfumato.server.pages.rendering import address, first, grid, refusal_of, shown
-from sfumato.server.people.known_people import Caller, Role
+from sfumato.server.pages.rendering import current_standing, page_path, refusal_message, render_page, text_table
+from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import FlightResult
-from sfumato.server.requests import answer_forms, proposals
-from sfumato.server.requests.calls import counter_of, in_thread
+from sfumato.server.requests import answer_encodings, proposals
+from sfumato.server.requests.calls import gateway_of, in_thread
 
 _WAIT_SECONDS = 20
 """Seconds that a browser waits for an answer before it is shown the phase instead."""
@@ -36,47 +36,55 @@ _SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'n
 
 async def show_answer(request: Request) -> Response:
     """Show an answer again at its permanent address, for free."""
-    caller, policy, line = await visitor(request), request.path_params["policy"], request.path_params["line"]
+    caller, policy, line = (
+        await authenticate_visitor(request),
+        request.path_params["policy"],
+        request.path_params["line"],
+    )
     return await in_thread(_render_answer, request, caller, policy, line)
 
 
 async def give_file(request: Request) -> Response:
     """Return an answer as a download or a picture."""
-    caller, policy, line = await visitor(request), request.path_params["policy"], request.path_params["line"]
-    if request.path_params["form"] not in answer_forms.NAMES:
+    caller, policy, line = (
+        await authenticate_visitor(request),
+        request.path_params["policy"],
+        request.path_params["line"],
+    )
+    if request.path_params["form"] not in answer_encodings.NAMES:
         raise NotThere("this file")
-    form = answer_forms.wanted(request.path_params["form"], ())
-    result = await in_thread(counter_of(request).released, caller, policy, line)
-    response = await in_thread(answer_forms.shown, result.answer, form, f"{policy}-{line}")
-    return as_picture(response) if form.name == "svg" else response
+    form = answer_encodings.negotiate(request.path_params["form"], ())
+    result = await in_thread(gateway_of(request).answer_on_line, caller, policy, line)
+    response = await in_thread(answer_encodings.encoded_response, result.answer, form, f"{policy}-{line}")
+    return with_svg_policy(response) if form.name == "svg" else response
 
 
-def as_picture(answer: Response) -> Response:
+def with_svg_policy(answer: Response) -> Response:
     """Set the content security policy of an SVG response."""
     answer.headers["Content-Security-Policy"] = _SVG_POLICY
     return answer
 
 
-async def buy_sent(request: Request, caller: Caller, policy: str, sent: bytes, key: str) -> Response:
+async def release_and_redirect(request: Request, caller: Caller, policy: str, body: bytes, key: str) -> Response:
     """Release a request body once per key, then redirect to the answer, or to its progress if that takes long."""
-    gateway = counter_of(request)
-    kind, spec, price = proposals.read_bought(sent)
+    gateway = gateway_of(request)
+    kind, spec, price = proposals.decode_release(body)
     flight = await in_thread(gateway.start, caller, policy, kind, spec, price, key)
     try:
         result = await asyncio.wait_for(gateway.wait(flight), _WAIT_SECONDS)
     except TimeoutError:
-        return RedirectResponse(address(policy, "requests", key), 303)
+        return RedirectResponse(page_path(policy, "requests", key), 303)
     if not result.line:
-        return await in_thread(unlisted_page, request, caller, policy, result)
-    return RedirectResponse(address(policy, "answers", result.line), 303)
+        return await in_thread(uncharged_page, request, caller, policy, result)
+    return RedirectResponse(page_path(policy, "answers", result.line), 303)
 
 
-def unlisted_page(request: Request, caller: Caller, policy: str, found: FlightResult) -> Response:
+def uncharged_page(request: Request, caller: Caller, policy: str, result: FlightResult) -> Response:
     """Show an answer without a ledger line: nothing was bought, the policy itself answers."""
-    return shown(
+    return render_page(
         request,
         "answer.html",
-        _answer_page(request, caller, policy, found),
+        _answer_page(request, caller, policy, result),
         title="Answer",
         caller=caller,
         policy=policy,
@@ -84,31 +92,33 @@ def unlisted_page(request: Request, caller: Caller, policy: str, found: FlightRe
 
 
 def _render_answer(request: Request, caller: Caller, policy: str, line: int) -> Response:
-    result = counter_of(request).released(caller, policy, line)
+    result = gateway_of(request).answer_on_line(caller, policy, line)
     page = _answer_page(request, caller, policy, result)
-    return shown(request, "answer.html", page, title=f"Answer {line}", caller=caller, policy=policy)
+    return render_page(request, "answer.html", page, title=f"Answer {line}", caller=caller, policy=policy)
 
 
 def _answer_page(request: Request, caller: Caller, policy: str, result: FlightResult) -> AnswerPage:
     answer, receipt = result.answer, getattr(result.answer, "receipt", None)
     has_rows = hasattr(answer, "cells") and hasattr(answer, "columns")
     question = receipt.question if receipt is not None else str(getattr(answer, "question", ""))
-    forms = [each.name for each in answer_forms.FORMS if any(hasattr(answer, needed) for needed in each.needs)]
+    forms = [
+        each.name for each in answer_encodings.FORMS if any(hasattr(answer, needed) for needed in each.any_method_of)
+    ]
     picture = result.line > 0 and _has_picture(answer)
     return AnswerPage(
         result.line,
         question,
         receipt.guarantee if receipt is not None else "",
         result.free,
-        bool(getattr(answer, "rehearsed", False)),
-        percent(receipt.confidence) if receipt is not None and receipt.confidence else "",
-        grid(answer) if has_rows else None,
+        bool(getattr(answer, "is_preview", False)),
+        format_percent(receipt.confidence) if receipt is not None and receipt.confidence else "",
+        text_table(answer) if has_rows else None,
         "" if has_rows else str(answer),
         tuple(getattr(answer, "warnings", ())),
         picture,
         () if receipt is None else tuple(_receipt_rows(receipt)),
         tuple(each for each in forms if each != "svg" or picture) if result.line else (),
-        first(counter_of(request).budget(caller, policy)).ordinary,
+        current_standing(gateway_of(request).budget(caller, policy)).ordinary,
         AskForm(sql=question) if has_rows and caller.role is not Role.AUDITOR else None,
     )
 
@@ -144,19 +154,19 @@ def page_kinds() -> dict[str, ReleaseKind]:
 
 async def show_kind(request: Request) -> Response:
     """Show an empty form."""
-    caller, kind = await visitor(request), _requested_kind(request)
+    caller, kind = await authenticate_visitor(request), _requested_kind(request)
     return await in_thread(_render_kind, request, caller, kind, SentForm({}))
 
 
 async def ask_kind(request: Request) -> Response:
     """Explain what was filled in, or buy it, depending on the button."""
-    caller, form = await sent_form(request)
+    caller, form = await authenticated_form(request)
     kind = _requested_kind(request)
-    if form.one("do") != "buy":
+    if form.value("do") != "buy":
         return await in_thread(_render_kind, request, caller, kind, form)
     body = json.dumps({"kind": kind.name, **_request_body(kind, form)}).encode()
     try:
-        return await buy_sent(request, caller, request.path_params["policy"], body, form.one("request"))
+        return await release_and_redirect(request, caller, request.path_params["policy"], body, form.value("request"))
     except _PAGE_ERRORS:
         raise
     except SfumatoError as error:
@@ -174,13 +184,13 @@ def _render_kind(
     request: Request, caller: Caller, kind: ReleaseKind, form: SentForm, error: SfumatoError | None = None
 ) -> Response:
     caller.require("asking", Role.OWNER, Role.ANALYST)
-    gateway, policy = counter_of(request), request.path_params["policy"]
+    gateway, policy = gateway_of(request), request.path_params["policy"]
     explanation: Any = None
     if form.fields and error is None:
         try:
             body = json.dumps({"act": "explain", **_request_body(kind, form)}).encode()
-            _, spec, price = proposals.read_asked(kind.name, body)
-            explanation = gateway.free(caller, policy, kind.name, "explain", spec, price)
+            _, spec, price = proposals.decode_free_call(kind.name, body)
+            explanation = gateway.call_free(caller, policy, kind.name, "explain", spec, price)
         except _PAGE_ERRORS:
             raise
         except SfumatoError as refusal:
@@ -189,14 +199,14 @@ def _render_kind(
         kind.name,
         kind.summary,
         _form_fields(kind, form),
-        first(gateway.budget(caller, policy)).ordinary,
-        f"page-{bits.integer(128):032x}",
+        current_standing(gateway.budget(caller, policy)).ordinary,
+        f"page-{bits.random_bits(128):032x}",
         () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators),
         "" if explanation is None else explanation.price,
-        None if error is None else refusal_of(error),
+        None if error is None else refusal_message(error),
     )
     status = 200 if error is None else outcome(error).http_status
-    return shown(request, "kind.html", page, title=kind.summary, caller=caller, policy=policy, status=status)
+    return render_page(request, "kind.html", page, title=kind.summary, caller=caller, policy=policy, status=status)
 
 
 def _form_fields(kind: ReleaseKind, form: SentForm) -> tuple[FormField, ...]:
@@ -227,7 +237,7 @@ def _request_body(kind: ReleaseKind, form: SentForm) -> dict[str, Any]:
         part: {
             name: _parse_field(annotation, form.text(name))
             for name, annotation in annotations.items()
-            if form.one(name)
+            if form.value(name)
         }
         for part, annotations in (("spec", fields), ("price", terms))
     }

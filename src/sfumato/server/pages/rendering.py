@@ -22,23 +22,23 @@ from starlette.responses import HTMLResponse, Response
 from sfumato.curator import PeriodStandings, Standing
 from sfumato.curator.described_tables import TableDescription, Tables
 from sfumato.errors import SfumatoError, outcome
-from sfumato.privacy.numbers import shown as number
+from sfumato.privacy.numbers import format_number as number
 from sfumato.privacy.pictures import WORDS
 from sfumato.release.answers.answer import Answer
 from sfumato.server.pages.page_contexts import (
-    Bar,
-    Bars,
+    BudgetBar,
+    BudgetBars,
+    CopyableQuestion,
+    MarkedText,
     PageFrame,
     PolicyTab,
     RefusalMessage,
-    ShownTable,
-    Suggested,
+    TableContext,
     TextTable,
-    Underlined,
 )
-from sfumato.server.people.known_people import Caller, Role
-from sfumato.server.requests.answer_forms import LASTING, StaticReply, static_reply
-from sfumato.untrusted import printable
+from sfumato.server.people.users import Caller, Role
+from sfumato.server.requests.answer_encodings import LASTING, StaticReply, static_reply
+from sfumato.untrusted import escape_unprintable
 from sfumato.version import __version__
 
 RULES = (
@@ -61,7 +61,7 @@ _TABS = {
 """By the last part of its path, each page's title and the roles that see it."""
 
 
-def shown(
+def render_page(
     request: Request,
     template: str,
     page: Any,
@@ -77,12 +77,12 @@ def shown(
     return HTMLResponse(_environment().get_template(template).render(frame=frame, page=page), status, HEADERS)
 
 
-def address(policy: str, *parts: object) -> str:
+def page_path(policy: str, *parts: object) -> str:
     """Return the path of one of a policy's pages."""
     return "/".join(["/p", quote(policy, safe=""), *(quote(str(each), safe="") for each in parts)])
 
 
-def refusal_of(error: SfumatoError, again: str = "") -> RefusalMessage:
+def refusal_message(error: SfumatoError, again: str = "") -> RefusalMessage:
     """Convert an error to the template's refusal."""
     return RefusalMessage(error.rule, error.place, error.fix, outcome(error).http_status, again)
 
@@ -95,11 +95,11 @@ def static_files() -> Mapping[str, StaticReply]:
 
 
 def _frame(request: Request, title: str, caller: Caller | None, policy: str, paused: bool) -> PageFrame:
-    files = {name: f"/static/{name}?{each.mark}" for name, each in static_files().items()}
+    files = {name: f"/static/{name}?{each.content_hash}" for name, each in static_files().items()}
     if caller is None:
         return PageFrame(title, files=files, version=__version__)
     session = caller.session
-    prefix = address(policy) if policy else ""
+    prefix = page_path(policy) if policy else ""
     return PageFrame(
         title,
         _tabs(caller.role, prefix, request.url.path) if policy else (),
@@ -139,7 +139,7 @@ def _environment() -> Environment:
 
 def _single_line(text: str) -> str:
     """Format untrusted text on one line, with unprintable characters escaped."""
-    return printable(" ".join(text.split()))
+    return escape_unprintable(" ".join(text.split()))
 
 
 def _breakable_name(text: str) -> Markup:
@@ -155,7 +155,7 @@ def _breakable_number(text: str) -> str:
 _WORD = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'|\w+|\S")
 
 
-def start_of(error: SfumatoError, text: str) -> int:
+def refusal_index(error: SfumatoError, text: str) -> int:
     """Return the character index where a refusal begins in the question; -1 if it concerns the whole question."""
     line, column = getattr(error, "line", None), getattr(error, "column", None)
     if line is None or column is None:
@@ -167,12 +167,12 @@ def start_of(error: SfumatoError, text: str) -> int:
     return min(index, max(0, len(text) - 1))
 
 
-def underlined(text: str, start: int) -> Underlined | None:
+def split_at_word(text: str, start: int) -> MarkedText | None:
     """Split a text around the word at or after ``start``; None if there is none."""
     word = _WORD.search(text, start) if start >= 0 else None
     if word is None:
         return None
-    return Underlined(text[: word.start()], word[0], text[word.end() :])
+    return MarkedText(text[: word.start()], word[0], text[word.end() :])
 
 
 _MAX_LETTERS, _MAX_ROWS = 20_000, 500
@@ -181,7 +181,7 @@ _MAX_COLUMN_LETTERS, _MAX_WORDS = 12_000, 300
 """Limits on the characters of all column descriptions on a page, and of one."""
 
 
-def grid(answer: Any) -> TextTable:
+def text_table(answer: Any) -> TextTable:
     """Convert an answer's rows to strings, each number with ± its half-width."""
     cells, letters = answer.cells(), 0
     rows: list[tuple[str, ...]] = []
@@ -194,12 +194,12 @@ def grid(answer: Any) -> TextTable:
     return TextTable(tuple(answer.columns), tuple(rows), numbers, len(cells) - len(rows))
 
 
-def tables(found: Tables, *, questions: bool) -> tuple[ShownTable, ...]:
+def table_contexts(descriptions: Tables, *, questions: bool) -> tuple[TableContext, ...]:
     """Convert table descriptions to template contexts."""
-    return tuple(_shown_table(each, questions) for each in found.values())
+    return tuple(_shown_table(each, questions) for each in descriptions.values())
 
 
-def _shown_table(table: TableDescription, questions: bool) -> ShownTable:
+def _shown_table(table: TableDescription, questions: bool) -> TableContext:
     columns: list[tuple[str, str]] = []
     letters = 0
     for name, description in table.columns.items():
@@ -208,15 +208,15 @@ def _shown_table(table: TableDescription, questions: bool) -> ShownTable:
             columns.append(("…", f"and {len(table.columns) - len(columns)} more: DESCRIBE lists them"))
             break
         columns.append((name, description if len(description) <= _MAX_WORDS else description[: _MAX_WORDS - 1] + "…"))
-    examples = tuple(Suggested(each.tells, each.sql, each.error, each.price) for each in table.questions)
-    return ShownTable(table.name, table.about, tuple(columns), examples if questions else ())
+    examples = tuple(CopyableQuestion(each.tells, each.sql, each.error, each.price) for each in table.questions)
+    return TableContext(table.name, table.about, tuple(columns), examples if questions else ())
 
 
 _MAX_PERIODS = 24
 """How many of the latest periods are shown."""
 
 
-def bars(standing: Standing) -> tuple[Bar, ...]:
+def bars(standing: Standing) -> tuple[BudgetBar, ...]:
     """Return a bar for each currency that has a limit."""
     budget_bars = []
     for name, allowed in standing.allowed.items():
@@ -226,26 +226,26 @@ def bars(standing: Standing) -> tuple[Bar, ...]:
         closed = remaining is None or spent is None
         part = 100.0 if spent is None else min(100.0, float(100 * spent / allowed))
         amounts = (_format_amount(allowed), _format_amount(spent), _format_amount(remaining))
-        budget_bars.append(Bar(WORDS.get(name, name), *amounts, f"{part:.1f}", closed))
+        budget_bars.append(BudgetBar(WORDS.get(name, name), *amounts, f"{part:.1f}", closed))
     return tuple(budget_bars)
 
 
-def every_bar(standing: Standing | PeriodStandings, title: str) -> Iterator[Bars]:
+def all_bars(standing: Standing | PeriodStandings, title: str) -> Iterator[BudgetBars]:
     """Yield the bars of an account, or of each of its periods, latest first."""
     if isinstance(standing, Standing):
-        yield Bars(title, bars(standing), tuple(standing.lines))
+        yield BudgetBars(title, bars(standing), tuple(standing.lines))
         return
-    yield Bars(f"{title}, any other {standing.per}", bars(standing.fresh), (standing.promise,))
+    yield BudgetBars(f"{title}, any other {standing.per}", bars(standing.fresh), (standing.promise,))
     latest = list(zip(standing.periods, standing.standings, strict=True))[-_MAX_PERIODS:]
     for period, period_standing in reversed(latest):
-        yield Bars(
+        yield BudgetBars(
             f"{title}, {period}",
             bars(period_standing),
             (f"budget left for ordinary answers: {period_standing.ordinary}",),
         )
 
 
-def first(standing: Standing | PeriodStandings) -> Standing:
+def current_standing(standing: Standing | PeriodStandings) -> Standing:
     """Return the standing itself, or that of an untouched period."""
     return standing if isinstance(standing, Standing) else standing.fresh
 

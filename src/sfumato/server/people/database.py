@@ -69,12 +69,12 @@ class PeopleDatabase:
             self._open_connection()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def read_transaction(self) -> Iterator[sqlite3.Connection]:
         with self._transaction("BEGIN") as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
         with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
@@ -91,17 +91,17 @@ class PeopleDatabase:
                     connection.execute("ROLLBACK")
                 raise
 
-    def backup(self, place: str | os.PathLike[str], last_line: int) -> None:
+    def backup(self, target_path: str | os.PathLike[str], last_line: int) -> None:
         """Write a consistent copy to a new file, beside a backup of the ledger that holds at least ``last_line``.
 
         It is taken after the ledger's backup, so no token has spent less in it than in the account. Answers after
         ``last_line`` are dropped (they are found in the ledger alone), as are sessions, login links and running
         releases.
         """
-        target = local_files.resolve(place)
+        target = local_files.resolve(target_path)
         if target.exists():
             raise _unusable(target, "a backup never overwrites a file")
-        partial = local_files.scratch(target)
+        partial = local_files.create_temporary(target)
         try:
             with self._lock, self._wrap_errors(), closing(sqlite3.connect(partial)) as copy:
                 self._open_connection().backup(copy)
@@ -140,7 +140,7 @@ class PeopleDatabase:
         except BaseException:
             connection.close()
             raise
-        local_files.close_to_others(self.path)
+        local_files.restrict_to_owner(self.path)
         return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
@@ -180,7 +180,7 @@ class PeopleDatabase:
             raise _unusable(self.path, "the file of users and tokens cannot be read or written") from error
 
 
-def beside(ledger: str | os.PathLike[str]) -> Path:
+def people_file_path(ledger: str | os.PathLike[str]) -> Path:
     """Return the path of a ledger's people file."""
     return Path(f"{os.path.realpath(ledger)}.people")
 

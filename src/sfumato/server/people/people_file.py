@@ -28,8 +28,8 @@ from sfumato.mechanisms import bits
 from sfumato.privacy import amounts
 from sfumato.privacy.amounts import exact_amount, round_down
 from sfumato.privacy.numbers import POSITIVE, Number, exact, from_units
-from sfumato.server.people.database import PeopleDatabase, beside
-from sfumato.server.people.known_people import Act, Caller, Credentials, Login, Role, Token, User
+from sfumato.server.people.database import PeopleDatabase, people_file_path
+from sfumato.server.people.users import Act, BrowserSession, Caller, Credentials, Role, Token, User
 
 PREFIX = "sfu_"
 """The prefix of every token, by which secret scanners recognize one."""
@@ -50,15 +50,15 @@ class PeopleFile:
 
     # ── authentication ─────────────────────────────────────────────────────────────────────────
 
-    def identify(self, shown: Credentials) -> Caller | None:
+    def authenticate(self, credentials: Credentials) -> Caller | None:
         """Authenticate a token or a cookie; return None if it is invalid.
 
         Every wrong secret takes the same path: hashed, looked up once, and checked against all conditions together.
         """
-        by_token = shown.token is not None
-        secret = shown.token if by_token else shown.cookie
+        by_token = credentials.token is not None
+        secret = credentials.token if by_token else credentials.cookie
         digest = _sha256(secret or "")
-        with self.database.reading() as rows:
+        with self.database.read_transaction() as rows:
             return self._caller_by_token(rows, digest) if by_token else self._caller_by_cookie(rows, digest)
 
     def _caller_by_token(self, rows: sqlite3.Connection, digest: str) -> Caller | None:
@@ -81,15 +81,15 @@ class PeopleFile:
         ).fetchone()
         if row is None:
             return None
-        login = Login(row[2], _from_micros(row[3]), row[4])
+        login = BrowserSession(row[2], _from_micros(row[3]), row[4])
         expired = self._now() >= login.expires
         return None if expired or row[1] else Caller(login.user, Role(row[0]), session=login)
 
-    def require_let_in(self, user: str, token: int | None) -> None:
+    def require_enabled(self, user: str, token: int | None) -> None:
         """Raise ``NotSignedIn`` if the user has been disabled, or the token revoked or expired, since the call
         began.
         """
-        with self.database.reading() as rows:
+        with self.database.read_transaction() as rows:
             token_used = None if token is None else _require_token(rows, token)
             if _require_user(rows, user).disabled or (token_used is not None and self._is_expired(token_used)):
                 raise NotSignedIn
@@ -101,24 +101,24 @@ class PeopleFile:
 
     def users(self) -> tuple[User, ...]:
         """List all users by name."""
-        with self.database.reading() as rows:
+        with self.database.read_transaction() as rows:
             return tuple(
                 map(_user_from_row, rows.execute("SELECT name, role, made, disabled FROM users ORDER BY name"))
             )
 
     def user(self, name: str) -> User:
         """Return a user; refuse an unknown name."""
-        with self.database.reading() as rows:
+        with self.database.read_transaction() as rows:
             return _require_user(rows, name)
 
     def add_user(self, name: str, role: Role | str, *, by: str) -> User:
         """Add a user. A name is never reused: a disabled user keeps theirs, with its history."""
-        _require_url_safe(entries.name(name, "user"))
+        _require_url_safe(entries.checked_name(name, "user"))
         try:
             parsed_role = Role(role)
         except ValueError:
             raise InvalidParameter("role", role, f"one of {', '.join(Role)}") from None
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             if rows.execute("SELECT 1 FROM users WHERE name = ?", (name,)).fetchone():
                 fix = "choose another name, or enable the user again: sfumato user disable NAME --again"
                 raise InvalidParameter("user", name, "a name that no user has or had", fix=fix)
@@ -128,7 +128,7 @@ class PeopleFile:
 
     def set_disabled(self, name: str, disabled: bool, *, by: str) -> User:
         """Disable a user and end their sessions, or enable them again."""
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             user = _require_user(rows, name)
             if disabled and _is_last_owner(rows, user):
                 fix = "add or enable another owner first"
@@ -152,11 +152,11 @@ class PeopleFile:
         secret = PREFIX + _new_secret()
         limit = None if most is None else amounts.write(round_down(exact_amount(exact(most, "most", POSITIVE))))
         if label:
-            entries.name(label, "label")
+            entries.checked_name(label, "label")
         if expires is not None and expires <= timedelta(0):
             raise InvalidParameter("expires", expires, "a time in the future")
         expires_at = None if expires is None else self._now_micros() + _to_micros(expires)
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
                 raise InvalidParameter("user", user, "a user who is not disabled")
             number = rows.execute(
@@ -172,7 +172,7 @@ class PeopleFile:
     def tokens(self, user: str | None = None) -> tuple[Token, ...]:
         """List all tokens, or those of one user, oldest first."""
         where, arguments = ("", ()) if user is None else (" WHERE user = ?", (user,))
-        with self.database.reading() as rows:
+        with self.database.read_transaction() as rows:
             return tuple(
                 map(
                     _token_from_row,
@@ -182,12 +182,12 @@ class PeopleFile:
 
     def token(self, number: int) -> Token:
         """Return a token; refuse an unknown number."""
-        with self.database.reading() as rows:
+        with self.database.read_transaction() as rows:
             return _require_token(rows, number)
 
     def revoke_token(self, number: int, *, by: str) -> Token:
         """Revoke a token, at once and permanently."""
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             token = _require_token(rows, number)
             rows.execute("UPDATE tokens SET revoked = 1 WHERE number = ?", (number,))
             self._record_act(rows, by, "token revoked", f"{number}, {token.user}")
@@ -198,7 +198,7 @@ class PeopleFile:
     def new_link(self, user: str, *, by: str) -> str:
         """Create the secret of a login link that works once, for 15 minutes."""
         secret = _new_secret()
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
                 raise InvalidParameter("user", user, "a user who is not disabled")
             expires_at = self._now_micros() + _to_micros(timedelta(minutes=LINK_MINUTES))
@@ -212,7 +212,7 @@ class PeopleFile:
         expired.
         """
         cookie, form_token, now = _new_secret(), _new_secret(), self._now_micros()
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             rows.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
             link_row = rows.execute(
                 "DELETE FROM links WHERE hash = ? RETURNING user, expires", (_sha256(link),)
@@ -227,19 +227,19 @@ class PeopleFile:
 
     def sign_out(self, cookie: str) -> None:
         """End a session."""
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             rows.execute("DELETE FROM sessions WHERE hash = ?", (_sha256(cookie),))
 
     # ── acts of owners ─────────────────────────────────────────────────────────────────────────
 
     def record(self, by: str, act: str, about: str) -> None:
         """Record an act of an owner."""
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             self._record_act(rows, by, act, about)
 
     def acts(self, after: int = 0, limit: int = _MAX_ACTS) -> tuple[Act, ...]:
         """List acts after a number, in order."""
-        with self.database.reading() as rows:
+        with self.database.read_transaction() as rows:
             rows_after = rows.execute(
                 "SELECT number, time, by, act, about FROM acts WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
             )
@@ -249,7 +249,7 @@ class PeopleFile:
 
     def pause(self, policy: str, paused: bool, *, by: str) -> None:
         """Pause new releases on a policy, in every process, or resume them."""
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             rows.execute("DELETE FROM paused WHERE policy = ?", (policy,))
             if paused:
                 rows.execute("INSERT INTO paused VALUES (?)", (policy,))
@@ -257,10 +257,10 @@ class PeopleFile:
 
     def paused(self) -> frozenset[str]:
         """Return the names of paused policies."""
-        with self.database.reading() as rows:
+        with self.database.read_transaction() as rows:
             return frozenset(name for (name,) in rows.execute("SELECT policy FROM paused"))
 
-    def require_open(self, policy: str) -> None:
+    def require_not_paused(self, policy: str) -> None:
         """Raise ``Paused`` if a policy is paused."""
         if policy in self.paused():
             raise Paused(policy)
@@ -279,7 +279,7 @@ class PeopleFile:
 
 def _new_secret() -> str:
     """Draw 256 random bits, encoded in URL-safe base64."""
-    return base64.urlsafe_b64encode(bits.integer(256).to_bytes(32, "big")).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(bits.random_bits(256).to_bytes(32, "big")).rstrip(b"=").decode()
 
 
 def _sha256(secret: str) -> str:
@@ -342,7 +342,7 @@ def _require_token(rows: sqlite3.Connection, number: int) -> Token:
 
 
 @contextmanager
-def people_of(ledger: str | os.PathLike[str] | None = None) -> Iterator[PeopleFile]:
+def open_people_file(ledger: str | os.PathLike[str] | None = None) -> Iterator[PeopleFile]:
     """Open the people file beside a ledger, or beside the one of the current folder."""
     path = Path(LEDGER_NAME if ledger is None or is_server_address(ledger) else ledger)
     if not path.exists() and not any(path.parent.glob("*.toml")):
@@ -351,14 +351,14 @@ def people_of(ledger: str | os.PathLike[str] | None = None) -> Iterator[PeopleFi
             place=str(path),
             fix="run this in the folder of the policy, or pass its ledger with --ledger",
         )
-    people = PeopleFile(beside(path))
+    people = PeopleFile(people_file_path(path))
     try:
         yield people
     finally:
         people.close()
 
 
-def who_runs_this() -> str:
+def command_line_user() -> str:
     """Return the operating system's user name, as it is recorded with acts from the command line."""
     try:
         return f"{getpass.getuser()} (command line)"

@@ -28,8 +28,8 @@ from sfumato.privacy import amounts
 from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.numbers import from_units
 from sfumato.server.people.database import PeopleDatabase
-from sfumato.server.people.known_people import Caller
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.users import Caller
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TokenLimit:
         """Durably reserve this ε if it fits. Raises ``Overspent`` if it does not, ``NotSignedIn`` if the token was
         revoked.
         """
-        with self.database.writing() as rows:
+        with self.database.write_transaction() as rows:
             _settle_dead_processes(rows, self.token)
             limit, spent, revoked = rows.execute(
                 "SELECT most, spent, revoked FROM tokens WHERE number = ?", (self.token,)
@@ -82,7 +82,7 @@ class _TokenReservation:
         """Turn the reservation into spending, or return it; if that cannot be written it stays reserved and is never
         spent.
         """
-        with suppress(Exception), self.database.writing() as rows:
+        with suppress(Exception), self.database.write_transaction() as rows:
             _settle(rows, self.number, charged=charged)
 
 
@@ -101,18 +101,18 @@ def _settle_dead_processes(rows: sqlite3.Connection, token: int) -> None:
     for number, process in rows.execute(
         "SELECT number, process FROM reservations WHERE token = ?", (token,)
     ).fetchall():
-        if local_files.alive(process) is False:
+        if local_files.is_alive(process) is False:
             _settle(rows, number, charged=True)
 
 
-class NothingSpent:
+class NoSpending:
     """A spending limit that allows no charge: only stored answers can be returned."""
 
     def reserve(self, epsilon: Fraction | None) -> _TokenReservation:  # noqa: ARG002
-        raise NotStored
+        raise AnswerNotStored
 
 
-class NotStored(Exception):
+class AnswerNotStored(Exception):
     """The answer is not stored and would have to be bought."""
 
 
@@ -129,8 +129,8 @@ class ChargePermit:
     def reserve(self, epsilon: Fraction | None) -> Reservation:
         """Check again that the policy and the user are not shut out, then reserve this ε for the token."""
         token = self.caller.token
-        self.people.require_let_in(self.caller.user, None if token is None else token.number)
-        self.people.require_open(self.policy)
+        self.people.require_enabled(self.caller.user, None if token is None else token.number)
+        self.people.require_not_paused(self.policy)
         return _NoReservation() if token is None else TokenLimit(self.people.database, token.number).reserve(epsilon)
 
 

@@ -46,8 +46,8 @@ from typing import Any, Generic, TypeVar
 from sfumato.curator import release_kinds
 from sfumato.errors import ServerUnavailable, SfumatoError
 from sfumato.plan.nodes import Join, PerUnit, SemiJoin, UnitJoin, Unnest, Window, relations
-from sfumato.release.releasing import Progress, quietly
-from sfumato.server.releases.turns import lower_priority
+from sfumato.release.releasing import Progress, ignore_progress
+from sfumato.server.releases.fair_queue import lower_priority
 
 _MAX_DOUBLINGS = 10
 _COSTLY_NODES = (Join, UnitJoin, SemiJoin, PerUnit, Window, Unnest)
@@ -78,13 +78,13 @@ class AnswerClock:
         return extra_doublings
 
 
-class ClockedPhases:
+class DelayedProgress:
     """A progress callback that delays the end of each reading phase until the clock allows it to be seen."""
 
-    def __init__(self, clock: AnswerClock, doublings: int, told: Callable[[str], None]) -> None:
+    def __init__(self, clock: AnswerClock, doublings: int, progress: Callable[[str], None]) -> None:
         self._clock = clock
         self._doublings = doublings
-        self._progress = told
+        self._progress = progress
         self._started: float | None = None
         self.late = 0
         """How many reading phases took longer than the clock allows."""
@@ -98,7 +98,7 @@ class ClockedPhases:
             self._started = None
 
 
-def doublings(kind: str, proposal: Any) -> int:
+def cost_class(kind: str, proposal: Any) -> int:
     """Return the static cost class of a proposal, as a number of doublings of ``answer_after``.
 
     One for each step of the kind's cost class, for each join, per-unit grouping, window or unnested list in the plan,
@@ -116,7 +116,7 @@ def doublings(kind: str, proposal: Any) -> int:
 
 
 T = TypeVar("T")
-MOST_WAITING = 16
+MAX_WAITING = 16
 """Calls of one process that may wait for reopenings, so that threads remain for the others."""
 _JOINING = "joining"
 
@@ -142,7 +142,7 @@ class _DelayedOpening:
             self.late = self._clock.wait(self._started, self._doublings) > 0
 
 
-class ClockedOpenings(Generic[T]):
+class DelayedOpenings(Generic[T]):
     """The reopenings of one process: at most one per policy at a time, which all callers that need it wait for."""
 
     def __init__(self, policies: int) -> None:
@@ -152,37 +152,37 @@ class ClockedOpenings(Generic[T]):
         self._running: dict[str, Future[T]] = {}
         self._waiting = 0
         self._clock: AnswerClock | None = None
-        self._overrun: Callable[[str], None] = quietly
+        self._overrun: Callable[[str], None] = ignore_progress
 
-    def keep_time(self, clock: AnswerClock, overrun: Callable[[str], None]) -> None:
+    def use_clock(self, clock: AnswerClock, overrun: Callable[[str], None]) -> None:
         """Use ``clock`` for openings from now on, and call ``overrun`` with the policies that took longer. Before that,
         the server serves nobody who could observe an opening.
         """
         self._clock, self._overrun = clock, overrun
 
-    def first(self, opening: Callable[[Progress], T]) -> T:
+    def open_first(self, opening: Callable[[Progress], T]) -> T:
         """Open a policy before the server starts to serve."""
-        return self._threads.submit(opening, quietly).result()
+        return self._threads.submit(opening, ignore_progress).result()
 
-    def again(
+    def reopen(
         self,
         name: str,
         doublings: int,
-        needed: Callable[[], bool],
+        is_needed: Callable[[], bool],
         opening: Callable[[Progress], T],
-        put: Callable[[T], None],
+        replace: Callable[[T], None],
     ) -> None:
         """Reopen a policy if that is still needed, replace the open one when the clock allows, and wait for that."""
         with self._lock:
             running = self._running.get(name)
             if running is None:
-                if not needed():
+                if not is_needed():
                     return
                 delayed = _DelayedOpening(self._clock, doublings)
                 running = self._running[name] = self._threads.submit(
-                    self._open_and_replace, name, delayed, opening, put
+                    self._open_and_replace, name, delayed, opening, replace
                 )
-            if self._waiting >= MOST_WAITING:
+            if self._waiting >= MAX_WAITING:
                 rule = "the policy is being reopened because its file or data changed, and too many calls wait for it"
                 raise ServerUnavailable(rule, place=f"policy {name}")
             self._waiting += 1

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.errors import LedgerUnavailable, Unanswered
-from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress
+from sfumato.server.releases.fair_queue import FairQueue
 from sfumato.server.releases.running_releases import Phase, ReleaseKey, RunningReleases, StoredRelease
-from sfumato.server.releases.turns import Turns
 
 _MAX_ENDED = 1000
 """Ended flights whose outcome is kept for clients that poll."""
@@ -33,7 +33,7 @@ class FlightResult:
     """It was bought before: this request charged nothing."""
 
     @classmethod
-    def of(cls, answer: Any) -> FlightResult:
+    def from_answer(cls, answer: Any) -> FlightResult:
         """Take the ledger line from an answer's receipt; 0 if nothing was bought.
 
         A workload whose answers were all bought before has no receipt of its own: its line is the last of theirs.
@@ -51,31 +51,31 @@ class Flight:
     def __init__(
         self,
         request: ReleaseKey,
-        asked: StoredRelease,
+        requested: StoredRelease,
         buy: Callable[[Callable[[str], None]], Any],
         doublings: int,
-        ended: Callable[[Flight], None],
-        told: Callable[[BaseException], BaseException] = lambda error: error,
+        on_end: Callable[[Flight], None],
+        redact: Callable[[BaseException], BaseException] = lambda error: error,
     ) -> None:
         self.request = request
-        self.asked = asked
+        self.requested = requested
         """The request, as compared with another one that has the same id."""
         self.future: Future[FlightResult] = Future()
         self.phase = Phase.QUEUED
         self.doublings = doublings
         self.buy = buy
-        self.ended = ended
-        self.told = told
+        self.on_end = on_end
+        self.redact = redact
         """Returns the redacted form of an error for whoever waits."""
 
-    def kept(self, released: FlightResult) -> StoredRelease:
+    def to_stored(self, released: FlightResult) -> StoredRelease:
         """Return the record from which the answer can be shown again."""
-        return replace(self.asked, line=released.line, answer=released.answer.to_json())
+        return replace(self.requested, line=released.line, answer=released.answer.to_json())
 
     @classmethod
-    def landed(cls, request: ReleaseKey, asked: StoredRelease, released: FlightResult) -> Flight:
+    def completed(cls, request: ReleaseKey, requested: StoredRelease, released: FlightResult) -> Flight:
         """Return a completed flight for an answer that already exists."""
-        flight = cls(request, asked, lambda _: released, 0, lambda _: None)
+        flight = cls(request, requested, lambda _: released, 0, lambda _: None)
         flight.phase = Phase.DONE
         flight.future.set_result(released)
         return flight
@@ -88,7 +88,7 @@ class Flight:
 class Flights:
     """The flights of one process."""
 
-    def __init__(self, turns: Turns, clock: AnswerClock, running: RunningReleases) -> None:
+    def __init__(self, turns: FairQueue, clock: AnswerClock, running: RunningReleases) -> None:
         self._turns = turns
         self._clock = clock
         self._running = running
@@ -104,14 +104,14 @@ class Flights:
         with self._lock:
             return self._by_request.get(request)
 
-    def take(self, flight: Flight) -> Flight:
+    def enqueue(self, flight: Flight) -> Flight:
         """Queue a flight, or return the one of an equal request that is already queued or running."""
         with self._lock:
             current = self._by_request.get(flight.request)
             if current is not None and current.phase is not Phase.DONE:
-                current.asked.require_same(flight.asked)
+                current.requested.require_same(flight.requested)
                 return current
-            self._turns.take(_FlightWork(flight, self))
+            self._turns.enqueue(_FlightWork(flight, self))
             self._by_request[flight.request] = flight
             self._by_request.move_to_end(flight.request)
             ended_requests = [request for request, each in self._by_request.items() if each.phase is Phase.DONE]
@@ -119,9 +119,9 @@ class Flights:
                 del self._by_request[request]
         return flight
 
-    def stop_taking(self) -> None:
+    def stop_accepting(self) -> None:
         """Refuse new flights from now on."""
-        self._turns.stop_taking()
+        self._turns.stop_accepting()
 
     def drain(self, seconds: float | None) -> bool:
         """Refuse new flights and wait until all have ended."""
@@ -134,28 +134,28 @@ class Flights:
         with self._unended_lock:
             ended = frozenset(self._unended)
         try:
-            started = self._running.begin(flight.request, ended)
+            started = self._running.try_begin(flight.request, ended)
         except LedgerUnavailable:  # it waits until the file is available again
             return False
         with self._unended_lock:
             self._unended -= ended
         return started
 
-    def fly(self, flight: Flight) -> None:
+    def run_flight(self, flight: Flight) -> None:
         """Release the answer, delayed by the clock until it is due, and deliver it."""
-        phases = ClockedPhases(self._clock, flight.doublings, _ChargeWatcher(flight, self._running))
+        phases = DelayedProgress(self._clock, flight.doublings, _ChargeWatcher(flight, self._running))
         error_raised: BaseException | None = None
         released: FlightResult | None = None
         try:
             answer = flight.buy(phases)
-            released = answer if isinstance(answer, FlightResult) else FlightResult.of(answer)
+            released = answer if isinstance(answer, FlightResult) else FlightResult.from_answer(answer)
         except BaseException as error:  # delivered to the waiting clients; the next flight gets its turn
             error_raised = error
         self._land(flight, released, error_raised, phases.late)
 
     def _land(self, flight: Flight, released: FlightResult | None, failure: BaseException | None, late: int) -> None:
         try:
-            stored = None if released is None else flight.kept(released)
+            stored = None if released is None else flight.to_stored(released)
             self._running.end(flight.request, stored, late)
         except Exception as error:  # the ledger holds the answer, and an equal request finds it
             released, failure = None, failure or error
@@ -165,9 +165,9 @@ class Flights:
         if released is not None:
             flight.future.set_result(released)
         else:
-            flight.future.set_exception(flight.told(failure or Unanswered(0)))
+            flight.future.set_exception(flight.redact(failure or Unanswered(0)))
         with suppress(Exception):  # a failing log must not lose the turn
-            flight.ended(flight)
+            flight.on_end(flight)
 
     def _end_without_answer(self, request: ReleaseKey, late: int) -> None:
         """End a flight whose answer could not be stored, now or with the next flight, so that its user gets the slot
@@ -191,7 +191,7 @@ class _ChargeWatcher:
         if phase == _READING and self.flight.phase is Phase.QUEUED:
             self.flight.phase = Phase.CHARGED
             with suppress(LedgerUnavailable):  # the release goes on even if the phase cannot be recorded
-                self.running.charged(self.flight.request)
+                self.running.mark_charged(self.flight.request)
 
 
 @dataclass
@@ -209,7 +209,7 @@ class _FlightWork:
         return self.flights.begin(self.flight)
 
     def run(self) -> None:
-        self.flights.fly(self.flight)
+        self.flights.run_flight(self.flight)
 
 
 def _already_landed(progress: Callable[[str], None]) -> Any:  # noqa: ARG001

@@ -24,18 +24,18 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sfumato.curator.proposals.degrees import DegreeHistogram
+from sfumato.curator.proposals.degrees import DegreesProposal
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.running_counts import RunningTotals
+from sfumato.curator.proposals.running_counts import RunningTotalsProposal
 from sfumato.curator.proposals.synthesis import SynthesisProposal
-from sfumato.curator.proposals.workloads import Workload
+from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter, RequestDiffers, Unsupported
 from sfumato.ledger import local_files
 from sfumato.server.people.database import PeopleDatabase
 
-MOST_TEXTS = 16
+MAX_TEXTS_PER_LINE = 16
 """Answer texts of one line that are stored per user; each request's spec is stored in a row of its own."""
 _STORED_COLUMNS = "line, kind, spec, price, coalesce(text, '') FROM answers LEFT JOIN texts ON hash = answer"
 
@@ -69,13 +69,13 @@ class StoredRelease:
     """The answer as JSON text, independent of later policy changes; empty until answered."""
 
     @classmethod
-    def asked(cls, kind: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> StoredRelease:
+    def requested(cls, kind: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> StoredRelease:
         """Build the record of a request that is not answered yet."""
-        return cls(0, kind, written(spec), written(price))
+        return cls(0, kind, canonical_json(spec), canonical_json(price))
 
-    def require_same(self, asked: StoredRelease) -> None:
+    def require_same(self, requested: StoredRelease) -> None:
         """Raise ``RequestDiffers`` if a different request uses this one's id."""
-        if (self.kind, self.spec, self.price) != (asked.kind, asked.spec, asked.price):
+        if (self.kind, self.spec, self.price) != (requested.kind, requested.spec, requested.price):
             raise RequestDiffers(
                 "this request id was already used for a different release",
                 place="request_id",
@@ -83,28 +83,28 @@ class StoredRelease:
             )
 
 
-def written(given: Mapping[str, Any]) -> str:
+def canonical_json(fields: Mapping[str, Any]) -> str:
     """Encode a spec or price canonically, so that equal requests have equal texts."""
     try:
-        return json.dumps(dict(given), sort_keys=True)
+        return json.dumps(dict(fields), sort_keys=True)
     except (TypeError, ValueError):
-        raise InvalidParameter("spec", type(given).__name__, "what JSON can hold") from None
+        raise InvalidParameter("spec", type(fields).__name__, "what JSON can hold") from None
 
 
 class RunningReleases:
     """The releases in progress in all processes, and the stored answers."""
 
-    def __init__(self, database: PeopleDatabase, at_once: int) -> None:
+    def __init__(self, database: PeopleDatabase, max_running: int) -> None:
         self._database = database
-        self._at_once = at_once
+        self._at_once = max_running
 
-    def begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
+    def try_begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
         """Start a release; return False if its user has too many, or an equal request is running.
 
         ``landed`` are requests that ended in this process while their rows could not be deleted; their rows are deleted
         first.
         """
-        with self._database.writing() as rows:
+        with self._database.write_transaction() as rows:
             _delete_dead_processes(rows)
             _delete_landed(rows, landed)
             (user_count,) = rows.execute("SELECT count(*) FROM running WHERE user = ?", (request.user,)).fetchone()
@@ -120,58 +120,58 @@ class RunningReleases:
             )
         return True
 
-    def charged(self, request: ReleaseKey) -> None:
+    def mark_charged(self, request: ReleaseKey) -> None:
         """Mark a release as charged."""
-        with self._database.writing() as rows:
+        with self._database.write_transaction() as rows:
             rows.execute(
                 "UPDATE running SET phase = ? WHERE account = ? AND user = ? AND request = ?",
                 (Phase.CHARGED.value, request.account, request.user, request.id),
             )
 
-    def end(self, request: ReleaseKey, kept: StoredRelease | None, late: int) -> None:
+    def end(self, request: ReleaseKey, stored: StoredRelease | None, late: int) -> None:
         """End a release, store its answer, and add to the count of overruns."""
-        with self._database.writing() as rows:
+        with self._database.write_transaction() as rows:
             key_values = (request.account, request.user, request.id)
             rows.execute("DELETE FROM running WHERE account = ? AND user = ? AND request = ?", key_values)
-            if kept is not None:
-                _store(rows, request, kept)
+            if stored is not None:
+                _store(rows, request, stored)
             if late:
                 _add_overruns(rows, request.account, late)
 
     def count_overrun(self, account: str) -> None:
         """Count one opening of a policy that took longer than the clock allows."""
-        with self._database.writing() as rows:
+        with self._database.write_transaction() as rows:
             _add_overruns(rows, account, 1)
 
-    def keep(self, request: ReleaseKey, kept: StoredRelease) -> None:
+    def store_copy(self, request: ReleaseKey, stored: StoredRelease) -> None:
         """Store a free copy of an earlier answer. A copy with other column names is another text: beyond the first few
         per user and line, only the request is stored.
         """
-        with self._database.writing() as rows:
-            _store(rows, request, kept if _has_room(rows, request, kept) else replace(kept, answer=""))
+        with self._database.write_transaction() as rows:
+            _store(rows, request, stored if _has_room(rows, request, stored) else replace(stored, answer=""))
 
     def phase(self, request: ReleaseKey) -> Phase | None:
         """Return the phase of a release in any process; None if it is not running, or its process has died."""
-        with self._database.reading() as rows:
+        with self._database.read_transaction() as rows:
             row = rows.execute(
                 "SELECT phase, process FROM running WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
-        return None if row is None or local_files.alive(row[1]) is False else Phase(row[0])
+        return None if row is None or local_files.is_alive(row[1]) is False else Phase(row[0])
 
-    def kept(self, request: ReleaseKey) -> StoredRelease | None:
+    def stored_release(self, request: ReleaseKey) -> StoredRelease | None:
         """Find what a request was answered with."""
-        with self._database.reading() as rows:
+        with self._database.read_transaction() as rows:
             row = rows.execute(
                 f"SELECT {_STORED_COLUMNS} WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
         return None if row is None else StoredRelease(*row)
 
-    def kept_line(self, account: str, line: int, user: str | None) -> tuple[ReleaseKey, StoredRelease] | None:
+    def stored_on_line(self, account: str, line: int, user: str | None) -> tuple[ReleaseKey, StoredRelease] | None:
         """Return the stored answer of a ledger line: that of one user, or the first of any user if ``user`` is None."""
         user_filter, filter_values = ("", ()) if user is None else (" AND user = ?", (user,))
-        with self._database.reading() as rows:
+        with self._database.read_transaction() as rows:
             row = rows.execute(
                 f"SELECT user, request, {_STORED_COLUMNS} WHERE account = ? AND line = ?{user_filter}"
                 " ORDER BY answers.rowid LIMIT 1",
@@ -179,25 +179,25 @@ class RunningReleases:
             ).fetchone()
         return None if row is None else (ReleaseKey(account, row[0], row[1]), StoredRelease(*row[2:]))
 
-    def kept_lines(self, account: str, numbers: Iterable[int], user: str | None) -> frozenset[int]:
+    def lines_with_answers(self, account: str, numbers: Iterable[int], user: str | None) -> frozenset[int]:
         """Return those of the ledger lines whose answers can be shown again: to one user, or to anybody if ``user`` is
         None.
         """
         user_filter, filter_values = ("", ()) if user is None else (" AND user = ?", (user,))
         lines = tuple(numbers)
         marks = ", ".join("?" * len(lines))
-        with self._database.reading() as rows:
+        with self._database.read_transaction() as rows:
             line_rows = rows.execute(
                 f"SELECT DISTINCT line FROM answers WHERE account = ? AND line IN ({marks}){user_filter}",
                 (account, *lines, *filter_values),
             )
             return frozenset(line for (line,) in line_rows)
 
-    def users(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
+    def first_senders(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
         """Return who first sent each of these requests, leaving out users whose lines carry their names anyway."""
         ids, named_users = tuple(requests), frozenset(besides)
         marks = ", ".join("?" * len(ids))
-        with self._database.reading() as rows:
+        with self._database.read_transaction() as rows:
             senders = rows.execute(
                 f"SELECT request, user FROM answers WHERE account = ? AND request IN ({marks}) ORDER BY rowid DESC",
                 (account, *ids),
@@ -206,7 +206,7 @@ class RunningReleases:
 
     def overruns(self, account: str) -> int:
         """Count the releases and openings that took longer than the clock allows. For the owner alone."""
-        with self._database.reading() as rows:
+        with self._database.read_transaction() as rows:
             row = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
         return 0 if row is None else int(row[0])
 
@@ -214,7 +214,7 @@ class RunningReleases:
 def _delete_dead_processes(rows: sqlite3.Connection) -> None:
     """Delete the rows of processes that have ended."""
     for number, process in rows.execute("SELECT rowid, process FROM running").fetchall():
-        if local_files.alive(process) is False:
+        if local_files.is_alive(process) is False:
             rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
 
 
@@ -239,9 +239,9 @@ def _has_room(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelea
         return True
     copies = rows.execute(
         "SELECT 1 FROM answers WHERE account = ? AND line = ? AND user = ? LIMIT ?",
-        (request.account, stored.line, request.user, MOST_TEXTS),
+        (request.account, stored.line, request.user, MAX_TEXTS_PER_LINE),
     )
-    return len(copies.fetchall()) < MOST_TEXTS
+    return len(copies.fetchall()) < MAX_TEXTS_PER_LINE
 
 
 def _store(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> None:
@@ -259,9 +259,9 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
-LONGEST = 10.0
+MAX_PREVIEW_SECONDS = 10.0
 """The longest forecast duration of a preview, in seconds."""
-BYTES, QUESTIONS, SETS, GROUPS, LINES = 512, 4, 25, 2000, 200
+BYTES, QUESTIONS, SETS, GROUPS, LINES_PER_QUESTION = 512, 4, 25, 2000, 200
 """Bytes, questions, column sets, groups or ledger lines that cost about as much as one free question."""
 _PREVIEW_QUESTIONS = 5
 _GROUP_SECONDS, _CELL_SECONDS = 1e-4, 1.5e-5
@@ -270,33 +270,33 @@ _PERIOD_PAIR_SECONDS = 3e-6
 """Seconds per pair of periods to choose the factorisation of running totals (measured: 13 s for 2,000)."""
 
 
-def for_what_was_sent(act: str, spec: Mapping[str, Any]) -> int:
+def request_cost(act: str, spec: Mapping[str, Any]) -> int:
     """Return how many free questions a call counts as, by the size of its request alone."""
-    first = _PREVIEW_QUESTIONS if act == "rehearse" else 1
-    return first + max(0, len(spec.get("questions", ())) - 1) // QUESTIONS + len(written(spec)) // BYTES
+    first = _PREVIEW_QUESTIONS if act == "preview" else 1
+    return first + max(0, len(spec.get("questions", ())) - 1) // QUESTIONS + len(canonical_json(spec)) // BYTES
 
 
-def for_what_is_proposed(proposal: Any, act: str, price: Mapping[str, Any], per_second: float) -> int:
+def proposal_cost(proposal: Any, act: str, price: Mapping[str, Any], per_second: float) -> int:
     """Return how many more free questions a call counts as, by the size of its proposal, before it is answered."""
     if act in ("propose", "columns"):
         return 0
     extra = sum(len(each.groups) for each in _questions(proposal)) // GROUPS
-    if isinstance(proposal, RunningTotals):
+    if isinstance(proposal, RunningTotalsProposal):
         extra += int(_PERIOD_PAIR_SECONDS * len(proposal.periods) ** 2 * per_second)
     if isinstance(proposal, MarginalsProposal):
         extra += len(proposal.workload.sets) // SETS
     if price.get("within") is not None:
         extra += len(proposal.columns) - 1
-    return extra + _preview_questions(proposal, price, per_second) if act == "rehearse" else extra
+    return extra + _preview_questions(proposal, price, per_second) if act == "preview" else extra
 
 
 def _questions(proposal: Any) -> Iterator[Question]:
     """List the questions of a proposal whose groups are known."""
     if isinstance(proposal, Question):
         yield proposal
-    elif isinstance(proposal, DegreeHistogram | RunningTotals):
+    elif isinstance(proposal, DegreesProposal | RunningTotalsProposal):
         yield proposal.question
-    elif isinstance(proposal, Workload):
+    elif isinstance(proposal, WorkloadProposal):
         yield from proposal.questions.values()
 
 
@@ -305,10 +305,11 @@ def _preview_questions(proposal: Any, price: Mapping[str, Any], per_second: floa
     if isinstance(proposal, MwemProposal):
         return proposal.rounds
     seconds = _preview_seconds(proposal, price)
-    if seconds > LONGEST:
+    if seconds > MAX_PREVIEW_SECONDS:
         raise Unsupported(
             "long-rehearsal",
-            f"a server allows previews of at most {LONGEST:g} s, and this one would take about {seconds:.3g} s",
+            f"a server allows previews of at most {MAX_PREVIEW_SECONDS:g} s, and this one would take "
+            f"about {seconds:.3g} s",
             fix="use fewer groups, rows (rows=1000) or columns, or smaller column sets; or, as the owner, run it "
             "without the server",
         )

@@ -16,22 +16,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
-from sfumato.server.counter import Counter
-from sfumato.server.people.known_people import Caller, Credentials, Role
+from sfumato.server.gateway import Gateway
+from sfumato.server.people.users import Caller, Credentials, Role
 from sfumato.server.requests import proposals
 
 JSON = "application/json"
 OWNER, ANALYST, AUDITOR = "owner", "analyst", "auditor"
 EVERYBODY = (OWNER, ANALYST, AUDITOR)
 Handler = Callable[[Request], Awaitable[Response]]
-MOST_DIGITS = 15
+MAX_DIGITS = 15
 """Digits of a number in a path: no ledger has more lines."""
 
 
 class _BoundedNumber(IntegerConvertor):
     """Path converter for numbers of bounded length; a longer one is an unknown path."""
 
-    regex = f"[0-9]{{1,{MOST_DIGITS}}}"
+    regex = f"[0-9]{{1,{MAX_DIGITS}}}"
 
 
 register_url_convertor("number", _BoundedNumber())
@@ -43,8 +43,8 @@ class Parameter:
     """A parameter in the path, the query or a header."""
 
     name: str
-    where: Literal["path", "query", "header"]
-    words: str
+    location: Literal["path", "query", "header"]
+    description: str
     schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
     required: bool = False
 
@@ -56,41 +56,41 @@ class RestOperation:
     name: str
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
-    words: str
+    summary: str
     handler: Handler
     roles: tuple[str, ...] = EVERYBODY
     """The roles that may call it; empty if no authentication is needed."""
     body: Any = None
     """The type of the request body."""
-    bodies: Mapping[str, Any] = field(default_factory=dict)
+    bodies_by_kind: Mapping[str, Any] = field(default_factory=dict)
     """The types of the body by the value of ``{kind}`` in the path, if it depends on that."""
     parameters: tuple[Parameter, ...] = ()
-    answers: tuple[str, ...] = (JSON,)
+    media_types: tuple[str, ...] = (JSON,)
     """The media types of the response."""
-    told: Mapping[int, Any] = field(default_factory=dict)
+    responses: Mapping[int, Any] = field(default_factory=dict)
     """The type of the JSON response by status; None for an empty one."""
-    tells: Mapping[str, Any] = field(default_factory=dict)
+    responses_by_kind: Mapping[str, Any] = field(default_factory=dict)
     """The types of the 200 response by the value of ``{kind}`` in the path, if it depends on that."""
-    refused: tuple[int, ...] = ()
+    extra_refusals: tuple[int, ...] = ()
     """Statuses of refusals beyond those of every operation."""
 
     @property
     def takes_body(self) -> bool:
-        return self.body is not None or bool(self.bodies)
+        return self.body is not None or bool(self.bodies_by_kind)
 
     @property
     def refusals(self) -> tuple[int, ...]:
         """Every status with which the operation may be refused."""
         common = _COMMON_REFUSALS if self.roles else (429, 503)
         body_statuses = (408, 413, 415) if self.takes_body else ()
-        return tuple(sorted({*common, *body_statuses, *self.refused, 500}))
+        return tuple(sorted({*common, *body_statuses, *self.extra_refusals, 500}))
 
 
-MOST_LISTED = 1000
+MAX_LISTED = 1000
 CURSOR = (
     Parameter("after", "query", "List items after this number.", {"type": "integer", "minimum": 0, "maximum": 10**15}),
     Parameter(
-        "limit", "query", "The maximal number of items.", {"type": "integer", "minimum": 1, "maximum": MOST_LISTED}
+        "limit", "query", "The maximal number of items.", {"type": "integer", "minimum": 1, "maximum": MAX_LISTED}
     ),
 )
 """Parameters of operations that list page by page."""
@@ -99,9 +99,9 @@ CURSOR = (
 T = TypeVar("T")
 
 
-def counter_of(request: Request) -> Counter:
+def gateway_of(request: Request) -> Gateway:
     """Return the gateway of the application that handles a request."""
-    gateway: Counter = request.app.state.gateway
+    gateway: Gateway = request.app.state.gateway
     return gateway
 
 
@@ -110,44 +110,46 @@ async def in_thread(call: Callable[..., T], *given: Any, **more: Any) -> T:
     return await run_in_threadpool(call, *given, **more)
 
 
-async def identified(request: Request) -> Caller:
+async def authenticate(request: Request) -> Caller:
     """Authenticate the caller in a worker thread."""
-    return await in_thread(identify, request)
+    return await in_thread(authenticate_blocking, request)
 
 
-def identify(request: Request) -> Caller:
+def authenticate_blocking(request: Request) -> Caller:
     """Authenticate the caller by the bearer token alone: browsers never add one by themselves, so other sites cannot
     forge a call.
     """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     operation: RestOperation = request.state.operation
-    return known(request, Credentials(token=token.strip() if scheme.lower() == "bearer" else None), operation.name)
+    return authenticate_credentials(
+        request, Credentials(token=token.strip() if scheme.lower() == "bearer" else None), operation.name
+    )
 
 
-def known(request: Request, shown: Credentials, route: str) -> Caller:
+def authenticate_credentials(request: Request, credentials: Credentials, route: str) -> Caller:
     """Authenticate these credentials, and count GET and HEAD requests against the rate limit; other calls are counted
     by their action.
     """
-    caller = counter_of(request).caller(shown, route)
+    caller = gateway_of(request).caller(credentials, route)
     if request.method in ("GET", "HEAD"):
-        counter_of(request).look(caller)
+        gateway_of(request).count_read(caller)
     return caller
 
 
-async def sent(request: Request, caller: Caller, kind: type[Any]) -> Any:
+async def parse_body(request: Request, caller: Caller, kind: type[Any]) -> Any:
     """Parse the request body as a value of this type."""
     body = await request.body()
-    with reading(request, caller):
+    with authorized_parsing(request, caller):
         require_json(request)
-        return proposals.read(kind, body)
+        return proposals.decode_body(kind, body)
 
 
-def reading(request: Request, caller: Caller) -> AbstractContextManager[None]:
+def authorized_parsing(request: Request, caller: Caller) -> AbstractContextManager[None]:
     """Check the caller's role before the body is parsed: callers without it learn nothing about what is wrong with the
     body.
     """
     operation: RestOperation = request.state.operation
-    return counter_of(request).reading(caller, operation.name, *map(Role, operation.roles))
+    return gateway_of(request).authorized_parsing(caller, operation.name, *map(Role, operation.roles))
 
 
 def require_json(request: Request) -> None:
@@ -157,12 +159,12 @@ def require_json(request: Request) -> None:
         raise InvalidRequest("the body must be JSON", place="Content-Type", fix=f"send Content-Type: {JSON}")
 
 
-def whole(request: Request, name: str, otherwise: int, most: int, least: int = 0) -> int:
+def query_integer(request: Request, name: str, default: int, maximum: int, minimum: int = 0) -> int:
     """Parse a whole number from the query."""
     text = request.query_params.get(name)
     if text is None:
-        return otherwise
-    if not (text.isascii() and text.isdigit() and len(text) <= 18) or not least <= int(text) <= most:
-        rule = f"{name} must be a whole number from {least} to {most:,}"
-        raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave it out, or write {name}={otherwise}")
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 18) or not minimum <= int(text) <= maximum:
+        rule = f"{name} must be a whole number from {minimum} to {maximum:,}"
+        raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave it out, or write {name}={default}")
     return int(text)

@@ -62,13 +62,13 @@ def _problem_headers(error: SfumatoError, status: int) -> dict[str, str]:
     return {} if wait is None else {"Retry-After": str(max(1, math.ceil(wait)))}
 
 
-def fault(error: Exception) -> Response:
+def fault_response(error: Exception) -> Response:
     """Return the fixed response for an unexpected exception."""
     fix = "send it again with the same Idempotency-Key: a charged release is answered from the stored answer"
-    return problem(failed(error, fix), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return problem(report_fault(error, fix), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def failed(error: Exception, fix: str) -> SfumatoError:
+def report_fault(error: Exception, fix: str) -> SfumatoError:
     """Print where an unexpected exception was raised, and return the error that clients see in its place."""
     print(f"fault: {_error_location(error)}", file=sys.stderr, flush=True)  # noqa: T201
     return SfumatoError("the server could not finish this request", place="the server", fix=fix)
@@ -87,7 +87,7 @@ BODY_SECONDS = 10
 """Seconds for a body to arrive."""
 
 
-class BoundedBodies:
+class BodyLimitMiddleware:
     """Middleware that reads request bodies completely, up to a number of bytes and seconds."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:

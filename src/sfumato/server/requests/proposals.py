@@ -24,10 +24,18 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.release_kinds import ReleaseKind, all_kinds
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.release.answers.answer import Answer
-from sfumato.server.releases.known_proposals import Proposed
-from sfumato.server.requests import specs, told_values
-from sfumato.server.requests.specs import ACTS, Act, StrictStruct, parameters_of, price_struct, spec_struct, viewed
-from sfumato.server.requests.told_values import FreeReply
+from sfumato.server.releases.proposal_cache import Proposed
+from sfumato.server.requests import responses, specs
+from sfumato.server.requests.responses import FreeReply
+from sfumato.server.requests.specs import (
+    ACTS,
+    Act,
+    StrictStruct,
+    apply_steps,
+    parse_parameters,
+    price_struct,
+    spec_struct,
+)
 
 
 @dataclass(frozen=True)
@@ -37,34 +45,36 @@ class ProposalKind:
     name: str
     spec: type[StrictStruct]
     price: type[StrictStruct]
-    offered: type[Any]
+    proposal_class: type[Any]
     """The class of the proposal; the signatures of its methods define the terms of the price."""
     make: Callable[[Curator, Any], Any]
-    released: type[Any]
+    answer_class: type[Any]
     """The class of the answer, which decodes its own JSON."""
-    also: tuple[type[Any], ...] = ()
+    other_classes: tuple[type[Any], ...] = ()
     """Other classes that the same spec may produce, such as listings."""
 
     @cached_property
-    def asked(self) -> type[StrictStruct]:
+    def free_body(self) -> type[StrictStruct]:
         """The type of the body of a free call."""
         fields = [("act", Act), ("spec", self.spec), ("price", self.price, self.price())]
         return self._define("Asked", fields)
 
     @cached_property
-    def bought(self) -> type[StrictStruct]:
+    def release_body(self) -> type[StrictStruct]:
         """The type of the body of a release."""
         return self._define("Bought", [("spec", self.spec), ("price", self.price)], tag_field="kind", tag=self.name)
 
     @cached_property
-    def told(self) -> Any:
+    def free_response(self) -> Any:
         """The type of the response of a free call: by act, what the proposal's methods return."""
         return_types = {act: returned for act in ACTS if (returned := self._return_type(act)) is not None}
-        results = {"propose": reduce(or_, self.also, Proposed), **return_types}
-        return reduce(or_, (told_values.of(FreeReply, Literal[act], returned) for act, returned in results.items()))
+        results = {"propose": reduce(or_, self.other_classes, Proposed), **return_types}
+        return reduce(
+            or_, (responses.with_types(FreeReply, Literal[act], returned) for act, returned in results.items())
+        )
 
     @cached_property
-    def bought_as(self) -> Any:
+    def answer_type(self) -> Any:
         """The type of the answer."""
         return self._return_type("release")
 
@@ -72,9 +82,9 @@ class ProposalKind:
         """Return the union of the return types of a method over all proposal classes of this kind; None if none has
         it.
         """
-        annotations = (_annotated_return(each, act) for each in (self.offered, *self.also))
+        annotations = (_annotated_return(each, act) for each in (self.proposal_class, *self.other_classes))
         return_types = [
-            self.released if isinstance(each, TypeVar) else each for each in annotations if each is not None
+            self.answer_class if isinstance(each, TypeVar) else each for each in annotations if each is not None
         ]
         return reduce(or_, return_types) if return_types else None
 
@@ -88,9 +98,9 @@ class ProposalKind:
         given_terms = _given_fields(price)
         if method in ("propose", "columns"):
             return {}
-        if not hasattr(self.offered, method):
+        if not hasattr(self.proposal_class, method):
             raise _not_offered(self.name, method)
-        parameters = inspect.signature(getattr(self.offered, method)).parameters
+        parameters = inspect.signature(getattr(self.proposal_class, method)).parameters
         for name, value in given_terms.items():
             if name not in parameters:
                 rule = f"left out: {method} does not take it for {self.name}"
@@ -139,7 +149,7 @@ def _parse_question(curator: Curator, spec: specs.QuestionSpec) -> Any:
         rule = "a question has either sql, with optional parameters, or view"
         raise InvalidRequest(rule, place="the body, spec", fix=_FIX)
     if spec.view is not None:
-        question = viewed(curator, spec.view)
+        question = apply_steps(curator, spec.view)
         if not hasattr(question, "release"):
             raise InvalidRequest(
                 "the view has no aggregate, so it asks nothing",
@@ -147,7 +157,7 @@ def _parse_question(curator: Curator, spec: specs.QuestionSpec) -> Any:
                 fix='add a step "agg" at the end',
             )
         return question
-    return curator.sql(spec.sql or "", parameters_of(spec.parameters))
+    return curator.sql(spec.sql or "", parse_parameters(spec.parameters))
 
 
 def _proposal_kind(kind: ReleaseKind) -> ProposalKind:
@@ -168,11 +178,11 @@ KINDS: Mapping[str, ProposalKind] = {
     **{name: _proposal_kind(kind) for name, kind in all_kinds().items() if "rest" not in kind.skins},
 }
 """Everything that can be released over HTTP: questions, and every registered kind that does not exclude REST."""
-BOUGHT: Any = reduce(or_, (each.bought for each in KINDS.values()))
+RELEASE_BODY: Any = reduce(or_, (each.release_body for each in KINDS.values()))
 """The type of the body of a release, of any kind."""
-RELEASED: Any = reduce(or_, (each.bought_as for each in KINDS.values()))
+ANSWER: Any = reduce(or_, (each.answer_type for each in KINDS.values()))
 """The type of an answer, of any kind."""
-_BY_TYPE = {each.bought: each for each in KINDS.values()}
+_BY_TYPE = {each.release_body: each for each in KINDS.values()}
 
 
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -189,11 +199,11 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
         return _DECODERS[kind]
 
 
-for _kind in (BOUGHT, *(each.asked for each in KINDS.values())):
+for _kind in (RELEASE_BODY, *(each.free_body for each in KINDS.values())):
     _decoder(_kind)  # before there are threads, which share the decoders
 
 
-def read(kind: Any, body: bytes) -> Any:
+def decode_body(kind: Any, body: bytes) -> Any:
     """Decode a request body as a value of this type; the refusal names the field that is wrong."""
     try:
         return _decoder(kind).decode(body)
@@ -203,15 +213,16 @@ def read(kind: Any, body: bytes) -> Any:
         raise InvalidRequest("the body must be JSON in UTF-8", place="the body", fix=_FIX) from None
 
 
-def read_asked(kind: str, body: bytes) -> tuple[Act, dict[str, Any], dict[str, Any]]:
+def decode_free_call(kind: str, body: bytes) -> tuple[Act, dict[str, Any], dict[str, Any]]:
     """Decode the body of a free call into act, spec and price."""
-    body_value = read(KINDS[kind].asked, body)
-    return body_value.act, msgspec.to_builtins(body_value.spec), KINDS[kind].terms(body_value.act, body_value.price)
+    body_value = decode_body(KINDS[kind].free_body, body)
+    act: Act = "preview" if body_value.act == "rehearse" else body_value.act
+    return act, msgspec.to_builtins(body_value.spec), KINDS[kind].terms(act, body_value.price)
 
 
-def read_bought(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def decode_release(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Decode the body of a release into kind, spec and price."""
-    body_value = read(BOUGHT, body)
+    body_value = decode_body(RELEASE_BODY, body)
     kind = _BY_TYPE[type(body_value)]
     return kind.name, msgspec.to_builtins(body_value.spec), kind.terms("release", body_value.price)
 

@@ -35,8 +35,9 @@ Text = Annotated[str, Meta(min_length=1, max_length=65536)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
 Columns = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
 Noise = Literal["laplace", "gaussian"]
-ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse")
-Act = Literal["propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse"]
+ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "preview")
+Act = Literal["propose", "columns", "explain", "error", "price", "advise", "plot", "preview", "rehearse"]
+"""``rehearse`` is the name of ``preview`` in version 0.1: it is accepted for one more release."""
 
 
 class StrictStruct(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -250,11 +251,11 @@ _CELL_PARSERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def parameters_of(given: list[Any] | dict[str, Any] | None) -> list[Any] | dict[str, Any] | None:
+def parse_parameters(cells: list[Any] | dict[str, Any] | None) -> list[Any] | dict[str, Any] | None:
     """Convert a question's parameters to Python values of their types."""
-    if isinstance(given, list):
-        return [_parse_cell(each, str(position)) for position, each in enumerate(given, 1)]
-    return None if given is None else {name: _parse_cell(each, name) for name, each in given.items()}
+    if isinstance(cells, list):
+        return [_parse_cell(each, str(position)) for position, each in enumerate(cells, 1)]
+    return None if cells is None else {name: _parse_cell(each, name) for name, each in cells.items()}
 
 
 def _parse_cell(cell: Any, name: str) -> Any:
@@ -266,7 +267,7 @@ def _parse_cell(cell: Any, name: str) -> Any:
         raise InvalidParameter(f"parameters {name}", cell.value, f"a {cell.type} as a string") from None
 
 
-def viewed(curator: Curator, spec: ViewSpec, depth: int = 1) -> Any:
+def apply_steps(curator: Curator, spec: ViewSpec, depth: int = 1) -> Any:
     """Apply the steps of a view in order, as the Python builder would; refuse a step that cannot be applied."""
     if depth > _MAX_DEPTH:
         rule = f"views can be nested at most {_MAX_DEPTH} deep"
@@ -281,7 +282,9 @@ def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
     arguments: list[Any] = [_parse_part(each) for each in step.given]
     keyword_arguments: dict[str, Any] = {name: _parse_part(each) for name, each in step.named.items()}
     if step.other is not None:
-        arguments.append(viewed(curator, step.other, depth + 1) if isinstance(step.other, ViewSpec) else step.other)
+        arguments.append(
+            apply_steps(curator, step.other, depth + 1) if isinstance(step.other, ViewSpec) else step.other
+        )
     if step.on is not None:
         keyword_arguments["on"] = step.on
     try:

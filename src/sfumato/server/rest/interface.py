@@ -17,13 +17,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, SfumatoError
-from sfumato.plots.picture import KIND, Picture
+from sfumato.plots.picture import JSON_KIND, Picture
 from sfumato.privacy.codec_schemas import Schema, Schemas
 from sfumato.server.requests import problems
-from sfumato.server.requests.answer_forms import REVALIDATED, StaticReply, static_reply
-from sfumato.server.requests.calls import JSON, MOST_DIGITS, Handler, Parameter, RestOperation
-from sfumato.server.requests.problems import fault, problem
-from sfumato.server.requests.told_values import Description
+from sfumato.server.requests.answer_encodings import REVALIDATED, StaticReply, static_reply
+from sfumato.server.requests.calls import JSON, MAX_DIGITS, Handler, Parameter, RestOperation
+from sfumato.server.requests.problems import fault_response, problem
+from sfumato.server.requests.responses import Description
 from sfumato.server.rest import routes_auditor, routes_health, routes_owner, routes_policies
 from sfumato.server.rest.routes_health import Metrics
 from sfumato.version import __version__
@@ -31,7 +31,7 @@ from sfumato.version import __version__
 _REF = "#/components/schemas/{name}"
 _ABOUT = """Differentially private answers with error bars, under a privacy budget. Only POST …/releases spends;
 everything else is free. Exact numbers are strings."""
-_NUMBER = {"type": "integer", "minimum": 1, "maximum": 10**MOST_DIGITS - 1}
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": 10**MAX_DIGITS - 1}
 _FORMS = {
     "text/csv": {"type": "string"},
     "text/plain": {"type": "string"},
@@ -41,16 +41,16 @@ _FORMS = {
 }
 
 
-def document(operations: Sequence[RestOperation]) -> dict[str, Any]:
+def openapi_document(operations: Sequence[RestOperation]) -> dict[str, Any]:
     """Describe these operations in OpenAPI 3.1."""
     types = [*dict.fromkeys(_body_types(operations)), problems.Problem]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     body_schemas = dict(zip(types, schemas, strict=True))
-    response_schemas = Schemas(_REF, {Picture: KIND})
+    response_schemas = Schemas(_REF, {Picture: JSON_KIND})
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         for path, name, body, answers in _expand_paths(operation):
-            described = {status: answer and response_schemas.of(answer) for status, answer in answers.items()}
+            described = {status: answer and response_schemas.schema_of(answer) for status, answer in answers.items()}
             described_operation = _describe_operation(operation, path, name, body_schemas.get(body), described)
             paths.setdefault(path, {})[operation.method.lower()] = described_operation
     return {
@@ -66,7 +66,7 @@ def document(operations: Sequence[RestOperation]) -> dict[str, Any]:
 
 def _body_types(operations: Sequence[RestOperation]) -> Iterator[Any]:
     for operation in operations:
-        yield from operation.bodies.values()
+        yield from operation.bodies_by_kind.values()
         if operation.body is not None:
             yield operation.body
 
@@ -74,10 +74,10 @@ def _body_types(operations: Sequence[RestOperation]) -> Iterator[Any]:
 def _expand_paths(operation: RestOperation) -> Iterator[tuple[str, str, Any, Mapping[int, Any]]]:
     """Yield the path of an operation, or one path per kind if the body and response depend on it."""
     path = operation.path.replace(":number}", "}")
-    if not operation.bodies:
-        yield path, operation.name, operation.body, operation.told
-    for kind, body in operation.bodies.items():
-        yield path.replace("{kind}", kind), f"{operation.name}_{kind}", body, {200: operation.tells[kind]}
+    if not operation.bodies_by_kind:
+        yield path, operation.name, operation.body, operation.responses
+    for kind, body in operation.bodies_by_kind.items():
+        yield path.replace("{kind}", kind), f"{operation.name}_{kind}", body, {200: operation.responses_by_kind[kind]}
 
 
 def _describe_operation(
@@ -85,7 +85,7 @@ def _describe_operation(
 ) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": name,
-        "summary": operation.words,
+        "summary": operation.summary,
         "parameters": [_describe_parameter(each) for each in _all_parameters(operation, path)],
         "responses": {**_describe_answers(operation, answers), **_describe_refusals(operation)},
         "security": [{"token": []}] if operation.roles else [],
@@ -109,8 +109,8 @@ def _all_parameters(operation: RestOperation, path: str) -> Iterator[Parameter]:
 def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
     return {
         "name": parameter.name,
-        "in": parameter.where,
-        "description": parameter.words,
+        "in": parameter.location,
+        "description": parameter.description,
         "required": parameter.required,
         "schema": dict(parameter.schema),
     }
@@ -121,7 +121,7 @@ def _describe_answers(operation: RestOperation, schemas: Mapping[int, Schema | N
     for status, schema in schemas.items():
         if schema is not None:
             responses[str(status)]["content"] = {
-                form: {"schema": _FORMS.get(form, schema)} for form in operation.answers
+                form: {"schema": _FORMS.get(form, schema)} for form in operation.media_types
             }
     return responses
 
@@ -136,13 +136,13 @@ def _describe_refusals(operation: RestOperation) -> dict[str, Any]:
 
 async def describe(request: Request) -> Response:
     """Return the OpenAPI document."""
-    return description().to(request)
+    return openapi_reply().respond(request)
 
 
 @cache
-def description() -> StaticReply:
+def openapi_reply() -> StaticReply:
     """Encode the OpenAPI document, once."""
-    return static_reply(msgspec.json.encode(document(OPERATIONS)), JSON, REVALIDATED)
+    return static_reply(msgspec.json.encode(openapi_document(OPERATIONS)), JSON, REVALIDATED)
 
 
 OPERATIONS = (
@@ -158,7 +158,7 @@ OPERATIONS = (
         describe,
         roles=(),
         parameters=(Parameter("If-None-Match", "header", "The ETag of the cached version."),),
-        told={200: Description, 304: None},
+        responses={200: Description, 304: None},
     ),
 )
 _OWN_STATUS = {"Content-Type": 415, "Accept": 406}
@@ -173,16 +173,16 @@ def routes() -> list[Route]:
 def _handle(operation: RestOperation) -> Handler:
     async def handle(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
-        metrics.arrived(operation.name)
+        metrics.count_call(operation.name)
         request.state.operation = operation
         try:
             return await operation.handler(request)
         except SfumatoError as refusal:
             status = _OWN_STATUS.get(refusal.place) if isinstance(refusal, InvalidRequest) else None
             response = problem(refusal, status)
-            metrics.refused(response.status_code)
+            metrics.count_refusal(response.status_code)
             return response
         except Exception as error:
-            return fault(error)
+            return fault_response(error)
 
     return handle

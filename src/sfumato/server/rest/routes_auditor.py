@@ -12,40 +12,40 @@ from starlette.responses import FileResponse, Response
 from sfumato.ledger import Anchor
 from sfumato.ledger.proofs.exporting import Record
 from sfumato.privacy import codec
-from sfumato.server.people.known_people import Caller
-from sfumato.server.requests.answer_forms import json_response
+from sfumato.server.people.users import Caller
+from sfumato.server.requests.answer_encodings import json_response
 from sfumato.server.requests.calls import (
     AUDITOR,
     JSON,
     OWNER,
     Parameter,
     RestOperation,
-    counter_of,
-    identified,
+    authenticate,
+    gateway_of,
     in_thread,
 )
-from sfumato.server.requests.told_values import LedgerCheck
+from sfumato.server.requests.responses import LedgerCheck
 
 _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arrow.file"}
 
 
 async def verify(request: Request) -> Response:
-    caller = await identified(request)
-    verification = await in_thread(counter_of(request).verify, caller)
+    caller = await authenticate(request)
+    verification = await in_thread(gateway_of(request).verify, caller)
     return json_response(LedgerCheck.of(verification))
 
 
 async def export(request: Request) -> Response:
     """Export every ledger line."""
-    return await exported(request, await identified(request), request.query_params.get("form", "json"))
+    return await export_response(request, await authenticate(request), request.query_params.get("form", "json"))
 
 
-async def exported(request: Request, caller: Caller, form: str) -> Response:
+async def export_response(request: Request, caller: Caller, form: str) -> Response:
     """Return every ledger line in this format, from a temporary file that is removed when it is sent."""
     folder = tempfile.TemporaryDirectory()
     path = Path(folder.name, "ledger")
     try:
-        await in_thread(counter_of(request).export, caller, form, path)
+        await in_thread(gateway_of(request).export, caller, form, path)
     except BaseException:
         folder.cleanup()
         raise
@@ -53,8 +53,8 @@ async def exported(request: Request, caller: Caller, form: str) -> Response:
 
 
 async def anchor(request: Request) -> Response:
-    caller = await identified(request)
-    return Response(codec.dumps(await in_thread(counter_of(request).anchor, caller)), media_type=JSON)
+    caller = await authenticate(request)
+    return Response(codec.dumps(await in_thread(gateway_of(request).anchor, caller)), media_type=JSON)
 
 
 _ROLES = (OWNER, AUDITOR)
@@ -67,7 +67,7 @@ OPERATIONS = (
         "Verify every line of the ledger.",
         verify,
         _ROLES,
-        told={200: LedgerCheck},
+        responses={200: LedgerCheck},
     ),
     RestOperation(
         "export",
@@ -77,8 +77,8 @@ OPERATIONS = (
         export,
         _ROLES,
         parameters=(_FORM,),
-        answers=tuple(_FORMS.values()),
-        told={200: list[Record]},
+        media_types=tuple(_FORMS.values()),
+        responses={200: list[Record]},
     ),
     RestOperation(
         "anchor",
@@ -87,6 +87,6 @@ OPERATIONS = (
         "The ledger's head and totals, to be kept elsewhere.",
         anchor,
         _ROLES,
-        told={200: Anchor},
+        responses={200: Anchor},
     ),
 )

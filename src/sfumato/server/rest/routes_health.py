@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from sfumato.errors import Draining
-from sfumato.server.requests.answer_forms import json_response
-from sfumato.server.requests.calls import OWNER, RestOperation, counter_of, identified, in_thread
-from sfumato.server.requests.told_values import Health
+from sfumato.server.requests.answer_encodings import json_response
+from sfumato.server.requests.calls import OWNER, RestOperation, authenticate, gateway_of, in_thread
+from sfumato.server.requests.responses import Health
 from sfumato.version import __version__
 
 
@@ -25,11 +25,11 @@ class Metrics:
         self._calls: Tally[str] = Tally()
         self._refusals: Tally[int] = Tally()
 
-    def arrived(self, operation: str) -> None:
+    def count_call(self, operation: str) -> None:
         """Count a call by the name of its operation."""
         self._calls[operation] += 1
 
-    def refused(self, status: int) -> None:
+    def count_refusal(self, status: int) -> None:
         """Count a refusal by its status, if the call alone decides it (4xx)."""
         if 400 <= status < 500:
             self._refusals[status] += 1
@@ -70,15 +70,17 @@ async def ready(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Return the counters, to owners alone: when others ask is nobody else's business."""
-    await in_thread(counter_of(request).require_owner, await identified(request), "metrics")
+    await in_thread(gateway_of(request).require_owner, await authenticate(request), "metrics")
     counters: Metrics = request.app.state.metrics
     return PlainTextResponse(counters.text())
 
 
 OPERATIONS = (
-    RestOperation("alive", "GET", "/healthz", "Whether the process is alive.", alive, roles=(), told={200: Health}),
     RestOperation(
-        "ready", "GET", "/readyz", "Whether the process accepts new work.", ready, roles=(), told={200: Health}
+        "alive", "GET", "/healthz", "Whether the process is alive.", alive, roles=(), responses={200: Health}
+    ),
+    RestOperation(
+        "ready", "GET", "/readyz", "Whether the process accepts new work.", ready, roles=(), responses={200: Health}
     ),
     RestOperation(
         "metrics",
@@ -87,7 +89,7 @@ OPERATIONS = (
         "Counters of calls and refusals.",
         metrics,
         (OWNER,),
-        answers=("text/plain",),
-        told={200: str},
+        media_types=("text/plain",),
+        responses={200: str},
     ),
 )

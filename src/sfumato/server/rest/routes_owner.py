@@ -7,23 +7,22 @@ from datetime import timedelta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sfumato.server.people.known_people import Token, User
-from sfumato.server.requests.answer_forms import json_response
+from sfumato.server.people.users import Token, User
+from sfumato.server.requests.answer_encodings import json_response
 from sfumato.server.requests.calls import (
     AUDITOR,
     CURSOR,
-    MOST_LISTED,
+    MAX_LISTED,
     OWNER,
     RestOperation,
-    counter_of,
-    identified,
+    authenticate,
+    authorized_parsing,
+    gateway_of,
     in_thread,
-    reading,
-    sent,
-    whole,
+    parse_body,
+    query_integer,
 )
-from sfumato.server.requests.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
-from sfumato.server.requests.told_values import (
+from sfumato.server.requests.responses import (
     Acts,
     LineSummary,
     MadeToken,
@@ -33,83 +32,84 @@ from sfumato.server.requests.told_values import (
     Tokens,
     Users,
 )
+from sfumato.server.requests.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
 
 
 async def list_users(request: Request) -> Response:
-    caller = await identified(request)
-    return json_response(Users(await in_thread(counter_of(request).users, caller)))
+    caller = await authenticate(request)
+    return json_response(Users(await in_thread(gateway_of(request).users, caller)))
 
 
 async def add_user(request: Request) -> Response:
-    caller = await identified(request)
-    body: NewUser = await sent(request, caller, NewUser)
-    return json_response(await in_thread(counter_of(request).add_user, caller, body.name, body.role), 201)
+    caller = await authenticate(request)
+    body: NewUser = await parse_body(request, caller, NewUser)
+    return json_response(await in_thread(gateway_of(request).add_user, caller, body.name, body.role), 201)
 
 
 async def change_user(request: Request) -> Response:
-    caller = await identified(request)
-    body: ChangedUser = await sent(request, caller, ChangedUser)
+    caller = await authenticate(request)
+    body: ChangedUser = await parse_body(request, caller, ChangedUser)
     name = request.path_params["user"]
-    return json_response(await in_thread(counter_of(request).disable_user, caller, name, disabled=body.disabled))
+    return json_response(await in_thread(gateway_of(request).disable_user, caller, name, disabled=body.disabled))
 
 
 async def list_tokens(request: Request) -> Response:
-    caller = await identified(request)
-    return json_response(Tokens(await in_thread(counter_of(request).tokens, caller)))
+    caller = await authenticate(request)
+    return json_response(Tokens(await in_thread(gateway_of(request).tokens, caller)))
 
 
 async def new_token(request: Request) -> Response:
     """Create a token; its secret text is in this response and never shown again."""
-    caller = await identified(request)
-    body: NewToken = await sent(request, caller, NewToken)
+    caller = await authenticate(request)
+    body: NewToken = await parse_body(request, caller, NewToken)
     lifetime = None if body.days is None else timedelta(days=body.days)
-    create = counter_of(request).new_token
+    create = gateway_of(request).new_token
     token, text = await in_thread(create, caller, body.user, label=body.label, expires=lifetime, most=body.most)
     return json_response(MadeToken(token, text), 201)
 
 
 async def revoke_token(request: Request) -> Response:
-    caller = await identified(request)
-    return json_response(await in_thread(counter_of(request).revoke_token, caller, request.path_params["token"]))
+    caller = await authenticate(request)
+    return json_response(await in_thread(gateway_of(request).revoke_token, caller, request.path_params["token"]))
 
 
 async def show_shares(request: Request) -> Response:
-    caller = await identified(request)
-    return json_response(Shares(await in_thread(counter_of(request).shares, caller, request.path_params["policy"])))
+    caller = await authenticate(request)
+    return json_response(Shares(await in_thread(gateway_of(request).shares, caller, request.path_params["policy"])))
 
 
 async def amend(request: Request) -> Response:
-    caller = await identified(request)
-    body: Amendment = await sent(request, caller, Amendment)
-    line = await in_thread(counter_of(request).amend, caller, request.path_params["policy"], body.reason)
+    caller = await authenticate(request)
+    body: Amendment = await parse_body(request, caller, Amendment)
+    line = await in_thread(gateway_of(request).amend, caller, request.path_params["policy"], body.reason)
     return json_response(LineSummary.of(line))
 
 
 async def pause(request: Request) -> Response:
-    caller = await identified(request)
-    body: Pause = await sent(request, caller, Pause)
-    await in_thread(counter_of(request).pause, caller, request.path_params["policy"], paused=body.paused)
+    caller = await authenticate(request)
+    body: Pause = await parse_body(request, caller, Pause)
+    await in_thread(gateway_of(request).pause, caller, request.path_params["policy"], paused=body.paused)
     return json_response(PauseState(body.paused))
 
 
 async def list_acts(request: Request) -> Response:
-    caller = await identified(request)
-    with reading(request, caller):
-        after, limit = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
-    return json_response(Acts(await in_thread(counter_of(request).acts, caller, after, limit)))
+    caller = await authenticate(request)
+    with authorized_parsing(request, caller):
+        after, limit = query_integer(request, "after", 0, 10**15), query_integer(request, "limit", 100, MAX_LISTED, 1)
+    return json_response(Acts(await in_thread(gateway_of(request).acts, caller, after, limit)))
 
 
 async def count_overruns(request: Request) -> Response:
     """Count the answers that were later than the clock allows. PRIVATE: it depends on rows."""
-    caller = await identified(request)
-    overruns = await in_thread(counter_of(request).overruns, caller, request.path_params["policy"])
+    caller = await authenticate(request)
+    overruns = await in_thread(gateway_of(request).overruns, caller, request.path_params["policy"])
     return json_response(Overruns(overruns))
 
 
 _OWNER, _POLICY = (OWNER,), "/v1/policies/{policy}"
 OPERATIONS = (
-    RestOperation("list_users", "GET", "/v1/users", "List users.", list_users, _OWNER, told={200: Users}),
-    RestOperation("add_user", "POST", "/v1/users", "Add a user.", add_user, _OWNER, NewUser, told={201: User}),
+    RestOperation("list_users", "GET", "/v1/users", "List users.", list_users, _OWNER, responses={200: Users}),
+    RestOperation("add_user", "POST", "/v1/users", "Add a user.", add_user, _OWNER, NewUser, responses={201: User}),
     RestOperation(
         "change_user",
         "PUT",
@@ -118,7 +118,7 @@ OPERATIONS = (
         change_user,
         _OWNER,
         ChangedUser,
-        told={200: User},
+        responses={200: User},
     ),
     RestOperation(
         "list_tokens",
@@ -127,10 +127,10 @@ OPERATIONS = (
         "List tokens, without their secret texts.",
         list_tokens,
         _OWNER,
-        told={200: Tokens},
+        responses={200: Tokens},
     ),
     RestOperation(
-        "new_token", "POST", "/v1/tokens", "Create a token.", new_token, _OWNER, NewToken, told={201: MadeToken}
+        "new_token", "POST", "/v1/tokens", "Create a token.", new_token, _OWNER, NewToken, responses={201: MadeToken}
     ),
     RestOperation(
         "revoke_token",
@@ -139,7 +139,7 @@ OPERATIONS = (
         "Revoke a token.",
         revoke_token,
         _OWNER,
-        told={200: Token},
+        responses={200: Token},
     ),
     RestOperation(
         "show_shares",
@@ -148,7 +148,7 @@ OPERATIONS = (
         "The share of every analyst.",
         show_shares,
         _OWNER,
-        told={200: Shares},
+        responses={200: Shares},
     ),
     RestOperation(
         "amend",
@@ -158,8 +158,8 @@ OPERATIONS = (
         amend,
         _OWNER,
         Amendment,
-        told={200: LineSummary},
-        refused=(409,),
+        responses={200: LineSummary},
+        extra_refusals=(409,),
     ),
     RestOperation(
         "count_overruns",
@@ -168,7 +168,7 @@ OPERATIONS = (
         "PRIVATE: the number of late answers.",
         count_overruns,
         _OWNER,
-        told={200: Overruns},
+        responses={200: Overruns},
     ),
     RestOperation(
         "list_acts",
@@ -178,7 +178,7 @@ OPERATIONS = (
         list_acts,
         (OWNER, AUDITOR),
         parameters=CURSOR,
-        told={200: Acts},
+        responses={200: Acts},
     ),
     RestOperation(
         "pause",
@@ -188,6 +188,6 @@ OPERATIONS = (
         pause,
         _OWNER,
         Pause,
-        told={200: PauseState},
+        responses={200: PauseState},
     ),
 )

@@ -15,24 +15,24 @@ from sfumato.errors import InvalidRequest, NotThere
 from sfumato.policy.public_faces import PublicFace
 from sfumato.server.releases.flights import Flight
 from sfumato.server.releases.running_releases import Phase
-from sfumato.server.requests import answer_forms, proposals, told_values
-from sfumato.server.requests.answer_forms import json_response
+from sfumato.server.requests import answer_encodings, proposals, responses
+from sfumato.server.requests.answer_encodings import json_response
 from sfumato.server.requests.calls import (
     ANALYST,
     CURSOR,
-    MOST_LISTED,
+    MAX_LISTED,
     OWNER,
     Parameter,
     RestOperation,
-    counter_of,
-    identified,
-    identify,
+    authenticate,
+    authenticate_blocking,
+    authorized_parsing,
+    gateway_of,
     in_thread,
-    reading,
+    query_integer,
     require_json,
-    whole,
 )
-from sfumato.server.requests.told_values import (
+from sfumato.server.requests.responses import (
     Bought,
     CountedBudget,
     Ended,
@@ -50,29 +50,29 @@ _KEY_PATTERN = re.compile(r"[!-~]{1,200}")
 
 
 async def list_policies(request: Request) -> Response:
-    caller = await identified(request)
-    return json_response(PolicyNames(await in_thread(counter_of(request).policies, caller)))
+    caller = await authenticate(request)
+    return json_response(PolicyNames(await in_thread(gateway_of(request).policies, caller)))
 
 
 async def show_policy(request: Request) -> Response:
-    caller = await identified(request)
-    return json_response(await in_thread(counter_of(request).policy, caller, request.path_params["policy"]))
+    caller = await authenticate(request)
+    return json_response(await in_thread(gateway_of(request).policy, caller, request.path_params["policy"]))
 
 
 async def show_budget(request: Request) -> Response:
-    caller = await identified(request)
-    return json_response(await in_thread(counter_of(request).budget, caller, request.path_params["policy"]))
+    caller = await authenticate(request)
+    return json_response(await in_thread(gateway_of(request).budget, caller, request.path_params["policy"]))
 
 
 async def show_account(request: Request) -> Response:
-    caller = await identified(request)
-    budget, share = await in_thread(counter_of(request).account, caller, request.path_params["policy"])
+    caller = await authenticate(request)
+    budget, share = await in_thread(gateway_of(request).account, caller, request.path_params["policy"])
     return json_response(CountedBudget(budget, share))
 
 
 async def show_tables(request: Request) -> Response:
-    caller = await identified(request)
-    return json_response(await in_thread(counter_of(request).tables, caller, request.path_params["policy"]))
+    caller = await authenticate(request)
+    return json_response(await in_thread(gateway_of(request).tables, caller, request.path_params["policy"]))
 
 
 async def tell(request: Request) -> Response:
@@ -81,14 +81,14 @@ async def tell(request: Request) -> Response:
 
 
 def _free_call(request: Request, body: bytes) -> Response:
-    caller = identify(request)
+    caller = authenticate_blocking(request)
     policy, kind = request.path_params["policy"], request.path_params["kind"]
     if kind not in proposals.KINDS:
         raise NotThere("this kind of proposal")
-    with reading(request, caller):
+    with authorized_parsing(request, caller):
         require_json(request)
-        act, spec, price = proposals.read_asked(kind, body)
-    return json_response(FreeReply(act, counter_of(request).free(caller, policy, kind, act, spec, price)))
+        act, spec, price = proposals.decode_free_call(kind, body)
+    return json_response(FreeReply(act, gateway_of(request).call_free(caller, policy, kind, act, spec, price)))
 
 
 async def release(request: Request) -> Response:
@@ -101,29 +101,29 @@ async def release(request: Request) -> Response:
             "Preference-Applied": "respond-async",
         }
         return json_response(PendingRelease(phase), 202, {**headers, "Retry-After": "1"})
-    result = await counter_of(request).wait(flight)
+    result = await gateway_of(request).wait(flight)
     headers = {"Location": f"{_releases_path(policy)}/{result.line}"} if result.line else {}
     return json_response(Bought(result.line, result.free, result.answer), headers=headers)
 
 
 def _start_release(request: Request, body: bytes) -> Flight:
-    caller = identify(request)
-    with reading(request, caller):
+    caller = authenticate_blocking(request)
+    with authorized_parsing(request, caller):
         key = _parse_key(request.headers.getlist("Idempotency-Key"))
         require_json(request)
-        kind, spec, price = proposals.read_bought(body)
-    return counter_of(request).start(caller, request.path_params["policy"], kind, spec, price, key)
+        kind, spec, price = proposals.decode_release(body)
+    return gateway_of(request).start(caller, request.path_params["policy"], kind, spec, price, key)
 
 
 async def show_progress(request: Request) -> Response:
     """Return the phase of the release sent under a key."""
-    caller, key = await identified(request), _parse_key(request.query_params.getlist("key"), "the query, key")
+    caller, key = await authenticate(request), _parse_key(request.query_params.getlist("key"), "the query, key")
     policy = request.path_params["policy"]
-    progress = await in_thread(counter_of(request).progress, caller, policy, key)
+    progress = await in_thread(gateway_of(request).progress, caller, policy, key)
     if progress.phase is not Phase.DONE:
         return json_response(PendingRelease(progress.phase), headers={"Retry-After": "1"})
     if not progress.line:  # nothing was bought, so there is no ledger line
-        answer = await in_thread(counter_of(request).answered, caller, policy, key)
+        answer = await in_thread(gateway_of(request).answer_of_request, caller, policy, key)
         return json_response(Unlisted(progress.phase, 0, answer.answer))
     headers = {"Location": f"{_releases_path(policy)}/{progress.line}"}
     return json_response(Ended(progress.phase, progress.line), headers=headers)
@@ -135,17 +135,17 @@ async def show_release(request: Request) -> Response:
 
 
 def _show_release(request: Request) -> Response:
-    caller = identify(request)
+    caller = authenticate_blocking(request)
     policy, line = request.path_params["policy"], request.path_params["line"]
-    form = answer_forms.wanted(request.query_params.get("form"), request.headers.getlist("Accept"))
-    result = counter_of(request).released(caller, policy, line)
-    return answer_forms.shown(result.answer, form, f"{policy}-{line}")
+    form = answer_encodings.negotiate(request.query_params.get("form"), request.headers.getlist("Accept"))
+    result = gateway_of(request).answer_on_line(caller, policy, line)
+    return answer_encodings.encoded_response(result.answer, form, f"{policy}-{line}")
 
 
 async def show_history(request: Request) -> Response:
-    caller = await identified(request)
-    after, limit = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
-    page = await in_thread(counter_of(request).history, caller, request.path_params["policy"], after, limit)
+    caller = await authenticate(request)
+    after, limit = query_integer(request, "after", 0, 10**15), query_integer(request, "limit", 100, MAX_LISTED, 1)
+    page = await in_thread(gateway_of(request).history, caller, request.path_params["policy"], after, limit)
     if _history_form(request) == "lines":
         return json_response(HistoryLines(page.lines, page.next))
     return json_response(HistoryLines(tuple(LineSummary.of(each, page.buyer(each)) for each in page.lines), page.next))
@@ -188,19 +188,23 @@ _VISIBLE = {"type": "string", "pattern": "^[!-~]{1,200}$"}
 _KEY_WORDS = "Identifies this release: it is made and charged once, however often it is sent."
 _IDEMPOTENCY = Parameter("Idempotency-Key", "header", _KEY_WORDS, _VISIBLE, required=True)
 _SENT_KEY = Parameter("key", "query", "The Idempotency-Key under which it was sent.", _VISIBLE, required=True)
-_FORM = Parameter("form", "query", "The encoding of the answer, instead of Accept.", {"enum": list(answer_forms.NAMES)})
+_FORM = Parameter(
+    "form", "query", "The encoding of the answer, instead of Accept.", {"enum": list(answer_encodings.NAMES)}
+)
 _LINE_FORM = Parameter("form", "query", "A summary of each line, or the complete line.", {"enum": list(_LINE_FORMS)})
 _ASKING = (OWNER, ANALYST)
 _POLICY = "/v1/policies/{policy}"
 OPERATIONS = (
-    RestOperation("list_policies", "GET", "/v1/policies", "List policies.", list_policies, told={200: PolicyNames}),
+    RestOperation(
+        "list_policies", "GET", "/v1/policies", "List policies.", list_policies, responses={200: PolicyNames}
+    ),
     RestOperation(
         "show_policy",
         "GET",
         _POLICY,
         "The policy: tables and columns as declared.",
         show_policy,
-        told={200: PublicFace},
+        responses={200: PublicFace},
     ),
     RestOperation(
         "show_budget",
@@ -208,7 +212,7 @@ OPERATIONS = (
         f"{_POLICY}/budget",
         "The remaining budget.",
         show_budget,
-        told={200: Standing | PeriodStandings},
+        responses={200: Standing | PeriodStandings},
     ),
     RestOperation(
         "show_account",
@@ -216,7 +220,7 @@ OPERATIONS = (
         f"{_POLICY}/account",
         "The budget as the ledger counts it.",
         show_account,
-        told={200: CountedBudget},
+        responses={200: CountedBudget},
     ),
     RestOperation(
         "show_tables",
@@ -224,7 +228,7 @@ OPERATIONS = (
         f"{_POLICY}/tables",
         "The tables, with suggested questions.",
         show_tables,
-        told={200: Tables},
+        responses={200: Tables},
     ),
     RestOperation(
         "tell",
@@ -233,9 +237,9 @@ OPERATIONS = (
         "Explain, forecast, price or preview: free, and reads no row.",
         tell,
         _ASKING,
-        bodies={name: each.asked for name, each in proposals.KINDS.items()},
-        tells={name: each.told for name, each in proposals.KINDS.items()},
-        refused=(402, 409, 422),
+        bodies_by_kind={name: each.free_body for name, each in proposals.KINDS.items()},
+        responses_by_kind={name: each.free_response for name, each in proposals.KINDS.items()},
+        extra_refusals=(402, 409, 422),
     ),
     RestOperation(
         "release",
@@ -244,10 +248,10 @@ OPERATIONS = (
         "Buy an answer: the only call that spends.",
         release,
         _ASKING,
-        body=proposals.BOUGHT,
+        body=proposals.RELEASE_BODY,
         parameters=(_IDEMPOTENCY, _PREFER_HEADER),
-        told={200: told_values.of(Bought, proposals.RELEASED), 202: PendingRelease},
-        refused=(402, 409, 422),
+        responses={200: responses.with_types(Bought, proposals.ANSWER), 202: PendingRelease},
+        extra_refusals=(402, 409, 422),
     ),
     RestOperation(
         "show_progress",
@@ -256,8 +260,8 @@ OPERATIONS = (
         "The phase of a release: queued, charged or done.",
         show_progress,
         parameters=(_SENT_KEY,),
-        told={200: PendingRelease | Ended | told_values.of(Unlisted, proposals.RELEASED)},
-        refused=(402, 409, 422),
+        responses={200: PendingRelease | Ended | responses.with_types(Unlisted, proposals.ANSWER)},
+        extra_refusals=(402, 409, 422),
     ),
     RestOperation(
         "show_release",
@@ -266,9 +270,9 @@ OPERATIONS = (
         "An answer that was bought before, free.",
         show_release,
         parameters=(_FORM,),
-        answers=tuple(each.media_type for each in answer_forms.FORMS),
-        told={200: proposals.RELEASED},
-        refused=(406, 409),
+        media_types=tuple(each.media_type for each in answer_encodings.FORMS),
+        responses={200: proposals.ANSWER},
+        extra_refusals=(406, 409),
     ),
     RestOperation(
         "show_history",
@@ -277,6 +281,6 @@ OPERATIONS = (
         "Ledger lines, oldest first.",
         show_history,
         parameters=(*CURSOR, _LINE_FORM),
-        told={200: HistoryLines},
+        responses={200: HistoryLines},
     ),
 )

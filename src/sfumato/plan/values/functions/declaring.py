@@ -24,16 +24,16 @@ Rule = Callable[..., "Expression | tuple[Sequence[Expression], Domain]"]
 """Takes the arguments; returns the converted arguments and the domain, or an equal expression."""
 
 
-Most = Callable[[Call], int]
+RowCost = Callable[[Call], int]
 """A bound on the cost of one row, from what is known of the arguments."""
 
 
-def steps(node: Call) -> int:
+def default_steps(node: Call) -> int:
     """Return a few steps for every argument; texts are compared letter by letter, ten at a time."""
-    return 5 + sum(2 + argument.domain.letters // 10 for argument in node.arguments)
+    return 5 + sum(2 + argument.domain.max_letters // 10 for argument in node.arguments)
 
 
-def held(node: Call) -> int:
+def default_bytes(node: Call) -> int:
     """Return the bytes of a number, or of a reference to a text."""
     return 16 if node.domain.type is Type.TEXT else 8
 
@@ -50,9 +50,9 @@ class Function:
     signature: str
     meaning: str
     rule: Rule
-    steps: Most
+    steps: RowCost
     """The most steps on one row, of about 3 ns each."""
-    held: Most
+    bytes: RowCost
     """The most bytes allocated on one row."""
 
 
@@ -65,8 +65,8 @@ FUNCTIONS: dict[str, Function] = {}
 """The allow-list, by name, in the order of the table."""
 
 
-def function(
-    name: str, signature: str, meaning: str, *, steps: Most = steps, held: Most = held
+def declare_function(
+    name: str, signature: str, meaning: str, *, steps: RowCost = default_steps, held: RowCost = default_bytes
 ) -> Callable[[Rule], Rule]:
     """Declare a function: its rule takes expressions by position."""
 
@@ -134,7 +134,7 @@ def never_null(expression: Expression) -> bool:
 
 
 BOTH = (False, True)
-LISTED = 1_000
+MAX_LISTED_VALUES = 1_000
 """The most values of a computed domain that are listed: each part of a query would build the list again."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
@@ -168,21 +168,21 @@ def literal(kind: Type, value: Value) -> Literal:
 
 
 def null(kind: Type = Type.TEXT) -> Literal:
-    return Literal(None, Domain(kind, nullable=True, max_length=length(kind, ())))
+    return Literal(None, Domain(kind, nullable=True, max_length=max_letters(kind, ())))
 
 
-def length(kind: Type, found: Iterable[Domain]) -> int | None:
+def max_letters(kind: Type, domains: Iterable[Domain]) -> int | None:
     """Return the most letters of a text that is in one of these domains; None for other types."""
-    return max((1, *(domain.letters for domain in found))) if kind is Type.TEXT else None
+    return max((1, *(domain.max_letters for domain in domains))) if kind is Type.TEXT else None
 
 
 def is_null(expression: Expression) -> bool:
     return isinstance(expression, Literal) and expression.value is None
 
 
-def mismatch(found: Expression, wanted: Type) -> Unsupported:
-    rule = f"this must be {_WORDS[wanted]}, not {_WORDS[found.domain.type]}"
-    return Unsupported("type-mismatch", rule, fix=_conversion_advice(found.domain.type, wanted))
+def type_mismatch(argument: Expression, target: Type) -> Unsupported:
+    rule = f"this must be {_WORDS[target]}, not {_WORDS[argument.domain.type]}"
+    return Unsupported("type-mismatch", rule, fix=_conversion_advice(argument.domain.type, target))
 
 
 def _conversion_advice(actual: Type, target: Type) -> str:
@@ -196,57 +196,57 @@ def _conversion_advice(actual: Type, target: Type) -> str:
     return _FIXES[target]
 
 
-def boolean(found: Expression) -> Expression:
-    return _require_type(found, Type.BOOLEAN)
+def require_boolean(argument: Expression) -> Expression:
+    return _require_type(argument, Type.BOOLEAN)
 
 
-def text(found: Expression) -> Expression:
-    return _require_type(found, Type.TEXT)
+def require_text(argument: Expression) -> Expression:
+    return _require_type(argument, Type.TEXT)
 
 
-def number(found: Expression) -> Expression:
-    if is_null(found):
+def require_number(argument: Expression) -> Expression:
+    if is_null(argument):
         return null(Type.REAL)
-    if not found.domain.type.numeric:
-        raise mismatch(found, Type.REAL)
-    return found
+    if not argument.domain.type.numeric:
+        raise type_mismatch(argument, Type.REAL)
+    return argument
 
 
-def real(found: Expression) -> Expression:
+def as_real(argument: Expression) -> Expression:
     """Convert a number to the engine's double."""
-    found = number(found)
-    if found.domain.type is Type.REAL:
-        return found
-    if isinstance(found, Literal) and isinstance(found.value, int):
-        return literal(Type.REAL, Fraction(found.value))
-    values = found.domain.values
-    if values is not None and len(values) <= LISTED:
-        exact = tuple(dict.fromkeys(Fraction(intervals.nearest(value)) for value in values))  # type: ignore[arg-type]
-        return Call("CAST", (found,), Domain(Type.REAL, values=exact, nullable=found.domain.nullable))
-    number_ends = intervals.ends(found.domain)
-    domain = intervals.real(number_ends and map(float, number_ends), nullable=found.domain.nullable)
-    return Call("CAST", (found,), domain)
+    argument = require_number(argument)
+    if argument.domain.type is Type.REAL:
+        return argument
+    if isinstance(argument, Literal) and isinstance(argument.value, int):
+        return literal(Type.REAL, Fraction(argument.value))
+    values = argument.domain.values
+    if values is not None and len(values) <= MAX_LISTED_VALUES:
+        exact = tuple(dict.fromkeys(Fraction(intervals.nearest_double(value)) for value in values))  # type: ignore[arg-type]
+        return Call("CAST", (argument,), Domain(Type.REAL, values=exact, nullable=argument.domain.nullable))
+    number_ends = intervals.double_range(argument.domain)
+    domain = intervals.real_domain(number_ends and map(float, number_ends), nullable=argument.domain.nullable)
+    return Call("CAST", (argument,), domain)
 
 
-def temporal(found: Expression) -> Expression:
-    if is_null(found):
+def require_temporal(argument: Expression) -> Expression:
+    if is_null(argument):
         return null(Type.TIMESTAMP)
-    if isinstance(found, Literal) and isinstance(found.value, str):
-        return moment(found)
-    if not found.domain.type.temporal:
-        raise mismatch(found, Type.DATE)
-    return found
+    if isinstance(argument, Literal) and isinstance(argument.value, str):
+        return parse_iso_literal(argument)
+    if not argument.domain.type.temporal:
+        raise type_mismatch(argument, Type.DATE)
+    return argument
 
 
-def timestamp(found: Expression) -> Expression:
+def as_timestamp(argument: Expression) -> Expression:
     """Convert a date to its midnight."""
-    found = temporal(found)
-    if found.domain.type is Type.TIMESTAMP:
-        return found
-    if isinstance(found, Literal):
-        return literal(Type.TIMESTAMP, midnight(found.value))
-    date_domain = found.domain
-    is_listed = date_domain.values is not None and len(date_domain.values) <= LISTED
+    argument = require_temporal(argument)
+    if argument.domain.type is Type.TIMESTAMP:
+        return argument
+    if isinstance(argument, Literal):
+        return literal(Type.TIMESTAMP, midnight(argument.value))
+    date_domain = argument.domain
+    is_listed = date_domain.values is not None and len(date_domain.values) <= MAX_LISTED_VALUES
     bounds, values = None if is_listed else date_domain.range, date_domain.values if is_listed else None
     domain = Domain(
         Type.TIMESTAMP,
@@ -254,7 +254,7 @@ def timestamp(found: Expression) -> Expression:
         values=values and tuple(midnight(day) for day in values),
         nullable=date_domain.nullable,
     )
-    return Call("CAST", (found,), domain)
+    return Call("CAST", (argument,), domain)
 
 
 def midnight(day: object) -> dt.datetime:
@@ -262,9 +262,9 @@ def midnight(day: object) -> dt.datetime:
     return dt.datetime(day.year, day.month, day.day)
 
 
-def moment(found: Literal) -> Literal:
+def parse_iso_literal(text_literal: Literal) -> Literal:
     """Parse ISO text as the date or time it denotes."""
-    iso_text = str(found.value)
+    iso_text = str(text_literal.value)
     try:
         if _DATE.fullmatch(iso_text):
             return literal(Type.DATE, dt.date.fromisoformat(iso_text))
@@ -279,7 +279,7 @@ def moment(found: Literal) -> Literal:
     )
 
 
-def same(found: Iterable[Expression]) -> list[Expression]:
+def as_common_type(found: Iterable[Expression]) -> list[Expression]:
     """Convert all arguments to one type, the narrowest that holds them all."""
     arguments = list(found)
     kinds = {argument.domain.type for argument in arguments if not is_null(argument)}
@@ -294,22 +294,22 @@ def _parse_date_beside(expression: Expression, kinds: set[Type]) -> Expression:
     """Parse a text literal beside dates as a date, and beside times as a date or a time."""
     if not isinstance(expression, Literal) or not isinstance(expression.value, str):
         return expression
-    parsed = moment(expression)
+    parsed = parse_iso_literal(expression)
     if Type.TIMESTAMP not in kinds and parsed.domain.type is Type.TIMESTAMP:
         raise Unsupported(
             "date-literal",
             "a date cannot be compared with a timestamp",
-            fix="write it as YYYY-MM-DD, or CAST the date to TIMESTAMP",
+            fix="write the timestamp as a date, YYYY-MM-DD, or CAST the date to TIMESTAMP",
         )
     return parsed
 
 
-def as_type(found: Expression, kind: Type) -> Expression:
-    if is_null(found):
+def as_type(argument: Expression, kind: Type) -> Expression:
+    if is_null(argument):
         return null(kind)
-    if found.domain.type is kind:
-        return found
-    return real(found) if kind is Type.REAL else timestamp(found)
+    if argument.domain.type is kind:
+        return argument
+    return as_real(argument) if kind is Type.REAL else as_timestamp(argument)
 
 
 def _common_type(arguments: list[Expression], kinds: set[Type]) -> Type:
@@ -328,22 +328,22 @@ def _common_type(arguments: list[Expression], kinds: set[Type]) -> Type:
     raise Unsupported("type-mismatch", words, fix=fix)
 
 
-def union(found: list[Expression], *, nullable: bool) -> Domain:
+def union_domain(expressions: list[Expression], *, nullable: bool) -> Domain:
     """Return the domain of a value that is one of these, all of one type."""
-    kind = found[0].domain.type
+    kind = expressions[0].domain.type
     domains = list(
-        {id(expression.domain): expression.domain for expression in found if not is_null(expression)}.values()
+        {id(expression.domain): expression.domain for expression in expressions if not is_null(expression)}.values()
     )
     if not domains:
-        return Domain(kind, nullable=True, max_length=length(kind, ()))
+        return Domain(kind, nullable=True, max_length=max_letters(kind, ()))
     grid = _common_grid(domains)
     if (
         all(domain.values is not None for domain in domains)
-        and sum(len(domain.values or ()) for domain in domains) <= LISTED
+        and sum(len(domain.values or ()) for domain in domains) <= MAX_LISTED_VALUES
     ):
         values = tuple(dict.fromkeys(value for domain in domains for value in domain.values or ()))
         return Domain(kind, values=values, grid=grid, nullable=nullable)
-    return Domain(kind, bounds=hull(domains), grid=grid, nullable=nullable, max_length=length(kind, domains))
+    return Domain(kind, bounds=hull(domains), grid=grid, nullable=nullable, max_length=max_letters(kind, domains))
 
 
 def hull(domains: Iterable[Domain]) -> tuple[Value, Value] | None:
@@ -372,21 +372,21 @@ def any_nullable(*found: Expression) -> bool:
     return any(expression.domain.nullable for expression in found)
 
 
-def truth(*found: Expression) -> Domain:
+def boolean_domain(*found: Expression) -> Domain:
     return Domain(Type.BOOLEAN, values=BOTH, nullable=any_nullable(*found))
 
 
-def written(found: Expression, kind: Type, what: str) -> Value:
+def written(argument: Expression, kind: Type, description: str) -> Value:
     """Return the value of an argument that must be a literal."""
-    if not isinstance(found, Literal) or found.value is None or found.domain.type is not kind:
-        rule = f"{what} must be {_WORDS[kind]} written in the question"
-        raise Unsupported("literal-needed", rule, fix=f"write {what} as a literal, such as 'J%' or 3")
-    return found.value
+    if not isinstance(argument, Literal) or argument.value is None or argument.domain.type is not kind:
+        rule = f"{description} must be {_WORDS[kind]} written in the question"
+        raise Unsupported("literal-needed", rule, fix=f"write {description} as a literal, such as 'J%' or 3")
+    return argument.value
 
 
 def _require_type(expression: Expression, kind: Type) -> Expression:
     if is_null(expression):
         return null(kind)
     if expression.domain.type is not kind:
-        raise mismatch(expression, kind)
+        raise type_mismatch(expression, kind)
     return expression

@@ -19,33 +19,33 @@ from sfumato.plan.values.functions.declaring import (
     BOTH,
     FOLDING,
     any_nullable,
-    boolean,
+    as_common_type,
+    as_real,
+    as_timestamp,
+    boolean_domain,
     call,
-    function,
+    declare_function,
     is_null,
-    moment,
     null,
-    real,
-    same,
-    text,
-    timestamp,
-    truth,
-    union,
+    parse_iso_literal,
+    require_boolean,
+    require_text,
+    union_domain,
     written,
 )
 from sfumato.policy.domains import Domain, Type
 
-Made = tuple[Sequence[Expression], Domain]
+TypedCall = tuple[Sequence[Expression], Domain]
 
 
-def _comparison(x: Expression, y: Expression) -> Made:
-    pair = same((x, y))
-    return pair, truth(*pair)
+def _comparison(x: Expression, y: Expression) -> TypedCall:
+    pair = as_common_type((x, y))
+    return pair, boolean_domain(*pair)
 
 
-def _connective(*conditions: Expression) -> Made:
-    operands = [boolean(condition) for condition in conditions]
-    return operands, truth(*operands)
+def _connective(*conditions: Expression) -> TypedCall:
+    operands = [require_boolean(condition) for condition in conditions]
+    return operands, boolean_domain(*operands)
 
 
 for _name, _words in {
@@ -56,40 +56,40 @@ for _name, _words in {
     ">": "greater",
     ">=": "at least",
 }.items():
-    function(_name, f"x {_name} y", f"{_words}: two numbers, texts, dates or booleans")(_comparison)
+    declare_function(_name, f"x {_name} y", f"{_words}: two numbers, texts, dates or booleans")(_comparison)
 
-function("AND", "a AND b", "true where both are")(_connective)
-function("OR", "a OR b", "true where at least one is")(_connective)
-
-
-@function("NOT", "NOT a", "the negation")
-def _not(x: Expression) -> Made:
-    return [boolean(x)], truth(x)
+declare_function("AND", "a AND b", "true where both are")(_connective)
+declare_function("OR", "a OR b", "true where at least one is")(_connective)
 
 
-@function("BETWEEN", "x BETWEEN low AND high", "at least low and at most high")
-def _between(x: Expression, low: Expression, high: Expression) -> Made:
-    converted = same((x, low, high))
-    return converted, truth(*converted)
+@declare_function("NOT", "NOT a", "the negation")
+def _not(x: Expression) -> TypedCall:
+    return [require_boolean(x)], boolean_domain(x)
 
 
-@function("IN", "x IN (1, 2, …)", "equal to one of the listed values")
-def _in(x: Expression, first: Expression, *others: Expression) -> Made:
-    converted = same((x, first, *others))
+@declare_function("BETWEEN", "x BETWEEN low AND high", "at least low and at most high")
+def _between(x: Expression, low: Expression, high: Expression) -> TypedCall:
+    converted = as_common_type((x, low, high))
+    return converted, boolean_domain(*converted)
+
+
+@declare_function("IN", "x IN (1, 2, …)", "equal to one of the listed values")
+def _in(x: Expression, first: Expression, *others: Expression) -> TypedCall:
+    converted = as_common_type((x, first, *others))
     for literal_value in converted[1:]:
         if not is_null(literal_value):
             written(literal_value, literal_value.domain.type, "each value of IN")
-    return converted, truth(*converted)
+    return converted, boolean_domain(*converted)
 
 
-def _pattern(x: Expression, pattern: Expression) -> Made:
+def _pattern(x: Expression, pattern: Expression) -> TypedCall:
     written(pattern, Type.TEXT, "the pattern")
-    return [text(x), pattern], truth(x)
+    return [require_text(x), pattern], boolean_domain(x)
 
 
 def _matching_steps(node: Call) -> int:
     """Return letters × letters of the pattern: after a % the rest of it is tried at every letter."""
-    letters, pattern = node.arguments[0].domain.letters, node.arguments[1]
+    letters, pattern = node.arguments[0].domain.max_letters, node.arguments[1]
     assert isinstance(pattern, Literal)
     positions = letters if "%" in str(pattern.value).rstrip("%") else 1
     return 10 + positions * (len(str(pattern.value)) + 1)
@@ -97,64 +97,64 @@ def _matching_steps(node: Call) -> int:
 
 def _folded_matching_steps(node: Call) -> int:
     """Return the steps of matching after folding all letters."""
-    return _matching_steps(node) + FOLDING * node.arguments[0].domain.letters
+    return _matching_steps(node) + FOLDING * node.arguments[0].domain.max_letters
 
 
-function(
+declare_function(
     "LIKE",
     "text LIKE 'pattern'",
     "matches the pattern: % is any text, _ any one character; there is no escape character",
     steps=_matching_steps,
 )(_pattern)
-function(
+declare_function(
     "ILIKE",
     "text ILIKE 'pattern'",
     "LIKE with both sides in lower case",
     steps=_folded_matching_steps,
-    held=lambda node: 4 * node.arguments[0].domain.letters,
+    held=lambda node: 4 * node.arguments[0].domain.max_letters,
 )(_pattern)
 
 
-@function("IS NULL", "x IS [NOT] NULL", "true where x is NULL")
-def _is_null(x: Expression) -> Made:
-    return [x], truth()
+@declare_function("IS NULL", "x IS [NOT] NULL", "true where x is NULL")
+def _is_null(x: Expression) -> TypedCall:
+    return [x], boolean_domain()
 
 
-def _truth_test(x: Expression) -> Made:
-    return [boolean(x)], truth()
+def _truth_test(x: Expression) -> TypedCall:
+    return [require_boolean(x)], boolean_domain()
 
 
-function("IS TRUE", "a IS [NOT] TRUE", "true, and not NULL")(_truth_test)
-function("IS FALSE", "a IS [NOT] FALSE", "false, and not NULL")(_truth_test)
+declare_function("IS TRUE", "a IS [NOT] TRUE", "true, and not NULL")(_truth_test)
+declare_function("IS FALSE", "a IS [NOT] FALSE", "false, and not NULL")(_truth_test)
 
 
-@function("CASE", "CASE WHEN a THEN x … [ELSE y] END", "the value of the first true condition, else y or NULL")
-def _case(*arguments: Expression) -> Made:
+@declare_function("CASE", "CASE WHEN a THEN x … [ELSE y] END", "the value of the first true condition, else y or NULL")
+def _case(*arguments: Expression) -> TypedCall:
     if len(arguments) < 2:
         raise Unsupported("arguments", "CASE needs a condition and a value", fix="write CASE WHEN a THEN x ELSE y END")
     otherwise = arguments[-1] if len(arguments) % 2 else null()
-    conditions = [boolean(condition) for condition in arguments[: len(arguments) // 2 * 2 : 2]]
-    values = same((*arguments[1::2], otherwise))
-    domain = union(values, nullable=any_nullable(*values))
+    conditions = [require_boolean(condition) for condition in arguments[: len(arguments) // 2 * 2 : 2]]
+    values = as_common_type((*arguments[1::2], otherwise))
+    domain = union_domain(values, nullable=any_nullable(*values))
     branches = [operand for pair in zip(conditions, values, strict=False) for operand in pair]
     return [*branches, values[-1]], domain
 
 
-@function("IF", "IF(a, x, y)", "x where a is true, else y")
+@declare_function("IF", "IF(a, x, y)", "x where a is true, else y")
 def _if(condition: Expression, x: Expression, y: Expression) -> Expression:
     return call("CASE", condition, x, y)
 
 
-@function("COALESCE", "COALESCE(x, y, …)", "the first that is not NULL")
-def _coalesce(x: Expression, *others: Expression) -> Made:
-    converted = same((x, *others))
-    return converted, union(converted, nullable=all(argument.domain.nullable for argument in converted))
+@declare_function("COALESCE", "COALESCE(x, y, …)", "the first that is not NULL")
+def _coalesce(x: Expression, *others: Expression) -> TypedCall:
+    converted = as_common_type((x, *others))
+    return converted, union_domain(converted, nullable=all(argument.domain.nullable for argument in converted))
 
 
-@function("NULLIF", "NULLIF(x, y)", "x, but NULL where it equals y")
-def _nullif(x: Expression, y: Expression) -> Made:
-    converted = same((x, y))
-    return converted, union(converted[:1], nullable=True)
+@declare_function("NULLIF", "NULLIF(x, y)", "x, but NULL where it equals y")
+def _nullif(x: Expression, y: Expression) -> TypedCall:
+    converted = as_common_type((x, y))
+    return converted, union_domain(converted[:1], nullable=True)
 
 
 _LETTERS = 32
@@ -164,14 +164,14 @@ _LETTERS = 32
 def _cast_steps(node: Call) -> int:
     """Return the steps to parse and to write texts letter by letter."""
     output_steps = _LETTERS * 2 if node.domain.type is Type.TEXT else 0
-    return 10 + 3 * node.arguments[0].domain.letters + output_steps
+    return 10 + 3 * node.arguments[0].domain.max_letters + output_steps
 
 
 def _cast_bytes(node: Call) -> int:
     return _LETTERS if node.domain.type is Type.TEXT else 8
 
 
-@function(
+@declare_function(
     "CAST",
     "CAST(x AS type), TRY_CAST, x::type",
     "x as another type, NULL where that fails; reals round to whole numbers with ties to even and never become text; "
@@ -179,18 +179,18 @@ def _cast_bytes(node: Call) -> int:
     steps=_cast_steps,
     held=_cast_bytes,
 )
-def _cast(x: Expression, target: Expression) -> Expression | Made:
+def _cast(x: Expression, target: Expression) -> Expression | TypedCall:
     kind = Type.of(str(written(target, Type.TEXT, "the type")))
     if is_null(x):
         return null(kind)
     if x.domain.type is kind:
         return x
     if isinstance(x, Literal) and isinstance(x.value, str) and kind.temporal:
-        return _convert_date(moment(x), kind)
+        return _convert_date(parse_iso_literal(x), kind)
     return _convert(x, kind)
 
 
-def _convert(x: Expression, kind: Type) -> Expression | Made:
+def _convert(x: Expression, kind: Type) -> Expression | TypedCall:
     source_type = x.domain.type
     nullable = x.domain.nullable
     if kind is Type.TEXT and source_type is Type.REAL:
@@ -215,22 +215,22 @@ def _convert(x: Expression, kind: Type) -> Expression | Made:
         return (x,), Domain(kind, values=BOTH, nullable=nullable)
     if source_type is Type.BOOLEAN:
         return (x,), Domain(kind, values=(0, 1), nullable=nullable)
-    return real(x) if kind is Type.REAL else ((x,), _rounded_domain(x.domain))
+    return as_real(x) if kind is Type.REAL else ((x,), _rounded_domain(x.domain))
 
 
 def _rounded_domain(domain: Domain) -> Domain:
     """Return the domain of a real rounded to an integer, halves to even; NULL where 64 bits do not hold it."""
-    ends = intervals.ends(domain)
-    integer_domain = ends and intervals.whole(round(ends[0]), round(ends[1]), nullable=domain.nullable)
+    ends = intervals.double_range(domain)
+    integer_domain = ends and intervals.integer_domain(round(ends[0]), round(ends[1]), nullable=domain.nullable)
     return integer_domain or Domain(Type.INTEGER, nullable=True)
 
 
-def _convert_date(x: Expression, kind: Type) -> Expression | Made:
+def _convert_date(x: Expression, kind: Type) -> Expression | TypedCall:
     """Convert between dates and times: a time becomes its day."""
     if x.domain.type is kind:
         return x
     if kind is Type.TIMESTAMP:
-        return timestamp(x)
+        return as_timestamp(x)
     time_range: Any = x.domain.range
     bounds = time_range and (time_range[0].date(), time_range[1].date())
     return (x,), Domain(kind, bounds=bounds, nullable=x.domain.nullable)

@@ -18,42 +18,42 @@ from sfumato.errors import Unsupported
 from sfumato.plan.values import intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import (
-    LISTED,
+    MAX_LISTED_VALUES,
     any_nullable,
-    function,
+    as_common_type,
+    as_real,
+    declare_function,
     is_null,
-    length,
     literal,
-    mismatch,
+    max_letters,
     never_null,
     null,
-    number,
-    real,
-    same,
+    require_number,
+    type_mismatch,
     written,
 )
 from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
 
-Made = tuple[Sequence[Expression], Domain]
+TypedCall = tuple[Sequence[Expression], Domain]
 Limits = tuple[Any, Any]
 """The least and the greatest value, each None where unknown."""
 
-MOST_BUCKETS = 10_000
+MAX_BUCKETS = 10_000
 _SMALLEST_LOGARITHM = -347  # of the least positive real
 
 
-def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], Made]:
+def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], TypedCall]:
     """Return the rule for +, − and *: all are monotone in each argument."""
 
-    def rule(x: Expression, y: Expression) -> Made:
-        x, y = number(x), number(y)
+    def rule(x: Expression, y: Expression) -> TypedCall:
+        x, y = require_number(x), require_number(y)
         nullable = any_nullable(x, y)
         integer_domain = _integer_domain(apply, x.domain, y.domain, nullable)
         if integer_domain is not None:
             return (x, y), integer_domain
-        x, y = real(x), real(y)
-        corner_values = intervals.corners(apply, intervals.ends(x.domain), intervals.ends(y.domain))
-        return (x, y), intervals.computed(corner_values, nullable=nullable)
+        x, y = as_real(x), as_real(y)
+        corner_values = intervals.corners(apply, intervals.double_range(x.domain), intervals.double_range(y.domain))
+        return (x, y), intervals.overflowing_real_domain(corner_values, nullable=nullable)
 
     return rule
 
@@ -62,26 +62,26 @@ def _integer_domain(apply: Callable[[Any, Any], Any], x: Domain, y: Domain, null
     if x.type is not Type.INTEGER or y.type is not Type.INTEGER or x.range is None or y.range is None:
         return None
     corner_values = [apply(a, b) for a, b in product(x.range, y.range)]
-    return intervals.whole(min(corner_values), max(corner_values), nullable=nullable)
+    return intervals.integer_domain(min(corner_values), max(corner_values), nullable=nullable)
 
 
-function("+", "x + y", "the sum; a date plus INTERVAL 'n unit' is a date")(_arithmetic(operator.add))
-function("-", "x - y", "the difference; of two dates, in days")(_arithmetic(operator.sub))
-function("*", "x * y", "the product")(_arithmetic(operator.mul))
+declare_function("+", "x + y", "the sum; a date plus INTERVAL 'n unit' is a date")(_arithmetic(operator.add))
+declare_function("-", "x - y", "the difference; of two dates, in days")(_arithmetic(operator.sub))
+declare_function("*", "x * y", "the product")(_arithmetic(operator.mul))
 
 
-@function("/", "x / y", "the quotient, a real; NULL where y is 0")
-def _divide(x: Expression, y: Expression) -> Made:
-    x, y = real(x), real(y)
-    divisor = intervals.ends(y.domain)
+@declare_function("/", "x / y", "the quotient, a real; NULL where y is 0")
+def _divide(x: Expression, y: Expression) -> TypedCall:
+    x, y = as_real(x), as_real(y)
+    divisor = intervals.double_range(y.domain)
     if divisor is None or divisor[0] <= 0 <= divisor[1]:
-        return (x, y), intervals.real(None, nullable=True)
-    corner_values = intervals.corners(operator.truediv, intervals.ends(x.domain), divisor)
-    return (x, y), intervals.computed(corner_values, nullable=any_nullable(x, y))
+        return (x, y), intervals.real_domain(None, nullable=True)
+    corner_values = intervals.corners(operator.truediv, intervals.double_range(x.domain), divisor)
+    return (x, y), intervals.overflowing_real_domain(corner_values, nullable=any_nullable(x, y))
 
 
-@function("//", "x // y", "the quotient of two whole numbers, rounded toward 0; NULL where y is 0")
-def _divide_whole(x: Expression, y: Expression) -> Made:
+@declare_function("//", "x // y", "the quotient of two whole numbers, rounded toward 0; NULL where y is 0")
+def _divide_whole(x: Expression, y: Expression) -> TypedCall:
     for operand in (x, y):
         if operand.domain.type is not Type.INTEGER and not is_null(operand):
             raise Unsupported("type-mismatch", "// is only for whole numbers", fix="write FLOOR(x / y)")
@@ -111,13 +111,13 @@ def toward_zero(x: int, y: int) -> int:
     return size if (x < 0) == (y < 0) else -size
 
 
-@function("%", "x % y", "the remainder of x / y; for reals x - y * trunc(x / y), rounded; NULL where y is 0")
-def _remainder(x: Expression, y: Expression) -> Made:
-    x, y = number(x), number(y)
+@declare_function("%", "x % y", "the remainder of x / y; for reals x - y * trunc(x / y), rounded; NULL where y is 0")
+def _remainder(x: Expression, y: Expression) -> TypedCall:
+    x, y = require_number(x), require_number(y)
     is_integer = all(operand.domain.type is Type.INTEGER and operand.domain.range is not None for operand in (x, y))
     if not is_integer:
-        x, y = real(x), real(y)
-    numerator_range, divisor_range = intervals.ends(x.domain), intervals.ends(y.domain)
+        x, y = as_real(x), as_real(y)
+    numerator_range, divisor_range = intervals.double_range(x.domain), intervals.double_range(y.domain)
     nullable = any_nullable(x, y) or divisor_range is None or divisor_range[0] <= 0 <= divisor_range[1]
     if is_integer:
         low, high = _remainder_range(x.domain.range, y.domain.range, 1)
@@ -127,7 +127,7 @@ def _remainder(x: Expression, y: Expression) -> Made:
         if numerator_range is None or divisor_range is None
         else _rounded_remainder_range(numerator_range, divisor_range)
     )
-    return (x, y), intervals.real(remainder_range, nullable=nullable)
+    return (x, y), intervals.real_domain(remainder_range, nullable=nullable)
 
 
 def _rounded_remainder_range(x: intervals.Ends, y: intervals.Ends) -> list[float]:
@@ -147,27 +147,27 @@ def _remainder_range(x: Any, y: Any, below: int) -> tuple[Any, Any]:
     return -min(largest, max(0, -x[0])), min(largest, max(0, x[1]))
 
 
-@function("NEGATE", "-x", "the negative of a number")
-def _negate(x: Expression) -> Expression | Made:
-    x = number(x)
+@declare_function("NEGATE", "-x", "the negative of a number")
+def _negate(x: Expression) -> Expression | TypedCall:
+    x = require_number(x)
     if isinstance(x, Literal) and isinstance(x.value, int | Fraction):
         return literal(x.domain.type, -x.value)
     return _mirrored(x, lambda value: -value)
 
 
-@function("ABS", "ABS(x)", "the absolute value")
-def _abs(x: Expression) -> Made:
-    return _mirrored(number(x), abs)
+@declare_function("ABS", "ABS(x)", "the absolute value")
+def _abs(x: Expression) -> TypedCall:
+    return _mirrored(require_number(x), abs)
 
 
-def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> Made:
+def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> TypedCall:
     """Return the domain of −x or |x|: exact in either type, on the same grid; an undeclared integer might not fit 64
     bits.
     """
     if x.domain.type is Type.INTEGER and x.domain.range is None:
-        x = real(x)
+        x = as_real(x)
     domain = x.domain
-    if domain.values is not None and len(domain.values) <= LISTED:
+    if domain.values is not None and len(domain.values) <= MAX_LISTED_VALUES:
         values = tuple(dict.fromkeys(map(apply, domain.values)))
         return (x,), Domain(domain.type, values=values, grid=domain.grid, nullable=domain.nullable)
     bounds = None
@@ -178,52 +178,52 @@ def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> Made:
     return (x,), Domain(domain.type, bounds=bounds, grid=domain.grid, nullable=domain.nullable)
 
 
-@function("SIGN", "SIGN(x)", "the sign: -1, 0 or 1")
-def _sign(x: Expression) -> Made:
-    x = number(x)
+@declare_function("SIGN", "SIGN(x)", "the sign: -1, 0 or 1")
+def _sign(x: Expression) -> TypedCall:
+    x = require_number(x)
     return (x,), Domain(Type.INTEGER, values=(-1, 0, 1), nullable=x.domain.nullable)
 
 
-def _rounding_rule(apply: Callable[[float], float]) -> Callable[[Expression], Expression | Made]:
-    def rule(x: Expression) -> Expression | Made:
-        x = number(x)
+def _rounding_rule(apply: Callable[[float], float]) -> Callable[[Expression], Expression | TypedCall]:
+    def rule(x: Expression) -> Expression | TypedCall:
+        x = require_number(x)
         return x if x.domain.type is Type.INTEGER else _monotone(x, apply)
 
     return rule
 
 
-def _monotone(x: Expression, apply: Callable[[float], float]) -> Made:
-    ends = intervals.ends(x.domain)
-    return (x,), intervals.real(ends and [apply(float(end)) for end in ends], nullable=x.domain.nullable)
+def _monotone(x: Expression, apply: Callable[[float], float]) -> TypedCall:
+    ends = intervals.double_range(x.domain)
+    return (x,), intervals.real_domain(ends and [apply(float(end)) for end in ends], nullable=x.domain.nullable)
 
 
-function("FLOOR", "FLOOR(x)", "the largest whole number that is not above x")(
+declare_function("FLOOR", "FLOOR(x)", "the largest whole number that is not above x")(
     _rounding_rule(lambda x: float(math.floor(x)))
 )
-function("CEIL", "CEIL(x)", "the smallest whole number that is not below x")(
+declare_function("CEIL", "CEIL(x)", "the smallest whole number that is not below x")(
     _rounding_rule(lambda x: float(math.ceil(x)))
 )
-function("TRUNC", "TRUNC(x)", "x without its decimal digits")(_rounding_rule(lambda x: float(math.trunc(x))))
+declare_function("TRUNC", "TRUNC(x)", "x without its decimal digits")(_rounding_rule(lambda x: float(math.trunc(x))))
 
 
-@function("ROUND", "ROUND(x [, digits])", "rounded to this many decimal digits, halves away from 0")
-def _round(x: Expression, digits: Expression | None = None) -> Expression | Made:
-    x = number(x)
+@declare_function("ROUND", "ROUND(x [, digits])", "rounded to this many decimal digits, halves away from 0")
+def _round(x: Expression, digits: Expression | None = None) -> Expression | TypedCall:
+    x = require_number(x)
     digits_literal = digits or literal(Type.INTEGER, 0)
     count = int(written(digits_literal, Type.INTEGER, "the number of digits"))  # type: ignore[arg-type]
     if not -15 <= count <= 15:
-        raise Unsupported("digits", "ROUND takes -15 to 15 digits", fix="write ROUND(x, 2)")
+        raise Unsupported("digits", "the second argument of ROUND must be from -15 to 15", fix="write ROUND(x, 2)")
     if x.domain.type is Type.INTEGER and count >= 0:
         return x
     if x.domain.type is Type.INTEGER and x.domain.range is not None:
         low, high = (_nearest_multiple(int(end), 10**-count) for end in x.domain.range)  # type: ignore[arg-type]
-        integer_domain = intervals.whole(low, high, nullable=x.domain.nullable)
+        integer_domain = intervals.integer_domain(low, high, nullable=x.domain.nullable)
         if integer_domain is not None:
             return (x, digits_literal), integer_domain
-    x = real(x)
-    ends = intervals.ends(x.domain)
+    x = as_real(x)
+    ends = intervals.double_range(x.domain)
     rounded_ends = ends and [_rounded(float(end), count) for end in ends]
-    return (x, digits_literal), intervals.computed(rounded_ends, nullable=x.domain.nullable)
+    return (x, digits_literal), intervals.overflowing_real_domain(rounded_ends, nullable=x.domain.nullable)
 
 
 def _nearest_multiple(value: int, step: int) -> int:
@@ -250,41 +250,45 @@ def _transcendental_steps(_: Call) -> int:
     return 40
 
 
-@function("SQRT", "SQRT(x)", "the square root; NULL below 0")
-def _sqrt(x: Expression) -> Made:
-    x = real(x)
-    ends = intervals.ends(x.domain)
+@declare_function("SQRT", "SQRT(x)", "the square root; NULL below 0")
+def _sqrt(x: Expression) -> TypedCall:
+    x = as_real(x)
+    ends = intervals.double_range(x.domain)
     nullable = x.domain.nullable or ends is None or ends[0] < 0
     roots = None if ends is None or ends[1] < 0 else [math.sqrt(max(0.0, float(end))) for end in ends]
-    return (x,), intervals.real(roots, nullable=nullable)
+    return (x,), intervals.real_domain(roots, nullable=nullable)
 
 
-@function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below", steps=_transcendental_steps)
-def _ln(x: Expression) -> Made:
-    x = real(x)
-    ends = intervals.ends(x.domain)
+@declare_function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below", steps=_transcendental_steps)
+def _ln(x: Expression) -> TypedCall:
+    x = as_real(x)
+    ends = intervals.double_range(x.domain)
     if ends is None or ends[1] <= 0:
-        return (x,), intervals.real(None, nullable=True)
+        return (x,), intervals.real_domain(None, nullable=True)
     low = math.log(ends[0]) if ends[0] > 0 else _SMALLEST_LOGARITHM
-    logarithms = intervals.widened([low, math.log(ends[1])], exact=(0, _SMALLEST_LOGARITHM))
-    return (x,), intervals.real(logarithms, nullable=x.domain.nullable or ends[0] <= 0)
+    logarithms = intervals.widen_range([low, math.log(ends[1])], exact=(0, _SMALLEST_LOGARITHM))
+    return (x,), intervals.real_domain(logarithms, nullable=x.domain.nullable or ends[0] <= 0)
 
 
-@function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", steps=_transcendental_steps)
-def _exp(x: Expression) -> Made:
-    x = real(x)
+@declare_function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", steps=_transcendental_steps)
+def _exp(x: Expression) -> TypedCall:
+    x = as_real(x)
     corner_values = intervals.corners(
-        lambda exponent, _: math.exp(exponent), intervals.ends(x.domain), (Fraction(0), Fraction(0))
+        lambda exponent, _: math.exp(exponent), intervals.double_range(x.domain), (Fraction(0), Fraction(0))
     )
-    return (x,), intervals.computed(intervals.widened(corner_values, exact=(0, 1)), nullable=x.domain.nullable)
+    return (x,), intervals.overflowing_real_domain(
+        intervals.widen_range(corner_values, exact=(0, 1)), nullable=x.domain.nullable
+    )
 
 
-@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where it is undefined", steps=_transcendental_steps)
-def _pow(x: Expression, y: Expression) -> Made:
-    x, y = real(x), real(y)
-    base, power = intervals.ends(x.domain), intervals.ends(y.domain)
-    power_range = intervals.widened(_powers(base, power), exact=_exact_powers(base, power))
-    return (x, y), intervals.computed(power_range, nullable=any_nullable(x, y))
+@declare_function(
+    "POW", "POW(x, y), x ** y", "x to the power y; NULL where it is undefined", steps=_transcendental_steps
+)
+def _pow(x: Expression, y: Expression) -> TypedCall:
+    x, y = as_real(x), as_real(y)
+    base, power = intervals.double_range(x.domain), intervals.double_range(y.domain)
+    power_range = intervals.widen_range(_powers(base, power), exact=_exact_powers(base, power))
+    return (x, y), intervals.overflowing_real_domain(power_range, nullable=any_nullable(x, y))
 
 
 def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] | None:
@@ -309,18 +313,18 @@ def _exact_powers(x: intervals.Ends | None, y: intervals.Ends | None) -> set[Fra
     return ones | {0} | {end**power.numerator for end in x for power in small_powers}
 
 
-def _extreme(least: bool) -> Callable[..., Made]:
-    def rule(x: Expression, *others: Expression) -> Made:
-        converted = same((x, *others))
+def _extreme(least: bool) -> Callable[..., TypedCall]:
+    def rule(x: Expression, *others: Expression) -> TypedCall:
+        converted = as_common_type((x, *others))
         kind = converted[0].domain.type
         if kind is Type.BOOLEAN:
-            raise mismatch(converted[0], Type.REAL)
+            raise type_mismatch(converted[0], Type.REAL)
         nullable = all(argument.domain.nullable for argument in converted)
         low, high = _extreme_limits(least, converted)
         fits = low is not None and high is not None and _fits(kind, low, high)
         bounds = (low, high) if fits else None
         return converted, Domain(
-            kind, bounds=bounds, nullable=nullable, max_length=length(kind, [x.domain for x in converted])
+            kind, bounds=bounds, nullable=nullable, max_length=max_letters(kind, [x.domain for x in converted])
         )
 
     return rule
@@ -359,28 +363,28 @@ def limits(x: Expression) -> Limits:
     if x.function in ("LEAST", "GREATEST"):
         return _extreme_limits(x.function == "LEAST", x.arguments)
     if x.function == "CAST" and x.domain.type is Type.REAL and x.arguments[0].domain.type is Type.INTEGER:
-        low, high = (None if end is None else Fraction(intervals.nearest(end)) for end in limits(x.arguments[0]))
+        low, high = (None if end is None else Fraction(intervals.nearest_double(end)) for end in limits(x.arguments[0]))
         return low, high
     return None, None
 
 
-function("LEAST", "LEAST(x, y, …)", "the smallest of those that are not NULL")(_extreme(least=True))
-function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that are not NULL")(_extreme(least=False))
+declare_function("LEAST", "LEAST(x, y, …)", "the smallest of those that are not NULL")(_extreme(least=True))
+declare_function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that are not NULL")(_extreme(least=False))
 
 
-@function(
+@declare_function(
     "WIDTH_BUCKET",
     "WIDTH_BUCKET(x, low, high, n)",
     "the number of the bucket among n equal ones: 0 below low, n + 1 from high on",
 )
-def _bucket(x: Expression, low: Expression, high: Expression, count: Expression) -> Made:
-    x, low, high = real(x), real(low), real(high)
+def _bucket(x: Expression, low: Expression, high: Expression, count: Expression) -> TypedCall:
+    x, low, high = as_real(x), as_real(low), as_real(high)
     first, last = (float(written(end, Type.REAL, "each end of the buckets")) for end in (low, high))  # type: ignore[arg-type]
     buckets = int(written(count, Type.INTEGER, "the number of buckets"))  # type: ignore[arg-type]
-    if not first < last or not 1 <= buckets <= MOST_BUCKETS:
-        rule = f"WIDTH_BUCKET needs low < high and 1 to {MOST_BUCKETS:,} buckets"
+    if not first < last or not 1 <= buckets <= MAX_BUCKETS:
+        rule = f"WIDTH_BUCKET needs low < high and 1 to {MAX_BUCKETS:,} buckets"
         raise Unsupported("buckets", rule, fix="write WIDTH_BUCKET(age, 0, 100, 10)")
-    ends = intervals.ends(x.domain)
+    ends = intervals.double_range(x.domain)
     bounds = ends and tuple(_bucket_of(float(end), first, last, buckets) for end in ends)
     return (x, low, high, count), Domain(Type.INTEGER, bounds=bounds or (0, buckets + 1), nullable=x.domain.nullable)  # type: ignore[arg-type]
 

@@ -16,22 +16,22 @@ from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import (
     FOLDING,
     any_nullable,
-    function,
+    boolean_domain,
+    declare_function,
     is_null,
-    mismatch,
     never_null,
     null,
-    text,
-    truth,
+    require_text,
+    type_mismatch,
     written,
 )
-from sfumato.policy.domains import LONGEST_TEXT, Domain, Type
+from sfumato.policy.domains import MAX_TEXT_LENGTH, Domain, Type
 
-Made = tuple[Sequence[Expression], Domain]
+TypedCall = tuple[Sequence[Expression], Domain]
 
-LONGEST = LONGEST_TEXT
+LONGEST = MAX_TEXT_LENGTH
 """The most letters of joined texts: memory could otherwise run out for one person's row alone."""
-MOST_JOINED = 100
+MAX_JOINED = 100
 """The most texts joined at once: engines nest them."""
 _BYTES = 4  # of one letter, at most
 _REPLACEMENT = 32
@@ -44,43 +44,43 @@ def _text_domain(letters: int, *operands: Expression) -> Domain:
 
 def _reading_steps(node: Call) -> int:
     """Return the steps for reading every letter at the highest price: one of four bytes, or one that is replaced."""
-    return 10 + 5 * sum(argument.domain.letters for argument in node.arguments)
+    return 10 + 5 * sum(argument.domain.max_letters for argument in node.arguments)
 
 
 def _folding_steps(node: Call) -> int:
     """Return the steps for case folding: letters beyond ASCII are looked up, and a few are then replaced."""
-    return 10 + FOLDING * node.arguments[0].domain.letters
+    return 10 + FOLDING * node.arguments[0].domain.max_letters
 
 
 def _result_bytes(node: Call) -> int:
-    return _BYTES * node.domain.letters
+    return _BYTES * node.domain.max_letters
 
 
-def _unary(x: Expression) -> Made:
-    return (text(x),), _text_domain(x.domain.letters, x)
+def _unary(x: Expression) -> TypedCall:
+    return (require_text(x),), _text_domain(x.domain.max_letters, x)
 
 
-def _trim(x: Expression, letters: Expression | None = None) -> Made:
+def _trim(x: Expression, letters: Expression | None = None) -> TypedCall:
     if letters is None:
         return _unary(x)
     written(letters, Type.TEXT, "the characters to trim")
-    return (text(x), letters), _text_domain(x.domain.letters, x)
+    return (require_text(x), letters), _text_domain(x.domain.max_letters, x)
 
 
 def _trimming_steps(node: Call) -> int:
     """Return the steps for looking up every letter among those to trim."""
-    trimmed_letters = node.arguments[1].domain.letters if len(node.arguments) > 1 else 1
-    return 10 + node.arguments[0].domain.letters * (5 + trimmed_letters)
+    trimmed_letters = node.arguments[1].domain.max_letters if len(node.arguments) > 1 else 1
+    return 10 + node.arguments[0].domain.max_letters * (5 + trimmed_letters)
 
 
-function(
+declare_function(
     "LOWER",
     "LOWER(text)",
     "in lower case, letter by letter, whatever the context: İ is i, Σ is σ",
     steps=_folding_steps,
     held=_result_bytes,
 )(_unary)
-function(
+declare_function(
     "UPPER",
     "UPPER(text)",
     "in upper case, letter by letter: a letter without a single capital stays, and ẞ is written ß",
@@ -88,7 +88,7 @@ function(
     held=_result_bytes,
 )(_unary)
 for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM": "at the end"}.items():
-    function(
+    declare_function(
         _name,
         f"{_name}(text [, 'letters'])",
         f"without spaces (or these characters) {_where}",
@@ -102,7 +102,7 @@ def _position(x: Expression) -> Expression:
     if is_null(x):
         return null(Type.INTEGER)
     if x.domain.type is not Type.INTEGER:
-        raise mismatch(x, Type.INTEGER)
+        raise type_mismatch(x, Type.INTEGER)
     bounds = x.domain.range
     if bounds is None or max(abs(int(bound)) for bound in bounds) > _FARTHEST:  # type: ignore[arg-type]
         raise Unsupported(
@@ -113,33 +113,33 @@ def _position(x: Expression) -> Expression:
     return x
 
 
-@function(
+@declare_function(
     "SUBSTR",
     "SUBSTR(text, start [, length])",
     "the part from character start on, counted from 1, or from the end where start < 0",
     steps=_reading_steps,
     held=_result_bytes,
 )
-def _substr(x: Expression, start: Expression, length: Expression | None = None) -> Made:
+def _substr(x: Expression, start: Expression, length: Expression | None = None) -> TypedCall:
     positions = [_position(position) for position in (start, length) if position is not None]
-    return (text(x), *positions), _text_domain(x.domain.letters, x, *positions)
+    return (require_text(x), *positions), _text_domain(x.domain.max_letters, x, *positions)
 
 
-def _side(x: Expression, count: Expression) -> Made:
-    letters = x.domain.letters
+def _side(x: Expression, count: Expression) -> TypedCall:
+    letters = x.domain.max_letters
     if isinstance(count, Literal) and isinstance(count.value, int) and count.value >= 0:
         letters = min(letters, count.value)
-    return (text(x), _position(count)), _text_domain(letters, x, count)
+    return (require_text(x), _position(count)), _text_domain(letters, x, count)
 
 
-function(
+declare_function(
     "LEFT",
     "LEFT(text, n)",
     "the first n characters; all but the last -n where n < 0",
     steps=_reading_steps,
     held=_result_bytes,
 )(_side)
-function(
+declare_function(
     "RIGHT",
     "RIGHT(text, n)",
     "the last n characters; all but the first -n where n < 0",
@@ -148,81 +148,83 @@ function(
 )(_side)
 
 
-@function("LENGTH", "LENGTH(text)", "the number of characters", steps=_reading_steps)
-def _length(x: Expression) -> Made:
-    x = text(x)
-    lengths = [0, x.domain.letters] if x.domain.values is None else [len(str(value)) for value in x.domain.values]
+@declare_function("LENGTH", "LENGTH(text)", "the number of characters", steps=_reading_steps)
+def _length(x: Expression) -> TypedCall:
+    x = require_text(x)
+    lengths = [0, x.domain.max_letters] if x.domain.values is None else [len(str(value)) for value in x.domain.values]
     return (x,), Domain(Type.INTEGER, bounds=(min(lengths), max(lengths)), nullable=x.domain.nullable)
 
 
 def _joined_bytes(node: Call) -> int:
     """Return the bytes of all letters, before truncation."""
-    return _BYTES * sum(argument.domain.letters for argument in node.arguments)
+    return _BYTES * sum(argument.domain.max_letters for argument in node.arguments)
 
 
 def _convert_texts(operands: Sequence[Expression]) -> tuple[list[Expression], int]:
     """Return the joined texts, and their letters in all."""
-    if len(operands) > MOST_JOINED:
-        raise Unsupported("joined", f"at most {MOST_JOINED} texts can be joined at once", fix="join fewer texts")
-    texts = [text(operand) for operand in operands]
-    return texts, sum(joined_text.domain.letters for joined_text in texts)
+    if len(operands) > MAX_JOINED:
+        raise Unsupported("joined", f"at most {MAX_JOINED} texts can be joined at once", fix="join fewer texts")
+    texts = [require_text(operand) for operand in operands]
+    return texts, sum(joined_text.domain.max_letters for joined_text in texts)
 
 
-@function(
+@declare_function(
     "CONCAT",
     "CONCAT(text, …)",
     f"the texts joined, NULL ones skipped; cut at {LONGEST:,} characters",
     steps=_reading_steps,
     held=_joined_bytes,
 )
-def _concat(x: Expression, *others: Expression) -> Made:
+def _concat(x: Expression, *others: Expression) -> TypedCall:
     texts, letters = _convert_texts((x, *others))
     nullable = not any(map(never_null, texts)) and any_nullable(*texts)
     return texts, replace(_text_domain(letters), nullable=nullable)
 
 
-@function(
+@declare_function(
     "||",
     "text || text",
     f"the texts joined, NULL where one is NULL; cut at {LONGEST:,} characters",
     steps=_reading_steps,
     held=_joined_bytes,
 )
-def _join(x: Expression, *others: Expression) -> Made:
+def _join(x: Expression, *others: Expression) -> TypedCall:
     texts, letters = _convert_texts((x, *others))
     return texts, _text_domain(letters, *texts)
 
 
 def _replaced_letters(node: Call) -> int:
     """Return the most letters before truncation: occurrences of the old text side by side, all replaced."""
-    letters, old, new = (argument.domain.letters for argument in node.arguments)
+    letters, old, new = (argument.domain.max_letters for argument in node.arguments)
     return max(letters, letters // max(1, old) * new + letters % max(1, old))
 
 
 def _replacing_steps(node: Call) -> int:
     """Return the steps for comparing the old text at every letter."""
-    letters, old, _ = (argument.domain.letters for argument in node.arguments)
+    letters, old, _ = (argument.domain.max_letters for argument in node.arguments)
     return 10 + letters * (2 + old) + _replaced_letters(node)
 
 
-@function(
+@declare_function(
     "REPLACE",
     "REPLACE(text, 'old', 'new')",
     f"with every old replaced by new; cut at {LONGEST:,} characters",
     steps=_replacing_steps,
     held=lambda node: _BYTES * _replaced_letters(node),
 )
-def _replace(x: Expression, old: Expression, new: Expression) -> Made:
+def _replace(x: Expression, old: Expression, new: Expression) -> TypedCall:
     written(old, Type.TEXT, "the text to replace")
     if len(str(written(new, Type.TEXT, "the replacement"))) > _REPLACEMENT:
         rule = f"the replacement can have at most {_REPLACEMENT} characters"
         raise Unsupported("replacement", rule, fix="use CASE WHEN x = 'old' THEN 'new' ELSE x END")
-    converted = text(x), old, new
+    converted = require_text(x), old, new
     max_letters = _replaced_letters(Call("REPLACE", converted, x.domain))
     return converted, _text_domain(max_letters, x)
 
 
-@function("STARTS_WITH", "STARTS_WITH(text, start)", "true where the text begins with start", steps=_reading_steps)
-def _starts_with(x: Expression, start: Expression) -> Made:
-    converted = text(x), text(start)
-    return converted, truth(*converted)
+@declare_function(
+    "STARTS_WITH", "STARTS_WITH(text, start)", "true where the text begins with start", steps=_reading_steps
+)
+def _starts_with(x: Expression, start: Expression) -> TypedCall:
+    converted = require_text(x), require_text(start)
+    return converted, boolean_domain(*converted)

@@ -1,0 +1,85 @@
+"""Preview a release: an answer of the right shape with invented numbers, from the policy alone.
+
+It is the release itself, over invented rows and a temporary account. No private source is opened and the ledger is
+neither read nor written, so the result has the same distribution whatever the data are: it needs no charge (a constant
+mechanism is 0-differentially private). Its receipt marks it as a preview, and so does everything that shows it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sfumato.curator.context import Context
+from sfumato.errors import InvalidParameter
+from sfumato.ledger import Ledger
+from sfumato.policy import Policy, Table
+from sfumato.release.releasing import ignore_progress
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+def preview_release(proposal: P, context: Context, release: Callable[[P], T]) -> T:
+    """Release a proposal over invented rows; ``release`` receives the proposal moved to the invented context."""
+    with preview_context(context) as invented:
+        return release(with_context(proposal, invented))
+
+
+@contextmanager
+def preview_context(context: Context) -> Iterator[Context]:
+    """Yield a context in which only the policy and its public tables are real."""
+    engine, policy = context.preview_engine.engine_for(context.policy), context.policy
+    with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "scratch") as ledger:
+        account = ledger.account(
+            policy.account_name, unit=policy.unit, budget=policy.account_budget, per=policy.per or ""
+        )
+        yield Context(
+            policy, engine, account, ignore_progress, "invented", context.seconds, context.analyst, is_preview=True
+        )
+
+
+def with_context(proposal: P, context: Context) -> P:
+    """Return a proposal, and those it is composed of, with another context."""
+    copy: Any = _with_context(proposal, context)
+    return copy
+
+
+def policy_of(proposal: object) -> Policy | None:
+    """Return the policy of a proposal; None for anything else."""
+    context = getattr(proposal, "_context", None)
+    return context.policy if isinstance(context, Context) else None
+
+
+def rebind_proposal(proposal: P, context: Context) -> P:
+    """Return the proposal in another context, whose policy must have the same declarations of every table.
+
+    A proposal's sensitivity follows from the declarations under which it was made.
+    """
+    policy = policy_of(proposal)
+    if policy is None:
+        raise InvalidParameter("proposal", proposal, "a proposal of a curator, such as curator.sql(…)")
+    if _declarations(policy) != _declarations(context.policy):
+        fix = "make the proposal to this curator itself"
+        raise InvalidParameter("proposal", proposal, "a proposal made under the same declarations", fix=fix)
+    return with_context(proposal, context)
+
+
+def _declarations(policy: Policy) -> list[object]:
+    """List the declarations of a policy, without the location of rows and the budget."""
+    field_names = [field.name for field in fields(Table) if field.name not in ("source", "relation", "row_ceiling")]
+    tables = {name: [getattr(table, field) for field in field_names] for name, table in policy.tables.items()}
+    return [policy.unit, policy.neighbours, policy.per, tables]
+
+
+def _with_context(value: Any, context: Context) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _with_context(member, context) for name, member in value.items()}
+    if not is_dataclass(value) or isinstance(value, type) or not hasattr(value, "_context"):
+        return value
+    members = {field.name: _with_context(getattr(value, field.name), context) for field in fields(value) if field.init}
+    return replace(value, **{**members, "_context": context})

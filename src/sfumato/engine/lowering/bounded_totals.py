@@ -1,0 +1,669 @@
+"""Lower a bounded plan to the statement that reads private rows: exact whole totals per group, within limits.
+
+Every row contributes a whole number of steps; sums of them are exact whatever the order of rows. Where a contribution
+is scaled, it is a function of the unit's own rows alone and rounds toward zero. A sum whose steps are finer than the
+units of its noise is rounded to those once, when everything is added up.
+
+Most units are within their limits, and reading their rows once costs little. So the totals are those of all rows as
+they are, plus a correction for which only the rows of units beyond a limit are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sfumato.engine.lowering.cell_lowering import (
+    CountedRows,
+    add_up_rows,
+    counted_rows,
+    decode_keys,
+    encode_keys,
+    materialise_rows,
+    or_zero,
+    round_totals,
+    with_values,
+    without_values,
+)
+from sfumato.engine.lowering.relation_lowering import (
+    Columns,
+    RelationLowering,
+    Stages,
+    all_of,
+    equal_columns,
+    qualify,
+    token,
+)
+from sfumato.engine.lowering.relational import (
+    AggregateFunction,
+    Apply,
+    Constant,
+    Exists,
+    GroupTotal,
+    Rank,
+    Reference,
+    RelationalJoin,
+    RelationalUnion,
+    RowNumber,
+    Scalar,
+    ScalarFunction,
+    Select,
+    StagedSelect,
+    StageReference,
+    Wide,
+    apply,
+    integer_constant,
+)
+from sfumato.engine.lowering.row_lowering import real
+from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, real_of_wide, wide
+from sfumato.plan import nodes
+from sfumato.plan.bounding import BoundedPlan, max_squared_norm
+from sfumato.plan.keys import MAX_GROUPS
+from sfumato.plan.limits import Strategy
+from sfumato.plan.readings.cell_rows import CellRows
+from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.total_readings import DiscoveredTotals
+from sfumato.plan.readings.value_readings import with_value
+from sfumato.plan.values.expressions import Expression
+from sfumato.policy import Type
+from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.policy.policies import MAX_ROWS
+
+_MAX_UNIT_TOTAL = 2**61
+"""A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""
+
+
+def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> StagedSelect:
+    """Lower a plan to the statement with rows (key…, total…), one for each group that has a row; ``key`` seeds the
+    sample. With ``by_pair``, counts of units alone use pairs of unit and group, where materialising those is cheap.
+    """
+    relations = RelationLowering(key)
+    rows = counted_rows(bounded, relations)
+    limited_totals = _lower_totals(bounded, rows, relations, key, by_pair=by_pair and rows.maximal == {*rows.values})
+    return replace(limited_totals, stages=(*relations.stages, *limited_totals.stages))
+
+
+def _lower_totals(
+    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, key: int, *, by_pair: bool = False
+) -> StagedSelect:
+    return round_totals(bounded, rows, _add_within_limits(bounded, rows, relations, key, by_pair=by_pair))
+
+
+def _add_within_limits(
+    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, key: int, *, by_pair: bool = False
+) -> StagedSelect:
+    """Add up contributions within the limits, in steps."""
+    if bounded.strategy is Strategy.WHOLE:
+        return _unbounded_totals(rows)
+    if _is_within_limits(bounded):
+        return StagedSelect((), _uncorrected_totals(bounded, rows))
+    coded = materialise_rows(bounded, encode_keys(bounded, rows), relations)
+    if bounded.strategy is Strategy.SAMPLE:
+        return decode_keys(coded, _sample(bounded, coded, key))
+    if bounded.strategy is Strategy.REWEIGHT:
+        return decode_keys(coded, _reweight_rows(bounded, coded))
+    return decode_keys(coded, _clip_pairs(bounded, coded) if by_pair and coded.keys else _clip(bounded, coded))
+
+
+def discovered_totals(reading: DiscoveredTotals, key: int) -> StagedSelect:
+    """Lower a reading whose keys are discovered: totals of 64 bits, of which the last counts the units that hold a key.
+
+    Where a unit may hold one key together with several values of the others, it is counted once: such counts are rows
+    of their own, in which the other keys are NULL and all other totals are zero.
+    """
+    bounded, relations = reading.bounded, RelationLowering(key)
+    rows = counted_rows(bounded, relations)
+    if reading.declared_keys and bounded.strategy is Strategy.SAMPLE:
+        sampled_rows = materialise_rows(bounded, rows, relations)
+        totals = round_totals(
+            bounded,
+            sampled_rows,
+            _sample_discovered(bounded, sampled_rows, [f"k{index}" for index in reading.discovered_keys], key),
+        )
+    else:
+        totals = _lower_totals(bounded, rows, relations, key)
+    clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
+    result = Select((*equal_columns(rows.keys), *clamped_totals), totals.result)
+    return StagedSelect((*relations.stages, *totals.stages), result)
+
+
+def marginals(reading: Marginals | CellRows, key: int, *, by_row: bool = True) -> StagedSelect:
+    """Add up the total of every combination of cells that some row is in, in 64 bits; or select the rows themselves,
+    where that is allowed.
+    """
+    rows = counted_rows(reading.bounded, relations := RelationLowering(key))
+    if by_row and reading.by_row and rows.ones == {*rows.values}:
+        return StagedSelect(tuple(relations.stages), Select(equal_columns((*rows.keys, *rows.values)), rows.select))
+    totals = _lower_totals(reading.bounded, rows, relations, key)
+    clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
+    result = Select((*equal_columns(rows.keys), *clamped_totals), totals.result)
+    return StagedSelect((*relations.stages, *totals.stages), result)
+
+
+def values(reading: ValueCounts, key: int) -> StagedSelect:
+    """Select every row that counts and has a value, as (key…, value), to be sorted and counted by the reader.
+
+    Of units beyond a limit only the sampled rows count; limits are those of the groups, whatever the values are.
+    """
+    bounded, relations = reading.bounded, RelationLowering(key)
+    rows = encode_keys(bounded, counted_rows(bounded, relations))
+    value_name, presence_name = rows.values
+    is_present = (
+        ()
+        if presence_name in rows.ones
+        else (apply(ScalarFunction.EQUAL, Reference(presence_name), integer_constant(1)),)
+    )
+    columns = equal_columns((*rows.keys, value_name))
+    if bounded.strategy is Strategy.WHOLE or _is_within_limits(bounded):
+        return StagedSelect(tuple(relations.stages), Select(columns, rows.select, where=is_present))
+    rows = materialise_rows(bounded, rows, relations)
+    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
+    light_rows = Select(
+        columns, rows.select, where=(*is_present, Exists(StageReference("h"), "h", same_unit, negated=True))
+    )
+    all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=(*is_present, is_kept))))
+    return StagedSelect((*relations.stages, heavy), Select(columns, all_rows))
+
+
+def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = False) -> StagedSelect:
+    """Add up rows by a value of any type, as one more key; ``once`` if equal rows of a unit count once.
+
+    Limits are those of the groups themselves, so rows are ranked before they are distinguished by their values.
+    """
+    relations = RelationLowering(key)
+    rows = counted_rows(with_value(bounded, value), relations)
+    if bounded.strategy is Strategy.WHOLE:
+        totals = _unbounded_totals(rows)
+    else:
+        rows = _pairs(rows, relations) if once else materialise_rows(bounded, rows, relations)
+        (*key_names, value_name), (*kinds, kind) = rows.keys, rows.kinds
+        grouped = replace(rows, keys=tuple(key_names), kinds=tuple(kinds), apart=((value_name, kind),))
+        heavy, ranked, is_kept = _rank_rows(bounded, grouped, key)
+        totals = _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
+    return StagedSelect((*relations.stages, *totals.stages), totals.result)
+
+
+def _pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:
+    """Deduplicate a unit's counted rows that are equal in all keys."""
+    names, is_counted = ("u", *rows.keys), apply(ScalarFunction.EQUAL, Reference("v0"), integer_constant(1))
+    pairs = Select(
+        (*equal_columns(names), ("v0", integer_constant(1))), rows.select, where=(is_counted,), group_by=names
+    )
+    return replace(rows, select=Select(equal_columns((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
+
+
+def clamp_to_64_bits(total: Scalar) -> Scalar:
+    """Clamp a total to 64 bits: clamping moves two totals no further apart."""
+    low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
+    return narrow(clamped(wide(total), low, high))
+
+
+def _sum(scalar: Scalar) -> Scalar:
+    return GroupTotal(AggregateFunction.SUM, scalar)
+
+
+def _bits(bounded: BoundedPlan) -> list[int]:
+    """Return, for each coordinate, the power of two by which a step is divided when contributions are added up."""
+    return [max(0, each.bits) for each in bounded.measures for _ in range(each.coordinates)]
+
+
+# The five boundings
+
+
+def _unbounded_totals(rows: CountedRows) -> StagedSelect:
+    source, totals = add_up_rows(rows)
+    return StagedSelect((), Select((*equal_columns(rows.keys), *totals.items()), source, group_by=rows.keys))
+
+
+def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
+    """Count every row as it is, less the excess of the rows of units with more than m."""
+    max_rows = bounded.limits.rows
+    excess = [
+        (name, _sum(_excess(Reference(name), max_rows, bits)))
+        for name, bits in zip(rows.values, _bits(bounded), strict=True)
+    ]
+    beyond = _heavy_rows(rows, (*equal_columns(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
+    correction = Select((*equal_columns(rows.keys), *excess), beyond, group_by=rows.keys)
+    return _correct_totals(bounded, rows, (_heavy_units(rows, max_rows),), correction)
+
+
+def _excess(value: Scalar, max_rows: int, bits: int) -> Scalar:
+    """Return the weighted contribution of a row, rounded toward zero, less its contribution as it is."""
+    weighted = apply(
+        ScalarFunction.DIVIDE_WHOLE,
+        apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits)),
+        Reference("n"),
+    )
+    return apply(ScalarFunction.SUBTRACT, weighted, apply(ScalarFunction.MULTIPLY, value, integer_constant(1 << bits)))
+
+
+def _heavy_units(rows: CountedRows, max_rows: int) -> tuple[str, Select]:
+    """Select the units with more than ``max_rows`` rows, and their numbers of rows."""
+    count = GroupTotal(AggregateFunction.COUNT)
+    having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows))
+    return "h", Select((*equal_columns("u"), ("n", count)), rows.select, group_by=("u",), having=having)
+
+
+def _heavy_rows(rows: CountedRows, columns: Columns) -> Select:
+    """Select the rows of the units in stage ``h``."""
+    same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
+    return Select(columns, rows.select, joins=(RelationalJoin(StageReference("h"), "h", same_unit),))
+
+
+def _is_within_limits(bounded: BoundedPlan) -> bool:
+    """Return whether the plan itself proves that no unit has more rows than count: no correction is needed then."""
+    max_rows, limits = bounded.bound.input.max_rows, bounded.limits
+    allowed_rows = limits.rows
+    if bounded.strategy is not Strategy.REWEIGHT:
+        allowed_rows = min(limits.total, limits.rows_per_group)
+    if bounded.strategy is Strategy.SAMPLE or any(each.measure.once_per_unit for each in bounded.measures):
+        allowed_rows = min(allowed_rows, limits.groups)
+    return max_rows is not None and max_rows <= allowed_rows
+
+
+def _uncorrected_totals(bounded: BoundedPlan, rows: CountedRows) -> Select:
+    """Add up the totals of all rows as they are."""
+    source, sums = (rows.select, _unit_counts(rows)) if rows.maximal else add_up_rows(rows)
+    bits = _bits(bounded)
+    totals = tuple((name, _finer(or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
+    return Select((*equal_columns(rows.keys), *totals), source, group_by=rows.keys)
+
+
+def _correct_totals(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
+    """Add a correction per group to the totals of all rows as they are."""
+    totals = tuple((name, or_zero(_sum(Reference(name)))) for name in rows.values)
+    both = RelationalUnion((_uncorrected_totals(bounded, rows), correction))
+    return StagedSelect(stages, Select((*equal_columns(rows.keys), *totals), both, group_by=rows.keys))
+
+
+def _finer(total: Scalar, bits: int) -> Scalar:
+    """Express a total in 2^-bits of a step."""
+    return apply(ScalarFunction.MULTIPLY, wide(total), Constant(1 << bits, Wide.INTEGER))
+
+
+def _unit_counts(rows: CountedRows) -> dict[str, Scalar]:
+    """Count units rather than rows."""
+    return {name: _plain_total(rows, name) for name in rows.values}
+
+
+def _plain_total(rows: CountedRows, name: str) -> Scalar:
+    if name not in rows.maximal:
+        return GroupTotal(AggregateFunction.COUNT) if name in rows.ones else _sum(Reference(name))
+    is_counted = None if name in rows.ones else apply(ScalarFunction.EQUAL, Reference(name), integer_constant(1))
+    return GroupTotal(AggregateFunction.UNITS, Reference("u"), is_counted)
+
+
+def _clip(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
+    """Clip each unit's totals, first per group to what c rows may count, then over all groups to the norm.
+
+    A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group.
+    """
+    scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
+    max_totals = _max_unit_totals(bounded)
+    clipped = _clip_groups(rows, scaling, max_totals)
+    if rows.cells and max(max_totals) <= _MAX_UNIT_TOTAL:
+        return _clip_cells(bounded, rows, scaling, max_totals)
+    if not rows.keys:  # one group: the cap is the norm
+        totals = tuple((name, or_zero(_sum(Reference(name)))) for name in rows.values)
+        return StagedSelect((_unit_totals(rows, rows.select, max_totals, scaling),), Select(totals, clipped))
+    beyond = _heavy_rows(rows, equal_columns(("u", *rows.keys, *rows.values), "r"))
+    heavy = _heavy_units(rows, _light_rows(bounded, scaling))
+    stages = (heavy, _unit_totals(rows, beyond, max_totals, scaling), _norms(clipped, scaling))
+    return _correct_totals(bounded, rows, stages, _excess_of_units(bounded, rows, scaling, clipped))
+
+
+def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
+    """Clip counts of units alone over all groups: each unit has one row for each of its groups, materialised once, as
+    counting the units of a group would compute it too.
+    """
+    scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
+    names = ("u", *rows.keys)
+    unit_flags = tuple(
+        (name, integer_constant(1) if name in rows.ones else GroupTotal(AggregateFunction.MAX, Reference(name)))
+        for name in rows.values
+    )
+    pairs = "p", Select((*equal_columns(names), *unit_flags), rows.select, group_by=names)
+    pair_rows = replace(
+        rows, select=Select(equal_columns((*names, *rows.values)), StageReference("p")), maximal=frozenset(), cells=()
+    )
+    heavy_pairs = "g", _heavy_rows(pair_rows, equal_columns((*names, *rows.values), "r"))
+    clipped = _clip_groups(pair_rows, scaling, [1] * len(rows.values))
+    stages = (pairs, _heavy_units(pair_rows, _light_rows(bounded, scaling)), heavy_pairs, _norms(clipped, scaling))
+    return _correct_totals(bounded, pair_rows, stages, _excess_of_units(bounded, pair_rows, scaling, clipped))
+
+
+def _light_rows(bounded: BoundedPlan, scaling: Sequence[_Scaling]) -> int:
+    """Return how many rows a unit may have, in whatever groups, and be within every limit and norm.
+
+    Rows that are added up may all be in one group. A unit that counts once in a group is in as many as it has rows.
+    """
+    max_rows = min(bounded.limits.rows_per_group, bounded.limits.total)
+    pairs = zip(bounded.measures, scaling, strict=True)
+    return min(part.groups_within if scaled.measure.once_per_unit else max_rows for scaled, part in pairs)
+
+
+def _clip_cells(
+    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Sequence[int]
+) -> StagedSelect:
+    """Add up many counts over all rows at once, and correct them for units with more rows than count."""
+    capped = dict(column for part in scaling for column in part.capped())
+    unclipped = [
+        apply(ScalarFunction.MULTIPLY, Reference(f"v{index}"), integer_constant(1 << bits))
+        for index, bits in enumerate(_bits(bounded))
+    ]
+    differences = [
+        apply(ScalarFunction.SUBTRACT, capped[name], contribution)
+        for name, contribution in zip(rows.values, unclipped, strict=True)
+    ]
+    excess = tuple(zip(rows.values, map(_sum, differences), strict=True))
+    select, names = without_values(rows.select, rows.cells)
+    narrow_rows = replace(rows, select=select)
+    heavy = _heavy_units(narrow_rows, min(bounded.limits.rows_per_group, bounded.limits.total))
+    beyond = _heavy_rows(narrow_rows, (*equal_columns(names, "r"), ("n", Reference("n", "h"))))
+    heavy_values = with_values(beyond, rows.select, rows.values, rows.cells)  # of those units alone
+    totals = tuple(
+        (name, _unit_total(rows, name, max_total)) for name, max_total in zip(rows.values, max_totals, strict=True)
+    )
+    # by the number of rows too, which changes nothing: a table of all ids would hold every count for each of them
+    units = "g", Select((*equal_columns("u"), *totals), heavy_values, group_by=("u", "n"))
+    return _correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference("g")))
+
+
+def _max_unit_totals(bounded: BoundedPlan) -> list[int]:
+    """Return, for each value, the largest total that a unit has in any table."""
+    max_rows = MAX_ROWS * nodes.multiplicity(bounded.plan.source)
+    return [max_rows * each.size for each in bounded.measures for _ in range(each.coordinates)]
+
+
+def _unit_totals(
+    rows: CountedRows, source: Select, max_totals: Sequence[int], scaling: Sequence[_Scaling]
+) -> tuple[str, Select]:
+    """Add up each unit's totals in each group, and beside those clamped to 64 bits the exact ones to correct by. Totals
+    that are scaled together are not clamped: that would change their ratio.
+    """
+    names, unclamped = ("u", *rows.keys), {name for part in scaling if part.wide for name in part.coordinates}
+    totals = [
+        (name, _sum(Reference(name)) if name in unclamped else _unit_total(rows, name, max_total))
+        for name, max_total in zip(rows.values, max_totals, strict=True)
+    ]
+    totals += [
+        (name, _sum(Reference(value)))
+        for name, value, max_total in zip(rows.exact, rows.values, max_totals, strict=False)
+        if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal
+    ]
+    return "g", Select((*equal_columns(names), *totals), source, group_by=names)
+
+
+def _unit_total(rows: CountedRows, name: str, max_total: int) -> Scalar:
+    """Add up a unit's total in one group, within what can be scaled; no table exceeds ``max_total``."""
+    if name in rows.maximal:
+        return GroupTotal(AggregateFunction.MAX, Reference(name))
+    if name in rows.ones and max_total <= _MAX_UNIT_TOTAL:
+        return GroupTotal(AggregateFunction.COUNT)
+    total = _sum(Reference(name))
+    ends = Constant(-_MAX_UNIT_TOTAL, Wide.INTEGER), Constant(_MAX_UNIT_TOTAL, Wide.INTEGER)
+    return narrow(total if max_total <= _MAX_UNIT_TOTAL else clamped(total, *ends))
+
+
+def _clip_groups(rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Sequence[int]) -> Select:
+    """Clip units' totals to what may count in a group, beside the exact ones: computed twice, not materialised."""
+    capped = [column for part in scaling for column in part.capped()]
+    exact = tuple(
+        (name, Reference(name if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal else value))
+        for name, value, max_total in zip(rows.exact, rows.values, max_totals, strict=False)
+    )
+    return Select((*equal_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
+
+
+def _norms(clipped: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
+    """Compute the norm that each unit is scaled by."""
+    norms = Select((*equal_columns("u"), *(part.norm() for part in scaling)), clipped, group_by=("u",))
+    return "n", Select((*equal_columns("u"), *((part.length, part.beyond()) for part in scaling)), norms)
+
+
+def _excess_of_units(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], clipped: Select) -> Select:
+    """Add up in each group the clipped and scaled totals of units beyond a limit, less their exact totals."""
+    scaled = [column for part in scaling for column in part.scaled()]
+    excess = tuple(
+        (name, apply(ScalarFunction.SUBTRACT, _sum(scalar), _finer(_sum(Reference(exact)), bits)))
+        for (name, scalar), exact, bits in zip(scaled, rows.exact, _bits(bounded), strict=True)
+    )
+    return Select((*equal_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
+
+
+def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[_Scaling]) -> Select:
+    """Join clipped totals to the norm of their unit."""
+    total_columns = equal_columns((*rows.keys, *rows.values, *rows.exact), "r")
+    lengths = equal_columns((part.length for part in scaling), "n")
+    same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "n"))
+    return Select((*total_columns, *lengths), clipped, joins=(RelationalJoin(StageReference("n"), "n", same_unit),))
+
+
+@dataclass(frozen=True)
+class _Scaling:
+    """How one measure's coordinates are clipped in each group and scaled over all of them."""
+
+    coordinates: tuple[str, ...]
+    length: str
+    """The column of the unit's norm."""
+    max_in_group: int
+    """The largest size in one group."""
+    bits: int
+    bound: int
+    """The norm, rounded down."""
+    squared: bool
+    box: tuple[int, int] | None
+    """The least and the most in one group, of a measure with one coordinate."""
+    wide: bool
+    """Several coordinates of a unit may together be more than 64 bits hold."""
+
+    @classmethod
+    def of(cls, bounded: BoundedPlan, number: int) -> _Scaling:
+        measure = bounded.measures[number]
+        index = sum(each.coordinates for each in bounded.measures[:number])
+        coordinates = tuple(f"v{index + offset}" for offset in range(measure.coordinates))
+        limits = bounded.limits.of_measure(measure.measure)
+        per_group, total = limits.rows_per_group, limits.total
+        bits, squared = max(0, measure.bits), bounded.strategy is Strategy.CLIP_L2
+        size = measure.size << bits
+        bound = math.isqrt(max_squared_norm(per_group * size, total * size)) if squared else total * size
+        box = (
+            None
+            if measure.contribution_bounds is None
+            else (measure.contribution_bounds[0] * per_group, measure.contribution_bounds[1] * per_group)
+        )
+        wide_totals = box is None and _max_unit_totals(bounded)[index] > _MAX_UNIT_TOTAL
+        return cls(coordinates, f"n{number}", measure.size * per_group, bits, bound, squared, box, wide_totals)
+
+    def capped(self) -> Columns:
+        """Clip a unit's total in one group to what c rows may count; several totals are scaled together."""
+        if self.box is not None:
+            clamped_total = clamped(Reference(self.coordinates[0]), *(integer_constant(end) for end in self.box))
+            return (
+                (self.coordinates[0], apply(ScalarFunction.MULTIPLY, clamped_total, integer_constant(1 << self.bits))),
+            )
+        size, convert = self._size(), real_of_wide if self.wide else as_real
+        is_within = apply(
+            ScalarFunction.AT_MOST,
+            size,
+            Constant(self.max_in_group, Wide.INTEGER) if self.wide else integer_constant(self.max_in_group),
+        )
+        clipped_columns = []
+        for name in self.coordinates:
+            finer = apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << self.bits))
+            scaled = _scale_to(convert(Reference(name)), self.max_in_group << self.bits, convert(size))
+            clamped_total = apply(ScalarFunction.CASE, is_within, finer, wide(scaled) if self.wide else scaled)
+            clipped_columns.append((name, narrow(clamped_total) if self.wide else clamped_total))
+        return tuple(clipped_columns)
+
+    def norm(self) -> tuple[str, Scalar]:
+        """Compute the norm exactly, so that it does not depend on the order of groups."""
+        if self.squared:
+            fits_64_bits = len(self.coordinates) * (self.max_in_group << self.bits) ** 2 <= _MAX_UNIT_TOTAL
+            coordinates = [Reference(name) if fits_64_bits else wide(Reference(name)) for name in self.coordinates]
+            return self.length, _sum(_added([apply(ScalarFunction.MULTIPLY, value, value) for value in coordinates]))
+        return self.length, narrow(_sum(self._size())) if self._short else _sum(self._size())
+
+    def beyond(self) -> Scalar:
+        """Return the norm as a real where it is too large, else NULL."""
+        length = Reference(self.length)
+        norm = as_real(length) if self._short else real_of_wide(length)
+        bound = self.bound**2 if self.squared else self.bound
+        is_large = apply(
+            ScalarFunction.GREATER, length, integer_constant(bound) if self._short else Constant(bound, Wide.INTEGER)
+        )
+        return apply(ScalarFunction.CASE, is_large, apply(ScalarFunction.SQRT, norm) if self.squared else norm)
+
+    def scaled(self) -> list[tuple[str, Scalar]]:
+        """Scale the clipped totals to the norm."""
+        norm = Reference(self.length)
+        is_within = apply(ScalarFunction.IS_NULL, norm)
+        return [
+            (
+                name,
+                apply(
+                    ScalarFunction.CASE,
+                    is_within,
+                    Reference(name),
+                    _scale_to(as_real(Reference(name)), self.bound, norm),
+                ),
+            )
+            for name in self.coordinates
+        ]
+
+    @property
+    def groups_within(self) -> int:
+        """Return in how many groups a unit may reach the cap of each, and be within the norm."""
+        max_size = self.max_in_group << self.bits
+        return self.bound**2 // max_size**2 if self.squared else self.bound // max_size
+
+    @property
+    def _short(self) -> bool:
+        """Return whether 64 bits hold the norm, whatever groups there are."""
+        return not self.squared and (self.max_in_group << self.bits) * MAX_GROUPS <= _MAX_UNIT_TOTAL
+
+    def _size(self) -> Scalar:
+        return _added([apply(ScalarFunction.ABS, Reference(name)) for name in self.coordinates])
+
+
+def _added(scalars: Sequence[Scalar]) -> Scalar:
+    return scalars[0] if len(scalars) == 1 else Apply(ScalarFunction.ADD, tuple(scalars))
+
+
+def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
+    """Compute value · bound / size, rounded toward zero.
+
+    Parts of one size add up to at most the bound. Each is too large by at most 2^-48 of it, since doubles are: below
+    2^40 that is less than one in all, and parts are whole; from there on the bound is lowered by more than that.
+    """
+    product = apply(ScalarFunction.MULTIPLY, value, real(bound - (bound >> 40)))
+    return apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.DIVIDE, product, size))
+
+
+# Codes
+
+
+# Samples
+
+
+def _sample(bounded: BoundedPlan, rows: CountedRows, key: int) -> StagedSelect:
+    """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
+    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    return _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
+
+
+def _sample_discovered(
+    bounded: BoundedPlan, rows: CountedRows, discovered_keys: Sequence[str], key: int
+) -> StagedSelect:
+    """Group the same sample twice: by all keys, and by the discovered ones to count the units that hold them."""
+    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    *total_names, holder = rows.values
+    by_all = replace(rows, values=tuple(total_names), maximal=rows.maximal - {holder})
+    by_found = replace(rows, keys=tuple(discovered_keys), values=(holder,), maximal=frozenset({holder}))
+    null_keys = dict(zip(rows.keys, (Constant(None, kind) for kind in rows.kinds), strict=True))
+    members = []
+    for part in (by_all, by_found) if total_names else (by_found,):
+        available = {*part.keys, *part.values}
+        columns = ((name, Reference(name) if name in available else null) for name, null in null_keys.items())
+        totals = ((name, Reference(name) if name in available else Constant(0, Wide.INTEGER)) for name in rows.values)
+        grouped = _correct_totals(bounded, part, (), _sampling_loss(part, StageReference("s"), is_kept)).result
+        members.append(Select((*columns, *totals), grouped))
+    union = Select(equal_columns((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
+    return StagedSelect((heavy, ("s", ranked)), union)
+
+
+def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:
+    """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows.
+
+    Rows are ranked by the digest of the key and of their values. First the groups are chosen, then the rows in each,
+    then the rows over all; a limit that the others imply is not checked.
+    """
+    limits = bounded.limits
+    max_groups = limits.groups if rows.keys and limits.groups < limits.rows else None
+    max_rows_per_group = limits.rows_per_group if limits.rows_per_group < limits.rows else None
+    max_rows = limits.rows if limits.total == limits.rows else None
+    light_rows = min(each for each in (limits.rows, max_groups, max_rows_per_group) if each is not None)
+    columns_read = dict.fromkeys(("u", *rows.keys, *rows.telling, *rows.values))
+    ranked = _heavy_rows(rows, (*equal_columns(columns_read, "r"), *_digests(rows, key, max_groups is not None)))
+    within_limits: list[Scalar] = []
+    keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
+    ranks = []
+    if max_groups is not None:
+        ranks.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), place=RowNumber.DENSE_RANK)))
+        within_limits.append(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(max_groups)))
+    if max_rows_per_group is not None:
+        ranks.append(("b", Rank((Reference("u"), *keys), (Reference("t"), *values))))
+        within_limits.append(apply(ScalarFunction.AT_MOST, Reference("b"), integer_constant(max_rows_per_group)))
+    if ranks:
+        ranked = Select(tuple(ranks), ranked, all_columns=True)
+    if max_rows is not None:
+        kept_first = (
+            [apply(ScalarFunction.CASE, all_of(within_limits), integer_constant(0), integer_constant(1))]
+            if within_limits
+            else []
+        )
+        rank = Rank((Reference("u"),), (*kept_first, Reference("t"), *keys, *values))
+        ranked = Select((("d", rank),), ranked, all_columns=True)
+        within_limits.append(apply(ScalarFunction.AT_MOST, Reference("d"), integer_constant(max_rows)))
+    return _heavy_units(rows, light_rows), ranked, all_of(within_limits)
+
+
+def _digests(rows: CountedRows, key: int, grouped: bool) -> Columns:
+    """Compute ``s``, the digest of a group, where groups are chosen; and ``t``, that of a row."""
+    texts = [qualify("r", scalar) for _, scalar in rows.text_keys]
+    keys = [token(text, kind) for text, kind in zip(texts, rows.kinds, strict=True)]
+    kinds = dict(rows.apart)
+    values = [token(Reference(name, "r"), kinds.get(name, Type.INTEGER)) for name in rows.telling]
+    secret = Constant(str(key), Type.TEXT)
+    row_digest = ("t", apply(ScalarFunction.DIGEST, secret, *keys, *values))
+    return (("s", apply(ScalarFunction.DIGEST, secret, *keys)), row_digest) if grouped else (row_digest,)
+
+
+def _sampling_loss(rows: CountedRows, ranked: Select | StageReference, is_kept: Scalar) -> Select:
+    """Subtract rows that are not sampled; a unit with no sampled row in a group no longer counts there."""
+    if not rows.maximal:
+        losses = tuple((name, _sum(apply(ScalarFunction.NEGATE, Reference(name)))) for name in rows.values)
+        return Select(
+            (*equal_columns(rows.keys), *losses),
+            ranked,
+            where=(apply(ScalarFunction.NOT, is_kept),),
+            group_by=rows.keys,
+        )
+    names = ("u", *rows.keys)
+    losses = tuple((name, _unit_loss(rows, name, is_kept)) for name in rows.values)
+    unit_losses = Select((*equal_columns(names), *losses), ranked, group_by=names)
+    return Select(
+        (*equal_columns(rows.keys), *((name, _sum(Reference(name))) for name in rows.values)),
+        unit_losses,
+        group_by=rows.keys,
+    )
+
+
+def _unit_loss(rows: CountedRows, name: str, is_kept: Scalar) -> Scalar:
+    value = Reference(name)
+    if name not in rows.maximal:
+        return _sum(apply(ScalarFunction.CASE, is_kept, integer_constant(0), apply(ScalarFunction.NEGATE, value)))
+    sampled = GroupTotal(AggregateFunction.MAX, apply(ScalarFunction.CASE, is_kept, value, integer_constant(0)))
+    return apply(ScalarFunction.SUBTRACT, sampled, GroupTotal(AggregateFunction.MAX, value))

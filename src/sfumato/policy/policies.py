@@ -1,0 +1,671 @@
+"""Policies as frozen values: one population, its budget and its tables. Everything in a policy is public."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import InitVar, dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sfumato.errors import InvalidParameter, InvalidPolicy
+from sfumato.policy.codings import Coding, is_coded, leaves, parse_coding
+from sfumato.policy.domains import Domain, ListColumn, Type, check_distinct_names, check_keys, check_name, common_type
+from sfumato.policy.dummies import invent_tables
+from sfumato.policy.public_faces import PublicFace, public_table, without_spending
+from sfumato.policy.table_sources import DatabaseTable, OnServer, check_ledger, check_same_engine, parse_source
+from sfumato.privacy import Budget, Neighbours, PrivacyUnit
+from sfumato.privacy.numbers import Range, exact, exact_integer
+
+ROW = "row"
+"""The id of a table in which every row is a unit."""
+PERIODS = ("day", "week", "month")
+"""The possible lengths of a unit's period."""
+ACCOUNT_PERIODS = {
+    "day": ("day", "week", "month", "quarter", "year"),
+    "week": ("week",),
+    "month": ("month", "quarter", "year"),
+    "quarter": ("quarter", "year"),
+    "year": ("year",),
+}
+"""For each period of a unit, the account periods that consist of whole such periods."""
+ID_TYPES = (Type.INTEGER, Type.TEXT)
+"""The types of ids: those in which different ids stay different."""
+
+T = TypeVar("T")
+_SHARE_RANGE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
+_CODING_KEYS = ("bins", "levels", "spikes")
+_COLUMN_KEYS = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items", *_CODING_KEYS)
+MAX_IMPOSSIBLE = 1_000
+"""The most conditions that a table may declare impossible."""
+MAX_ROWS = 2**40
+"""The highest row ceiling; totals are bounded by it."""
+ROW_CEILING = 2**32
+"""The row ceiling of a table that declares none."""
+
+
+@dataclass(frozen=True)
+class Via:
+    """A path to an id in another table: a row belongs to every unit that owns a row there with the same key.
+
+    Choosing one of several owners, or skipping shared keys, would let one person's rows decide the owner of other rows;
+    so each owner gets a copy of the row.
+    """
+
+    via: str
+    """The table whose rows have known owners."""
+    on: str
+    """The column of this table that refers to a row of that table."""
+    key: str = ""
+    """The column of that table that it equals; by default the one of the same name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key or self.on)
+
+    def __str__(self) -> str:
+        return f"{self.on} = {self.via}.{self.key}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a policy: its source, its id, and the declarations of its columns.
+
+    >>> columns = {"age": {"type": "integer", "bounds": (0, 110)}, "ward": {"values": ["A", "B"]}}
+    >>> Table("visits", "visits.parquet", columns, id="patient_id", max_rows=3).columns
+    {'age': integer from 0 to 110, 'ward': text, one of 2 values}
+    """
+
+    name: str
+    source: Any
+    """Where its rows are: a ``Source``, the path of a file (CSV, Parquet, DuckDB with ``relation``), the address of a
+    server (postgresql://host/database, sc://host:15002), or a table in memory (Arrow, pandas, polars, Spark)."""
+    columns: Mapping[str, Domain] = field(default_factory=dict)
+    """The columns that can be asked about, in order, each a Domain or a dict of its fields. A public table may leave
+    them out: then all of its columns can be asked about."""
+    id: Any = None
+    """The unit of a row: the column with its id, "row", or a ``Via`` (or a dict of its fields) if the id is in another
+    table; None for a public table."""
+    max_rows: int | None = None
+    """The most rows of one unit that count, enforced in the query."""
+    max_groups: int | None = None
+    """The most groups that one unit contributes to."""
+    max_rows_per_group: int | None = None
+    """The most rows of one unit that count in one group."""
+    public: bool = False
+    relation: str | None = None
+    """The name of the table in a DuckDB database file or on a server."""
+    row_ceiling: int = ROW_CEILING
+    """The most rows the source may have, checked when its owner opens it: it bounds the cost of a question. If ids are
+    found through another table, each owner's copy of a row counts."""
+    period: Any = None
+    """The column with the period of a row, if it differs from the unit's period column."""
+    lists: Mapping[str, ListColumn] = field(default_factory=dict)
+    """The list columns: those declared with ``most_items``."""
+    codings: Mapping[str, Coding] = field(default_factory=dict)
+    """The codings of columns declared with ``bins``, ``levels`` or ``spikes``."""
+    impossible: tuple[str, ...] = ()
+    """Conditions over coded columns that no row meets: public knowledge, never checked against rows."""
+    implies: Mapping[str, str] = field(default_factory=dict)
+    """For a column, the column that its value determines, such as the region of a city."""
+    path: InitVar[str | None] = None
+    format: InitVar[str | None] = None
+    version: InitVar[str | None] = None
+    """For rows on a server: the path, format and version of files; stored in the source."""
+
+    def __repr__(self) -> str:
+        kind = "public" if self.public else f"private, {self.max_rows or 'all'} rows of one unit count"
+        return f"<Table {self.name}: {kind}; columns {', '.join(self.columns) or 'as in its source'}>"
+
+    def __post_init__(self, path: str | None, format: str | None, version: str | None) -> None:  # noqa: A002 - a key
+        place = f"tables.{self.name}"
+        check_name(self.name, "a table", place)
+        object.__setattr__(self, "codings", _parse_codings(self.columns, self.codings, f"{place}.columns"))
+        declarations = _parse_columns(self.columns, f"{place}.columns") | _parse_columns(self.lists, f"{place}.lists")
+        lists = {name: declaration for name, declaration in declarations.items() if isinstance(declaration, ListColumn)}
+        object.__setattr__(
+            self, "columns", {name: declaration for name, declaration in declarations.items() if name not in lists}
+        )
+        object.__setattr__(self, "lists", lists)
+        self._check_source(place, path, format, version)
+        if not isinstance(self.public, bool):
+            raise InvalidPolicy("public is true or false", place=f"{place}.public", fix="write public = true")
+        if type(self.row_ceiling) is not int or not 1 <= self.row_ceiling <= MAX_ROWS:
+            raise InvalidPolicy(
+                "row_ceiling is a whole number between 1 and 2^40",
+                place=f"{place}.row_ceiling",
+                fix="write row_ceiling = 10000000",
+            )
+        if self.public:
+            self._check_public(place)
+        else:
+            self._check_private(place)
+        self._check_cells(place)
+
+    def _check_cells(self, place: str) -> None:
+        """Check codings, conditions and implications; conditions are parsed later (``plan.declared_cells``)."""
+        for name in self.codings:
+            if name not in self.columns:
+                raise InvalidPolicy(
+                    "a coding needs a declared column", place=f"{place}.codings.{name}", fix="declare the column"
+                )
+        object.__setattr__(self, "impossible", _parse_conditions(self.impossible, f"{place}.impossible"))
+        if not isinstance(self.implies, Mapping):
+            raise InvalidPolicy(
+                "implies maps a column to the column that it determines",
+                place=f"{place}.implies",
+                fix='write { city = "region" }',
+            )
+        object.__setattr__(self, "implies", dict(self.implies))
+        for name, implied_name in self.implies.items():
+            path = f"{place}.implies.{name}"
+            if name == implied_name:
+                raise InvalidPolicy("a column cannot imply itself", place=path, fix="name another column, or remove it")
+            for column in (name, implied_name):
+                self._check_coded(column, path)
+
+    def _check_coded(self, name: object, place: str) -> None:
+        if not isinstance(name, str) or name not in self.columns:
+            coded_names = ", ".join(column for column in self.columns if self.is_coded(column)) or "none yet"
+            raise InvalidPolicy(
+                f"{self.name} declares no column {str(name)[:60]}", place=place, fix=f"name one of: {coded_names}"
+            )
+        if not self.is_coded(name):
+            raise InvalidPolicy(
+                f"{name} has no cells: it needs listed values or bins, or the type boolean",
+                place=place,
+                fix=f"add values or bins to {self.name}.{name}",
+            )
+
+    def is_coded(self, name: str) -> bool:
+        """Return whether a column has finitely many cells."""
+        return is_coded(self.columns[name], self.codings.get(name))
+
+    def _check_source(self, place: str, path: str | None, form: str | None, version: str | None) -> None:
+        if self.source is None or isinstance(self.source, (bool, int, float)):
+            raise InvalidPolicy(
+                "a table needs a source",
+                place=f"{place}.source",
+                fix="name a CSV, Parquet or DuckDB file, or give a table in memory",
+            )
+        if self.relation is not None and (not isinstance(self.relation, str) or not self.relation.strip()):
+            raise InvalidPolicy(
+                "relation is the name of a table in a DuckDB database or on a server",
+                place=f"{place}.relation",
+                fix=f'write relation = "{self.name}"',
+            )
+        source = parse_source(self.source, self.relation, path=path, format_name=form, version=version, place=place)
+        if isinstance(source, DatabaseTable | OnServer):
+            if self.relation not in (None, source.relation):
+                raise InvalidPolicy(
+                    "a table in a database is named only once",
+                    place=f"{place}.relation",
+                    fix="remove relation: the source names the table",
+                )
+            object.__setattr__(self, "relation", source.relation)
+        object.__setattr__(self, "source", source)
+
+    def _check_public(self, place: str) -> None:
+        for name in ("id", "max_rows", "max_groups", "max_rows_per_group", "period"):
+            if getattr(self, name) is not None:
+                raise InvalidPolicy(
+                    "a public table protects nobody",
+                    place=f"{place}.{name}",
+                    fix=f"remove {name}, or remove public = true",
+                )
+        for name in ("codings", "impossible", "implies"):
+            if getattr(self, name):
+                removed_keys = "bins, levels and spikes" if name == "codings" else name
+                raise InvalidPolicy(
+                    "a public table needs no cells: it is public already",
+                    place=f"{place}.{'columns' if name == 'codings' else name}",
+                    fix=f"remove {removed_keys}",
+                )
+        for name in self.lists:
+            raise InvalidPolicy(
+                "list columns of a public table are not supported",
+                place=f"{place}.columns.{name}.most_items",
+                fix="store one row per item, and remove most_items",
+            )
+
+    def _check_private(self, place: str) -> None:
+        object.__setattr__(self, "id", _parse_id(self.id, f"{place}.id"))
+        object.__setattr__(self, "period", _parse_period_column(self.period, f"{place}.period"))
+        if self.id is None:
+            raise InvalidPolicy(
+                "a private table needs an id",
+                place=f"{place}.id",
+                fix='add id = "<the unit\'s id column>", or id = "row" if every row is a unit, or public = true',
+            )
+        if not self.has_columns:
+            raise InvalidPolicy(
+                "a private table must declare the columns that can be asked about",
+                place=f"{place}.columns",
+                fix="declare each column with its type",
+            )
+        for name in ("max_rows", "max_groups", "max_rows_per_group"):
+            limit = getattr(self, name)
+            if limit is not None:
+                object.__setattr__(self, name, _check_limit(limit, f"{place}.{name}"))
+        if self.every_row:
+            for name in ("max_rows", "max_groups", "max_rows_per_group"):
+                if getattr(self, name) not in (None, 1):
+                    raise InvalidPolicy(
+                        "where every row is a unit, a unit has one row", place=f"{place}.{name}", fix=f"remove {name}"
+                    )
+                object.__setattr__(self, name, 1)
+        elif self.max_rows is None:
+            raise InvalidPolicy(
+                "a unit can have several rows here, so the table needs a limit on how many count",
+                place=f"{place}.max_rows",
+                fix="add max_rows = <the most rows of one unit that count>",
+            )
+
+    @property
+    def every_row(self) -> bool:
+        return bool(self.id == ROW)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the table declares columns."""
+        return bool(self.columns or self.lists)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One population with its lifetime budget, its tables and its analysts."""
+
+    unit: PrivacyUnit
+    budget: Budget
+    tables: Mapping[str, Table]
+    size: int | None = None
+    """The public number of units, used to forecast errors only (under replace neighbours it is exact)."""
+    analysts: Mapping[str, Fraction] = field(default_factory=dict)
+    """Each analyst's share of every allowance."""
+    path: Path | None = None
+    """The policy file, which determines the name of the account and the place of the ledger."""
+    id_type: Any = None
+    """The type that ids are cast to, "integer" or "text"; None if all sources store them in one type."""
+    per: Any = None
+    """The period of each account, which has this budget; None for one account for life."""
+    account: str | None = None
+    """The name of its account; by default that of its file, or else of its unit."""
+    ledger: Any = None
+    """The database of its ledger, postgresql://host/db; None for a file beside the policy."""
+
+    def __repr__(self) -> str:
+        return f"<Policy protecting {self.unit}, {self.budget.promise}; tables {', '.join(self.tables)}>"
+
+    def __post_init__(self) -> None:
+        for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidPolicy(f"{name} is a {kind.__name__}", place=name, fix=f"give {name} as a {kind.__name__}")
+        object.__setattr__(self, "tables", dict(self.tables))
+        object.__setattr__(self, "analysts", _parse_shares(self.analysts))
+        if self.size is not None:
+            object.__setattr__(
+                self, "size", with_policy_path("unit", lambda: exact_integer(self.size or 0, "size", at_least=1))
+            )
+        if self.neighbours is Neighbours.REPLACE and self.size is None:
+            raise InvalidPolicy(
+                "replace neighbours need the public number of units",
+                place="unit.size",
+                fix="add size = <the number of units>",
+            )
+        if not any(not table.public for table in self.tables.values()):
+            raise InvalidPolicy(
+                "a policy needs a private table", place="tables", fix="declare one with [tables.<name>]"
+            )
+        object.__setattr__(self, "id_type", _parse_id_type(self.id_type))
+        check_ledger(self.ledger)
+        check_distinct_names(self.tables, "tables")
+        for name, table in self.tables.items():
+            if name != table.name:
+                raise InvalidPolicy(
+                    "a table is listed under its name", place=f"tables.{name}", fix=f"list it as {table.name}"
+                )
+            if not table.public and table.every_row != self.unit.every_row:
+                raise InvalidPolicy(
+                    "all private tables of a policy protect the same unit",
+                    place=f"tables.{name}.id",
+                    fix='give every private table id = "row", or none',
+                )
+        check_same_engine([(name, table.source) for name, table in self.tables.items() if not table.public])
+        _check_paths(self.tables)
+        _check_periods(self.unit, self.tables)
+        if self.per is not None:
+            _check_accounts(self)
+            self.account_budget  # noqa: B018 - an invalid budget is refused now, not when the account is opened
+
+    @property
+    def account_budget(self) -> Budget:
+        """The budget of each account. With accounts per period under replace neighbours it is half of the policy's
+        budget: a replaced unit may move to another account's period, and both accounts together must keep the
+        guarantee (``ledger.period_accounts``).
+        """
+        declared = self.budget
+        if self.per is None or self.neighbours is not Neighbours.REPLACE:
+            return declared
+        default = Budget(declared.epsilon, declared.delta, reserve=declared.reserve, neighbours=declared.neighbours)
+        order = None if default.order == declared.order else declared.order
+        half = Fraction(1, 2)
+        return with_policy_path(
+            "unit.budget",
+            lambda: Budget(
+                declared.epsilon * half,
+                declared.delta * half,
+                reserve=declared.reserve * half,
+                order=order,
+                neighbours=declared.neighbours,
+            ),
+        )
+
+    def period_column(self, table: str) -> str | None:
+        """Return the period column of a table; None if it is public or the unit has no period."""
+        declared = self.tables[table]
+        return None if self.unit.period is None or declared.public else declared.period or self.unit.period_column
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self.budget.neighbours
+
+    @property
+    def account_name(self) -> str:
+        """The name of the account: declared, or that of the file, or of the unit."""
+        if self.account is not None:
+            return self.account
+        return self.path.stem if self.path is not None else self.unit.name
+
+    def public_face(self, analyst: str | None = None) -> PublicFace:
+        """Return the policy as an analyst may read it, with their own share and no other."""
+        if analyst is not None and analyst not in self.analysts:
+            raise InvalidParameter("analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to it")
+        return PublicFace(
+            self.account_name,
+            self.unit,
+            self.neighbours,
+            without_spending(self.budget),
+            tuple(public_table(table, self.period_column(name)) for name, table in self.tables.items()),
+            self.size,
+            self.per or "",
+            analyst or "",
+            None if analyst is None else self.analysts[analyst],
+        )
+
+    def dummy(self, rows: int = 1_000) -> dict[str, Any]:
+        """Invent an Arrow table for each table, from the policy alone and always the same, to develop code against."""
+        return invent_tables(self.tables, rows, self.id_type)
+
+
+def with_policy_path(place: str, make: Callable[[], T]) -> T:
+    """Return ``make()``; turn an InvalidParameter into an InvalidPolicy with the path in the policy."""
+    try:
+        return make()
+    except InvalidParameter as refusal:
+        rule, path, fix = refusal.rule, f"{place}.{refusal.parameter}", refusal.fix
+    raise InvalidPolicy(rule, place=path, fix=fix)
+
+
+def _parse_id(declared: object, place: str) -> str | Via | None:
+    """Parse a table's id in any notation."""
+    if isinstance(declared, (list, tuple)):
+        raise InvalidPolicy(
+            "a row has one owner: removing one of two owners would remove rows of the other",
+            place=place,
+            fix='write id = "row" to protect each row, such as an edge between two people; or name one owner column',
+        )
+    if isinstance(declared, Mapping):
+        check_keys(declared, ("via", "on", "key"), place)
+        for name in ("via", "on"):
+            if name not in declared:
+                raise InvalidPolicy(
+                    "an id in another table needs that table (via) and the column that refers to it (on)",
+                    place=f"{place}.{name}",
+                    fix='write id = { via = "visits", on = "visit_id" }',
+                )
+        declared = Via(**declared)
+    if isinstance(declared, Via):
+        for name in ("via", "on", "key"):
+            check_name(getattr(declared, name), "a table" if name == "via" else "a column", f"{place}.{name}")
+    elif declared is not None:
+        check_name(declared, "a column", place)
+    return declared  # type: ignore[return-value]
+
+
+def _check_paths(tables: Mapping[str, Table]) -> None:
+    """Check that every path leads through private tables to a table with an id column."""
+    for name, table in tables.items():
+        visited = [name]
+        for step in _path_steps(table, tables):
+            place, parent = f"tables.{visited[-1]}.id.via", tables.get(step.via)
+            if parent is None:
+                candidates = [key for key, candidate in tables.items() if key not in visited and not candidate.public]
+                raise InvalidPolicy(
+                    f"there is no table {step.via}",
+                    place=place,
+                    fix=f"name one of {', '.join(candidates)}"
+                    if candidates
+                    else f'declare [tables."{step.via}"], or write id = "<the unit\'s id column>"',
+                )
+            if parent.public:
+                raise InvalidPolicy(
+                    f"{step.via} is public, so its rows have no owner",
+                    place=place,
+                    fix="use a private table, or declare this table public if it is about nobody",
+                )
+            if step.via in visited:
+                raise InvalidPolicy(
+                    "a path to an id cannot be circular: " + " → ".join([*visited, step.via]),
+                    place=place,
+                    fix=f'store the id in one of them and name its column: id = "<column>" in [tables.{step.via}]',
+                )
+            visited.append(step.via)
+
+
+def _path_steps(table: Table, tables: Mapping[str, Table]) -> Iterator[Via]:
+    """Yield the steps of the path from a table to the one with ids, nearest first."""
+    current: Table | None = table
+    while current is not None and isinstance(current.id, Via):
+        yield current.id
+        current = tables.get(current.id.via)
+
+
+def _check_periods(unit: PrivacyUnit, tables: Mapping[str, Table]) -> None:
+    """Check that every private table has a period column if the unit has a period, and none otherwise."""
+    if unit.period is not None and unit.period not in PERIODS:
+        raise InvalidPolicy(
+            "a period is a day, a week or a month", place="unit.period.every", fix='write every = "day"'
+        )
+    for name, table in tables.items():
+        place = f"tables.{name}.period"
+        if table.period is not None and (table.public or unit.period is None):
+            raise InvalidPolicy(
+                "a period belongs to the unit, and is declared there",
+                place=place,
+                fix="remove period: the table is public"
+                if table.public
+                else 'add period = { column = "day", every = "day" } to [unit]',
+            )
+        if unit.period is not None and not table.public:
+            _check_period(table, table.period or unit.period_column, unit, place)
+
+
+def _check_accounts(policy: Policy) -> None:
+    """Check that account periods consist of whole periods of the unit, which every row has."""
+    unit_period, account_period, place = policy.unit.period, policy.per, "unit.budget.per"
+    periods = ACCOUNT_PERIODS["day"]
+    if not isinstance(account_period, str) or account_period not in periods:
+        period_list = f"{', '.join(periods[:-1])} or {periods[-1]}"
+        raise InvalidPolicy(
+            f"per is one of {period_list}: each has its own account", place=place, fix='write per = "month"'
+        )
+    if unit_period is None:
+        every = account_period if account_period in PERIODS else "month"
+        raise InvalidPolicy(
+            "accounts per period need a unit with a period",
+            place=place,
+            fix=f'add period = {{ column = "day", every = "{every}" }} to [unit], or remove per',
+        )
+    allowed = ACCOUNT_PERIODS[unit_period]
+    if account_period not in allowed:
+        finer = periods.index(account_period) < periods.index(unit_period)
+        reason = (
+            f"a {unit_period} lies in several {account_period}s"
+            if finer
+            else f"a {unit_period} can lie in two {account_period}s"
+        )
+        raise InvalidPolicy(
+            f"each unit, one {policy.unit.name}-{unit_period}, must lie in one account: {reason}",
+            place=place,
+            fix="write " + " or ".join(f'per = "{name}"' for name in allowed),
+        )
+    for name, table in policy.tables.items():
+        column = policy.period_column(name)
+        if column is not None and table.columns[column].values is not None:
+            raise InvalidPolicy(
+                "a list of values could move rows to another period, and this column determines their account",
+                place=f"tables.{name}.columns.{column}.values",
+                fix="declare bounds instead of values",
+            )
+
+
+def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: str) -> None:
+    domain = None if column is None else table.columns.get(column)
+    if domain is not None and domain.type in (Type.DATE, Type.TIMESTAMP):
+        return
+    rule = f"the unit is one {unit.name}-{unit.period}, so every private table needs a date or timestamp column"
+    missing_words = f"{table.name} declares no {column or 'such column'}"
+    problem = missing_words if domain is None else f"{column} is {domain.type.value}"
+    raise InvalidPolicy(
+        f"{rule}: {problem}",
+        place=place,
+        fix=f'declare "{column or "day"}" = {{ type = "date" }} in [tables.{table.name}.columns], or name another '
+        f'column with period = {{ column = "<date>" }} in [tables.{table.name}]',
+    )
+
+
+def _parse_period_column(declared: object, place: str) -> str | None:
+    """Parse the period column that a table declares for itself."""
+    if isinstance(declared, Mapping):
+        if "every" in declared:
+            raise InvalidPolicy(
+                "the length of a period is declared once, in [unit]",
+                place=f"{place}.every",
+                fix='write period = { column = "day", every = "day" } in [unit], and here { column = "<date>" }',
+            )
+        check_keys(declared, ("column",), place)
+        declared = declared.get("column", "")
+    if declared is not None:
+        check_name(declared, "a column", f"{place}.column")
+    return declared  # type: ignore[return-value]
+
+
+def _parse_id_type(declared: Any) -> Type | None:
+    """Parse the declared type of ids."""
+    if declared is None or declared in ID_TYPES:
+        return declared
+    if declared not in [kind.value for kind in ID_TYPES]:
+        raise InvalidPolicy("ids are whole numbers or texts", place="unit.id_type", fix='write id_type = "integer"')
+    return Type(declared)
+
+
+def _parse_columns(columns: object, place: str) -> dict[str, Domain | ListColumn]:
+    if not isinstance(columns, Mapping):
+        raise InvalidPolicy(
+            "columns are declared by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
+        )
+    for column in columns:
+        check_name(column, "a column", f"{place}.{column}")
+    check_distinct_names(columns, place)
+    return {name: _parse_domain(value, f"{place}.{name}") for name, value in columns.items()}
+
+
+def _parse_domain(value: object, place: str) -> Domain | ListColumn:
+    if isinstance(value, (Domain, ListColumn)):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidPolicy("a column needs a type", place=place, fix='write { type = "text" }')
+    check_keys(value, _COLUMN_KEYS, place)
+    domain_keys = _domain_keys(value)
+    most_items = domain_keys.pop("most_items", None)
+    if most_items is not None and any(name in value for name in _CODING_KEYS):
+        raise InvalidPolicy(
+            "a list column has no cells", place=f"{place}.most_items", fix="remove bins, levels and spikes"
+        )
+    kind = domain_keys.pop("type", None) or common_type(domain_keys.get("values"))
+    if kind is None:
+        raise InvalidPolicy(
+            "a column needs a type, or listed values of one type",
+            place=f"{place}.type",
+            fix='add type = "integer", or "real", "text", "boolean", "date", "timestamp"',
+        )
+    domain = with_policy_path(place, lambda: Domain(kind, **domain_keys))
+    return domain if most_items is None else with_policy_path(place, lambda: ListColumn(domain, most_items))
+
+
+def _domain_keys(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the declaration of a column without its coding keys; nested levels also list its values."""
+    domain_keys = {name: value for name, value in declaration.items() if name not in _CODING_KEYS}
+    levels = declaration.get("levels")
+    if (
+        "values" not in domain_keys
+        and "bounds" not in domain_keys
+        and "bins" not in declaration
+        and _is_nested_values(levels)
+    ):
+        domain_keys["values"] = leaves(levels)
+    return domain_keys
+
+
+def _is_nested_values(levels: object) -> bool:
+    """Return whether levels are nested values, not edges or periods."""
+    return isinstance(levels, Mapping) or (
+        isinstance(levels, (list, tuple)) and bool(levels) and all(isinstance(item, (list, tuple)) for item in levels)
+    )
+
+
+def _parse_codings(columns: object, declared: object, place: str) -> dict[str, Coding]:
+    """Parse the codings of columns declared with bins, levels or spikes, and add those given as ``Coding``."""
+    codings = dict(declared) if isinstance(declared, Mapping) else {}
+    for name, declaration in columns.items() if isinstance(columns, Mapping) else ():
+        if isinstance(declaration, Mapping) and any(key in declaration for key in _CODING_KEYS):
+            domain = _parse_domain(declaration, f"{place}.{name}")
+            assert isinstance(domain, Domain)
+            cells = [declaration.get(key) for key in _CODING_KEYS]
+            codings[name] = with_policy_path(f"{place}.{name}", lambda d=domain, c=cells: parse_coding(d, *c))  # type: ignore[misc]
+    return codings
+
+
+def _parse_conditions(declared: object, place: str) -> tuple[str, ...]:
+    if not isinstance(declared, (list, tuple)) or len(declared) > MAX_IMPOSSIBLE:
+        raise InvalidPolicy(
+            f"impossible is a list of at most {MAX_IMPOSSIBLE:,} conditions",
+            place=place,
+            fix='write ["age < 15 AND married"]',
+        )
+    for index, condition in enumerate(declared):
+        if not isinstance(condition, str) or not condition.strip():
+            raise InvalidPolicy(
+                "a condition is SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
+            )
+    return tuple(declared)
+
+
+def _parse_shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Parse the shares. Their sum may exceed 1: each limits one analyst, and the account limits all."""
+    for name in analysts:
+        if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
+            raise InvalidPolicy(
+                "an analyst has a name of 1 to 100 visible characters", place="analysts", fix="write [analysts.ana]"
+            )
+    return {
+        name: with_policy_path(f"analysts.{name}", lambda share=share: exact(share, "share", _SHARE_RANGE))  # type: ignore[misc]
+        for name, share in analysts.items()
+    }
+
+
+def _check_limit(value: Any, place: str) -> int:
+    if type(value) is int and 1 <= value <= 10**6:
+        return value
+    raise InvalidPolicy(
+        "a limit is a whole number between 1 and 1,000,000", place=place, fix="write a number such as 10"
+    )

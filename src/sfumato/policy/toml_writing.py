@@ -1,0 +1,225 @@
+"""Write a policy as TOML text that parses back to the same policy."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sfumato.errors import InvalidParameter, InvalidPolicy
+from sfumato.policy.codings import CALENDAR_PERIODS, Coding, parse_coding
+from sfumato.policy.domains import Domain, Value
+from sfumato.policy.policies import ROW_CEILING, Policy, Table, Via
+from sfumato.policy.table_sources import InMemory, OnServer, SparkFrame
+from sfumato.privacy import Budget
+from sfumato.privacy.numbers import format_exact
+
+
+def to_toml(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] = MappingProxyType({})) -> str:
+    """Return the TOML of a policy.
+
+    Args:
+        folder: the folder of the file; sources are written relative to it.
+        notes: comments on columns, by table and column.
+    """
+    unit_keys: dict[str, Any] = {
+        "name": policy.unit.name,
+        "neighbours": policy.neighbours.value,
+        "budget": {**_budget_keys(policy.budget), "per": policy.per},
+        "size": policy.size,
+        "period": policy.unit.period and {"column": policy.unit.period_column, "every": policy.unit.period},
+        "id_type": policy.id_type and policy.id_type.value,
+    }
+    sections = [
+        "# Everything in this file is public: none of it may be taken from the data.",
+        _section("unit", unit_keys, _UNIT_NOTES),
+    ]
+    sections += [_table_sections(table, folder, notes) for table in policy.tables.values()]
+    sections += [_section(f"analysts.{_toml(name)}", {"share": share}) for name, share in policy.analysts.items()]
+    return "\n".join(sections)
+
+
+_UNIT_NOTES = {
+    "name": "The unit we protect, in a word that is printed with every answer.",
+    "neighbours": 'add-remove: nobody can tell whether a unit is in the data; or "replace", with a public size.',
+    "budget": "What all answers together may reveal of one unit, for life: more epsilon, less noise.",
+    "size": "The publicly known number of units: used to forecast errors.",
+}
+_TABLE_NOTES = {
+    "source": "Where the rows are, relative to this file.",
+    "id": 'The unit of a row: a column, "row" if every row is a unit, or { via = "<table>", on = "<column>" }.',
+    "max_rows": "The most rows of one unit that count in a question: fewer mean less noise, but leave rows out.",
+    "public": "About nobody: everything in it may be shown.",
+}
+_COLUMN_NOTE = (
+    "The columns that can be asked about: a type, and bounds = [low, high] for numbers and dates, or values = [...].\n"
+    '# To publish a column of numbers or dates, add bins = 11, or bins = [0, 18, 65], or for dates bins = "month".\n'
+    "# Without bounds a number cannot be summed; without values, GROUP BY a text column needs a delta."
+)
+
+
+def _budget_keys(budget: Budget) -> dict[str, Any]:
+    """Return the declared keys of a budget; a default reserve and order are left out."""
+    amounts = {"epsilon": budget.epsilon, "delta": budget.delta}
+    if Budget(budget.epsilon, budget.delta, neighbours=budget.neighbours) == budget:
+        return amounts if budget.delta else {"epsilon": budget.epsilon}
+    return {**amounts, "reserve": budget.reserve, "order": budget.order}
+
+
+def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> str:
+    if isinstance(table.source, InMemory | SparkFrame):
+        raise InvalidPolicy(
+            "a table in memory cannot be written to a policy file",
+            place=f"tables.{table.name}.source",
+            fix="save it to a file, then name that",
+        )
+    limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
+    keys = {name: getattr(table, name) for name in limits if not table.every_row or name == "id"}
+    keys |= {"id": _via_keys(table.id)} if isinstance(table.id, Via) else {}
+    on_server = isinstance(table.source, OnServer)
+    source = table.source.address if on_server else os.path.relpath(table.source.path, folder)
+    server_keys = (
+        {name: getattr(table.source, name, None) for name in ("path", "format", "version")} if on_server else {}
+    )
+    ceiling = None if table.row_ceiling == ROW_CEILING else table.row_ceiling
+    table_keys = {
+        "source": source,
+        "relation": table.relation,
+        **server_keys,
+        **keys,
+        "row_ceiling": ceiling,
+        "public": table.public or None,
+        "period": table.period and {"column": table.period},
+        "impossible": table.impossible or None,
+        "implies": table.implies or None,
+    }
+    section = _section(f"tables.{toml_key(table.name)}", table_keys, _TABLE_NOTES)
+    if table.has_columns:
+        coding_keys = {name: _coding_keys(table.columns[name], coding) for name, coding in table.codings.items()}
+        columns = {
+            name: {**_column_keys(domain), **coding_keys.get(name, {})} for name, domain in table.columns.items()
+        }
+        columns |= {
+            name: {**_column_keys(each.items), "most_items": each.max_items} for name, each in table.lists.items()
+        }
+        column_notes = {column: note for (name, column), note in notes.items() if name == table.name}
+        section += f"# {_COLUMN_NOTE}\n" + _section(f"tables.{toml_key(table.name)}.columns", columns, column_notes)
+    return section
+
+
+def _via_keys(path: Via) -> dict[str, Any]:
+    return {"via": path.via, "on": path.on, "key": None if path.key == path.on else path.key}
+
+
+def _column_keys(domain: Domain) -> dict[str, Any]:
+    return {
+        "type": domain.type.value,
+        "bounds": domain.bounds,
+        "values": domain.values,
+        "grid": domain.grid,
+        "nullable": domain.nullable or None,
+        "max_length": domain.max_length,
+        "other": domain.other,
+    }
+
+
+def _coding_keys(domain: Domain, coding: Coding) -> dict[str, Any]:
+    """Return the keys of a coding in their shortest notation: a number of bins, a period or edges; nested values."""
+    if not coding.starts:
+        return {"levels": _nested_values(domain, coding) if coding.levels else None}
+    edges = tuple(edge for edge in (*coding.starts, coding.end) if edge is not None)
+    short_notations = (len(coding.starts), *(CALENDAR_PERIODS if domain.type.temporal else ()))
+    notation = next((short for short in short_notations if _gives_same_bins(domain, short, coding)), edges)
+    levels = tuple(level.name or _level_edges(coding, level.parts[len(coding.spikes) :]) for level in coding.levels)
+    return {"bins": notation, "levels": levels or None, "spikes": coding.spikes or None}
+
+
+def _nested_values(domain: Domain, coding: Coding) -> Any:
+    """Return the values nested by level, in mappings where parts have names; the outermost is the coarsest level.
+
+    The value ``other`` is left out if it is by itself the last part of every level, which is its default.
+    """
+    values = domain.values or ()
+    omitted = [
+        index for index, value in enumerate(values) if value == domain.other and _is_last_part_alone(coding, index)
+    ]
+
+    def nest(indices: list[int], depth: int) -> Any:
+        if depth < 0:
+            return tuple(values[index] for index in indices)
+        level = coding.levels[depth]
+        parts = sorted({level.parts[index] for index in indices})
+        nested_parts = [nest([index for index in indices if level.parts[index] == part], depth - 1) for part in parts]
+        return (
+            dict(zip((level.labels[part] for part in parts), nested_parts, strict=True))
+            if level.labels
+            else tuple(nested_parts)
+        )
+
+    return nest([index for index in range(len(values)) if index not in omitted], len(coding.levels) - 1)
+
+
+def _is_last_part_alone(coding: Coding, index: int) -> bool:
+    """Return whether a value is by itself the last part of every level."""
+    return all(
+        level.parts[index] == max(level.parts) and level.parts.count(level.parts[index]) == 1 for level in coding.levels
+    )
+
+
+def _level_edges(coding: Coding, parts: tuple[int, ...]) -> tuple[Value, ...]:
+    """Return the edges of a level: the starts of bins that begin a new part, and the end."""
+    previous_parts = (None, *parts)
+    starts = (
+        start for start, part, previous in zip(coding.starts, parts, previous_parts, strict=False) if part != previous
+    )
+    return (*starts, *([] if coding.end is None else [coding.end]))
+
+
+def _gives_same_bins(domain: Domain, notation: Any, coding: Coding) -> bool:
+    try:
+        parsed = parse_coding(domain, notation, None)
+    except InvalidParameter:
+        return False
+    return (parsed.starts, parsed.end) == (coding.starts, coding.end)
+
+
+def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})) -> str:
+    lines = [
+        (f"# {notes[key]}\n" if key in notes else "") + f"{toml_key(key)} = {_toml(value)}"
+        for key, value in keys.items()
+        if value is not None
+    ]
+    return "\n".join([f"[{title}]", *lines, ""])
+
+
+def toml_key(name: str) -> str:
+    """Return a TOML key, quoted unless it has only ASCII letters, digits, _ and -."""
+    return name if _BARE_KEY.fullmatch(name) else _toml(name)
+
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _toml(value: Value | Mapping[str, Any] | tuple[Any, ...]) -> str:
+    if isinstance(value, Mapping):
+        return (
+            "{ "
+            + ", ".join(f"{toml_key(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
+            + " }"
+        )
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, (bool, str)):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Fraction):
+        number_text = format_exact(value)
+        return _toml(number_text) if "/" in number_text else number_text
+    if isinstance(value, (dt.date, dt.datetime)):
+        return value.isoformat()
+    return str(value)

@@ -1,0 +1,531 @@
+"""Sample rows from a graphical model, clique by clique: given the parents' cells of a row, a clique adds new ones.
+
+*Stratified sampling.* All rows with the same parent cells are stratified over the conditional distribution of the new
+cells. With n such rows, row i takes the point (i + u)/n of the distribution function, u uniform in [0, 1) and drawn
+anew for each: one row for each of n equal strata. Which row has which stratum is drawn anew for every clique and every
+parent. So a single row follows the model's distribution, counts deviate from the model's less than those of
+independent rows, and nothing links the strata of one clique to those of another: an order stratified across columns
+looks better on marginals, but plants patterns in the rows that no model has.
+
+*No impossible cell is drawn.* Let c be the distribution function within a parent, divided by its last value, so that
+it ends in exactly 1. Rows of the parent that lie below the end of cell k are counted: all of the strata below n·c(k),
+and the one it falls in if its point is below. A cell of weight 0 has the c of the cell before it, so the same count,
+whatever the rounding, and no row. A parent that has rows although the clique's own table gives it no weight has no
+conditional distribution: its rows take the marginal distribution of the clique's new cells.
+
+The order of rows is random: every clique assigns its cells to rows in random order. Nothing is charged: sampling is
+post-processing of what was released.
+
+*Values.* Cells become rows with the types of the policy: every value lies in its cell, and no row is one that the
+policy rules out. A listed cell is its value. In a bin, an integer or a day is uniform over all that the bin holds, a
+real over the multiples of its grid, or over doubles if it has none, and a timestamp over whole seconds, or finer steps
+if an edge of the column's bins has them. A value with a cell of its own (``spikes``) is never drawn from the bin around
+it. The last cell is NULL. Reals are compared with edges as doubles, so a value is drawn where its double lies in the
+bin: coding a sampled row again yields the cell it was drawn from.
+
+*Impossible conditions.* Sampled rows meet no condition that the policy calls impossible. The model leaves out the cells
+of which every row would meet one. A condition may also cut cells: then values are drawn again within the same cells,
+for the offending rows only, a bounded number of times. What is left takes an end of its bins: a comparison of numbers
+that excludes part of a bin spares one of its ends. A row with no possible value in its cells becomes a copy of another
+row, and if every row meets some condition, the columns that the conditions read become NULL.
+
+Conditions are evaluated as for cells (``cell_values``): a row is a cell of one value. What is uncertain, because no
+double equals the value, counts as met: so rounding never lets an impossible row pass.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import bits
+from sfumato.plan.values.expressions import Reference
+from sfumato.policy import Domain, Type
+from sfumato.policy.domains import Value
+from sfumato.publish.cells.answering import CellCondition, QueryableTable
+from sfumato.publish.cells.cell_functions import evaluate
+from sfumato.publish.cells.cell_labels import level_labels
+from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges, as_truths
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
+from sfumato.publish.marginals.chains import Floats, Integers
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+Codes = NDArray[np.int32]
+
+MAX_AT_ONCE = 1 << 18
+"""The rows that are stratified together: more are sampled in parts, which fit the processor's cache better."""
+_MIN_RANDOM_BITS = 24
+"""The least number of random bits by which the rows of one parent are ordered."""
+
+
+class ConditionalDistribution(Protocol):
+    """The distribution of some columns given others."""
+
+    @property
+    def new(self) -> tuple[int, ...]:
+        """The indices of the columns that are drawn."""
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The indices of the columns that were drawn before."""
+
+    @property
+    def table(self) -> Floats:
+        """The weights of all cells, with an axis for each given column and then for each new one."""
+
+
+def sample_codes(conditionals: Sequence[ConditionalDistribution], rows: int, columns: int) -> Codes:
+    """Sample so many rows: the cell of each in every column, stored column by column."""
+    codes = np.zeros((rows, columns), np.int32, order="F")
+    for conditional in conditionals:
+        function = _distribution(conditional)
+        cells = _new_cells(conditional)
+        for start in range(0, rows, MAX_AT_ONCE):
+            _draw_clique(conditional, function, cells, codes[start : start + MAX_AT_ONCE])
+    return codes
+
+
+def _new_cells(law: ConditionalDistribution) -> tuple[Codes, ...]:
+    """Return the cell of each new column, for every combination of them."""
+    sizes = law.table.shape[len(law.given) :]
+    grid = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
+    return tuple(axis_cells.astype(np.int32) for axis_cells in grid)
+
+
+def _draw_clique(law: ConditionalDistribution, function: Floats, cells: Sequence[Codes], codes: Codes) -> None:
+    """Draw the new columns of a clique for all rows."""
+    parents = _parent_index(codes, law.given, law.table.shape)
+    if len(function) > len(codes):  # most parents have no row
+        present_parents, parents = np.unique(parents, return_inverse=True)
+        function = function[present_parents]
+    order = _shuffle_within_parents(parents, len(function))
+    counts = _stratified_counts(function, np.bincount(parents, minlength=len(function)))
+    for place, column_cells in zip(law.new, cells, strict=True):
+        codes[order, place] = np.repeat(np.tile(column_cells, len(function)), counts)
+
+
+def _distribution(law: ConditionalDistribution) -> Floats:
+    """Return the distribution function of the new cells, one row for each parent."""
+    table = np.asarray(law.table, np.float64)
+    if not table.size or not np.isfinite(table).all() or (table < 0).any() or not (table > 0).any():
+        raise InvalidParameter("table", table.shape, "weights ≥ 0, of which some are above 0")
+    flat = table.reshape(math.prod(table.shape[: len(law.given)]), -1)
+    largest = flat.max(axis=1, keepdims=True)
+    scaled = flat / np.where(largest > 0, largest, 1.0)  # sums must neither underflow nor overflow
+    if not largest.all():
+        scaled[largest[:, 0] == 0] = (flat / largest.max()).sum(axis=0)
+    cumulative = np.cumsum(scaled, axis=1)
+    return np.asarray(cumulative / cumulative[:, -1:])
+
+
+def _parent_index(codes: Codes, given: Sequence[int], shape: tuple[int, ...]) -> Integers:
+    """Return the index of each row's combination of given cells."""
+    parents = np.zeros(len(codes), np.int64)
+    for axis, place in enumerate(given):
+        parents *= shape[axis]
+        parents += codes[:, place]
+    return parents
+
+
+def _shuffle_within_parents(parents: Integers, count: int) -> Integers:
+    """Order rows by their parents, and those of one parent at random.
+
+    One word holds the parent, random bits and the row, so sorting words sorts rows.
+    """
+    row_bits, parent_bits = (max(1, (size - 1).bit_length()) for size in (len(parents), count))
+    assert row_bits + parent_bits + _MIN_RANDOM_BITS <= 64
+    keys = bits.random_uint64(len(parents)) >> np.uint64(parent_bits)
+    keys &= ~np.uint64((1 << row_bits) - 1)
+    keys |= np.arange(len(parents), dtype=np.uint64)
+    keys |= parents.view(np.uint64) << np.uint64(64 - parent_bits)
+    keys.sort()
+    keys &= np.uint64((1 << row_bits) - 1)
+    return keys.view(np.int64)
+
+
+def _stratified_counts(function: Floats, sizes: Integers) -> Integers:
+    """Return the number of rows of each cell of each parent: one for each stratum."""
+    rows = int(sizes.sum())
+    ends = function * sizes[:, None]
+    whole = np.floor(ends)
+    strata = whole.astype(np.int64) + (np.cumsum(sizes) - sizes)[:, None]
+    points = bits.random_uint16(2 * rows).view(np.uint32)
+    # an end that is also the end of a stratum leaves no fraction, so no point is below it
+    strata += points[np.minimum(strata, rows - 1)] < (ends - whole) * 2.0**32
+    return np.diff(strata.ravel(), prepend=0)
+
+
+Values = NDArray[Any]
+
+_EPOCH, _DAY_ONE = dt.datetime(1970, 1, 1), dt.date(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_RESOLUTIONS = (1_000_000, 1_000, 1)
+"""Microseconds between sampled timestamps: the first resolution that all edges are multiples of."""
+_MAX_STEP = 2**62
+_EXACT_DOUBLES = 2**53
+
+
+def schema(attributes: Sequence[Attribute]) -> pyarrow.Schema:
+    """Return the Arrow schema of columns, with the types of the policy."""
+    import pyarrow
+
+    return pyarrow.schema([pyarrow.field(attribute.name, arrow_type(attribute.type)) for attribute in attributes])
+
+
+def arrow_type(kind: Type) -> pyarrow.DataType:
+    import pyarrow
+
+    types = {
+        Type.INTEGER: pyarrow.int64(),
+        Type.REAL: pyarrow.float64(),
+        Type.TEXT: pyarrow.string(),
+        Type.BOOLEAN: pyarrow.bool_(),
+        Type.DATE: pyarrow.date32(),
+        Type.TIMESTAMP: pyarrow.timestamp("us"),
+    }
+    return types[kind]
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSampler:
+    """A sampler for the values of one column: numbers, days or microseconds, and NaN or 0 for missing values.
+
+    Texts, truths and listed values are not drawn: their cells determine them.
+    """
+
+    attribute: Attribute
+    first: Integers
+    """The first step of each cell."""
+    counts: Integers
+    """The number of steps of each cell; 0 if its values are doubles without steps."""
+    step: Fraction
+    ends: Floats
+    """The least and the greatest double of each cell; only for reals."""
+    spikes: tuple[tuple[int, int], ...]
+    """The cells in which a value is left out, and the step of that value."""
+
+    @property
+    def binned(self) -> bool:
+        """Whether some cell holds more than one value."""
+        return any(isinstance(cell, RangeCell) for cell in self.attribute.cells)
+
+    @classmethod
+    def of(cls, attribute: Attribute, domain: Domain) -> ColumnSampler:
+        """Compute what each cell of a column holds."""
+        step = _step(attribute, domain)
+        step_ranges = [_steps(cell, attribute.type, step) for cell in attribute.cells]
+        spikes = tuple(_spike_steps(attribute, step))
+        first = np.array([low for low, _ in step_ranges], np.int64)
+        counts = np.array([min(count, 2 * _MAX_STEP - 1) for _, count in step_ranges], np.int64)
+        for spiked_cell in {spiked_cell for spiked_cell, _ in spikes}:
+            counts[spiked_cell] = (
+                max(1, counts[spiked_cell] - sum(spike_cell == spiked_cell for spike_cell, _ in spikes))
+                if counts[spiked_cell]
+                else 0
+            )
+        ends = (
+            np.array([_double_range(cell) for cell in attribute.cells]) if attribute.type is Type.REAL else np.zeros(0)
+        )
+        return cls(attribute, first, counts, step, ends, spikes)
+
+    def sample(self, codes: Codes) -> Values:
+        """Draw a value for each row, within its cell."""
+        return self._values(self._steps(bits.random_each_below(self.counts[codes]), codes), codes)
+
+    def extremes(self, codes: Codes) -> tuple[Values, Values]:
+        """Return the least and the greatest value that each row may have in its cell."""
+        last = np.maximum(self.counts[codes] - 1, 0)
+        first = np.zeros_like(last)
+        return self._values(self._steps(first, codes), codes, 0.0), self._values(self._steps(last, codes), codes, 1.0)
+
+    def middles(self, codes: Codes) -> Values:
+        """Return one fixed value of each cell: that in its middle."""
+        return self._values(self._steps(np.maximum(self.counts[codes] // 2, 0), codes), codes, 0.5)
+
+    def _steps(self, ranks: Integers, codes: Codes) -> Integers:
+        """Return the step of each rank in its cell, skipping values with cells of their own."""
+        steps = self.first[codes] + ranks
+        for cell, left_out in self.spikes:
+            steps += (codes == cell) & (steps >= left_out)
+        return steps
+
+    def _values(self, steps: Integers, codes: Codes, fraction: float | None = None) -> Values:
+        kind = self.attribute.type
+        if kind is Type.REAL:
+            return self._reals(steps, codes, fraction)
+        return steps * np.int64(int(self.step)) if kind is Type.TIMESTAMP else steps
+
+    def _reals(self, steps: Integers, codes: Codes, fraction: float | None) -> Floats:
+        reals = _multiples(steps, self.step)
+        is_continuous = self.counts[codes] == 0
+        if is_continuous.any():
+            low, high = self.ends[codes[is_continuous], 0], self.ends[codes[is_continuous], 1]
+            position = (
+                (bits.random_uint64(int(is_continuous.sum())) >> np.uint64(11)) * 2.0**-53
+                if fraction is None
+                else fraction
+            )
+            reals[is_continuous] = low + (high - low) * position
+        reals = np.clip(reals, self.ends[codes, 0], self.ends[codes, 1])
+        return self._avoid_spikes(reals, codes)
+
+    def _avoid_spikes(self, reals: Floats, codes: Codes) -> Floats:
+        """Move a double that happens to be a value with a cell of its own to an adjacent one."""
+        is_continuous = (self.counts[codes] == 0) & (self.ends[codes, 0] < self.ends[codes, 1])
+        for cell in self.attribute.cells[:-1]:
+            if isinstance(cell, ListedCell) and self.spikes:
+                is_spike = is_continuous & (reals == float(cell.value))  # type: ignore[arg-type]
+                above = np.nextafter(reals, np.inf)
+                adjacent = np.where(above <= self.ends[codes, 1], above, np.nextafter(reals, -np.inf))
+                reals = np.where(is_spike, adjacent, reals)
+        return reals
+
+
+def _step(attribute: Attribute, domain: Domain) -> Fraction:
+    """Return the distance between sampled values: in numbers, days or microseconds."""
+    if attribute.type is Type.REAL:
+        return domain.grid or Fraction(0)
+    if attribute.type is not Type.TIMESTAMP:
+        return Fraction(1)
+    edges = [_number(edge_value) for cell in attribute.cells for edge_value in _edges_of(cell)]
+    return Fraction(next(resolution for resolution in _RESOLUTIONS if not any(edge % resolution for edge in edges)))
+
+
+def _edges_of(cell: Any) -> tuple[Value, ...]:
+    return (
+        (cell.value,) if isinstance(cell, ListedCell) else (cell.low, cell.high) if isinstance(cell, RangeCell) else ()
+    )
+
+
+def _number(value: Value) -> Any:
+    """Convert a value to a number: of the day, or of the microsecond."""
+    if isinstance(value, dt.datetime):
+        return (value - _EPOCH) // _MICROSECOND
+    return (value - _DAY_ONE).days if isinstance(value, dt.date) else value
+
+
+def _steps(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
+    """Return the first step of a cell and how many it holds; no steps if its values are not multiples of one."""
+    if isinstance(cell, OtherCell) or kind in (Type.TEXT, Type.BOOLEAN):
+        return 0, 1
+    if not step:
+        return 0, 0
+    if isinstance(cell, ListedCell):
+        position = _number(cell.value) / step
+        return (int(position), 1) if position.denominator == 1 and abs(position) <= _MAX_STEP else (0, 0)
+    low, high = math.ceil(_number(cell.low) / step), math.floor(_number(cell.high) / step)
+    if not cell.closed:
+        high = math.ceil(_number(cell.high) / step) - 1
+        if kind is Type.REAL and float(high * step) >= float(cell.high):
+            high = math.floor(Fraction(math.nextafter(float(cell.high), -math.inf)) / step)
+    fits = high >= low and max(abs(low), abs(high)) <= _MAX_STEP
+    return (low, high - low + 1) if fits else (0, 0)
+
+
+def _spike_steps(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
+    """Return the cells that contain values with cells of their own, and the steps of these values, in increasing
+    order.
+    """
+    if attribute.type in (Type.TEXT, Type.BOOLEAN):
+        return []
+    spikes = sorted(_number(cell.value) for cell in attribute.cells if isinstance(cell, ListedCell))
+    bins = [
+        (cell_index, indexed_cell)
+        for cell_index, indexed_cell in enumerate(attribute.cells)
+        if isinstance(indexed_cell, RangeCell)
+    ]
+    steps_by_cell = []
+    for value in spikes if bins else ():
+        for cell_index, cell_bin in bins:
+            low, high = _number(cell_bin.low), _number(cell_bin.high)
+            if low <= value < high or (cell_bin.closed and value == high):
+                steps = value / step if step else Fraction(0)
+                steps_by_cell.append((cell_index, int(steps) if steps.denominator == 1 else _MAX_STEP * 2))
+    return [cell_step for cell_step in steps_by_cell if cell_step[1] < _MAX_STEP * 2]
+
+
+def _double_range(cell: Any) -> tuple[float, float]:
+    """Return the least and the greatest double of a cell of reals."""
+    if isinstance(cell, ListedCell):
+        return float(cell.value), float(cell.value)  # type: ignore[arg-type]
+    if not isinstance(cell, RangeCell):
+        return 0.0, 0.0
+    low, high = float(cell.low), float(cell.high)  # type: ignore[arg-type]
+    return low, high if cell.closed else max(low, math.nextafter(high, -math.inf))
+
+
+def _multiples(steps: Integers, step: Fraction) -> Floats:
+    """Return the doubles nearest to multiples of a step."""
+    numerator, denominator = step.numerator, step.denominator
+    largest = int(np.abs(steps).max(initial=0)) * numerator
+    if largest < _EXACT_DOUBLES and denominator < _EXACT_DOUBLES:
+        return np.asarray((steps * numerator) / np.float64(denominator))
+    return np.array([float(int(multiple) * step) for multiple in steps.tolist()], np.float64)
+
+
+# ── rows ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRows:
+    """Sampled rows: the cell of each row in every column, and the values of binned columns."""
+
+    columns: tuple[ColumnSampler, ...]
+    codes: Codes
+    values: dict[int, Values]
+
+    @classmethod
+    def of(cls, columns: Sequence[ColumnSampler], codes: Codes) -> SampledRows:
+        """Draw a value for every row in every binned column."""
+        binned = [place for place, column in enumerate(columns) if column.binned]
+        return cls(tuple(columns), codes, {place: columns[place].sample(codes[:, place]) for place in binned})
+
+    def set_to_middles(self, place: int, rows: NDArray[np.bool_]) -> None:
+        """Set these rows of a column to the fixed middle value of their cell: another column decides it."""
+        self.values[place][rows] = self.columns[place].middles(self.codes[rows, place])
+
+    def missing(self, place: int, rows: Any = slice(None)) -> NDArray[np.bool_]:
+        """Return which rows have no value in a column."""
+        return np.asarray(self.codes[rows, place] == self.columns[place].attribute.size - 1)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the rows as an Arrow table with the types of the policy."""
+        import pyarrow
+
+        arrays = [self._array(place) for place in range(len(self.columns))]
+        return pyarrow.Table.from_arrays(arrays, schema=schema([column.attribute for column in self.columns]))
+
+    def _array(self, place: int) -> pyarrow.Array:
+        import pyarrow
+
+        attribute = self.columns[place].attribute
+        kind = arrow_type(attribute.type)
+        if place not in self.values:
+            cell_values = pyarrow.array([*map(_plain_value, attribute.cells[:-1]), None], kind)
+            return cell_values.take(pyarrow.array(np.ascontiguousarray(self.codes[:, place])))
+        values = self.values[place]
+        if attribute.type is Type.DATE:
+            values = values.astype(np.int32)
+        return pyarrow.array(values, mask=self.missing(place)).cast(kind)
+
+
+def _plain_value(cell: Any) -> Any:
+    return float(cell.value) if isinstance(cell.value, Fraction) else cell.value
+
+
+Places = NDArray[np.intp]
+
+_MAX_REDRAWS = 32
+_MAX_END_COLUMNS = 6
+"""The most columns of which the ends of bins are tried, in all combinations."""
+
+
+def remove_impossible_rows(
+    rows: SampledRows, conditions: Sequence[CellCondition], face: QueryableTable, fixed: Collection[int] = ()
+) -> None:
+    """Redraw values, and replace whole rows if no value will do, until no row meets a condition; values of ``fixed``
+    columns change only with whole rows.
+    """
+    if not conditions:
+        return
+    read_columns = sorted({place for condition in conditions for place in condition.axes})
+    binned = [place for place in read_columns if place in rows.values and place not in fixed]
+    offending = _offending_rows(rows, conditions, face, np.arange(len(rows.codes)))
+    for _ in range(_MAX_REDRAWS):
+        if not offending.size:
+            return
+        for place in binned:
+            rows.values[place][offending] = rows.columns[place].sample(rows.codes[offending, place])
+        offending = _offending_rows(rows, conditions, face, offending)
+    for ends in product((0, 1), repeat=min(len(binned), _MAX_END_COLUMNS)):
+        if not offending.size:
+            return
+        for place, end in zip(binned, ends, strict=False):
+            rows.values[place][offending] = rows.columns[place].extremes(rows.codes[offending, place])[end]
+        offending = _offending_rows(rows, conditions, face, offending)
+    if offending.size:
+        _replace_rows(rows, offending, read_columns)
+
+
+def _replace_rows(rows: SampledRows, offending: Places, read_columns: Sequence[int]) -> None:
+    """Replace rows by copies of others; if there are none, set the columns that conditions read to NULL."""
+    valid = np.setdiff1d(np.arange(len(rows.codes)), offending)
+    if not valid.size:
+        for place in read_columns:
+            rows.codes[offending, place] = rows.columns[place].attribute.size - 1
+        return
+    donors = valid[bits.random_array_below(valid.size, offending.size)]
+    rows.codes[offending] = rows.codes[donors]
+    for values in rows.values.values():
+        values[offending] = values[donors]
+
+
+def _offending_rows(
+    rows: SampledRows, conditions: Sequence[CellCondition], face: QueryableTable, candidates: Places
+) -> Places:
+    """Return the rows, among these, that may meet one of the conditions."""
+    meets = np.zeros(candidates.size, bool)
+    for condition in conditions:
+        possible = np.flatnonzero(
+            condition.truths.true[tuple(rows.codes[candidates, place] for place in condition.axes)]
+        )
+        if possible.size:
+            column_cells = {
+                reference: _row_cells(rows, face, candidates[possible], place, level)
+                for reference, place, level in condition.columns
+            }
+            meets[possible] |= _is_met(condition, column_cells, possible.size)
+    return candidates[meets]
+
+
+def _is_met(condition: CellCondition, column_cells: dict[Reference, CellOutcomes], count: int) -> NDArray[np.bool_]:
+    return np.broadcast_to(as_truths(evaluate(condition.expression, column_cells, 1)).true, (count,))
+
+
+def _row_cells(
+    rows: SampledRows, face: QueryableTable, row_index: Places, place: int, level: int | None
+) -> CellOutcomes:
+    """Return what a column is in each row."""
+    attribute, codes = face.attributes[place], rows.codes[row_index, place]
+    if level is not None:
+        labels: NDArray[Any] = np.empty(attribute.size, dtype=object)
+        labels[:] = level_labels(attribute, level)
+        return CellTexts(labels[codes], np.zeros(codes.size, bool))
+    cells = face.cells[place]
+    if place not in rows.values:
+        fields = (getattr(cells, name)[codes] for name in cells.__dataclass_fields__)
+        row_cells = type(cells)(*fields)
+        return (
+            row_cells
+            if isinstance(row_cells, (CellTexts, PossibleTruths))
+            else _null_where_missing(row_cells, rows.missing(place, row_index))
+        )
+    return _number_spans(rows.values[place][row_index], rows.missing(place, row_index), attribute.type)
+
+
+def _null_where_missing(numbers: ValueRanges, missing: NDArray[np.bool_]) -> ValueRanges:
+    return ValueRanges(
+        np.where(missing, np.nan, numbers.low), np.where(missing, np.nan, numbers.high), ~missing, missing
+    )
+
+
+def _number_spans(values: Any, missing: NDArray[np.bool_], kind: Type) -> ValueRanges:
+    """Return numbers as the doubles around them: both equal the number, unless no double does."""
+    low = high = values.astype(np.float64)
+    if kind is not Type.REAL:
+        inexact = low.astype(np.int64) != values
+        low = np.where(inexact, np.nextafter(low, -np.inf), low)
+        high = np.where(inexact, np.nextafter(high, np.inf), high)
+    return _null_where_missing(ValueRanges(low, high, ~missing, missing), missing)

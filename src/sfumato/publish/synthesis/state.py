@@ -1,0 +1,226 @@
+"""The state of a synthesis: a method chooses each next step from what was released alone.
+
+A method is a generator. It yields a step, which its caller charges and releases, and is sent the outcome. In between,
+the model is fitted to all noisy marginals so far: deterministic post-processing, which costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Laplace
+from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, ColumnSetDistances
+from sfumato.plan.readings.total_readings import Integers
+from sfumato.publish.graph.fitting import Observation, fit_model
+from sfumato.publish.graph.models import GraphicalModel
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.chains import Floats
+from sfumato.publish.marginals.estimating import MeasuredMarginal
+from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, noise_scale, round_amount_down
+from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, affordable, weighted_closure
+from sfumato.publish.synthesis.implications import Pairs, Zeros, sets_of, zeros_from_model
+from sfumato.publish.synthesis.released import SynthesisRound
+from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
+
+Steps = Generator[Step, Outcome, None]
+Measuring = Generator[Step, Outcome, float]
+Choosing = Generator[Step, Outcome, AttributeSet]
+
+ROUGH, CLOSE = 1e-3, 1e-4
+"""The tolerance of the fit in each round, and at the end."""
+_MAX_STEPS = float(1 << 60)
+
+
+@dataclass(frozen=True, eq=False)
+class SynthesisSetting:
+    """All that is public before the first step."""
+
+    reading: CellRows
+    attributes: Attributes
+    workload: Mapping[AttributeSet, Fraction]
+    """The marginals that the model should fit, and the weight of each."""
+    currency: Currency
+    max_cells: int
+    zeros: Zeros = ()
+    implies: Pairs = ()
+    """Columns that decide others, with a mapping read from noisy counts: these pairs are measured first."""
+    required: tuple[int, ...] = ()
+    """Columns that are never NULL."""
+
+    @property
+    def pairs(self) -> list[AttributeSet]:
+        """The pairs that are measured first."""
+        return sets_of(self.implies)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def unit_value(self) -> Fraction:
+        """The rows that one step of the counts stands for."""
+        return self.reading.bounded.measures[0].unit_value
+
+    @property
+    def max_rows(self) -> float:
+        """The most rows of one unit that count."""
+        return float(self.reading.bounded.measures[0].add_remove_sensitivity.total * self.unit_value)
+
+    @cached_property
+    def candidates(self) -> dict[AttributeSet, int]:
+        """The subsets of the workload's sets with their weights."""
+        return weighted_closure(self.workload)
+
+
+class SynthesisState:
+    """What was released so far, and the model fitted to it."""
+
+    def __init__(self, setting: SynthesisSetting) -> None:
+        self.setting = setting
+        self.budget = SynthesisBudget(setting.currency)
+        self.released: list[tuple[MeasuredMarginal, SynthesisRound]] = []
+        """Each measurement with its round: appended together, so that an interrupt never separates them."""
+        self.planned = 0
+        self._model: GraphicalModel | None = None
+
+    @property
+    def marginals(self) -> list[MeasuredMarginal]:
+        """The measurements, in order; the number of rows is the first."""
+        return [measured for measured, _ in self.released]
+
+    @property
+    def rounds(self) -> list[SynthesisRound]:
+        """The rounds of all measurements but the first."""
+        return [synthesis_round for measured, synthesis_round in self.released if measured.places]
+
+    @property
+    def model(self) -> GraphicalModel:
+        """The model fitted to what was released; uniform at first."""
+        if self._model is None:
+            self.fit()
+        assert self._model is not None
+        return self._model
+
+    @property
+    def total(self) -> float:
+        """The number of rows, estimated from all measurements weighted by precision."""
+        step = float(self.setting.unit_value)
+        estimates = [
+            (float(marginal.values.sum()) * step, 1 / (marginal.variance * marginal.values.size))
+            for marginal in self.marginals
+        ]
+        mean = sum(value * weight for value, weight in estimates) / sum(weight for _, weight in estimates)
+        return min(max(1.0, mean), _MAX_STEPS * step)
+
+    def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = ()) -> None:
+        """Fit the model to all that was measured, starting from the current one."""
+        observations, sizes = [_observation(each) for each in self.marginals if each.places], self.setting.sizes
+        total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
+        self._model = fit_model(observations, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance)
+
+    def finish(self) -> None:
+        """Fit the model closely, and again without the cells that deciding columns rule out."""
+        self.fit(CLOSE)
+        setting = self.setting
+        ruled_out = zeros_from_model(self.model, setting.attributes, setting.implies, setting.zeros, setting.required)
+        if ruled_out:
+            with suppress(InvalidParameter):  # the policy's impossible cells leave no row that satisfies it
+                self.fit(CLOSE, ruled_out)
+
+    # ── steps ──────────────────────────────────────────────────────────────────────────────────
+
+    def count_rows(self) -> Measuring:
+        """Measure the number of rows, for its share of the price."""
+        return self._measure_marginal((), round_amount_down(self.budget.currency.total * FOR_ROWS), "rows")
+
+    def measure_pairs(self, amount: Fraction) -> Steps:
+        """Measure the pairs of which one column decides the other, each for this amount."""
+        for pair in self.setting.pairs:
+            yield from self.measure(pair, amount, "first", fit=False)
+
+    def measure(self, places: AttributeSet, amount: Fraction, what: str, *, fit: bool = True) -> Measuring:
+        """Measure a marginal for this amount; return the mean size of the noise in a cell, in rows."""
+        before = self.model.marginal(places) if fit else None
+        noise = yield from self._measure_marginal(places, amount, what)
+        if before is not None:
+            self.fit()
+            measured, synthesis_round = self.released[-1]
+            gain = l1_change(before, self.model.marginal(places)) / 2
+            self.released[-1] = measured, replace(synthesis_round, gain=gain)
+        return noise
+
+    def _measure_marginal(self, places: AttributeSet, amount: Fraction, what: str) -> Measuring:
+        view, currency = CellCounts(self.setting.reading, places), self.budget.currency
+        noise = currency.noise(amount, view.sensitivity)
+        funds = self.budget.charge(currency.noise_cost(noise, view.sensitivity))
+        outcome = yield MeasureStep(view, noise, NoisyCells.of)
+        assert isinstance(outcome, NoisyCells)
+        self.budget = funds
+        shape = tuple(self.setting.sizes[place] for place in places)
+        laplace, step = isinstance(noise, Laplace), self.setting.unit_value
+        measured = MeasuredMarginal(places, outcome.counts.reshape(shape), noise_scale(noise), laplace, step)
+        names = tuple(self.setting.attributes[place].name for place in places)
+        self.released.append((measured, SynthesisRound(names, what, noise.words())))
+        return mean_size(noise, step)
+
+    def choose(
+        self, candidates: Mapping[AttributeSet, int], amount: Fraction, penalty: Callable[[int], float]
+    ) -> Choosing:
+        """Choose a set that the model fits badly, by its weighted distance less a penalty in rows for so many cells."""
+        sets = list(candidates)
+        scores = self._scores(sets, [candidates[places] for places in sets], penalty)
+        choice = self.budget.currency.choice(amount, scores)
+        funds = self.budget.charge(self.budget.currency.choice_cost(choice))
+        outcome = yield ChooseStep(scores, choice)
+        assert isinstance(outcome, Choice)
+        self.budget = funds
+        return sets[outcome.place]
+
+    def _scores(
+        self, sets: Sequence[AttributeSet], weights: Sequence[int], penalty: Callable[[int], float]
+    ) -> ColumnSetDistances:
+        step = float(self.setting.unit_value)
+        views = tuple(CellCounts(self.setting.reading, places) for places in sets)
+        predicted = tuple(round_to_steps(counts, step) for counts in self.model.marginals(sets))
+        return ColumnSetDistances(
+            views, predicted, tuple(weights), tuple(round(penalty(view.size) / step) for view in views)
+        )
+
+    def affordable(self, among: Mapping[AttributeSet, int], share: float) -> dict[AttributeSet, int]:
+        """Return the candidates that the model can hold when this share of the price is spent."""
+        model_sets = [marginal.places for marginal in self.marginals] + [places for places, _ in self.setting.zeros]
+        affordable_sets = affordable(among, self.model, model_sets, self.setting.max_cells * share)
+        return {candidate: among[candidate] for candidate in affordable_sets}
+
+
+def _observation(measured: MeasuredMarginal) -> Observation:
+    return Observation(
+        measured.places, measured.values.astype(np.float64) * float(measured.unit_value), math.sqrt(measured.variance)
+    )
+
+
+def l1_change(before: Floats, after: Floats) -> float:
+    """Return the sum of the changes of all cells, in rows."""
+    return float(np.abs(after - before).sum())
+
+
+def mean_size(noise: Additive, unit_value: Fraction) -> float:
+    """Return the mean of |noise| in one cell, in rows: √(2/π)·σ, or the scale of Laplace noise."""
+    size = float(noise_scale(noise) * unit_value)
+    return size if isinstance(noise, Laplace) else math.sqrt(2 / math.pi) * size
+
+
+def round_to_steps(counts: Floats, unit_value: float) -> Integers:
+    """Round the model's counts to integer steps, with which the truth is compared."""
+    steps: Integers = np.rint(np.clip(counts.reshape(-1) / unit_value, 0.0, _MAX_STEPS)).astype(np.int64)
+    return steps

@@ -1,0 +1,321 @@
+"""Choose the bounding strategy, the noise and the split of the price from the policy alone; no data are read.
+
+Every measurement of a question gets the share of the price that minimises the error of the requested columns
+(``parts.shares``). Its noise is calibrated to the sensitivity that the bounding proves, and the release's privacy curve
+composes the mechanisms that are actually drawn. Where groups are discovered in the data, their selection takes one more
+share and also spends δ: all of it beside Laplace noise, half of it beside Gaussian noise.
+
+Theorem (discovered groups). The keys K are selected by a key threshold, and then noise is added to the totals of K with
+all declared values of the other keys. For each fixed K those totals move by no more than the bounding proves, whether
+the data hold the keys of K or not. So the release is an adaptive composition of the two (Dwork & Roth 2014, Thm 3.16),
+and its curve is that of both together, under either relation of neighbours. ∎
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.mechanisms import KeyThreshold
+from sfumato.mechanisms.additive import FAMILIES
+from sfumato.mechanisms.key_thresholds import MAX_KEYS, MAX_WEIGHT
+from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.limits import Strategy
+from sfumato.plan.readings.total_readings import KeyHolders
+from sfumato.privacy import Budget, Curve, Neighbours
+from sfumato.privacy.budget_words import PURE_TOTAL
+from sfumato.privacy.calibration import least_by
+from sfumato.privacy.numbers import Number, format_probability
+from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.parts.question_parts import Family, NoiseStrength, NoisyTotals, OtherPart, QuestionPart
+from sfumato.release.parts.scales import NoiseScale, NoisyScale
+from sfumato.release.parts.shares import PriceSplit, WeightedRequest, split_price
+from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
+
+_PRECISION = Fraction(1, 2**16)
+"""The relative precision of the calibrated noise; a finer one would take three times the search steps."""
+
+
+@dataclass(frozen=True)
+class PricedRelease:
+    """A release that is ready to be charged: its measurements with their noise, its price, and the reason."""
+
+    totals: NoisyTotals
+    """All totals of the question; there may be none."""
+    others: tuple[OtherPart, ...]
+    """The measurements beside totals, such as quantiles."""
+    measurements: tuple[tuple[Measurement, ...], ...]
+    """The measurements of each part, in units of its totals."""
+    group_selection: tuple[Measurement, ...]
+    """The selection of discovered groups, if any."""
+    split: PriceSplit
+    price: Price
+    reason: str
+    unused_delta_reason: str = ""
+    """Why a δ in the price has no effect; empty where the price has none, or the δ is used."""
+
+    @property
+    def parts(self) -> tuple[QuestionPart, ...]:
+        return (self.totals, *self.others)
+
+    @cached_property
+    def batch(self) -> Batch:
+        """All measurements, the selection of groups last."""
+        return Batch((*(measurement for part in self.measurements for measurement in part), *self.group_selection))
+
+    @property
+    def bounded(self) -> BoundedPlan:
+        """The bounded plan of the totals."""
+        return self.totals.bounded
+
+    @property
+    def measured_plans(self) -> tuple[BoundedPlan, ...]:
+        """The bounded plans of all parts that have measurements."""
+        plans = [part.bounded for part, measurements in zip(self.parts, self.measurements, strict=True) if measurements]
+        return tuple(plans or [self.bounded])
+
+    @property
+    def mechanisms(self) -> tuple[Additive, ...]:
+        return tuple(measurement.mechanism for measurement in self.measurements[0])
+
+    @property
+    def selection(self) -> KeyThreshold | None:
+        """The mechanism that decides which discovered groups are released."""
+        return self.group_selection[0].mechanism if self.group_selection else None
+
+    @property
+    def curve(self) -> Curve:
+        return self.batch.curve
+
+    @cached_property
+    def scales(self) -> tuple[tuple[NoiseScale, ...], ...]:
+        """For each part, the scales of the integers that are drawn for it."""
+        return tuple(
+            part.scales(measurements) for part, measurements in zip(self.parts, self.measurements, strict=True)
+        )
+
+    @cached_property
+    def noisy_scales(self) -> tuple[NoisyScale, ...]:
+        """The scales of everything that gets additive noise, in all parts."""
+        return tuple(scale for part in self.scales for scale in part if isinstance(scale, NoisyScale))
+
+    @cached_property
+    def accuracy(self) -> tuple[Fraction, ...]:
+        """The half-widths at 95 % confidence, by which stored answers are compared."""
+        return self.half_widths()
+
+    @property
+    def pure(self) -> bool:
+        """Whether all noise satisfies pure ε-DP; a selection of discovered groups still needs a δ."""
+        return all(scale.mechanism.pure for scale in self.noisy_scales)
+
+    def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
+        """Return the half-width of everything that gets noise, in the units of its measure."""
+        return tuple(scale.half_width(confidence, together) for scale in self.noisy_scales)
+
+
+def price_release(
+    options: Sequence[BoundedPlan],
+    price: Price,
+    *,
+    others: tuple[OtherPart, ...] = (),
+    requests: WeightedRequest | None = None,
+    account: Budget | None = None,
+    family: Family | None = None,
+) -> PricedRelease:
+    """Return the release with the least noise on totals at this price; among equals, the cheapest to compute.
+
+    The parts in ``others`` have strategies of their own. The price is split to minimise the weighted errors of
+    ``asked``, and evenly without it. After Gaussian noise the account can no longer be charged in pure ε, so while it
+    still can, Gaussian noise is chosen by default only if it at least halves the error.
+    """
+    if family is not None and not family.pure and not price.allows_gaussian:
+        raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
+    families = [family] if family is not None else _candidate_families(price, account)
+    only_selections = not options[0].noisy_measures and not any(part.noisy for part in others)
+    if only_selections:  # pure ε pays for them
+        families = [*FAMILIES[:1]]
+    candidates = [
+        _least_noise_release(options, others, requests, price, candidate_family)
+        for candidate_family in families
+        if _compatible_options(options, candidate_family)
+    ]
+    if not candidates:
+        raise _incompatible_strategy(options[0].strategy)
+    least_noise = min(candidates, key=_log_noise)
+    chosen = least_noise if family is not None or least_noise.pure else _prefer_pure(candidates, least_noise, account)
+    if not chosen.pure or chosen.selection is not None or not price.delta:  # discovered groups use the δ
+        return chosen
+    # Laplace noise is calibrated to ε alone, so the receipt must not quote a δ that nothing uses.
+    stated_reason = _ONLY_SELECTIONS if only_selections else _LAPLACE_NAMED if family is not None else None
+    reason = stated_reason or _unused_delta(chosen, candidates)
+    return replace(
+        chosen,
+        price=Price(price.epsilon),
+        unused_delta_reason=f"The δ = {format_probability(price.delta)} has no effect: {reason}.",
+    )
+
+
+_ONLY_SELECTIONS = "every column is a selected value, and a selection is paid for with ε alone"
+_LAPLACE_NAMED = "you asked for Laplace noise, which is paid for with ε alone"
+
+
+def _unused_delta(chosen: PricedRelease, candidates: Sequence[PricedRelease]) -> str:
+    """Describe why pure noise was chosen although the δ would have allowed Gaussian noise."""
+    gaussian = next((candidate for candidate in candidates if not candidate.pure), None)
+    if gaussian is None:
+        return "the noise is paid for with ε alone"
+    error_ratio = math.exp((_log_noise(gaussian) - _log_noise(chosen)) / len(chosen.noisy_scales))
+    if error_ratio >= 1:
+        return f"Laplace noise needs no δ, and Gaussian noise would have {error_ratio:.3g} times its error"
+    comparison = f"Gaussian noise would have {error_ratio:.2g} times the error"
+    if error_ratio <= 1 / 2:
+        return f"{comparison}, but the account can no longer pay for it"
+    consequence = (
+        "but later answers of this account could no longer be charged in ε alone, so it is the default only if it "
+        "halves the error"
+    )
+    return f'{comparison}, {consequence}; ask for it with mechanism="gaussian" (--mechanism gaussian)'
+
+
+def _compatible_options(options: Sequence[BoundedPlan], family: Family) -> list[BoundedPlan]:
+    """Return the boundings that a family of noise can use: L2 clipping needs Gaussian noise, L1 clipping Laplace."""
+    return [bounded for bounded in options if bounded.strategy.order in (None, family.order)]
+
+
+def _incompatible_strategy(strategy: Strategy) -> InvalidParameter:
+    noise_name, advice = (
+        ("Gaussian", "a delta or a rho") if strategy is Strategy.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
+    )
+    rule = f"left out, or one that works with the noise: {strategy.value} works only with {noise_name} noise"
+    return InvalidParameter("strategy", strategy.value, rule, fix=f"give {advice}, or another strategy")
+
+
+def _candidate_families(price: Price, account: Budget | None) -> list[Family]:
+    """Return the families of noise that are worth comparing.
+
+    At the same ρ ≤ 2 Laplace noise is never narrower: its ρ is at least its mean loss ε − 1 + e^{−ε}, and its
+    half-width ln(20)/ε then exceeds the Gaussian's 1.96/√(2ρ). But it keeps the account chargeable in pure ε.
+    """
+    charges_pure = account is not None and "pure" in account.remaining
+    if price.rho is not None and price.rho <= 2 and not charges_pure:
+        return [family for family in FAMILIES if not family.pure]
+    return [family for family in FAMILIES if family.pure or price.allows_gaussian]
+
+
+def _prefer_pure(candidates: list[PricedRelease], gaussian: PricedRelease, account: Budget | None) -> PricedRelease:
+    """Return the Laplace release instead where Gaussian noise gains too little to give up charging in pure ε."""
+    laplace = next((candidate for candidate in candidates if candidate.pure), None)
+    if laplace is None or account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
+        return gaussian
+    affordable = account.affords(gaussian.curve)
+    gain = math.exp((_log_noise(laplace) - _log_noise(gaussian)) / len(gaussian.noisy_scales))
+    if affordable and gain >= 2:
+        return gaussian
+    comparison = f"Gaussian noise would have {1 / gain:.2g} times the error but end {PURE_TOTAL}"
+    return replace(laplace, reason=f"{laplace.reason}; {comparison}")
+
+
+def _least_noise_release(
+    options: Sequence[BoundedPlan],
+    others: tuple[OtherPart, ...],
+    asked: WeightedRequest | None,
+    price: Price,
+    family: Family,
+) -> PricedRelease:
+    """Return the release under the strategy with the least sensitivity: with all else equal, noise grows with Δ₁
+    (Laplace) or Δ₂ (Gaussian).
+    """
+    compatible = _compatible_options(options, family)
+    # min keeps the first, and cheapest to compute, among equals
+    chosen = min(compatible, key=lambda bounded: round(_log_sensitivity(bounded, family), 9))
+    rejected = (
+        [bounded.strategy.value for bounded in compatible if bounded is not chosen] if chosen.noisy_measures else []
+    )
+    described = (
+        chosen if chosen.noisy_measures or not others else others[0].bounded
+    )  # without totals, only the others count
+    reason = f"{described.strategy.value}, " + (
+        f"for the least noise: {' and '.join(rejected)} would need as much or more"
+        if rejected
+        else "the only strategy that applies"
+    )
+    totals = NoisyTotals(chosen)
+    split = split_price((totals, *others), asked, family)
+    return _calibrate(PricedRelease(totals, others, (), (), split, price, reason), family)
+
+
+def _log_sensitivity(bounded: BoundedPlan, family: Family) -> float:
+    """Return the sum of the logarithms of all sensitivities, in the units of the measures."""
+    return sum(math.log(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in bounded.noisy_measures)
+
+
+def _log_noise(prepared: PricedRelease) -> float:
+    """Return the sum of the logarithms of all half-widths, by which families of noise are compared."""
+    return sum(math.log(float(max(width, Fraction(1, 10**9)))) for width in prepared.half_widths())
+
+
+def _calibrate(planned: PricedRelease, family: Family) -> PricedRelease:
+    """Calibrate each measurement to its share of the price: by a closed form where there is one, else by a search for
+    the least factor on all noise that satisfies the price.
+    """
+    price, totals, shares = planned.price, planned.totals, planned.split.shares
+    epsilon = None if price.epsilon is None or not totals.bounded.discovers_groups else price.epsilon * shares[0][-1]
+    selection = _group_selection(totals.bounded, epsilon, price.delta if family.pure else price.delta / 2)
+
+    def at_strength(strength: NoiseStrength) -> PricedRelease:
+        measurements = tuple(
+            part.measurements(strength, part_shares) for part, part_shares in zip(planned.parts, shares, strict=True)
+        )
+        return replace(planned, measurements=measurements, group_selection=selection)
+
+    if _has_closed_form(price, family, planned.others):
+        return at_strength(NoiseStrength(family, price))
+
+    def scaled_by(factor: Fraction) -> PricedRelease:
+        return at_strength(NoiseStrength(family, factor=factor))
+
+    return scaled_by(least_by(lambda factor: price.shortfall(scaled_by(factor).curve), str(price), _PRECISION))
+
+
+def _has_closed_form(price: Price, family: Family, others: Sequence[QuestionPart]) -> bool:
+    """Return whether the noise for shares of this price follows without a search."""
+    if others and price.epsilon is None:
+        return False
+    return family.closed_form(epsilon=price.epsilon, rho=price.rho) is not None
+
+
+def _group_selection(bounded: BoundedPlan, epsilon: Fraction | None, delta: Fraction) -> tuple[Measurement, ...]:
+    """Return the selection of discovered groups, with the noise that releases the smallest ones."""
+    if not bounded.discovers_groups or epsilon is None:
+        return ()
+    holders = KeyHolders(bounded)
+    max_groups = MAX_WEIGHT if holders.weighted else MAX_KEYS
+    if holders.max_keys > max_groups:
+        rule = (
+            f"groups can be discovered in the data if one unit is in at most {max_groups:,} of them; here it may be in "
+            f"{holders.max_keys:,}"
+        )
+        fewer_rows = "join on columns with fewer matching rows, or declare a smaller most_items for the list"
+        fix = fewer_rows if holders.weighted else "lower the limit, for example .limit(groups=10)"
+        raise Unsupported("too-many-keys", rule, fix=fix)
+    return (
+        Measurement(holders, key_threshold(epsilon, delta, holders.max_keys, holders.weighted, holders.neighbours)),
+    )
+
+
+@lru_cache(maxsize=256)
+def key_threshold(
+    epsilon: Fraction, delta: Fraction, max_keys: int, weighted: bool, neighbours: Neighbours
+) -> KeyThreshold:
+    """Return the key threshold that releases the smallest groups at this price."""
+    candidates = [KeyThreshold(epsilon, delta, max_keys, weighted, neighbours=neighbours)]
+    if max_keys > 1 and not weighted:
+        candidates.append(KeyThreshold.gaussian(epsilon, delta, max_keys, neighbours))
+    return min(candidates, key=lambda candidate: candidate.error())
