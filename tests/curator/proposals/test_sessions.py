@@ -87,7 +87,7 @@ def test_answers_of_a_session_are_shown_as_a_table_and_a_rehearsal_says_what_it_
     shown = repr(asked.release(2))
     assert [line.split()[-1] for line in shown.splitlines() if "SELECT" in line] == ["false", "true", "NULL"]
     assert "ε = 2" in shown
-    assert "REHEARSAL" in repr(asked.preview(2)).upper()
+    assert "PREVIEW" in repr(asked.preview(2)).upper()
     assert "<table>" in asked.preview(2)._repr_html_()
 
 

@@ -229,7 +229,7 @@ class OnlineProposal(PreviewedByOldName):
         return OnlineDraw(self._marginals.planned_draw(plan, reading, batch, price))
 
     def __repr__(self) -> str:
-        return f"<ProposedOnline {self.description}: .explain() .error() .price() are free, .release() opens it>"
+        return f"<OnlineProposal {self.description}: .explain() .error() .price() are free, .release() opens it>"
 
 
 def _root_below(value: Fraction) -> Fraction:

@@ -258,7 +258,7 @@ class SessionProposal(PreviewedByOldName):
         return format_exact(self.sensitivity)
 
     def __repr__(self) -> str:
-        return f"<ProposedSession {self.description}: .explain() .error() .price() are free, .release() opens it>"
+        return f"<SessionProposal {self.description}: .explain() .error() .price() are free, .release() opens it>"
 
 
 class ThresholdSession(SecretSession):

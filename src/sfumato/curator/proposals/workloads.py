@@ -496,7 +496,7 @@ class WorkloadProposal(PreviewedByOldName):
         return len(self.questions)
 
     def __repr__(self) -> str:
-        return f"<Workload of {len(self)} questions: .explain() .error() .price() are free, .release() asks>"
+        return f"<WorkloadProposal of {len(self)} questions: .explain() .error() .price() are free, .release() asks>"
 
 
 @dataclass(frozen=True)
