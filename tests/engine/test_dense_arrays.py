@@ -101,7 +101,7 @@ def test_a_server_adds_up_each_marginal_and_sends_no_more_rows_than_cells(
     assert not marginals(strategy).by_set
     with closing(engine(rows(3), units=strategy is not Strategy.WHOLE)) as opened:
         exact = opened.read(reading, 7)
-        sent = opened.sources.run(opened._written(counted_statement(reading, 7)))
+        sent = opened.sources.run(opened._render(counted_statement(reading, 7)))
     assert len(sent) <= reading.cell_count
     assert sum(cells.sum() for cells in exact) > 0
     for cells, added_up in zip(exact, arrays_from_rows(sent, reading), strict=True):  # type: ignore[call-overload]

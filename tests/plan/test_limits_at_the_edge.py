@@ -37,15 +37,15 @@ def _grouped(text: str) -> Callable[[], Any]:
     ("module", "limit", "reached", "ask"),
     [
         # AND, >, age, 3, <, age, 9
-        (costs, "MOST_PARTS", 7, _parsed("SELECT COUNT(*) FROM visits WHERE age > 3 AND age < 9")),
-        (costs, "MOST_MATCHES", 10, _parsed(_JOINED)),
-        (costs, "MOST_MATCHES", 5, _parsed("SELECT COUNT(*) FROM visits, UNNEST(tags) AS t(tag)")),
+        (costs, "MAX_PARTS", 7, _parsed("SELECT COUNT(*) FROM visits WHERE age > 3 AND age < 9")),
+        (costs, "MAX_MATCHES", 10, _parsed(_JOINED)),
+        (costs, "MAX_MATCHES", 5, _parsed("SELECT COUNT(*) FROM visits, UNNEST(tags) AS t(tag)")),
         # what is looked up beside a row, for each of ten rows that it becomes
-        (costs, "MOST_STEPS", 200, _parsed(_JOINED)),
-        (costs, "MOST_BYTES", 200, _parsed(_JOINED)),
-        (keys, "MOST_GROUPS", 4, _grouped("SELECT region, COUNT(*) FROM visits GROUP BY region")),
-        (keys, "MOST_GROUPS", 8, _grouped("SELECT region, urgent, COUNT(*) FROM visits GROUP BY region, urgent")),
-        (keys, "MOST_GROUPS", 366, _grouped("SELECT day, COUNT(*) FROM visits GROUP BY day")),
+        (costs, "MAX_STEPS", 200, _parsed(_JOINED)),
+        (costs, "MAX_BYTES", 200, _parsed(_JOINED)),
+        (keys, "MAX_GROUPS", 4, _grouped("SELECT region, COUNT(*) FROM visits GROUP BY region")),
+        (keys, "MAX_GROUPS", 8, _grouped("SELECT region, urgent, COUNT(*) FROM visits GROUP BY region, urgent")),
+        (keys, "MAX_GROUPS", 366, _grouped("SELECT day, COUNT(*) FROM visits GROUP BY day")),
     ],
 )
 def test_limits_hold_to_the_last_one(

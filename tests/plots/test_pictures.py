@@ -287,7 +287,7 @@ def test_labels_name_bins_or_do_not() -> None:
 
 
 def test_an_answer_without_numbers_is_refused() -> None:
-    with pytest.raises(sf.InvalidParameter, match="a column of numbers"):
+    with pytest.raises(sf.InvalidParameter, match="at least one column of numbers"):
         draw([], [])
 
 

@@ -379,7 +379,7 @@ def test_neighbours_are_told_the_same_before_anything_is_spent(tmp_path: Path) -
         (CANDIDATE.drop_columns(["age"]), "the source has no column age"),
         (CANDIDATE.slice(0, 0), "a table with at least one row"),
         ("nowhere.csv", "an existing file"),
-        (__file__, "the file's extension says its format"),
+        (__file__, "files with this extension cannot be read"),
         (17, "a table needs a source"),
     ],
 )

@@ -57,11 +57,11 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> Non
 def test_no_key_is_lost(tmp_path: Path) -> None:
     key = SigningKey.new()
     key.save(tmp_path / "owner.key")
-    with pytest.raises(sf.SfumatoError, match="this file exists already"):
+    with pytest.raises(sf.SfumatoError, match="this file already exists"):
         SigningKey.new().save(tmp_path / "owner.key")
     (tmp_path / "owner.key.pub").rename(tmp_path / "other.key.pub")
     for taken in ("owner.key", "other.key"):
-        with pytest.raises(sf.SfumatoError, match="this file exists already"):
+        with pytest.raises(sf.SfumatoError, match="this file already exists"):
             SigningKey.new().save(tmp_path / taken)
     assert SigningKey.read(tmp_path / "owner.key").public == key.public
     with pytest.raises(sf.SfumatoError, match="cannot be written"):

@@ -187,7 +187,7 @@ MISSING: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "no database": ("none.duckdb", {"relation": "t"}, "tables.t.source", "no such file"),
     "a folder": ("folder.csv", {}, "tables.t.source", "no such file"),
     "a pipe": ("pipe.csv", {}, "tables.t.source", "no such file"),
-    "no kind": ("t.xlsx", {}, "tables.t.source", "extension says its format"),
+    "no kind": ("t.xlsx", {}, "tables.t.source", "files with this extension cannot be read"),
     "not Parquet": ("fake.parquet", {}, "tables.t.source", "Parquet"),
     "not a database": ("fake.duckdb", {"relation": "t"}, "tables.t.source", "DuckDB"),
     "empty CSV": ("empty.csv", {}, "tables.t.source", "column names"),
