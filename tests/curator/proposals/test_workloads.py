@@ -66,7 +66,7 @@ def kinds(curator: sf.Curator) -> list[str]:
 def test_several_questions_are_one_charge_with_one_receipt(clinic: sf.Curator) -> None:
     asked = clinic.workload(MIXED)
     assert len(asked) == 5
-    assert "Workload of 5 questions" in repr(asked)
+    assert "WorkloadProposal of 5 questions" in repr(asked)
     said = str(asked.explain(epsilon=1))
     assert "4 questions measured by 3 statements" in said
     assert isinstance(asked.error(epsilon=1), WorkloadForecast)
