@@ -68,7 +68,7 @@ def line_chart(
 ) -> Drawing:
     """Draw lines on one panel; the names of several lines are written at their right ends, without overlaps.
 
-    ``beside`` is the least width reserved for the y axis labels, so that stacked panels are aligned.
+    ``min_axis_width`` is the least width reserved for the y axis labels, so that stacked panels are aligned.
     """
     drawn = lines[:MAX_LINES]
     x_values = [coordinate for line in drawn for coordinate in line.x_values]
