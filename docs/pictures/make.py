@@ -232,7 +232,7 @@ def time_series() -> None:
         )
         with library:
             ask = library.sql("SELECT DATE_TRUNC('month', day) AS month, COUNT(*) AS loans FROM loans GROUP BY month")
-            ask.release(within=16).plot(str(HERE / "time-series.svg"))
+            ask.release(within=15).plot(str(HERE / "time-series.svg"))
 
 
 def _ticks(*values: float) -> alt.Axis:
