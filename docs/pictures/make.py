@@ -221,6 +221,20 @@ def plots() -> None:
     sf.precedents(sf.Guarantee(1, "1e-6")).plot(HERE / "precedents.svg")
 
 
+def time_series() -> None:
+    """Loans by month, as the page about time series asks for them."""
+    loans = pd.read_csv(HERE.parent / "how-to/loans.csv", parse_dates=["day"])
+    bounds = {"day": ("2024-01-01", "2025-12-31")}
+    with TemporaryDirectory() as folder:
+        ledger = f"{folder}/library.ledger"
+        library = sf.protect(
+            loans, name="loans", unit="member", max_rows=6, bounds=bounds, epsilon=3, account="library", ledger=ledger
+        )
+        with library:
+            ask = library.sql("SELECT DATE_TRUNC('month', day) AS month, COUNT(*) AS loans FROM loans GROUP BY month")
+            ask.release(within=15).plot(str(HERE / "time-series.svg"))
+
+
 def _ticks(*values: float) -> alt.Axis:
     return alt.Axis(values=list(values), format="~g")
 
@@ -1168,6 +1182,7 @@ if __name__ == "__main__":
     drawings = (
         answer,
         plots,
+        time_series,
         curves,
         calibration,
         holes,

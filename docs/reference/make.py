@@ -30,7 +30,7 @@ times those of the pattern) and at most {MAX_BYTES // 1024} KiB of texts made. A
 
 A real is 0 or between 2⁻⁵⁰⁰ and 2⁵⁰⁰ in size, in data, policies and questions: what is computed and larger is NULL,
 what is smaller is 0. Texts become numbers, booleans and dates in `CAST` as the cells of a CSV file do
-([how](../how-to/write-a-policy.md#what-happens-to-a-cell)); what is infinite is NULL. Groups in which a condition of
+([how](policy.md#what-happens-to-a-cell)); what is infinite is NULL. Groups in which a condition of
 `WHERE` never holds, whatever the data, are left out, and a column that nothing is declared of may be grouped by where
 `WHERE` says what it is: `WHERE n BETWEEN 1 AND 5`, `WHERE name IN ('a', 'b')`.
 

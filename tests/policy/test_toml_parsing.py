@@ -246,12 +246,42 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
 
 
 def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-policy.md").read_text()
-    blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
+    docs = Path(__file__).parents[2] / "docs"
+    pages = [(docs / name).read_text() for name in ("how-to/write-a-policy.md", "reference/policy.md")]
+    blocks = re.findall(r"```toml\n(.*?)```", "\n".join(pages), re.S)
     clinic, rows, cells = (read(written(tmp_path, block)) for block in blocks)
     assert list(clinic.tables) == ["visits", "prescriptions", "hospitals"]
     assert rows.unit.every_row
     assert all(map(cells.tables["visits"].is_coded, cells.tables["visits"].columns))
+
+
+@pytest.mark.parametrize(
+    ("section", "heading"),
+    [
+        ("", "## The file"),
+        ("[unit]", "## `[unit]`"),
+        ("[unit.budget]", "`budget` has these keys"),
+        ("[tables.visits]", "## `[tables.<name>]`"),
+        ("[tables.visits.columns.age]", "## `[tables.<name>.columns]`"),
+        ("[analysts.ana]", "## `[analysts.<name>]`"),
+    ],
+)
+def test_the_reference_lists_every_key(tmp_path: Path, section: str, heading: str) -> None:
+    """The refusal of an unknown key lists the known ones; the table below the heading has a row for each."""
+    keys = {
+        "[unit]": 'name = "patient"',
+        "[unit.budget]": "epsilon = 3",
+        "[tables.visits]": 'source = "visits.parquet"\nid = "patient"\nmax_rows = 3',
+        "[tables.visits.columns.age]": 'type = "integer"',
+        "[analysts.ana]": "share = 0.5",
+    }
+    document = "\n".join(f"{name}\n{key}\n" + ("qqqq = 1\n" if name == section else "") for name, key in keys.items())
+    with pytest.raises(InvalidPolicy) as refused:
+        read(written(tmp_path, document if section else f"qqqq = 1\n{document}"))
+    known = refused.value.fix.removeprefix("remove it: the keys here are ").split(", ")
+    page = (Path(__file__).parents[2] / "docs/reference/policy.md").read_text()
+    table = re.findall(r"^\| (`.*?) \|", page.split(heading, 1)[1].split("\n## ", 1)[0].split("\n`", 1)[0], re.M)
+    assert sorted(name for cell in table for name in re.findall(r"`(\w+)`", cell)) == sorted(known)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_addresses_that_keep_tokens_to_themselves_are_taken(given: dict[str, Any
 
 
 def test_the_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/how-to/serve.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/server.md").read_text()
     shown = re.findall(r"```toml\n(.*?)```", page, re.S)
     assert len(shown) == 3
     for each in shown:
@@ -119,7 +119,7 @@ def test_the_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
 
 
 def test_the_page_about_serving_shows_the_defaults() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "serve.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text()
     shown = tomllib.loads(page.partition("defaults:\n\n```toml\n")[2].partition("```")[0])
     assert shown
     assert build_settings(shown, Path()) == ServerSettings()
