@@ -12,6 +12,7 @@ from itertools import pairwise
 from tempfile import TemporaryDirectory
 
 import altair as alt
+import diagrams
 import numpy as np
 import pandas as pd
 import theory
@@ -1200,6 +1201,7 @@ if __name__ == "__main__":
         rare_rows,
         aim_rounds,
         *theory.DRAWINGS,
+        diagrams.diagrams,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:
