@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import shutil
 import sys
 from fractions import Fraction
 from itertools import pairwise
@@ -220,6 +221,17 @@ def plots() -> None:
         flights.budget.plot(HERE / "budget.svg")
     sf.Curve.gaussian(2).plot(HERE / "privacy-loss.svg")
     sf.precedents(sf.Guarantee(1, "1e-6")).plot(HERE / "precedents.svg")
+
+
+def months() -> None:
+    """The series that the analyst's tutorial ends with."""
+    tutorials = HERE.parent / "tutorials"
+    with TemporaryDirectory() as folder:
+        for name in ("clinic.toml", "visits.csv"):
+            shutil.copy(tutorials / name, folder)
+        with sf.open(f"{folder}/clinic.toml") as clinic:
+            text = "SELECT DATE_TRUNC('month', day) AS month, COUNT(*) AS visits FROM visits GROUP BY month"
+            clinic.sql(text).release(within=28).plot(str(HERE / "months.svg"))
 
 
 def _ticks(*values: float) -> alt.Axis:
@@ -1168,6 +1180,7 @@ def _largest_errors(
 if __name__ == "__main__":
     drawings = (
         answer,
+        months,
         plots,
         curves,
         calibration,
