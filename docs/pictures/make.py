@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import shutil
 import sys
 from fractions import Fraction
 from itertools import pairwise
 from tempfile import TemporaryDirectory
 
 import altair as alt
+import diagrams
 import numpy as np
 import pandas as pd
 import theory
@@ -233,6 +235,17 @@ def time_series() -> None:
         with library:
             ask = library.sql("SELECT DATE_TRUNC('month', day) AS month, COUNT(*) AS loans FROM loans GROUP BY month")
             ask.release(within=15).plot(str(HERE / "time-series.svg"))
+
+
+def months() -> None:
+    """The series that the analyst's tutorial ends with."""
+    tutorials = HERE.parent / "tutorials"
+    with TemporaryDirectory() as folder:
+        for name in ("clinic.toml", "visits.csv"):
+            shutil.copy(tutorials / name, folder)
+        with sf.open(f"{folder}/clinic.toml") as clinic:
+            text = "SELECT DATE_TRUNC('month', day) AS month, COUNT(*) AS visits FROM visits GROUP BY month"
+            clinic.sql(text).release(within=28).plot(str(HERE / "months.svg"))
 
 
 def _ticks(*values: float) -> alt.Axis:
@@ -1181,6 +1194,7 @@ def _largest_errors(
 if __name__ == "__main__":
     drawings = (
         answer,
+        months,
         plots,
         time_series,
         curves,
@@ -1215,6 +1229,7 @@ if __name__ == "__main__":
         rare_rows,
         aim_rounds,
         *theory.DRAWINGS,
+        diagrams.diagrams,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

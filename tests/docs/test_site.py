@@ -107,6 +107,16 @@ def test_no_style_script_or_picture_of_the_site_names_another_host(site: Path) -
     assert not fetching.search((site / "search.js").read_text())
 
 
+def test_the_front_page_opens_with_three_doors_of_five_pages() -> None:
+    """Before anything else: three headings, and below each five pages with a line about each."""
+    text = (ROOT / "docs/README.md").read_text()
+    doors = re.split(r"^## ", text, flags=re.M)[1:4]
+    assert [door.partition("\n")[0] for door in doors] == ["I own data", "I ask questions", "I want the mathematics"]
+    for door in doors:
+        assert len(re.findall(r"^- \[[^]]+\]\([\w/-]+\.md\): [^\n]+\.$", door, re.M)) == 5, door
+        assert door.count("\n- ") == 5, door
+
+
 def test_the_search_knows_every_page(site: Path) -> None:
     index = (site / "search-index.js").read_text()
     assert all(f'"{page.relative_to(site)}#' in index for page in pages(site))
