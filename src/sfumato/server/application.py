@@ -27,7 +27,7 @@ from sfumato.server.pages.rendering import static_files
 from sfumato.server.requests.calls import in_thread
 from sfumato.server.requests.problems import BodyLimitMiddleware, fault_response, problem
 from sfumato.server.rest import interface as rest
-from sfumato.server.rest.routes_health import Metrics
+from sfumato.server.rest.routes_health import Metrics, Readiness
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -68,6 +68,7 @@ def build_application(gateway: Gateway, extra_routes: Sequence[BaseRoute] = ()) 
     )
     app.router.redirect_slashes = False
     app.state.gateway, app.state.metrics, app.state.stopping = gateway, Metrics(), False
+    app.state.readiness = Readiness(gateway.require_ready)
     return app
 
 

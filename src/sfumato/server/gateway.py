@@ -439,6 +439,13 @@ class Gateway:
             lines = self.served.ledger.head[0]
         self._rate_limit.withdraw_extra(caller.user, lines // LINES_PER_QUESTION)
 
+    def require_ready(self) -> None:
+        """Raise ``LedgerUnavailable`` while a charge or its answer could not be written; details are not shown."""
+        with _redacted_errors(None):
+            self._flights.require_files()
+            self.served.reserve.hold()
+            self.served.ledger.head  # noqa: B018 - reads it, so a ledger's server that is away is noticed
+
     # ── stopping ───────────────────────────────────────────────────────────────────────────────
 
     def stop_accepting(self) -> None:
@@ -506,6 +513,7 @@ class Gateway:
             )
             policy_changed = current_curator.policy is not curator.policy  # propose again under the current policy
             current_proposal = self._propose(current_curator, requested.kind, spec) if policy_changed else proposal
+            self.served.reserve.hold()
             try:
                 return current_proposal.release(**release_arguments, progress=progress)
             except SourceChanged:  # raised before the charge: reopen and use the current data
