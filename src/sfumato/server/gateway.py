@@ -400,6 +400,11 @@ class Gateway:
         with self._logged_as(caller, "acts", *_READ_ALL_ROLES):
             return self.people.acts(after, min(max(1, limit), _MAX_PAGE))
 
+    def latest_acts(self, caller: Caller, before: int, limit: int = 100) -> tuple[Act, ...]:
+        """List the recorded acts of owners before a number, newest first."""
+        with self._logged_as(caller, "acts", *_READ_ALL_ROLES):
+            return self.people.latest_acts(before, min(max(1, limit), _MAX_PAGE))
+
     def require_owner(self, caller: Caller, route: str) -> None:
         """Refuse callers other than owners, for server data that belongs to no policy."""
         with self._logged_as(caller, route, Role.OWNER):

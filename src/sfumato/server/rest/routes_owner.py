@@ -34,7 +34,7 @@ from sfumato.server.requests.responses import (
     Tokens,
     Users,
 )
-from sfumato.server.requests.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
+from sfumato.server.requests.specs import Amendment, ChangedUser, NewLink, NewToken, NewUser, Pause
 
 
 async def list_users(request: Request) -> Response:
@@ -58,7 +58,8 @@ async def change_user(request: Request) -> Response:
 async def new_login_link(request: Request) -> Response:
     """Create a login link, such as for an owner whose session has ended."""
     caller = await authenticate(request)
-    secret = await in_thread(gateway_of(request).new_login_link, caller, request.path_params["user"])
+    body: NewLink = await parse_body(request, caller, NewLink)
+    secret = await in_thread(gateway_of(request).new_login_link, caller, body.user)
     return json_response(LoginLink(f"/login/{secret}", LINK_MINUTES), 201)
 
 
@@ -132,10 +133,11 @@ OPERATIONS = (
     RestOperation(
         "new_login_link",
         "POST",
-        "/v1/users/{user}/link",
+        "/v1/links",
         "Create a login link for a user, which works once.",
         new_login_link,
         _OWNER,
+        NewLink,
         responses={201: LoginLink},
     ),
     RestOperation(
