@@ -93,7 +93,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "invalid-settings": Outcome(1, 400),
     "unsupported": Outcome(1, 422),
     "overspent": Outcome(3, 402),
-    "unanswered": Outcome(4, 500),
+    "unanswered": Outcome(4, 503),
     "equal-question-stopped": Outcome(75, 503),
     "answer-pending": Outcome(75, 503),
     "draining": Outcome(75, 503),

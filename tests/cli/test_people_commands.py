@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,29 @@ def test_a_user_is_added_disabled_and_let_in_again() -> None:
     with open_people_file() as people:
         assert [each.act for each in people.acts()] == ["user added", "user added", "user disabled", "user enabled"]
         assert all(each.by.endswith("(command line)") for each in people.acts())
+
+
+@pytest.mark.usefixtures("here")
+def test_a_login_link_is_printed_for_a_user_who_may_log_in() -> None:
+    run("user", "add", "olga", "--role", "owner")
+    printed = run("user", "link", "olga", "--url", "https://numbers.example.org/").stdout
+    assert re.fullmatch(r"https://numbers\.example\.org/login/[\w-]{43}\n", printed)
+    assert run("user", "link", "olga").stdout.startswith("http://127.0.0.1:8765/login/")
+    with open_people_file() as people:
+        secret = printed.strip().rpartition("/")[2]
+        assert people.sign_in(secret, timedelta(hours=1)) is not None
+        assert people.sign_in(secret, timedelta(hours=1)) is None
+    run("user", "add", "ana")
+    run("user", "disable", "ana")
+    assert run("user", "link", "ana").exit_code == 2
+    assert run("user", "link", "nobody").exit_code == 2
+
+
+def test_an_expired_token_is_listed_as_expired(here: Path) -> None:  # noqa: ARG001
+    run("user", "add", "ana")
+    with open_people_file() as people:
+        people.new_token("ana", expires=timedelta(microseconds=1), by="tests")
+    assert "expired" in run("token", "list").stdout
 
 
 def test_a_token_is_printed_once_and_listed_without_its_text(here: Path) -> None:

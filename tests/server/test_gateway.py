@@ -99,6 +99,7 @@ CALLS: dict[str, Call] = {
     "amend": lambda counter, who: counter.amend(who, "clinic", "second year"),
     "pause": lambda counter, who: counter.pause(who, "clinic"),
     "acts": lambda counter, who: counter.acts(who),
+    "latest_acts": lambda counter, who: counter.latest_acts(who, 10**6),
     "overruns": lambda counter, who: counter.overruns(who, "clinic"),
     "require_owner": lambda counter, who: counter.require_owner(who, "metrics"),
     "verify": lambda counter, who: counter.verify(who),
@@ -113,7 +114,7 @@ OWNERS = (
     *("users", "add_user", "disable_user", "new_login_link", "tokens", "new_token", "revoke_token"),
     *("shares", "amend", "pause", "overruns", "require_owner"),
 )
-AUDITING = ("acts", "verify", "export", "anchor")
+AUDITING = ("acts", "latest_acts", "verify", "export", "anchor")
 PEOPLE = ("owner", "auditor", "ana", "stranger")
 
 
@@ -157,7 +158,7 @@ def test_the_table_of_roles_names_every_call() -> None:
     told = {*FOR_ALL, *OF_THE_NAMED, *ASKING, *OF_BUYERS, *OWNERS, *AUDITING}
     assert told == set(CALLS)
     not_calls = {"caller", "count_read", "sign_in", "sign_out", "call_free", "authorized_parsing"}
-    not_calls |= {"start", "wait", "drain", "stop_accepting"}
+    not_calls |= {"start", "wait", "drain", "stop_accepting", "require_ready"}
     public = {name for name in vars(Gateway) if not name.startswith("_")}
     assert public - not_calls <= told
     assert not_calls <= public

@@ -26,6 +26,7 @@ from sfumato.server import connections
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.fair_queue import QuestionRateLimit
 from sfumato.server.requests import problems
+from sfumato.server.settings import ServerSettings
 
 LARGE = 1 << 24
 PLACE = "/v1/policies/flights/releases"
@@ -68,7 +69,7 @@ def raw(served: RunningServer, head: str, *parts: bytes, pause: float = 0, user:
     with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         token = f"Authorization: Bearer {served.tokens[user]}\r\n"
         key = "Idempotency-Key: hostile\r\nContent-Type: application/json\r\nConnection: close\r\n"
-        made.sendall(f"POST {PLACE} HTTP/1.1\r\nHost: x\r\n{token}{key}{head}\r\n".encode())
+        made.sendall(f"POST {PLACE} HTTP/1.1\r\nHost: {where.netloc}\r\n{token}{key}{head}\r\n".encode())
         for each in parts:
             time.sleep(pause)
             with suppress(OSError):
@@ -157,7 +158,7 @@ def _unread(served: RunningServer) -> socket.socket:
     """Ask for more than the buffers on the way hold, and read nothing."""
     where = urlsplit(served.url)
     made = socket.create_connection((where.hostname, where.port), timeout=120)
-    made.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+    made.sendall(f"GET /large HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode() * 2)
     return made
 
 
@@ -230,7 +231,9 @@ def test_requests_that_wait_for_each_other_without_end_are_not_kept(served: Runn
     where = urlsplit(served.url)
     with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         with suppress(OSError):
-            made.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * (connections.MAX_PIPELINED + 2))
+            made.sendall(
+                f"GET /large HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode() * (connections.MAX_PIPELINED + 2)
+            )
         assert len(_until_the_end(made)) < 60 * LARGE
 
 
@@ -251,7 +254,7 @@ def test_whoever_hangs_up_while_sending_buys_nothing(served: RunningServer) -> N
     where = urlsplit(served.url)
     for _ in range(3):
         with socket.create_connection((where.hostname, where.port), timeout=120) as made:
-            head = f"POST {PLACE} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.tokens['ana']}\r\n"
+            head = f"POST {PLACE} HTTP/1.1\r\nHost: {where.netloc}\r\nAuthorization: Bearer {served.tokens['ana']}\r\n"
             made.sendall(f"{head}Idempotency-Key: gone\r\nContent-Length: {len(body())}\r\n\r\n".encode() + body()[:20])
     assert served.call("ana", "GET", PLACE, params={"key": "gone"}).status_code == 404
 
@@ -284,7 +287,7 @@ def test_a_wrong_token_and_an_unknown_user_get_the_same_bytes(served: RunningSer
 def _get(served: RunningServer, path: str, head: str) -> bytes:
     where = urlsplit(served.url)
     with socket.create_connection((where.hostname, where.port), timeout=120) as made:
-        made.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n".encode())
+        made.sendall(f"GET {path} HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n{head}\r\n".encode())
         return _until_the_end(made)
 
 
@@ -319,7 +322,7 @@ def test_a_cookie_does_not_sign_in_here(served: RunningServer) -> None:
     link = served.counter.people.new_link("olga", by="tests")
     cookie = served.counter.people.sign_in(link, timedelta(hours=1))
     assert cookie is not None
-    for name in ("session", "sfumato", "__Host-sfumato"):
+    for name in ("session", "sfumato", "__Host-sfumato", f"sfumato-{urlsplit(served.url).port}"):
         assert served.call(None, "GET", "/v1/policies", headers={"Cookie": f"{name}={cookie}"}).status_code == 401
 
 
@@ -436,7 +439,8 @@ def test_who_looks_too_often_is_told_when_to_come_back(
     assert (late.status_code, late.headers["Retry-After"]) == (429, "1")
     assert [served.call("ana", "GET", path).status_code for path in ("/healthz", "/v1/openapi.json")] == [200, 200]
     cookie = served.counter.people.sign_in(served.counter.people.new_link("olga", by="tests"), timedelta(hours=1))
-    pages = [served.call(None, method, "/", headers={"Cookie": f"sfumato={cookie}"}) for _ in range(3)]
+    name = f"sfumato-{urlsplit(served.url).port}"
+    pages = [served.call(None, method, "/", headers={"Cookie": f"{name}={cookie}"}) for _ in range(3)]
     assert [each.status_code for each in pages] == [200, 200, 429]
     assert method == "HEAD" or "olga" in pages[2].text  # who is refused is signed in still
 
@@ -510,3 +514,71 @@ def test_what_cannot_be_read_is_written_down(served: RunningServer) -> None:
         ("ben", "release", 400),
     ]
     assert "gibberish" not in served.log.read_text()
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1%2Fpolicies", "/v1%2fpolicies", "/v1/%70olicies", "/%76%31/policies", "/v1/policies%2e"]
+)
+def test_a_path_with_encoded_letters_or_slashes_is_not_there(served: RunningServer, path: str) -> None:
+    assert _get(served, path, f"Authorization: Bearer {served.tokens['ana']}\r\n").startswith(b"HTTP/1.1 404")
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost", "", "127.0.0.1.evil.example:{port}"]
+)
+def test_another_host_is_refused(served: RunningServer, host: str) -> None:
+    """A page of another site whose name points to this machine names its own host."""
+    where = urlsplit(served.url)
+    headers = {"Host": host.format(port=where.port)}
+    refused = served.call("ana", "GET", "/v1/policies", headers=headers)
+    assert (refused.status_code, refused.json()["place"]) == (421, "Host")
+    assert served.call(None, "GET", "/healthz", headers=headers).status_code == 200
+    for name in ("localhost", "LocalHost", "127.0.0.1", "[::1]"):
+        accepted = served.call("ana", "GET", "/v1/policies", headers={"Host": f"{name}:{where.port}"})
+        assert accepted.status_code == 200
+
+
+def test_the_hosts_of_a_server_are_its_public_name_and_its_own_addresses() -> None:
+    known = ServerSettings(listen="10.0.0.5:1", certificate="a", certificate_key="b", public_url="https://x.example")
+    listener = ("10.0.0.5", 1)
+    assert known.accepts_host("x.example", listener)
+    assert known.accepts_host("X.Example", listener)
+    assert known.accepts_host("10.0.0.5:1", listener)
+    assert not known.accepts_host("x.example:444", listener)
+    assert not known.accepts_host("y.example", listener)
+    unnamed = ServerSettings(listen="10.0.0.5:1", certificate="a", certificate_key="b")
+    assert unnamed.accepts_host("y.example", listener)
+    assert ServerSettings().accepts_host("any", ("/run/sfumato.sock", None))
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 1000, 65_533])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_head_of_64_kb_is_read_and_not_a_byte_more(served: RunningServer, chunk: int, beyond: int) -> None:
+    where = urlsplit(served.url)
+    first = f"GET /healthz HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\nX-Long: ".encode()
+    head = first + b"x" * (connections.MAX_HEAD_BYTES + beyond - len(first) - 4) + b"\r\n\r\n"
+    with socket.create_connection((where.hostname, where.port), timeout=120) as made:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):
+            for start in range(0, len(head), chunk):
+                made.sendall(head[start : start + chunk])
+                time.sleep(0.001)  # in packets of their own
+        reply = _until_the_end(made)
+    assert reply.startswith(b"HTTP/1.1 200") is not bool(beyond)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        '{"kind": "questions", "kind": "questions", "spec": {"sql": "SELECT 1"}, "price": {"epsilon": "0.01"}}',
+        '{"kind": "questions", "spec": {"sql": "S", "sql": "T"}, "price": {"epsilon": "0.01"}}',
+        '{"kind": "questions", "spec": {"sql": "S"}, "price": {"epsilon": "0.01", "epsilon": "900"}}',
+        '{"kind": "questions", "spec": {"sql": "S"}, "price": {"epsilon": "0.01", "\\u0065psilon": "900"}}',
+    ],
+)
+def test_a_field_given_twice_is_refused(served: RunningServer, sent: str) -> None:
+    """Which of the two counts would be a matter of the parser."""
+    headers = {"Idempotency-Key": "twice", "Content-Type": "application/json"}
+    refused = served.call("ana", "POST", PLACE, content=sent, headers=headers)
+    assert refused.status_code == 400
+    assert "is given twice" in refused.json()["rule"]

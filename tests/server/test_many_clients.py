@@ -174,7 +174,8 @@ def _hang_up_when(reached: threading.Event, served: RunningServer, key: str, kin
     where, body = urlsplit(served.url), json.dumps(_sent(kind))
     head = f"Authorization: Bearer {served.tokens['ana']}\r\nIdempotency-Key: {key}\r\nContent-Length: {len(body)}\r\n"
     with socket.create_connection((where.hostname, where.port), timeout=60) as made:
-        made.sendall(f"POST {PLACE} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{head}\r\n{body}".encode())
+        begin = f"POST {PLACE} HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
+        made.sendall(f"{begin}{head}\r\n{body}".encode())
         assert reached.wait(60)
 
 

@@ -124,7 +124,7 @@ def raw(served: RunningServer, number: int, method: str, path: str, sent: Any) -
     where, body = urlsplit(served.url), b"" if sent is None else json.dumps(sent).encode()
     head = [
         f"{method} {path} HTTP/1.1",
-        "Host: x",
+        f"Host: {where.netloc}",
         "Connection: close",
         f"Authorization: Bearer {served.tokens['olga' if path == '/metrics' else 'ana']}",
     ]

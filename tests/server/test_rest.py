@@ -50,6 +50,7 @@ SENT: dict[str, Any] = {
     "release": {"kind": "questions", "spec": {"sql": COUNT}, "price": {"epsilon": "0.01"}},
     "add_user": {"name": "ana", "role": "analyst"},
     "change_user": {"disabled": False},
+    "new_login_link": {"user": "ana"},
     "new_token": {"user": "nobody-of-this-name"},
     "amend": {"reason": "none was given"},
     "pause": {"paused": False},
@@ -449,12 +450,17 @@ def test_an_owner_lets_people_in_and_keeps_them_out(served: RunningServer) -> No
     number = made.json()["token"]["number"]
     assert served.call("olga", "DELETE", f"/v1/tokens/{number}").json()["revoked"]
     refused(served.call("cy", "GET", "/v1/policies"), 401, "not-signed-in")
+    link = served.call("olga", "POST", "/v1/links", json={"user": "cy"})
+    assert (link.status_code, link.json()["minutes"]) == (201, 15)
+    assert "Sign in" in served.call(None, "GET", link.json()["path"]).text
+    refused(served.call("olga", "POST", "/v1/links", json={"user": "nobody"}), 400, "invalid-parameter")
+    refused(served.call("ana", "POST", "/v1/links", json={"user": "olga"}), 403, "not-allowed")
     assert served.call("olga", "PUT", "/v1/users/cy", json={"disabled": True}).json()["disabled"]
     refused(served.call("olga", "PUT", "/v1/users/nobody", json={"disabled": True}), 404, "not-there")
     refused(served.call("olga", "DELETE", "/v1/tokens/999"), 404, "not-there")
     refused(served.call("olga", "POST", "/v1/users", json={"name": "../x", "role": "owner"}), 400, "invalid-parameter")
     acts = [each["act"] for each in served.call("audrey", "GET", "/v1/acts", params={"limit": 1000}).json()["acts"]]
-    assert acts[-4:] == ["user added", "token made", "token revoked", "user disabled"]
+    assert acts[-5:] == ["user added", "token made", "token revoked", "link made", "user disabled"]
 
 
 def test_a_paused_policy_answers_nothing_new(served: RunningServer) -> None:

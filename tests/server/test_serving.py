@@ -279,7 +279,7 @@ def test_past_its_proxies_a_server_without_a_certificate_answers_nobody(
         with running_server(tmp_path, at=at, **own) as served:
             port = served.server.servers[0].sockets[0].getsockname()[1]
             shown = f"Authorization: Bearer {served.tokens['ana']}\r\nConnection: close\r\n"
-            told = _raw(port, f"GET /v1/policies HTTP/1.1\r\nHost: x\r\n{shown}\r\n".encode())
+            told = _raw(port, f"GET /v1/policies HTTP/1.1\r\nHost: numbers.example.org\r\n{shown}\r\n".encode())
             nonsense = _raw(port, b"GET /healthz HTTP/1.1\r\nHost: x")[:12] if not answered else b""
     except InvalidSettings:
         pytest.skip("this machine has no IPv6")

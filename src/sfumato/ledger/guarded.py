@@ -26,6 +26,7 @@ from sfumato.errors import (
     WeakLedger,
 )
 from sfumato.ledger import entries
+from sfumato.ledger.disk_reserve import DiskReserve
 from sfumato.ledger.entries import Entry, PublicationIndex, StoredAnswer
 from sfumato.ledger.local_files import locked
 from sfumato.ledger.proofs import anchors
@@ -78,6 +79,8 @@ class GuardedStore:
         self._save_locks: dict[int, threading.RLock] = {}
         """One thread at a time saves the anchor. By process: a forked child starts with an unlocked one."""
         self._has_warned = False
+        self.reserve: DiskReserve | None = None
+        """Space that is given up when the answer to a charge could not be written."""
         self.shelves = PublicationIndex()
         """Published answers this process has read."""
 
@@ -103,6 +106,20 @@ class GuardedStore:
             self.unrecorded_stops.pop(number, None)
         if appended:
             self._record_written(write_number, shared_marks, appended)
+
+    def write_answer(self, write: Callable[[], T]) -> T:
+        """Write the answer to a charge; if that fails, give up the disk's reserve and try once more.
+
+        A line that may have been written already is not written again.
+        """
+        try:
+            return write()
+        except LedgerInDoubt:
+            raise
+        except LedgerUnavailable:
+            if self.reserve is None or not self.reserve.free():
+                raise
+        return write()
 
     def _record_written(self, write_number: int, shared_marks: Marks, appended: Sequence[tuple[Row, Terms]]) -> None:
         """Remember what was written and, if other machines write to the ledger too, save it in a file.

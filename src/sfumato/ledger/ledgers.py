@@ -22,6 +22,7 @@ from sfumato.ledger import entries
 from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.account import Account
 from sfumato.ledger.accounts.period_accounts import PeriodAccounts
+from sfumato.ledger.disk_reserve import DiskReserve
 from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.proofs import anchors, verifying
@@ -84,6 +85,10 @@ class Ledger:
     def durability(self) -> str:
         """What a charge waits for before it counts, in words."""
         return self._guarded.store.durability
+
+    def use_reserve(self, reserve: DiskReserve) -> None:
+        """Give up this space when the answer to a charge cannot be written; whoever charges holds it before."""
+        self._guarded.reserve = reserve
 
     @property
     def accounts(self) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
 """The ASGI application: the REST interface under /v1 and the pages beside it.
 
-Middleware around both bounds request bodies, adds security headers and turns unexpected exceptions into one fixed
-reply.
+Middleware around both bounds request bodies, checks addresses, adds security headers and turns unexpected exceptions
+into one fixed reply.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -27,7 +28,8 @@ from sfumato.server.pages.rendering import static_files
 from sfumato.server.requests.calls import in_thread
 from sfumato.server.requests.problems import BodyLimitMiddleware, fault_response, problem
 from sfumato.server.rest import interface as rest
-from sfumato.server.rest.routes_health import Metrics
+from sfumato.server.rest.routes_health import Metrics, Readiness
+from sfumato.server.settings import ServerSettings
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -61,6 +63,7 @@ def build_application(gateway: Gateway, extra_routes: Sequence[BaseRoute] = ()) 
             Middleware(ReplyTickMiddleware),
             Middleware(_Headers, headers=headers),
             Middleware(_Faults),
+            Middleware(_Addresses, settings=gateway.settings),
             Middleware(BodyLimitMiddleware, most=gateway.settings.body_bytes),
         ],
         exception_handlers={HTTPException: _refuse_route},
@@ -68,6 +71,7 @@ def build_application(gateway: Gateway, extra_routes: Sequence[BaseRoute] = ()) 
     )
     app.router.redirect_slashes = False
     app.state.gateway, app.state.metrics, app.state.stopping = gateway, Metrics(), False
+    app.state.readiness = Readiness(gateway.require_ready)
     return app
 
 
@@ -112,6 +116,41 @@ def _add_headers(headers: dict[str, str], send: Send) -> Send:
         await send(message)
 
     return send_with_headers
+
+
+class _Addresses:
+    """Middleware that refuses addresses that nobody types: a path with encoded letters or slashes, and another host.
+
+    An encoded path would be routed like the plain one and logged and limited unlike it. A page of another site whose
+    name points to this machine (DNS rebinding) has that name as its host.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+        self.app = app
+        self.settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        await (self.app if refusal is None else refusal)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        if _ENCODED_PLAIN.search(scope.get("raw_path") or b""):
+            return problem(NotThere("this address"))
+        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+        if scope["path"] in _HEALTH_PATHS or self.settings.accepts_host(host, scope.get("server")):
+            return None
+        refusal = InvalidRequest(
+            "this server is not reached under this host name",
+            place="Host",
+            fix="use the address that sfumato serve printed; behind a proxy, the owner sets public_url",
+        )
+        return problem(refusal, 421)
+
+
+_ENCODED_PLAIN = re.compile(rb"%(?:2[DEF]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
+"""A slash, or a character that is never encoded (RFC 3986, unreserved)."""
+_HEALTH_PATHS = ("/healthz", "/readyz")
+"""Asked by load balancers, which have no name for the server."""
 
 
 class _Faults:

@@ -135,7 +135,8 @@ class ReplyTickMiddleware:
 HEAD_SECONDS = 10
 """Seconds for a request head to arrive, and for a TLS handshake."""
 MAX_HEAD_BYTES = 65536
-"""Approximate limit of a request head in bytes."""
+"""The limit of a request head in bytes."""
+_HEAD_END = b"\r\n\r\n"
 READ_SECONDS = 20
 """Seconds after which a client must have read more of a reply."""
 MIN_READ_BYTES = 65536
@@ -159,7 +160,9 @@ class BoundedConnection(HttpToolsProtocol):
         """The peers that are answered; None for all."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_bytes: int | None = 0
-        """Bytes of an unfinished request head; None after it."""
+        """Bytes of the current or the next request head; None between a head and the end of its body."""
+        self._head_tail = b""
+        """Its last bytes, where its end may have begun."""
         self._read_timer: asyncio.TimerHandle | None = None
         """Closes the connection of a client that does not read."""
         self.opened_at = self.loop.time()
@@ -189,12 +192,20 @@ class BoundedConnection(HttpToolsProtocol):
         if self._peers is not None and not self._peers.admits(self.transport.get_extra_info("peername")):
             self._refuse_peer(self._peers.refusal)
             return
-        super().data_received(data)
         if self._head_bytes is not None:
-            self._head_bytes += len(data)
+            self._count_head(data)
+        if (self._head_bytes or 0) <= MAX_HEAD_BYTES:
+            super().data_received(data)
         if len(self.pipeline) > MAX_PIPELINED or (self._head_bytes or 0) > MAX_HEAD_BYTES:
             self._refused = True
             self._at_tick(self.transport.abort)
+
+    def _count_head(self, data: bytes) -> None:
+        """Count the bytes of an unfinished head up to its end, which may be split between two packets."""
+        assert self._head_bytes is not None
+        end = (self._head_tail + data).find(_HEAD_END)
+        self._head_bytes += len(data) if end < 0 else end + len(_HEAD_END) - len(self._head_tail)
+        self._head_tail = (self._head_tail + data)[-len(_HEAD_END) + 1 :]
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -218,6 +229,10 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if expects_continue and (previous_cycle is None or previous_cycle.response_complete):
             self._at_tick(self._send_continue)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._head_bytes, self._head_tail = 0, b""  # of the next request
 
     # ── callbacks of the server ────────────────────────────────────────────────────────────────
 
@@ -289,7 +304,6 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _start_head_timer(self) -> None:
         self._cancel_head_timer()
-        self._head_bytes = 0
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
     def _cancel_head_timer(self) -> None:

@@ -400,6 +400,11 @@ class Gateway:
         with self._logged_as(caller, "acts", *_READ_ALL_ROLES):
             return self.people.acts(after, min(max(1, limit), _MAX_PAGE))
 
+    def latest_acts(self, caller: Caller, before: int, limit: int = 100) -> tuple[Act, ...]:
+        """List the recorded acts of owners before a number, newest first."""
+        with self._logged_as(caller, "acts", *_READ_ALL_ROLES):
+            return self.people.latest_acts(before, min(max(1, limit), _MAX_PAGE))
+
     def require_owner(self, caller: Caller, route: str) -> None:
         """Refuse callers other than owners, for server data that belongs to no policy."""
         with self._logged_as(caller, route, Role.OWNER):
@@ -438,6 +443,13 @@ class Gateway:
         with suppress(SfumatoError):
             lines = self.served.ledger.head[0]
         self._rate_limit.withdraw_extra(caller.user, lines // LINES_PER_QUESTION)
+
+    def require_ready(self) -> None:
+        """Raise ``LedgerUnavailable`` while a charge or its answer could not be written; details are not shown."""
+        with _redacted_errors(None):
+            self._flights.require_files()
+            self.served.reserve.hold()
+            self.served.ledger.head  # noqa: B018 - reads it, so a ledger's server that is away is noticed
 
     # ── stopping ───────────────────────────────────────────────────────────────────────────────
 
@@ -506,6 +518,7 @@ class Gateway:
             )
             policy_changed = current_curator.policy is not curator.policy  # propose again under the current policy
             current_proposal = self._propose(current_curator, requested.kind, spec) if policy_changed else proposal
+            self.served.reserve.hold()
             try:
                 return current_proposal.release(**release_arguments, progress=progress)
             except SourceChanged:  # raised before the charge: reopen and use the current data

@@ -37,6 +37,7 @@ from sfumato.errors import (
     SourceChanged,
 )
 from sfumato.ledger import Account, Ledger, Line
+from sfumato.ledger.disk_reserve import DiskReserve
 from sfumato.ledger.spending import NO_COST
 from sfumato.policy import Policy
 from sfumato.release.releasing import Progress
@@ -83,6 +84,8 @@ class ServedPolicies:
         self._closing: list[weakref.finalize[..., Any]] = []
         """Finalizers of replaced curators that are still in use: releases charged there are answered first."""
         self.ledger = Ledger.open(address)
+        self.reserve = DiskReserve(self.ledger_path)
+        self.ledger.use_reserve(self.reserve)
         self._openings: DelayedOpenings[OpenPolicy] = DelayedOpenings(len(self._paths))
         try:
             self._open_policies = {
@@ -203,6 +206,7 @@ class ServedPolicies:
             for opened in self._open_policies.values():
                 opened.curator.close()
             self.ledger.close()
+        self.reserve.free()  # another process holds it again before its next charge
 
     def __enter__(self) -> Self:
         return self

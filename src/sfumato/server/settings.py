@@ -78,6 +78,18 @@ class ServerSettings:
             return True
         return ipaddress.ip_address(_host(self.listen)).is_loopback
 
+    def accepts_host(self, host: str, listener: tuple[str, int | None] | None) -> bool:
+        """Return whether a Host header names this server: ``public_url``, the listening address or this machine.
+
+        ``listener`` is the address and port that accepted the connection. Without a ``public_url``, a server that other
+        machines reach does not know its names and accepts every host; so do sockets, and proxies choose what they send.
+        """
+        if listener is None or listener[1] is None or (not self.local and (not self.public_url or self.proxies)):
+            return True
+        names = ("localhost", "127.0.0.1", "[::1]", self.listen.rpartition(":")[0])
+        hosts = {f"{name}:{listener[1]}" for name in names}
+        return host.lower() in (hosts | {urlsplit(self.public_url).netloc.lower()} if self.public_url else hosts)
+
     @property
     def secure(self) -> bool:
         """Whether people connect by https."""

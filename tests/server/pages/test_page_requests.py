@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -58,6 +59,7 @@ def test_a_link_signs_in_once_and_looking_at_it_uses_nothing_up(served: RunningS
         assert first.status_code == 303
         assert first.headers["location"] == "/"
         assert {"HttpOnly", "SameSite=strict", "Max-Age=43200", "Path=/"} <= set(cookie.split("; "))
+        assert cookie.startswith(f"sfumato-{urlsplit(served.url).port}=")  # browsers send cookies to every port
         assert client.get("/").status_code == 200
         again = client.post(link, data={"sign": "in"}, headers={"Origin": served.url})
         assert again.status_code == 401
@@ -397,6 +399,10 @@ def test_an_owner_gives_and_ends_what_lets_people_in(served: RunningServer, peop
     for wrong in ({"do": "disable", "user": "olga"}, {"do": "revoke", "number": "x"}, {"do": "??"}, {}):
         assert do(**wrong).status_code == 400
     assert people["audrey"].post(f"{POLICY}/people", {"do": "add", "user": "x", "role": "owner"}).status_code == 403
+    served.counter.people.new_token("zoe", expires=timedelta(microseconds=1), by="tests")
+    page = olga.get(f"{POLICY}/people").text
+    assert "<td>expired</td>" in page
+    assert page.index("user enabled") < page.index("user added")  # the newest act first
     assert "zoe" in people["audrey"].get(f"{POLICY}/people").text  # among what owners did
 
 

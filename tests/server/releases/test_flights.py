@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from sfumato.errors import LedgerUnavailable
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.releases.fair_queue import FairQueue, Work
-from sfumato.server.releases.flights import Flight, FlightResult, Flights
+from sfumato.server.releases.flights import LEDGER_PATIENCE, Flight, FlightResult, Flights
 from sfumato.server.releases.running_releases import ReleaseKey, RunningReleases, StoredRelease
 
 
@@ -78,3 +81,66 @@ def _flight(name: str, buy: Callable[[Any], Any] = lambda _: FlightResult(7, Ans
         0,
         lambda _: None,
     )
+
+
+class Unwritable(RunningReleases):
+    """Releases whose file cannot be written until it is repaired."""
+
+    repaired = False
+
+    def try_begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
+        if not self.repaired:
+            raise LedgerUnavailable("the file cannot be written", place="here", fix="repair it")
+        return super().try_begin(request, landed)
+
+    def probe(self) -> None:
+        if not self.repaired:
+            raise LedgerUnavailable("the file cannot be written", place="here", fix="repair it")
+        super().probe()
+
+
+def test_flights_wait_for_their_file_only_so_long(tmp_path: Path) -> None:
+    """They wait together: whoever comes when the time is over is refused at once, and nothing is bought."""
+    moment = [0.0]
+    with closing(PeopleFile(tmp_path / "people")) as people:
+        turns, running = FairQueue(2, 16, 2), Unwritable(people.database, 2)
+        flights = Flights(turns, AnswerClock(0.01), running, lambda: moment[0])
+        flights.require_files()
+        waiting = flights.enqueue(_flight("first", _never_bought))
+        assert not _ended(waiting, 0.3)
+        moment[0] = LEDGER_PATIENCE - 0.001
+        assert not _ended(waiting, 0.3)
+        moment[0] = LEDGER_PATIENCE
+        late = flights.enqueue(_flight("second", _never_bought))
+        for flight in (waiting, late):
+            assert isinstance(flight.future.exception(60), LedgerUnavailable)
+        with pytest.raises(LedgerUnavailable):
+            flights.require_files()
+        running.repaired = True
+        flights.require_files()
+        assert flights.enqueue(_flight("third")).future.result(60).line == 7
+        running.repaired = False
+        moment[0] += LEDGER_PATIENCE  # a new failure is waited for again
+        assert not _ended(flights.enqueue(_flight("fourth", _never_bought)), 0.3)
+        assert turns.drain(60)
+
+
+def test_a_server_that_stops_refuses_what_waits_for_its_file(tmp_path: Path) -> None:
+    with closing(PeopleFile(tmp_path / "people")) as people:
+        turns = FairQueue(2, 16, 2)
+        flights = Flights(turns, AnswerClock(0.01), Unwritable(people.database, 2), lambda: 0.0)
+        waiting = [flights.enqueue(_flight(f"flight {number}", _never_bought)) for number in range(5)]
+        assert not _ended(waiting[0], 0.3)
+        assert flights.drain(60)
+        assert all(isinstance(flight.future.exception(0), LedgerUnavailable) for flight in waiting)
+
+
+def _never_bought(_: object) -> FlightResult:
+    raise AssertionError("nothing may be bought")
+
+
+def _ended(flight: Flight, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        flight.future.exception(seconds)
+        return True
+    return False

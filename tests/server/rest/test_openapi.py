@@ -129,6 +129,7 @@ class Calls:
 
     def owning(self) -> Iterator[Answered]:
         yield self("POST", "/v1/users", json={"name": "new", "role": "auditor"})
+        yield self("POST", "/v1/links", json={"user": "new"})
         yield self("PUT", "/v1/users/{user}", at="new", json={"disabled": True})
         token = self("POST", "/v1/tokens", json={"user": "eve", "days": 3, "most": "1/3", "label": "one"})
         yield token

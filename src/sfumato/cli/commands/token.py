@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -98,12 +98,13 @@ def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> N
     if not tokens:
         click.echo("There are no tokens yet.")
         return
+    now = datetime.now(UTC)
     rows = [
         (
             str(token.number),
             token.user,
             token.label,
-            "revoked" if token.revoked else "ever" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M}",
+            token.end_reason(now) or ("ever" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M}"),
             "" if token.most is None else format_rounded_down(token.most),
             format_rounded_down(token.spent),
         )

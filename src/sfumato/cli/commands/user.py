@@ -1,4 +1,4 @@
-"""``sfumato user``: add, disable and list the users of a server."""
+"""``sfumato user``: add, disable and list the users of a server, and let them log in."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def command() -> None:
     Examples:
       sfumato user add ana
       sfumato user add otto --role auditor
+      sfumato user link ana
       sfumato user disable ana
       sfumato user list
     """
@@ -56,6 +57,21 @@ def disable(name: str, again: bool, ledger: Path | str | None) -> None:
     with open_people_file(ledger) as people:
         people.set_disabled(name, not again, by=command_line_user())
     click.echo(f"{'enabled' if again else 'disabled'}: {name}")
+
+
+@command.command(epilog=EXIT_CODES_HELP)
+@click.argument("name")
+@click.option(
+    "--url", default="http://127.0.0.1:8765", show_default=True, help="The address of the server, as people open it."
+)
+@options.ledger_here
+def link(name: str, url: str, ledger: Path | str | None) -> None:
+    """Print a login link for the user NAME. It works once, within 15 minutes."""
+    from sfumato.server.people.people_file import command_line_user, open_people_file
+
+    with open_people_file(ledger) as people:
+        secret = people.new_link(name, by=command_line_user())
+    click.echo(f"{url.rstrip('/')}/login/{secret}")
 
 
 @command.command("list", epilog=EXIT_CODES_HELP)

@@ -213,9 +213,13 @@ class Account:
             raise InvalidParameter("line", line, "the line of a charge or a step")
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         detail = entries.write_widths(entries.checked_widths(accuracy))
+        entries.checked_line_number(line.number, "line")
+        return self._guarded.write_answer(lambda: self._append_answer(line, body, detail))
+
+    def _append_answer(self, line: Line, body: str, detail: str) -> Line:
         body_columns = self._guarded.body(body)
         with self._guarded.writing() as transaction:
-            charge = transaction.line(entries.checked_line_number(line.number, "line"))
+            charge = transaction.line(line.number)
             is_own_line = charge is not None and (charge.hash, charge.account) == (line.hash, self.name)
             if charge is None or not is_own_line or charge.kind not in {"charge", "step"}:
                 raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")

@@ -247,7 +247,7 @@ async def sign_in(request: Request) -> Response:
     gateway = gateway_of(request)
     cookie = await in_thread(gateway.sign_in, request.path_params["link"])
     response = RedirectResponse("/", 303)
-    set_cookie(response, gateway.settings, cookie)
+    set_cookie(request, response, cookie)
     return response
 
 
@@ -256,6 +256,6 @@ async def sign_out(request: Request) -> Response:
     gateway = gateway_of(request)
     await in_thread(gateway.sign_out, caller, session_cookie(request) or "")
     response = render_page(request, "signed_out.html", EmptyContext(), title="Signed out")
-    delete_cookie(response, gateway.settings)
+    delete_cookie(request, response)
     response.headers["Clear-Site-Data"] = '"cache"'
     return response

@@ -17,7 +17,6 @@ from starlette.responses import Response
 from sfumato.errors import InvalidRequest
 from sfumato.server.people.users import Caller, Credentials
 from sfumato.server.requests.calls import authenticate_credentials, gateway_of, in_thread
-from sfumato.server.settings import ServerSettings
 
 FORM = "application/x-www-form-urlencoded"
 CROSS_SITE_PLACES = ("Origin", "the form's token")
@@ -45,15 +44,22 @@ class SentForm:
         return self.fields.get(name, ("",))[-1].replace("\r\n", "\n")
 
 
-def cookie_name(settings: ServerSettings) -> str:
-    """Return the cookie's name; browsers restrict ``__Host-`` cookies to https and this very host."""
-    return "__Host-sfumato" if settings.secure else "sfumato"
+def cookie_name(request: Request) -> str:
+    """Return the cookie's name; browsers restrict ``__Host-`` cookies to https and this very host.
+
+    It carries the port: browsers send cookies to every port of a host, so two servers on one machine would sign each
+    other's users out.
+    """
+    port = urlsplit(own_origin(request)).port
+    name = "sfumato" if port is None else f"sfumato-{port}"
+    return f"__Host-{name}" if gateway_of(request).settings.secure else name
 
 
-def set_cookie(answer: Response, settings: ServerSettings, cookie: str) -> None:
+def set_cookie(request: Request, answer: Response, cookie: str) -> None:
     """Set the session cookie: https only, unless the server speaks plain http to its own machine."""
+    settings = gateway_of(request).settings
     answer.set_cookie(
-        cookie_name(settings),
+        cookie_name(request),
         cookie,
         max_age=settings.session_hours * 3600,
         path="/",
@@ -63,15 +69,15 @@ def set_cookie(answer: Response, settings: ServerSettings, cookie: str) -> None:
     )
 
 
-def delete_cookie(answer: Response, settings: ServerSettings) -> None:
+def delete_cookie(request: Request, answer: Response) -> None:
     """Delete the session cookie."""
-    name = cookie_name(settings)
-    answer.delete_cookie(name, path="/", secure=settings.secure, httponly=True, samesite="strict")
+    secure = gateway_of(request).settings.secure
+    answer.delete_cookie(cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict")
 
 
 def session_cookie(request: Request) -> str | None:
     """Return the session cookie of a request."""
-    return request.cookies.get(cookie_name(gateway_of(request).settings))
+    return request.cookies.get(cookie_name(request))
 
 
 async def authenticate_visitor(request: Request) -> Caller:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from starlette.requests import Request
@@ -87,8 +87,8 @@ def _render_people(
 ) -> Response:
     gateway, owner = gateway_of(request), caller.role is Role.OWNER
     gateway.policy(caller, policy)
-    after = query_integer(request, "after", 0, 10**15)
-    acts = gateway.acts(caller, after, _PAGE_ACTS + 1)
+    before = query_integer(request, "before", 10**15, 10**15, 1)
+    acts = gateway.latest_acts(caller, before, _PAGE_ACTS + 1)
     page = PeoplePage(
         tuple(_person_rows(gateway, caller)) if owner else None,
         tuple(map(_token_row, gateway.tokens(caller))) if owner else (),
@@ -120,7 +120,7 @@ def _token_row(token: Token) -> TokenRow:
         "never" if token.expires is None else _format_time(token.expires),
         "" if token.most is None else format_exact(token.most),
         "" if token.most is None and token.spent == Fraction(0) else format_exact(token.spent),
-        token.revoked,
+        token.end_reason(datetime.now(UTC)),
     )
 
 

@@ -341,7 +341,8 @@ class TokenRow:
     expires: str
     most: str
     spent: str
-    revoked: bool
+    ended: str
+    """"revoked" or "expired"; empty while the token works."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class PeopleFile:
                 raise NotSignedIn
 
     def _is_expired(self, token: Token) -> bool:
-        return token.revoked or (token.expires is not None and self._now() >= token.expires)
+        return bool(token.end_reason(self._now()))
 
     # ── users ──────────────────────────────────────────────────────────────────────────────────
 
@@ -239,12 +239,18 @@ class PeopleFile:
 
     def acts(self, after: int = 0, limit: int = _MAX_ACTS) -> tuple[Act, ...]:
         """List acts after a number, in order."""
+        return self._acts("number > ? ORDER BY number", after, limit)
+
+    def latest_acts(self, before: int, limit: int) -> tuple[Act, ...]:
+        """List acts before a number, the newest first."""
+        return self._acts("number < ? ORDER BY number DESC", before, limit)
+
+    def _acts(self, condition: str, number: int, limit: int) -> tuple[Act, ...]:
+        query = f"SELECT number, time, by, act, about FROM acts WHERE {condition} LIMIT ?"
         with self.database.read_transaction() as rows:
-            rows_after = rows.execute(
-                "SELECT number, time, by, act, about FROM acts WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
-            )
             return tuple(
-                Act(number, _from_micros(micros), by, act, about) for number, micros, by, act, about in rows_after
+                Act(number, _from_micros(micros), by, act, about)
+                for number, micros, by, act, about in rows.execute(query, (number, limit))
             )
 
     def pause(self, policy: str, paused: bool, *, by: str) -> None:

@@ -53,6 +53,12 @@ class Token:
     """The ε used up: by charges, and by reservations of processes that died before settling them."""
     revoked: bool = False
 
+    def end_reason(self, now: datetime) -> str:
+        """Return why the token no longer works, "revoked" or "expired"; empty while it does."""
+        if self.revoked:
+            return "revoked"
+        return "expired" if self.expires is not None and now >= self.expires else ""
+
 
 @dataclass(frozen=True)
 class BrowserSession:

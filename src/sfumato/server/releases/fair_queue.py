@@ -123,6 +123,11 @@ class FairQueue:
         """Refuse new work from now on, without taking the lock: a starting release may hold it for long."""
         self._draining = True
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether new work is refused."""
+        return self._draining
+
     def drain(self, seconds: float | None = None) -> bool:
         """Refuse new work and wait for all that was queued; return whether it has ended in time."""
         with self._changed:

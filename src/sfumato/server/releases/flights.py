@@ -6,6 +6,7 @@ Equal requests of one user share a single flight. A flight continues when nobody
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.errors import LedgerUnavailable, Unanswered
+from sfumato.errors import LedgerUnavailable, SfumatoError, Unanswered
 from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress
 from sfumato.server.releases.fair_queue import FairQueue
 from sfumato.server.releases.running_releases import Phase, ReleaseKey, RunningReleases, StoredRelease
@@ -21,6 +22,8 @@ from sfumato.server.releases.running_releases import Phase, ReleaseKey, RunningR
 _MAX_ENDED = 1000
 """Ended flights whose outcome is kept for clients that poll."""
 _READING = "reading"
+LEDGER_PATIENCE = 5.0
+"""Seconds that queued releases wait for files that cannot be written; then they are refused, uncharged."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Flight:
         self.on_end = on_end
         self.redact = redact
         """Returns the redacted form of an error for whoever waits."""
+        self.refusal: SfumatoError | None = None
+        """Why the flight cannot begin; nothing was charged."""
 
     def to_stored(self, released: FlightResult) -> StoredRelease:
         """Return the record from which the answer can be shown again."""
@@ -88,7 +93,13 @@ class Flight:
 class Flights:
     """The flights of one process."""
 
-    def __init__(self, turns: FairQueue, clock: AnswerClock, running: RunningReleases) -> None:
+    def __init__(
+        self,
+        turns: FairQueue,
+        clock: AnswerClock,
+        running: RunningReleases,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._turns = turns
         self._clock = clock
         self._running = running
@@ -98,6 +109,9 @@ class Flights:
         """Ended requests whose rows could not be deleted from the people file."""
         self._unended_lock = threading.Lock()
         """Guards ``_unended`` alone: flights begin under the lock of the turns, which is taken under ``_lock``."""
+        self._unavailable_since: float | None = None
+        """When the people file could not be written for the first time since it last could."""
+        self._now = now
 
     def find(self, request: ReleaseKey) -> Flight | None:
         """Return the flight of a request in this process, in progress or recently ended."""
@@ -127,22 +141,44 @@ class Flights:
         """Refuse new flights and wait until all have ended."""
         return self._turns.drain(seconds)
 
+    def require_files(self) -> None:
+        """Raise ``LedgerUnavailable`` while the people file, which could not be written, still cannot."""
+        if self._unavailable_since is not None:
+            self._running.probe()
+            self._unavailable_since = None
+
     def begin(self, flight: Flight) -> bool:
         """Start a flight if the user's limit over all processes allows it; ended flights of this process do not
         count.
+
+        While the people file cannot be written, flights wait for it up to ``LEDGER_PATIENCE`` together. Then, or once
+        the server stops, each gets its turn only to be refused: nothing was charged.
         """
         with self._unended_lock:
             ended = frozenset(self._unended)
         try:
             started = self._running.try_begin(flight.request, ended)
-        except LedgerUnavailable:  # it waits until the file is available again
-            return False
+        except LedgerUnavailable as error:
+            if self._can_wait():
+                return False
+            flight.refusal = error
+            return True
+        self._unavailable_since = None
         with self._unended_lock:
             self._unended -= ended
         return started
 
+    def _can_wait(self) -> bool:
+        now = self._now()
+        if self._unavailable_since is None:
+            self._unavailable_since = now
+        return now - self._unavailable_since < LEDGER_PATIENCE and not self._turns.is_draining
+
     def run_flight(self, flight: Flight) -> None:
         """Release the answer, delayed by the clock until it is due, and deliver it."""
+        if flight.refusal is not None:
+            self._deliver(flight, None, flight.refusal)
+            return
         phases = DelayedProgress(self._clock, flight.doublings, _ChargeWatcher(flight, self._running))
         error_raised: BaseException | None = None
         released: FlightResult | None = None
@@ -160,6 +196,9 @@ class Flights:
         except Exception as error:  # the ledger holds the answer, and an equal request finds it
             released, failure = None, failure or error
             self._end_without_answer(flight.request, late)
+        self._deliver(flight, released, failure)
+
+    def _deliver(self, flight: Flight, released: FlightResult | None, failure: BaseException | None) -> None:
         flight.phase = Phase.DONE
         flight.buy = _already_landed  # drop the reference to the curator: the outcome is kept longer
         if released is not None:

@@ -6,7 +6,9 @@ Parsing is strict and reads no data. What cannot be proposed is refused by the c
 from __future__ import annotations
 
 import inspect
+import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -22,6 +24,7 @@ from sfumato.curator import Curator
 from sfumato.curator.listings import Listing
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.release_kinds import ReleaseKind, all_kinds
+from sfumato.error_facts import shorten
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.release.answers.answer import Answer
 from sfumato.server.releases.proposal_cache import Proposed
@@ -204,9 +207,14 @@ for _kind in (RELEASE_BODY, *(each.free_body for each in KINDS.values())):
 
 
 def decode_body(kind: Any, body: bytes) -> Any:
-    """Decode a request body as a value of this type; the refusal names the field that is wrong."""
+    """Decode a request body as a value of this type; the refusal names the field that is wrong.
+
+    A field that is given twice is refused: which of the two counts would be a matter of the parser.
+    """
     try:
-        return _decoder(kind).decode(body)
+        decoded = _decoder(kind).decode(body)
+        json.loads(body, object_pairs_hook=_require_distinct, parse_int=str, parse_float=str)
+        return decoded
     except msgspec.ValidationError as error:
         raise _invalid_body(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -235,6 +243,14 @@ def propose(curator: Curator, kind: str, spec: Mapping[str, Any]) -> Any:
     except msgspec.ValidationError as error:
         raise _invalid_body(error) from None
     return proposal_kind.make(curator, parsed_spec)
+
+
+def _require_distinct(fields: list[tuple[str, Any]]) -> None:
+    if len(dict(fields)) < len(fields):
+        name, _ = Counter(name for name, _ in fields).most_common(1)[0]
+        raise InvalidRequest(
+            f"the field {shorten(name)} is given twice", place="the body", fix="give every field at most once"
+        )
 
 
 _FIX = "see the schema at GET /v1/openapi.json"

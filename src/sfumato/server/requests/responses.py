@@ -131,6 +131,14 @@ class MadeToken:
 
 
 @dataclass(frozen=True)
+class LoginLink:
+    """A login link that works once: a path below the server's address, and the minutes for which it works."""
+
+    path: str
+    minutes: int
+
+
+@dataclass(frozen=True)
 class Shares:
     """The standing of every analyst's share."""
 

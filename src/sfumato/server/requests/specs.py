@@ -143,6 +143,12 @@ class QuestionPrice(StrictStruct, frozen=True):
 # ── calls of owners ────────────────────────────────────────────────────────────────────────────
 
 
+class NewLink(StrictStruct, frozen=True):
+    """The user for whom a login link is created."""
+
+    user: Name
+
+
 class NewUser(StrictStruct, frozen=True):
     """The name and role of a new user."""
 

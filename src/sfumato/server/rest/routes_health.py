@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections import Counter as Tally
+from collections.abc import Callable
+from threading import Lock
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from sfumato.errors import Draining
+from sfumato.errors import Draining, LedgerUnavailable
 from sfumato.server.requests.answer_encodings import json_response
 from sfumato.server.requests.calls import OWNER, RestOperation, authenticate, gateway_of, in_thread
 from sfumato.server.requests.responses import Health
@@ -57,14 +61,39 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
+class Readiness:
+    """Whether charges and answers can be written, looked up at most once a second: anybody may ask."""
+
+    def __init__(self, require: Callable[[], None], now: Callable[[], float] = time.monotonic) -> None:
+        self._require = require
+        self._now = now
+        self._lock = Lock()
+        self._checked = -math.inf
+        self._refusal: LedgerUnavailable | None = None
+
+    def require(self) -> None:
+        """Raise ``LedgerUnavailable`` while they cannot."""
+        with self._lock:
+            if self._now() - self._checked >= 1:
+                self._refusal = None
+                try:
+                    self._require()
+                except LedgerUnavailable as refusal:
+                    self._refusal = refusal
+                self._checked = self._now()
+            if self._refusal is not None:
+                raise self._refusal
+
+
 async def alive(request: Request) -> Response:  # noqa: ARG001
     return json_response(Health("alive"))
 
 
 async def ready(request: Request) -> Response:
-    """Return 200 while new work is accepted."""
+    """Return 200 while new work is accepted: not while stopping, and not while charges could not be written."""
     if request.app.state.stopping:
         raise Draining
+    await in_thread(request.app.state.readiness.require)
     return json_response(Health("ready"))
 
 

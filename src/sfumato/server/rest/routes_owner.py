@@ -7,6 +7,7 @@ from datetime import timedelta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sfumato.server.people.people_file import LINK_MINUTES
 from sfumato.server.people.users import Token, User
 from sfumato.server.requests.answer_encodings import json_response
 from sfumato.server.requests.calls import (
@@ -25,6 +26,7 @@ from sfumato.server.requests.calls import (
 from sfumato.server.requests.responses import (
     Acts,
     LineSummary,
+    LoginLink,
     MadeToken,
     Overruns,
     PauseState,
@@ -32,7 +34,7 @@ from sfumato.server.requests.responses import (
     Tokens,
     Users,
 )
-from sfumato.server.requests.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
+from sfumato.server.requests.specs import Amendment, ChangedUser, NewLink, NewToken, NewUser, Pause
 
 
 async def list_users(request: Request) -> Response:
@@ -51,6 +53,14 @@ async def change_user(request: Request) -> Response:
     body: ChangedUser = await parse_body(request, caller, ChangedUser)
     name = request.path_params["user"]
     return json_response(await in_thread(gateway_of(request).disable_user, caller, name, disabled=body.disabled))
+
+
+async def new_login_link(request: Request) -> Response:
+    """Create a login link, such as for an owner whose session has ended."""
+    caller = await authenticate(request)
+    body: NewLink = await parse_body(request, caller, NewLink)
+    secret = await in_thread(gateway_of(request).new_login_link, caller, body.user)
+    return json_response(LoginLink(f"/login/{secret}", LINK_MINUTES), 201)
 
 
 async def list_tokens(request: Request) -> Response:
@@ -119,6 +129,16 @@ OPERATIONS = (
         _OWNER,
         ChangedUser,
         responses={200: User},
+    ),
+    RestOperation(
+        "new_login_link",
+        "POST",
+        "/v1/links",
+        "Create a login link for a user, which works once.",
+        new_login_link,
+        _OWNER,
+        NewLink,
+        responses={201: LoginLink},
     ),
     RestOperation(
         "list_tokens",
