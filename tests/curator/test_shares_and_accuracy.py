@@ -100,3 +100,43 @@ def test_a_curator_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> 
         sf.open(policy)
     held = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink() and each.exists()]
     assert not [name for name in held if str(tmp_path) in name]
+
+
+JOINT_QUESTIONS = {
+    "groups": "SELECT origin, COUNT(*) AS n, SUM(distance) AS m FROM flights GROUP BY origin",
+    "alone": "SELECT COUNT(*) AS n FROM flights",
+    "subtotals": "SELECT origin, COUNT(*) AS n FROM flights GROUP BY ROLLUP (origin)",
+    "windows": "SELECT origin, COUNT(*) AS n, SUM(COUNT(*)) OVER () AS every FROM flights GROUP BY origin",
+}
+
+
+@pytest.mark.parametrize("name", JOINT_QUESTIONS)
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_width_that_was_forecast_is_the_width_that_is_answered(flights: sf.Curator, name: str, joint: bool) -> None:
+    """For each number, or for all of them at once."""
+    question = flights.sql(JOINT_QUESTIONS[name])
+    forecast, answer = (
+        question.error(epsilon="0.2", joint=joint),
+        question.release(epsilon="0.2", joint=joint, fresh=True),
+    )
+    for column, width in forecast.columns.items():
+        assert isinstance(width, float)
+        answered = max(high - low for low, high in answer.intervals[column]) / 2
+        assert answered <= width <= answered + 3  # a forecast includes rounding to whole numbers
+    each, all_at_once = (question.error(epsilon="0.2", joint=choice)["n"] for choice in (False, True))
+    assert (each < all_at_once) is (name in ("groups", "subtotals"))
+
+
+def test_an_error_wanted_for_all_numbers_at_once_is_kept_by_all_at_once(flights: sf.Curator) -> None:
+    question = flights.sql(JOINT_QUESTIONS["groups"])
+    for joint in (False, True):
+        answer = question.release(within={"n": 2000}, joint=joint, fresh=True)
+        assert max(high - low for low, high in answer.intervals["n"]) / 2 <= 2000 * (1 + 1e-9)
+    assert question.price({"n": 2000}, joint=True) > question.price({"n": 2000})
+    goals = {"a": {"n": 2000}, "b": 2000}
+    workload = flights.workload({"a": JOINT_QUESTIONS["groups"], "b": JOINT_QUESTIONS["alone"]})
+    assert workload.price(goals, joint=True) > workload.price(goals)
+    answers = workload.release(within=goals, joint=True, fresh=True)
+    assert max(high - low for low, high in answers["a"].intervals["n"]) / 2 <= 2000 * (1 + 1e-9)
+    each, all_at_once = (workload.error(epsilon="0.2", joint=choice)["a"]["n"] for choice in (False, True))
+    assert each < all_at_once

@@ -198,6 +198,22 @@ MUTANTS = (
         "self._cancelled = True",
         ("release/test_deadlines.py::test_nothing_is_interrupted_after_the_limit_was_left",),
     ),
+    Mutant(
+        "an error wanted for all numbers at once is kept by each alone",
+        Kind.RANGES,
+        "curator.previews.forecasts:_widths",
+        "count_noise_draws(query, row_count) if joint or selects_by_noise(query) else None",
+        "count_noise_draws(query, row_count) if selects_by_noise(query) else None",
+        ("curator/test_shares_and_accuracy.py",),
+    ),
+    Mutant(
+        "a workload prices each number alone where all at once were asked for",
+        Kind.RANGES,
+        "curator.proposals.workloads:WorkloadProposal._least_price_of",
+        "mechanism=family, joint=joint)",
+        "mechanism=family)",
+        ("curator/test_shares_and_accuracy.py",),
+    ),
 )
 
 test_the_tests_of_releases_notice = suite(MUTANTS)

@@ -162,15 +162,20 @@ def half_widths(
     max_groups: int,
     confidence: Number,
     size: int | None,
+    *,
+    joint: bool = False,
 ) -> dict[str, Width]:
-    """Return every numeric column's half-width at this confidence: of the widest row, where there are subtotals.
+    """Return every numeric column's half-width at this confidence, for each number or for all of the answer jointly: of
+    the widest row, where there are subtotals.
 
     A column whose width depends on the group's content is evaluated for hypothetical groups of several sizes, with
     values spread evenly over the measured range, and sums at the middle of their range.
     """
     level = exact(confidence, "confidence", CONFIDENCE)
     sizes = (size,) if size is not None else SIZES
-    widths_by_size = [_widths(query, prepared, results, groups, max_groups, level, group_size) for group_size in sizes]
+    widths_by_size = [
+        _widths(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
+    ]
     ranks = by_column(query, forecast_ranks(prepared, results, level))
     columns: dict[str, Width] = {}
     for name in widths_by_size[0]:
@@ -195,6 +200,7 @@ def _widths(
     max_groups: int,
     level: Fraction,
     size: int,
+    joint: bool,
 ) -> dict[str, float]:
     """Evaluate the question on hypothetical groups of so many rows, without noise but with its intervals.
 
@@ -210,7 +216,7 @@ def _widths(
     totals = tuple((number,) * count for number in numbers)
     measured = NoisyMeasurements(scales(prepared), results(prepared, shared_results), totals)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
-    joint_draws = count_noise_draws(query, row_count) if selects_by_noise(query) else None
+    joint_draws = count_noise_draws(query, row_count) if joint or selects_by_noise(query) else None
     estimates = estimator(measured, level, rows)
     rewritten, parts = extract_key_functions(
         replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query

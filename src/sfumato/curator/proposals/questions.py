@@ -303,7 +303,7 @@ class Question(PreviewedByOldName):
 
         def forecast_again(query: Query, limits: Limits) -> Mapping[str, Width]:
             changed = self._with_limits(query, limits)
-            return changed.forecast(changed.price_release_at(price, request), request.confidence).columns
+            return changed.forecast(changed.price_release_at(price, request), request).columns
 
         ranks = by_column(self.query, forecast_ranks(prepared, self.shared_parts.requests, request.confidence))
         every_row, whole = self.table.every_row, self._integer_columns
@@ -360,15 +360,16 @@ class Question(PreviewedByOldName):
         weights: Weights | None = None,
         fresh: bool = False,
         range: str | None = None,  # noqa: A002 - it is called what it is
+        joint: bool = False,
     ) -> Forecast:
         """Return the half-width of every number at this price, and whether the account would accept it now. Free.
 
         For quantiles it is in rows, as a rank error. A stored answer that is as accurate is reported as ``stored``,
         unless a ``fresh`` one is requested.
         """
-        request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range)
+        request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         prepared = self.price_release(request)
-        forecast = self.forecast(prepared, confidence)
+        forecast = self.forecast(prepared, request)
         stored = not fresh and is_stored(self.release_strategy(prepared), self.identity, self._context)
         free_answer = None if fresh else self._bought_answer(confidence)
         warnings = forecast.warnings
@@ -407,10 +408,18 @@ class Question(PreviewedByOldName):
         return SynopsisQuestion(self.text, self.query, self.limits, lambda: self.groups, confidence, joint)
 
     def price(
-        self, within: Within, *, delta: Number = 0, confidence: Number = "0.95", weights: Weights | None = None
+        self,
+        within: Within,
+        *,
+        delta: Number = 0,
+        confidence: Number = "0.95",
+        weights: Weights | None = None,
+        joint: bool = False,
     ) -> float:
-        """Find the least ε, at this δ, at which these columns (one number: every column) are within this. Free."""
-        request = PriceRequest(within=within, delta=delta, confidence=confidence, weights=weights)
+        """Find the least ε, at this δ, at which these columns (one number: every column) are within this; with
+        ``joint``, all numbers of the answer at once. Free.
+        """
+        request = PriceRequest(within=within, delta=delta, confidence=confidence, weights=weights, joint=joint)
         self._require_delta(Price(1, request.delta))
         return float(self.least_price(request))
 
@@ -508,7 +517,8 @@ class Question(PreviewedByOldName):
         self._require_delta(Price(1, delta))
 
         def widths(epsilon: Fraction) -> Mapping[str, Width]:
-            return self._widths(self._prepare_at(Price(epsilon, delta), PriceRequest(epsilon, delta)), confidence)
+            request = PriceRequest(epsilon, delta, confidence=confidence)
+            return self._widths(self._prepare_at(request.price, request), request)
 
         remaining = min(budget.largest_pure() for budget in self._context.budgets)
         terms = draw_terms(self._context.policy.unit, delta, confidence)
@@ -654,10 +664,11 @@ class Question(PreviewedByOldName):
         """A cache of releases prepared for pure prices."""
         return {}
 
-    def forecast(self, prepared: PricedRelease, confidence: Number) -> Forecast:
-        """Forecast the error of a prepared release."""
+    def forecast(self, prepared: PricedRelease, request: PriceRequest) -> Forecast:
+        """Forecast the error of a prepared release, at the request's confidence."""
+        confidence = request.confidence
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
-        widths, warnings = self._widths(prepared, confidence), (*self.warnings, *assumption_notes(self.query))
+        widths, warnings = self._widths(prepared, request), (*self.warnings, *assumption_notes(self.query))
         if prepared.selection is not None:
             warnings = (
                 *warnings,
@@ -677,13 +688,14 @@ class Question(PreviewedByOldName):
         """The names of the integer columns."""
         return tuple(output.name for output in self.query.outputs if output.expression.domain.type is Type.INTEGER)
 
-    def _widths(self, prepared: PricedRelease, confidence: Number, size: int | None = None) -> dict[str, Width]:
+    def _widths(self, prepared: PricedRelease, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
         """Return half-widths for groups of this size, of the declared size, or of several sizes."""
         # the declared size counts units, which are rows only where every row is a unit
         is_size_known = self.table.every_row and not self.query.plan.keys
         rows = self._context.policy.size if is_size_known else size
         results = self.shared_parts.requests
-        return half_widths(self.query, prepared, results, self.groups, self._max_groups, confidence, rows)
+        groups, max_groups, confidence = self.groups, self._max_groups, request.confidence
+        return half_widths(self.query, prepared, results, groups, max_groups, confidence, rows, joint=request.joint)
 
     def least_price(self, request: PriceRequest, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
         """Find the least ε, or amount of another price, that meets the accuracy goals."""
@@ -691,6 +703,6 @@ class Question(PreviewedByOldName):
         column_names = [output.name for output in self.query.outputs]
 
         def widths(amount: Fraction, size: int | None) -> dict[str, Width]:
-            return self._widths(self._prepare_at(price_of(amount), request), request.confidence, size)
+            return self._widths(self._prepare_at(price_of(amount), request), request, size)
 
         return least_price(request.within, column_names, widths)

@@ -144,27 +144,31 @@ class WorkloadProposal(PreviewedByOldName):
         mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
+        joint: bool = False,
     ) -> WorkloadForecast:
         """Return the half-widths of every answer, the price, and whether the account would accept it now. Free.
 
         The price excludes answers that are ``stored`` already, and as good.
         """
-        batch = self._price_batch(PriceRequest(epsilon, delta, rho, None, confidence, mechanism), within, weights)
+        request = PriceRequest(epsilon, delta, rho, None, confidence, mechanism, joint=joint)
+        batch = self._price_batch(request, within, weights)
         new_indices = self._unstored_indices(batch, fresh)
         unbought = batch.only(new_indices)
         accepted = not new_indices or all(budget.affords(unbought.curve) for budget in self._context.budgets)
         stored = {identity for index, identity in enumerate(self.measured_questions) if index not in new_indices}
         return WorkloadForecast(
             tuple(self.questions),
-            tuple(self._forecast(batch, question, confidence, stored) for question in self.questions.values()),
+            tuple(self._forecast(batch, question, request, stored) for question in self.questions.values()),
             str(unbought.price) if new_indices else "nothing: all answers are stored",
             accepted,
             (*self._warnings, *(self._context.closing_warnings(unbought.curve) if new_indices else ())),
         )
 
-    def price(self, within: Goals, *, delta: Number = 0, confidence: Number = "0.95") -> float:
-        """Return the least ε, at this δ, at which all questions together meet their accuracy goals. Free."""
-        batch = self._price_batch(PriceRequest(None, delta, None, None, confidence), within, None)
+    def price(self, within: Goals, *, delta: Number = 0, confidence: Number = "0.95", joint: bool = False) -> float:
+        """Return the least ε, at this δ, at which all questions together meet their accuracy goals; with ``joint``, all
+        numbers of each answer at once. Free.
+        """
+        batch = self._price_batch(PriceRequest(None, delta, None, None, confidence, joint=joint), within, None)
         return float(batch.price.epsilon or 0)
 
     def release(
@@ -192,7 +196,8 @@ class WorkloadProposal(PreviewedByOldName):
         earlier = requested.find_stored()
         if earlier is not None:
             return self._restore(earlier)
-        batch = self._price_batch(PriceRequest(epsilon, delta, rho, None, confidence, mechanism), within, weights)
+        request = PriceRequest(epsilon, delta, rho, None, confidence, mechanism, joint=joint)
+        batch = self._price_batch(request, within, weights)
         new_indices = self._unstored_indices(batch, fresh)
         stored_results = self._load_stored(
             batch, [index for index in range(len(self.measured_questions)) if index not in new_indices]
@@ -329,7 +334,8 @@ class WorkloadProposal(PreviewedByOldName):
 
         cache_key = (question.error_shape, repr(goal)) if question.error_shape is not None else name
         if cache_key not in cached_prices:
-            question_request = PriceRequest(within=goal, confidence=request.confidence, mechanism=family)
+            confidence, joint = request.confidence, request.joint
+            question_request = PriceRequest(within=goal, confidence=confidence, mechanism=family, joint=joint)
             with _placed_by_name(name):
                 cached_prices[cache_key] = price_of(question.least_price(question_request, price_of))
         return cached_prices[cache_key]
@@ -468,17 +474,18 @@ class WorkloadProposal(PreviewedByOldName):
 
     # ── descriptions ──
 
-    def _forecast(self, batch: PricedBatch, question: Question, confidence: Number, stored: set[str]) -> Forecast:
+    def _forecast(self, batch: PricedBatch, question: Question, request: PriceRequest, stored: set[str]) -> Forecast:
         if question.free:
-            return question.error(confidence=confidence)
-        forecast = question.forecast(self._prepared_for(batch, question), confidence)
+            return question.error(confidence=request.confidence)
+        forecast = question.forecast(self._prepared_for(batch, question), request)
         return replace(forecast, stored=question.identity in stored)
 
     def _describe_effect(self, batch: PricedBatch, question: Question, confidence: Number) -> str:
         if question.free:
             return "free: from the policy"
         prepared = self._prepared_for(batch, question)
-        return f"{'; '.join(question.forecast(prepared, confidence).parts())}; by itself {prepared.price}"
+        forecast = question.forecast(prepared, PriceRequest(confidence=confidence))
+        return f"{'; '.join(forecast.parts())}; by itself {prepared.price}"
 
     def _prepared_for(self, batch: PricedBatch, question: Question) -> PricedRelease:
         return batch.prepared[list(self.measured_questions).index(question.identity)]
