@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -166,7 +167,11 @@ QUERIES = (
 def test_the_site_finds_what_sfumato_docs_finds(site: Path, browser: Chromium) -> None:
     """From a disk, without a network: the same pages and scores for what readers type, synonyms and every message."""
     index = build_index(read_pages(ROOT / "docs"))
-    queries = [*QUERIES, *index.synonyms]
+    beginnings = [word[:2] for word in index.words[::40]]
+    within_next = [
+        word[:n] for word, after in pairwise(index.words) for n in range(2, len(word)) if word[:n] in after[1:]
+    ]
+    queries = [*QUERIES, *index.synonyms, *beginnings, *within_next]
     with browser.window({}) as page:
         page.goto((site / "how-to/medians.html").as_uri())
         shown = page.evaluate(

@@ -49,6 +49,17 @@ def test_words_are_matched_whole_and_by_their_beginning() -> None:
     assert found(index, "l") == []
 
 
+def test_a_word_within_another_is_not_found_even_beside_it() -> None:
+    """In the order of words, ``unumlaut`` stands right after what begins as asked."""
+    index = index_of(one="# One\n\numlaut and unumlaut", two="# Two\n\nunumlaut")
+    assert found(index, "umlaut") == ["one"]
+
+
+def test_a_whole_word_comes_before_the_beginning_of_another() -> None:
+    index = index_of(one="# One\n\nA counter.", two="# Two\n\nA count.", three="# Three\n\nMany counts.")
+    assert found(index, "count") == ["two", "three", "one"]
+
+
 def test_an_ending_that_no_word_has_is_dropped() -> None:
     index = index_of(one="# One\n\nA percentile.", two="# Two\n\nTo calculate.")
     assert found(index, "percentiles") == ["one"]
