@@ -7,6 +7,7 @@ add it to ``FOREIGN``.
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -161,6 +162,16 @@ def source_names() -> set[str]:
 
 
 @cache
+def members() -> set[str]:
+    """Names that a class of src can have: functions, and fields in the body of a class."""
+    return {
+        "".join(names)
+        for path in (ROOT / "src").rglob("*.py")
+        for names in re.findall(r"^ *(?:async )?def (\w+)|^ {4}(\w+)(?:: | = )|self\.(\w+)\b", path.read_text(), re.M)
+    }
+
+
+@cache
 def names_of_tests() -> set[str]:
     return {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
 
@@ -169,6 +180,8 @@ def python_problem(text: str) -> str:
     bare = re.sub(r"\"[^\"]*\"|'[^']*'", "", text)
     if match := re.match(r"sf\.[\w.]*\w", bare):
         return _missing(sf, match[0].split(".")[1:])
+    if re.fullmatch(r"sfumato\.[\w.]+", text) and not _is_file_name(text):
+        return "" if importlib.util.find_spec(text) else "there is no such module"
     match = re.match(r"(\w*)\.([a-z]\w*)", bare)
     if match is None or _is_file_name(bare):
         return ""
@@ -177,8 +190,8 @@ def python_problem(text: str) -> str:
         return _missing(getattr(sf, variable), [member])
     if variable in VARIABLES:
         return _missing(getattr(sf, VARIABLES[variable]), [member])
-    members = re.findall(r"\.([a-z]\w*)", re.sub(r"\([^()]*\)", "", bare))
-    return ", ".join(f"src has no {name}" for name in members if name not in source_names())
+    named = re.findall(r"\.([a-z]\w*)", re.sub(r"\([^()]*\)", "", bare))
+    return ", ".join(f"no class has {name}" for name in named if name not in members())
 
 
 def _missing(item: Any, names: list[str]) -> str:
@@ -200,8 +213,10 @@ def call_problem(text: str) -> str:
     """A call without a variable, a keyword argument, a class, or a name in snake case; or a test."""
     if text.startswith("test_"):
         return "" if text in names_of_tests() else "there is no such test"
-    if match := re.match(r"([a-z]\w*)\(", text):
-        return "" if match[1] in source_names() or hasattr(builtins, match[1]) else f"src has no {match[1]}()"
+    called = re.findall(r"(?<![.\w])([a-z]\w*)\(", re.sub(r"\"[^\"]*\"|'[^']*'", "", text))
+    unknown_calls = [name for name in called if name not in members() and not hasattr(builtins, name)]
+    if unknown_calls:
+        return ", ".join(f"src has no {name}()" for name in unknown_calls)
     names = re.findall(r"^([a-z]\w*) ?=|^([A-Z][a-z]+[A-Z]\w+)|^([a-z]+_\w+)$", text)
     return ", ".join(f"src has no {name}" for name in map("".join, names) if name not in source_names())
 
