@@ -7,7 +7,7 @@ add it to ``FOREIGN``.
 from __future__ import annotations
 
 import builtins
-import importlib.util
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -181,7 +181,7 @@ def python_problem(text: str) -> str:
     if match := re.match(r"sf\.[\w.]*\w", bare):
         return _missing(sf, match[0].split(".")[1:])
     if re.fullmatch(r"sfumato\.[\w.]+", text) and not _is_file_name(text):
-        return "" if importlib.util.find_spec(text) else "there is no such module"
+        return _unresolved(text)
     match = re.match(r"(\w*)\.([a-z]\w*)", bare)
     if match is None or _is_file_name(bare):
         return ""
@@ -200,6 +200,14 @@ def _missing(item: Any, names: list[str]) -> str:
         if not hasattr(item, name):
             return "" if name in fields else f"{getattr(item, '__name__', item)} has no {name}"
         item = getattr(item, name)
+    return ""
+
+
+def _unresolved(path: str) -> str:
+    try:
+        pkgutil.resolve_name(path)
+    except (ImportError, AttributeError) as error:
+        return str(error)
     return ""
 
 
@@ -277,6 +285,9 @@ def test_links_into_the_docs_lead_to_headings() -> None:
         ("curator.sql(…).release(epsilon=1)", False),
         ("curator.sqll(…)", True),
         ("answer.receipt", False),
+        ("sfumato.privacy.curve.Curve.laplace", False),
+        ("sfumato.privacy.curves", True),
+        ("sfumato.privacy.curve.Curve.lapalace", True),
         ("audit.falsify", False),
         ("audit.falsified", True),
         ("ask.limit(rows=5)", False),
