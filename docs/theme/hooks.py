@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from html import unescape
+import string
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +14,29 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pygments.formatters import HtmlFormatter
 
+from sfumato.manual import pages, search
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 BESIDE = "repository"
 OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:src|tests|docs|demo|examples|README|CONTRIBUTING|LICENSE)[^)#]*)\)")
-LISTED = re.compile(r"^#+ (?P<section>.+)|^ *- \[(?P<title>[^]]+)\]\((?P<page>[^)#]+\.md)\)", re.M)
-HEADING = re.compile(r'<h[1-3] id="([^"]*)"[^>]*>(.*?)</h[1-3]>', re.S)
-
-_sections: list[tuple[str, str, str, str]] = []
 
 
 def menu(text: str) -> list[dict[str, Any]]:
     """Make the menu of the lists under the headings of the first page: one line, one page."""
-    found: dict[str, list[dict[str, str]]] = {}
-    section = ""
-    for match in LISTED.finditer(text):
-        section = match["section"] or section
-        if match["page"]:
-            found.setdefault(section, []).append({match["title"]: match["page"]})
-    return [{"Home": "README.md"}, *({title: pages} for title, pages in found.items())]
+    sections = [{section.heading: [{title: path} for title, path in section.entries]} for section in pages.menu(text)]
+    return [{"Home": "README.md"}, *sections]
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Read the menu from the first page, so that pages are listed in one place."""
-    _sections.clear()
     config.nav = menu((Path(config.docs_dir) / "README.md").read_text())
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Take along what pages link to outside the docs, as it is, and the colours of code."""
-    pages = [Path(each.abs_src_path).read_text() for each in files.documentation_pages() if each.abs_src_path]
-    for path in sorted({path for text in pages for path in OUTSIDE.findall(text)}):
+    texts = [Path(each.abs_src_path).read_text() for each in files.documentation_pages() if each.abs_src_path]
+    for path in sorted({path for text in texts for path in OUTSIDE.findall(text)}):
         content = (ROOT / path).read_text()
         files.append(File.generated(config, f"{BESIDE}/{path}.txt", content=content))
     files.append(File.generated(config, "code.css", content=colours()))
@@ -63,22 +56,61 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     return re.sub(r"```python\n(?=>>> )", "```pycon\n", markdown)
 
 
-def on_page_content(html: str, page: Page, **_: object) -> str:
-    """Note the page's sections for the search."""
-    starts = list(HEADING.finditer(html))
-    for place, start in enumerate(starts):
-        end = starts[place + 1].start() if place + 1 < len(starts) else len(html)
-        heading = _plain(start[2]) if place else str(page.title)
-        _sections.append((f"{page.file.url}#{start[1]}", str(page.title), heading, _plain(html[start.end() : end])))
-    return html
-
-
-def _plain(html: str) -> str:
-    within = re.sub(r"</?(?:a|code|em|span|strong)\b[^>]*>", "", html)
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", within)).split())
-
-
 def on_post_build(config: MkDocsConfig) -> None:
     """Write the index as a script, which a page that is read from a disk may load as well."""
-    index = json.dumps(_sections, ensure_ascii=False, separators=(",", ":"))
-    (Path(config.site_dir) / "search-index.js").write_text(f"window.searchIndex={index};\n")
+    index = search.build_index(pages.read_pages(Path(config.docs_dir)))
+    script = json.dumps(encode_index(index), ensure_ascii=False, separators=(",", ":"))
+    (Path(config.site_dir) / "search-index.js").write_text(f"window.searchIndex={script};\n")
+
+
+def encode_index(index: search.Index) -> dict[str, Any]:
+    """Return the index as search.js reads it, with everything that both searches must agree on."""
+    levels = sorted({weight for sections in index.weights.values() for weight in sections.values()})
+    letters = dict(zip(levels, string.ascii_uppercase, strict=False))
+    return {
+        "pages": [_page_entry(page, index.groups.get(page.path, "")) for page in index.pages],
+        "sections": [
+            [section.anchor, section.heading if place else ""]
+            for page in index.pages
+            for place, section in enumerate(page.sections)
+        ],
+        "words": " ".join(index.words),
+        "postings": " ".join(_postings(index.weights[word], letters) for word in index.words),
+        "weights": levels,
+        "synonyms": [
+            [
+                phrase,
+                synonym.words,
+                [index.section_numbers[page] for page in synonym.pages if page in index.section_numbers],
+            ]
+            for phrase, synonym in index.synonyms.items()
+        ],
+        "common": sorted(search.COMMON_WORDS),
+        "exact": search.EXACT,
+        "shortestPrefix": search.SHORTEST_PREFIX,
+        "shortestStem": search.SHORTEST_STEM,
+        "maxEnding": search.MAX_ENDING,
+        "maxLetters": search.MAX_LETTERS,
+    }
+
+
+def _page_entry(page: pages.Page, group: str) -> list[Any]:
+    url = "index.html" if page.path == pages.FRONT_PAGE else page.path.removesuffix(".md") + ".html"
+    return [url, page.title, page.summary, group, len(page.sections)]
+
+
+def _postings(weights: Mapping[int, int], letters: Mapping[int, str]) -> str:
+    """Write each section as its distance from the last one, in base 36 unless it is 1, and a letter for the weight.
+
+    >>> _postings({0: 4, 1: 20, 46: 4}, {4: "A", 20: "B"})
+    'AB19A'
+    """
+    steps = zip(weights.items(), (-1, *weights), strict=False)
+    return "".join(
+        ("" if section - last == 1 else _base36(section - last)) + letters[w] for (section, w), last in steps
+    )
+
+
+def _base36(number: int) -> str:
+    digits = string.digits + string.ascii_lowercase
+    return (_base36(number // 36) if number >= 36 else "") + digits[number % 36]

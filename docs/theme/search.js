@@ -1,58 +1,138 @@
-// Finds sections that hold every word that is typed. The index is a script beside this one: nothing is fetched.
+// Finds pages by whole words and their beginnings, as sfumato/manual/search.py does: all weights are in the index, which
+// is a script beside this one. Nothing is fetched.
 (() => {
   const input = document.getElementById("search");
   const list = document.getElementById("found");
   const root = `${document.body.dataset.root}/`;
-  const plain = (text) => text.toLowerCase().normalize("NFD").replace(/\p{Diacritic}/gu, "");
-  const sections = (window.searchIndex || []).map(([url, page, heading, text]) => ({
-    url, page, heading, text, title: plain(page), head: plain(heading), body: plain(text),
-  }));
+  const MOST = 12;
+  const index = window.searchIndex;
+  const words = index.words.split(" ");
+  const postings = index.postings.split(" ");
+  const position = new Map(words.map((word, at) => [word, at]));
+  const common = new Set(index.common);
+  const pageOf = index.pages.flatMap(([, , , , sections], page) => Array(sections).fill(page));
 
-  const score = (section, words) => {
-    let sum = 0;
-    for (const word of words) {
-      const here = (section.title.includes(word) ? 3 : 0) + (section.head.includes(word) ? 5 : 0);
-      const often = section.body.split(word).length - 1;
-      if (!here && !often) return 0;
-      sum += here + Math.min(3, often);
+  const tokenize = (text) =>
+    (text.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").match(/[\p{L}\p{N}]+/gu) || [])
+      .filter((word) => !/^\p{N}+$/u.test(word) && !common.has(word) && word.length <= index.maxLetters);
+
+  const decode = (posting) => {
+    let section = -1;
+    return [...posting.matchAll(/([0-9a-z]*)([A-Z])/g)].map(([, step, letter]) => {
+      section += step ? parseInt(step, 36) : 1;
+      return [section, index.weights[letter.charCodeAt(0) - 65]];
+    });
+  };
+
+  const firstAtLeast = (prefix) => {
+    let [low, high] = [0, words.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (words[middle] < prefix) low = middle + 1; else high = middle;
     }
-    return sum;
+    return low;
   };
 
-  const excerpt = (section, word) => {
-    const at = Math.max(0, section.body.indexOf(word) - 50);
-    return (at ? "… " : "") + section.text.slice(at, at + 150) + " …";
+  const withPrefix = (prefix) => {
+    if (prefix.length < index.shortestPrefix) return position.has(prefix) ? [position.get(prefix)] : [];
+    const start = firstAtLeast(prefix);
+    let end = start;
+    while (end < words.length && words[end].startsWith(prefix)) end += 1;
+    return Array.from({ length: end - start }, (_, at) => start + at);
   };
 
-  const line = (section, word) => {
-    const item = document.createElement("li");
-    const link = document.createElement("a");
-    const title = document.createElement("b");
-    const text = document.createElement("span");
-    link.href = root + section.url;
-    title.textContent = section.page === section.heading ? section.page : `${section.page}: ${section.heading}`;
-    text.textContent = excerpt(section, word);
-    link.append(title, text);
-    item.append(link);
-    return item;
+  const known = (word) => {
+    const shortest = Math.max(index.shortestStem, word.length - index.maxEnding);
+    for (let length = word.length; length === word.length || length >= shortest; length -= 1) {
+      const found = withPrefix(word.slice(0, length));
+      if (found.length) return found;
+    }
+    return [];
   };
+
+  const matches = (word) => {
+    const found = new Map();
+    for (const at of known(word)) {
+      const factor = words[at] === word || words[at] === `${word}s` ? index.exact : 1;
+      for (const [section, weight] of decode(postings[at])) {
+        found.set(section, Math.max(found.get(section) || 0, factor * weight));
+      }
+    }
+    return found;
+  };
+
+  const synonymsIn = (query) => {
+    const text = query.join(" ");
+    const unfinished = query.length && query.at(-1).length >= index.shortestStem;
+    return index.synonyms.filter(([phrase]) =>
+      ` ${text} `.includes(` ${phrase} `) || ` ${text} `.includes(` ${phrase}s `) ||
+      (unfinished && phrase.startsWith(text) && !phrase.slice(text.length).includes(" ")));
+  };
+
+  const scores = (query) => {
+    const synonyms = synonymsIn(query);
+    const [totals, covered] = [new Map(), new Map()];
+    for (const word of new Set([...query, ...synonyms.flatMap(([, more]) => more)])) {
+      const found = matches(word);
+      const rarity = 32 - Math.clz32(Math.floor(index.sections.length / Math.max(1, found.size)));
+      for (const [section, weight] of found) {
+        totals.set(section, (totals.get(section) || 0) + weight * rarity);
+        covered.set(section, (covered.get(section) || 0) + rarity);
+      }
+    }
+    for (const [section, total] of totals) totals.set(section, total * covered.get(section));
+    const top = Math.max(0, ...totals.values());
+    const first = [...new Set(synonyms.flatMap(([, , sections]) => sections))];
+    first.forEach((section, rank) => totals.set(section, 2 * top + first.length - rank));
+    return totals;
+  };
+
+  // The best section of each page, the best page first.
+  const search = (text) => {
+    const found = scores(tokenize(text));
+    const pages = new Set();
+    return [...found.keys()]
+      .sort((a, b) => found.get(b) - found.get(a) || a - b)
+      .filter((section) => !pages.has(pageOf[section]) && pages.add(pageOf[section]))
+      .map((section) => {
+        const [anchor, heading] = index.sections[section];
+        const [url, title, summary, group] = index.pages[pageOf[section]];
+        return { url: `${url}#${anchor}`, title, heading, summary, group, score: found.get(section) };
+      });
+  };
+  window.searchPages = search;
+
+  const make = (tag, text, ...children) => {
+    const element = document.createElement(tag);
+    element.textContent = text;
+    element.append(...children);
+    return element;
+  };
+
+  const line = (hit) => {
+    const title = hit.heading ? `${hit.title}: ${hit.heading}` : hit.title;
+    const link = make("a", "", make("b", title), make("span", hit.summary));
+    link.href = root + hit.url;
+    return make("li", "", link);
+  };
+
+  // Hits below the name of their group; the group of the best hit comes first.
+  const grouped = (hits) => [...new Set(hits.map((hit) => hit.group))].flatMap((group) => {
+    const heading = make("li", group || "More pages");
+    heading.className = "group";
+    return [heading, ...hits.filter((hit) => hit.group === group).map(line)];
+  });
 
   const none = () => {
-    const item = document.createElement("li");
+    const item = make("li", "No page has these words.");
     item.className = "none";
-    item.textContent = "No page has all of these words.";
     return item;
   };
 
   const show = () => {
-    const words = plain(input.value).split(/\s+/).filter(Boolean);
-    const found = sections
-      .map((section) => [score(section, words), section])
-      .filter(([points]) => points)
-      .sort((a, b) => b[0] - a[0])
-      .slice(0, 12);
-    list.replaceChildren(...(found.length ? found.map(([, section]) => line(section, words[0])) : [none()]));
-    list.hidden = !words.length;
+    const hits = search(input.value).slice(0, MOST);
+    list.replaceChildren(...(hits.length ? grouped(hits) : [none()]));
+    list.hidden = !input.value.trim();
   };
 
   const move = (step) => {
@@ -72,4 +152,5 @@
     if (event.key === "Enter" && event.target === input) { list.querySelector("a")?.click(); }
   });
   if (window.matchMedia("(max-width: 52rem)").matches) document.querySelector("nav .menu").open = false;
+  if (input.value) show(); // typed before the index was there
 })();

@@ -1,7 +1,7 @@
 """Upper bounds on the success of any attack against answers with a privacy guarantee, for any side knowledge.
 
 A guarantee here is for **replace** neighbours: one person's values are exchanged and everybody else's stay. Under
-add-remove neighbours a change of values is a change of two units, (2ε, δ(1 + e^ε)): see ``for_replacing``.
+add-remove neighbours a change of values is a change of two units, (2ε, δ(1 + e^ε)): see ``replacement_guarantee``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def power_ceiling(guarantee: Guarantee, false_alarms: Number) -> float:
     """Bound the power of a test with false-alarm rate a: the smaller of e^ε·a + δ and 1 − e^−ε(1 − δ − a).
 
     This is the trade-off curve (Wasserman & Zhou 2010; with δ, Kairouz, Oh & Viswanath 2015). For a person's presence
-    use the guarantee of the account; for a person's value that of ``for_replacing``.
+    use the guarantee of the account; for a person's value that of ``replacement_guarantee``.
 
     >>> round(power_ceiling(Guarantee(1), "0.05"), 4)
     0.1359

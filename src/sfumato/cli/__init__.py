@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _COMMAND_ORDER = (
     "demo",
+    "docs",
     "init",
     "dummy",
     "check",

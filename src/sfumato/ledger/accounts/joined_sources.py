@@ -176,7 +176,7 @@ def describe_source(
     if not isinstance(source, DescribedData):
         rule = "a file described by its reader, or an address with a fingerprint"
         raise InvalidParameter(
-            "source", described.path, rule, fix="pass identified(path) of sfumato.engine.sources.inspected_tables"
+            "source", described.path, rule, fix="pass identify_file(path) of sfumato.engine.sources.inspected_tables"
         )
     change_token, last = (
         keyed("look", source.change_token) if source.change_token else "",
