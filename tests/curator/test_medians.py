@@ -143,7 +143,7 @@ def test_ranges_hold_with_the_confidence_they_were_bought_at(opened: Curators) -
     assert surer.receipt.free
     assert set(surer.intervals["m"]) == {(0, 100)}  # nothing is known so surely
     joint = ask.release(epsilon=8, range="value", joint=True, fresh=True)
-    assert "all hold at once" in str(joint.receipt)
+    assert "all together cover the noise" in str(joint.receipt)
     assert joint.intervals["m"][0] != (0, 100)
     picked = curator.sql("SELECT region, MEDIAN(cost) AS m FROM people GROUP BY region ORDER BY m LIMIT 2")
     two = picked.release(epsilon=8, range="value", fresh=True).intervals["m"]

@@ -71,7 +71,7 @@ def _address(policy: Policy, ledger: PathOrText | None) -> Path | str:
             "ledger",
             None,
             "a path: this policy was not read from a file",
-            fix="Curator(policy, ledger='clinic.ledger')",
+            fix="write Curator(policy, ledger='clinic.ledger')",
         )
     return policy.path.parent / LEDGER_NAME
 

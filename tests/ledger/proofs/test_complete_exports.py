@@ -322,7 +322,7 @@ def test_a_copy_that_is_refused_leaves_nothing(lost: Path, tmp_path: Path, how: 
 def test_where_its_ledger_cannot_be_read_an_export_is_refused(lost: Path, tmp_path: Path) -> None:
     """It may be locked, or of another user: as long as something is there, nobody knows."""
     (tmp_path / "old").write_text("not to be read")
-    with pytest.raises(sf.LedgerUnavailable, match="the file of that ledger cannot be read") as refused:
+    with pytest.raises(sf.LedgerUnavailable, match="the file of the old ledger cannot be read") as refused:
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
     assert "move it away" in refused.value.fix
     (tmp_path / "old").unlink()
@@ -376,7 +376,7 @@ TAMPERED: dict[str, tuple[Callable[[str], str], type[sf.SfumatoError], str]] = {
         sf.LedgerUnavailable,
         "not of its type|first line",
     ),
-    "a column less": (whole(lambda found: found["lines"][9].pop()), sf.LedgerUnavailable, "has not the columns"),
+    "a column less": (whole(lambda found: found["lines"][9].pop()), sf.LedgerUnavailable, "does not have the columns"),
     "deep brackets": (lambda text: text.replace("\n[2,", "\n" + "[" * 99_999 + "2,", 1), sf.LedgerUnavailable, "JSON"),
     "no end": (lambda text: text[: text.rindex("\n]")], sf.LedgerUnavailable, "its end is missing"),
     "half of it": (lambda text: text[: len(text) // 2], sf.LedgerUnavailable, "its end is missing"),

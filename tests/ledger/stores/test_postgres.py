@@ -527,11 +527,11 @@ def test_why_no_connection_was_made_is_told_apart(place: Place, monkeypatch: pyt
     """Also where a password was asked for and given: the words decide, and not that there was one."""
     monkeypatch.setenv("PGPASSWORD", "given")
     for said, told in (
-        ('FATAL: password authentication failed for user "x"', "does not let this user in"),
-        ("FATAL: no pg_hba.conf entry for host", "does not let this user in"),
+        ('FATAL: password authentication failed for user "x"', "refused this user's login"),
+        ("FATAL: no pg_hba.conf entry for host", "refused this user's login"),
         ('FATAL: database "x" does not exist', "no such database"),
-        ("FATAL: sorry, too many clients already", "no connection left"),
-        ("SSL error: certificate verify failed", "prove who it is"),
+        ("FATAL: sorry, too many clients already", "no free connection"),
+        ("SSL error: certificate verify failed", "certificate of the ledger's server could not be verified"),
         ("server closed the connection unexpectedly", "cannot be reached"),
     ):
         assert told in str(refusal(psycopg.OperationalError(said), "here"))
@@ -577,7 +577,7 @@ def test_a_wrong_password_is_a_clear_refusal(place: Place, monkeypatch: pytest.M
     try:
         for password in ("wrong", ""):
             monkeypatch.setenv("PGPASSWORD", password)
-            with pytest.raises(sf.LedgerUnavailable, match="does not let this user in") as refusal:
+            with pytest.raises(sf.LedgerUnavailable, match="refused this user's login") as refusal:
                 sf.Ledger.open(server.address(user="locked", schema=place.schema))
             assert "wrong" not in str(refusal.value)
     finally:

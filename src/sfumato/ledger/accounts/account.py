@@ -210,7 +210,7 @@ class Account:
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         """Record the answer to a charge; it may be shown once this has returned."""
         if not isinstance(line, Line):
-            raise InvalidParameter("line", line, "the line of a charge or a step")
+            raise InvalidParameter("line", line, "the Line of a charge or a step")
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         detail = entries.write_widths(entries.checked_widths(accuracy))
         body_columns = self._guarded.body(body)
@@ -218,7 +218,7 @@ class Account:
             charge = transaction.line(entries.checked_line_number(line.number, "line"))
             is_own_line = charge is not None and (charge.hash, charge.account) == (line.hash, self.name)
             if charge is None or not is_own_line or charge.kind not in {"charge", "step"}:
-                raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
+                raise InvalidParameter("line", line.number, "the number of a charge or step in this account")
             if transaction.newest(about=charge.number) is not None:
                 raise AlreadyAnswered(
                     "a charge pays for one answer, and this one was already answered or stopped",
@@ -503,7 +503,7 @@ class Account:
         if (cost.renyi is None) is not (self._opening_terms.budget.order is None):
             raise InvalidParameter(parameter, cost, "an amount in every currency of the account")
         if any(amount is not None and amount > _MAX_UNITS for amount in (cost.pure, cost.renyi, cost.failure)):
-            raise InvalidParameter(parameter, "an amount beyond all bounds", "amounts of at most 1e300")
+            raise InvalidParameter(parameter, "a larger amount", "amounts of at most 1e300")
         return cost.with_short_fractions()
 
     def open_tabs(self) -> tuple[Line, ...]:
