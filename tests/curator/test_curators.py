@@ -225,7 +225,7 @@ def test_a_weak_price_is_told_with_the_answer_to_whoever_reads_it(policy: Path) 
             assert repr(answer).count(weak) == 1
         with pytest.warns(sf.WeakPrivacy):
             together = curator.workload([WARDS]).release(epsilon=7)
-        assert any("weak promise" in each for each in together.warnings)
+        assert any("weak privacy" in each for each in together.warnings)
         assert not curator.sql("SELECT COUNT(DISTINCT who) AS n FROM visits").release(epsilon=1).warnings
 
 

@@ -143,7 +143,7 @@ def test_what_is_wanted_decides(curator: sf.Curator) -> None:
     with pytest.raises(Unsupported, match=rf"the best bought synopsis, of line {best}, .* not ±2") as refusal:
         question.release(free=True, within={"n": 2})
     assert refusal.value.code == "too-wide"
-    with pytest.raises(InvalidParameter, match="a column of numbers: n"):
+    with pytest.raises(InvalidParameter, match="half-widths for columns of numbers: n"):
         question.release(free=True, within={"k": 2})
     assert spent(curator) == before
 

@@ -604,7 +604,7 @@ def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, mon
     assert (tried.plan == draw.plan) is (most == 10**5)
 
 
-@pytest.mark.filterwarnings("ignore:.*weak promise")
+@pytest.mark.filterwarnings("ignore:.*weak privacy")
 def test_more_than_the_account_has_is_refused(tmp_path: Path) -> None:
     with curator(policy_of(rows(1), units=True), tmp_path) as opened:
         asked = opened.marginals("people", SETS)
