@@ -174,8 +174,8 @@ def _require_covered(
         rule = f"a mechanism for the policy's neighbours, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
     if mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon:
-        rule = f"a mechanism for scores whose differences one unit changes by up to {reading.spread}"
-        raise InvalidParameter("mechanism", repr(mechanism), rule)
+        allowed = f"a mechanism for scores whose differences one unit changes by up to {reading.spread}"
+        raise InvalidParameter("mechanism", repr(mechanism), allowed)
 
 
 def _require_every_key(reading: KeyHolders, mechanism: KeyThreshold) -> None:

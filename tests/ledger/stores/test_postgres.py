@@ -500,7 +500,10 @@ def test_not_even_the_owner_changes_lines_by_accident(busy: Place) -> None:
 
 
 def test_who_could_change_lines_is_told_so(place: Place) -> None:
-    with pytest.warns(WeakLedger, match="connect as a spender"), sf.Ledger.open(place.owner) as ledger:
+    with (
+        pytest.warns(WeakLedger, match="connect as a role made with sfumato ledger init --spender"),
+        sf.Ledger.open(place.owner) as ledger,
+    ):
         account(ledger).charge(pure())
 
 

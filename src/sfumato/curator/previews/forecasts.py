@@ -7,7 +7,7 @@ be plotted against the price. A forecast of marginals is read without the planne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -374,7 +374,7 @@ def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[
         if name not in widths and name in names:
             raise _no_half_width(name)
         if name not in widths:
-            raise InvalidParameter("within", name, "half-widths for columns of numbers: " + ", ".join(widths))
+            raise unknown_column(name, widths)
         if widths[name] == math.inf:
             raise InvalidParameter(
                 "within",
@@ -391,6 +391,13 @@ def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[
                 "call error() (--dry-run), which shows this column's half-width by group size",
             )
     return goals
+
+
+def unknown_column(name: str, columns: Iterable[str]) -> InvalidParameter:
+    """Return the refusal of a half-width for a column that the question does not have."""
+    choices = ", ".join(columns)
+    rule = f"half-widths for columns of numbers: {choices}"
+    return InvalidParameter("within", name, rule, fix=f"give a half-width for one of these: {choices}")
 
 
 def _no_half_width(*names: str) -> InvalidParameter:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
+from sfumato.curator.previews.forecasts import unknown_column
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.aggregates.measures import Count, Sum
@@ -287,9 +288,7 @@ def _goals(within: Within | None, free_answer: FreeAnswer) -> dict[str, Any]:
     goals: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(free_answer.widths, within)
     for name in goals:
         if name not in free_answer.widths:
-            raise InvalidParameter(
-                "within", name, "half-widths for columns of numbers: " + ", ".join(free_answer.widths)
-            )
+            raise unknown_column(name, free_answer.widths)
     return {name: exact(goal, f"within {name}", POSITIVE) for name, goal in goals.items()}
 
 

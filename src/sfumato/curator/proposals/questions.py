@@ -225,9 +225,11 @@ class Question(PreviewedByOldName):
         else:
             options = self._boundings()
         if self.strategy is not None:
+            applicable = ", ".join(option.strategy.value for option in options)
             options = tuple(option for option in options if option.strategy is self.strategy)
             if not options:
-                raise InvalidParameter("strategy", self.strategy.value, "a strategy that applies to this question")
+                rule = f"a strategy that applies to this question: {applicable}"
+                raise InvalidParameter("strategy", self.strategy.value, rule)
         return tuple(for_neighbours(option, self._context.policy.neighbours) for option in options)
 
     def _boundings(self) -> tuple[BoundedPlan, ...]:
