@@ -198,7 +198,7 @@ def test_a_median_whose_rank_alone_is_known_is_drawn_without_a_range(policy: Pat
     answer.plot(tmp_path / "m.svg")
     drawn = (tmp_path / "m.svg").read_text()
     assert "rows of its rank" in drawn
-    assert "or is not known" in drawn or "hollow" not in drawn
+    assert "or of unknown width" in drawn or "hollow" not in drawn
 
 
 def test_a_synopsis_that_is_not_there_is_refused_in_these_words(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from sfumato.plots.marks import (
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds_since_1970
 
-WORDS = {"pure": "ordinary answers", "renyi": "answers with Gaussian noise", "failure": "δ for undeclared groups"}
+WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "δ for undeclared groups"}
 """What each currency is for; the two first ones are spent side by side, and one of them has to last."""
 
 

@@ -63,7 +63,7 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
         for chart in charts
         for is_noisy, interval in zip(chart.noisy, chart.intervals, strict=False)
     )
-    noisy_text = _describe_too_noisy(Fraction(above) if above else HALF) + (", or is not known" if has_unknown else "")
+    noisy_text = _describe_too_noisy(Fraction(above) if above else HALF) + (", or of unknown width" if has_unknown else "")
     return [
         *([f"hollow or dashed: {noisy_text}"] if has_noisy else []),
         *(["dark: noise; orange: approximate sampling error, since the rows are a sample"] if has_sampling else []),
@@ -72,7 +72,7 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
 
 def _describe_too_noisy(above: Fraction) -> str:
     limit = f"{format_percent(above)} of the number" if above <= 1 else f"{format_exact(above)} times the number"
-    return f"too noisy to print: its range is wider than ± {limit}"
+    return f"too noisy to print, with a range wider than ± {limit}"
 
 
 def explain_mark(above: Fraction) -> str:
