@@ -216,7 +216,7 @@ class Line:
         written = codec.loads_as(_WrittenLine, source, longest=2 * MAX_BODY_LENGTH)
         amounts = {"cost": written.cost, "spent": written.spent, "held": written.held}
         if not isinstance(written.named, Mapping) or set(written.named) != _NAMED_FIELDS:
-            raise InvalidParameter("named", written.named, "the parts of a line by their names")
+            raise InvalidParameter("named", written.named, "a mapping from names to the parts of a line")
         with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a line")):
             return cls(kind=written.entered, **written.named, **amounts)  # type: ignore[arg-type]
 

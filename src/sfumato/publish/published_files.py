@@ -39,7 +39,7 @@ from sfumato.untrusted import MALFORMED_INPUT, refuse_malformed
 
 _MAX_JSON_CHARACTERS = 1 << 30
 """The most characters of a model's JSON text."""
-_NO_RANGE_NOTE = "these counts are a model's, fitted to the noisy counts of its rounds: no range is known for them"
+_NO_RANGE_NOTE = "these counts come from a model that was fitted to noisy counts: no range is known for them"
 
 
 @dataclass(frozen=True)

@@ -294,7 +294,7 @@ class MarginalsForecast:
             type(columns) is tuple and all(type(name) is str for name in columns) for columns in self.sets
         )
         if not are_column_sets or not self.sets or len(self.sets) != len(self.widths):
-            raise InvalidParameter("widths", len(self.widths), "one for each set of columns")
+            raise InvalidParameter("widths", len(self.widths), "a list with one half-width for each set of columns")
 
     @property
     def worst(self) -> float:

@@ -78,7 +78,7 @@ class RunningForecast:
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
         if not isinstance(self.periods, KeyColumn) or len(self.periods.values) != len(self.widths):
-            raise InvalidParameter("widths", len(self.widths), "one for each period")
+            raise InvalidParameter("widths", len(self.widths), "a list with one half-width for each period")
 
     @property
     def worst(self) -> float:
@@ -88,7 +88,7 @@ class RunningForecast:
     def __getitem__(self, period: Value) -> float:
         """Return the half-width of one period."""
         if period not in self.periods.values:
-            raise InvalidParameter("period", period, "one of the periods of the question")
+            raise InvalidParameter("period", period, "a period of the question")
         return self.widths[self.periods.values.index(period)]
 
     def to_json(self) -> str:

@@ -35,7 +35,7 @@ _PRIORS = ("0.001", "0.01", "0.1", "0.5")
 _RARE = "1e-9"
 _PLOTTED_PRIORS = tuple(Fraction(each, 1000) for each in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998))
 _PURE = re.compile(r"ε = (\d+(?:\.\d+)?(?:e-?\d+)?)(?:, δ = (\d+(?:\.\d+)?(?:e-?\d+)?))?")
-NOT_SHOWN = "The text of the question is not shown, and what it calls its columns and groups is numbered."
+NOT_SHOWN = "The question is not shown, and its columns and groups have numbers instead of names."
 
 
 class PageAnswer(Protocol):

@@ -63,7 +63,9 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
         for chart in charts
         for is_noisy, interval in zip(chart.noisy, chart.intervals, strict=False)
     )
-    noisy_text = _describe_too_noisy(Fraction(above) if above else HALF) + (", or of unknown width" if has_unknown else "")
+    noisy_text = _describe_too_noisy(Fraction(above) if above else HALF) + (
+        ", or of unknown width" if has_unknown else ""
+    )
     return [
         *([f"hollow or dashed: {noisy_text}"] if has_noisy else []),
         *(["dark: noise; orange: approximate sampling error, since the rows are a sample"] if has_sampling else []),
