@@ -65,9 +65,9 @@ class PriceRequest:
         noisy_columns = [name for name, indices in results_by_column.items() if indices]
         for name in column_weights:
             if name not in noisy_columns:
-                raise InvalidParameter(
-                    "weights", name, f"a mapping from columns of noisy numbers ({', '.join(noisy_columns)}) to weights"
-                )
+                choices = ", ".join(noisy_columns)
+                rule = f"for columns of noisy numbers: {choices}"
+                raise InvalidParameter("weights", name, rule, fix=f"give a weight to one of these: {choices}")
         weights = {name: exact(weight, f"weights {name}", POSITIVE) for name, weight in column_weights.items()}
         return tuple(
             max([weights[name] for name in weights if index in results_by_column[name]], default=Fraction(1))

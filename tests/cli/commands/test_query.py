@@ -49,8 +49,8 @@ def test_weights_say_how_much_the_error_of_a_column_counts(policy: Path) -> None
     errors = [float(json.loads(done.stdout)["columns"]["n"]) for done in (plain, heavy)]
     assert errors[1] < 0.9 * errors[0]
     for given, told in (
-        (("n=0",), "weights n must be"),
-        (("n=-2",), "weights n must be"),
+        (("n=0",), "--weight n must be"),
+        (("n=-2",), "--weight n must be"),
         (("flights=2",), "columns of noisy numbers: n, sd"),
         (("2",), "COLUMN=NUMBER"),
         (("n=2", "n=3"), "each column once"),
