@@ -99,7 +99,7 @@ class MwemFit:
             self, "sets", tuple(checked_set(tuple(requested_set), self.attributes) for requested_set in self.sets)
         )
         if not all(isinstance(fit_round, FitRound) for fit_round in self.rounds):
-            raise InvalidParameter("rounds", len(self.rounds), "rounds of a model")
+            raise InvalidParameter("rounds", len(self.rounds), "a list of FitRound values")
         if not len(self.rounds) <= self.planned <= _MAX_ROUNDS:
             raise InvalidParameter(
                 "planned", self.planned, f"a number from the rounds that were run to {_MAX_ROUNDS:,}"

@@ -268,7 +268,7 @@ class Synthetic:
         row_count = _row_count(rows)
         if row_count > MAX_HELD:
             fix = f'write them to a file: synthetic.write("rows.parquet", rows={row_count}), or sfumato sample'
-            raise InvalidParameter("rows", row_count, f"at most {MAX_HELD:,} rows in memory", fix=fix)
+            raise InvalidParameter("rows", row_count, f"a number up to {MAX_HELD:,}, the most rows in memory", fix=fix)
         import pyarrow
 
         return pyarrow.concat_tables(list(self._parts(row_count)))
@@ -561,7 +561,7 @@ def _count_name(name: str) -> str:
 def _row_count(rows: int) -> int:
     count = exact_integer(rows, "rows", at_least=1)
     if count > MAX_WRITTEN:
-        raise InvalidParameter("rows", rows, f"at most {MAX_WRITTEN:,} rows")
+        raise InvalidParameter("rows", rows, f"a number up to {MAX_WRITTEN:,}")
     return count
 
 

@@ -137,7 +137,7 @@ def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
     if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
         raise InvalidParameter("prices", prices, "a list of at least one price")
     if len(prices) > MAX_PRICES:
-        raise InvalidParameter("prices", f"{len(prices)} prices", f"at most {MAX_PRICES}")
+        raise InvalidParameter("prices", f"{len(prices)} prices", f"a list of at most {MAX_PRICES:,} prices")
     sorted_prices = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
     denominator = math.lcm(*(price.denominator for price in sorted_prices))
     if sorted_prices[-1] * denominator > 10**12:

@@ -581,7 +581,9 @@ def _require_moderate(questions: Mapping[str, Any]) -> None:
         )
     for name in questions:
         if not isinstance(name, str) or not name.strip():
-            raise InvalidParameter("questions", name, "named by texts that are not empty")
+            raise InvalidParameter(
+                "questions", name, "named by texts that are not empty", fix="name each question, such as q1"
+            )
 
 
 def _preparer(question: Question, request: PriceRequest) -> Callable[[Price, Family], PricedRelease]:

@@ -468,7 +468,7 @@ class Account:
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         body_columns, opening = self._guarded.body(body), tab.opening
         if opening.request_id is None:
-            raise InvalidParameter("tab", opening.number, "one that was opened for a request")
+            raise InvalidParameter("tab", opening.number, "a tab that was opened with a request id")
         empty_curve = Curve((), self._opening_terms.budget.neighbours)
         request_fields = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
         columns = self._guarded.columns(Entry(empty_curve, *request_fields))
