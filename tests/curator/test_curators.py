@@ -197,15 +197,14 @@ def test_a_price_in_rho_is_weak_where_the_epsilon_that_it_promises_is() -> None:
     assert weak_words(Price(rho=strong)) == ()
     (said,) = weak_words(Price(rho=weak))
     assert said == (
-        "weak privacy: ρ = 0.464 is ε = 5.01 at δ = 1e-06, which lets an attacker's odds grow by a factor of up to "
-        "e^5.01"
+        "weak privacy: ρ = 0.464 at δ = 1e-06 is ε = 5.01, which lets an attacker's odds grow by a factor of up to e^ε"
     )
 
 
 def test_a_weak_price_in_rho_is_told_aloud_and_with_the_answer(policy: Path) -> None:
     policy.write_text(policy.read_text().replace("epsilon = 4.0", "epsilon = 40.0"))
     with sf.open(policy) as curator:
-        with pytest.warns(sf.WeakPrivacy, match="weak privacy: ρ = 1 is ε = 7.77 at δ = 1e-06"):
+        with pytest.warns(sf.WeakPrivacy, match="weak privacy: ρ = 1 at δ = 1e-06 is ε = 7.77"):
             bought = curator.sql(COUNT).release(rho=1)
         assert bought.receipt.weak == weak_words(Price(rho=1))
         curator.sql(COUNT).release(rho="0.4", fresh=True)  # and says nothing

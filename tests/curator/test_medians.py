@@ -196,7 +196,7 @@ def test_a_measurement_of_ranks_pays_for_every_row_and_group(opened: Curators) -
     ((one,),) = ask.price_release(PriceRequest(epsilon=1)).measurements[1:]
     assert (one.mechanism.rows_per_unit, one.mechanism.grouped) == (3, True)
     for weaker in (Quantiles("0.5", 1, (0, 9), 2, grouped=True), Quantiles("0.5", 1, (0, 9), 3)):
-        with pytest.raises(sf.InvalidParameter, match="3 rows of a unit"):
+        with pytest.raises(sf.InvalidParameter, match="3 rows per unit"):
             Measurement(one.reading, weaker)
     with pytest.raises(sf.InvalidParameter, match="add-remove"):
         Measurement(one.reading, Quantiles("0.5", 1, (0, 9), 3, "replace", grouped=True))

@@ -78,7 +78,7 @@ def checked_reason(value: object) -> str:
 
 def checked_line_number(value: object, what: str) -> int:
     if type(value) is not int or not 0 < value < 1 << 63:
-        raise InvalidParameter(what, value, "a line number, from 1")
+        raise InvalidParameter(what, value, "a positive line number")
     return value
 
 
@@ -311,9 +311,7 @@ def _parse_time(written: object) -> datetime:
     except (TypeError, ValueError):
         parsed = None
     if parsed is None or parsed.tzinfo is None:
-        raise InvalidParameter(
-            "time", written, "a time in ISO 8601 with a time zone, such as 2024-01-31T12:00:00+00:00"
-        )
+        raise InvalidParameter("time", written, "a time in ISO 8601 with a time zone")
     return parsed
 
 

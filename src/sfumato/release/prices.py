@@ -96,13 +96,12 @@ def weak_words(price: Price) -> tuple[str, ...]:
     reasons = []
     if price.rho is not None and (epsilon := _epsilon_at(price.rho, LARGE_DELTA)) > LARGE_EPSILON:
         reasons.append(
-            f"weak privacy: ρ = {float(price.rho):.3g} is ε = {epsilon:.3g} at δ = {float(LARGE_DELTA):.3g}, which "
-            f"lets an attacker's odds grow by a factor of up to e^{epsilon:.3g}"
+            f"weak privacy: ρ = {float(price.rho):.3g} at δ = {float(LARGE_DELTA):.3g} is ε = {epsilon:.3g}, which "
+            "lets an attacker's odds grow by a factor of up to e^ε"
         )
     if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
-        epsilon = float(price.epsilon)
         reasons.append(
-            f"weak privacy: ε = {epsilon:.3g} lets an attacker's odds grow by a factor of up to e^{epsilon:.3g}"
+            f"weak privacy: ε = {float(price.epsilon):.3g} lets an attacker's odds grow by a factor of up to e^ε"
         )
     if price.delta > LARGE_DELTA:
         reasons.append(f"weak privacy: with probability δ = {float(price.delta):.3g} nothing is guaranteed")

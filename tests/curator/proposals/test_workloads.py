@@ -143,7 +143,7 @@ def test_wanted_accuracies_decide_the_split(clinic: sf.Curator) -> None:
     with pytest.raises(sf.InvalidParameter, match="'fine, kinds' have none") as refused:
         asked.price({"rough": 400})
     assert "give a half-width for each of them too, as in fine=NUMBER" in refused.value.fix
-    with pytest.raises(sf.InvalidParameter, match="instead of epsilon"):
+    with pytest.raises(sf.InvalidParameter, match="left out where epsilon or rho is given"):
         asked.error(within=10, epsilon=1)
 
 
@@ -228,9 +228,9 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "none": ([], "has 1 to 5,000"),
-    "no names": ({}, "has 1 to 5,000"),
-    "empty name": ({" ": ALL}, "non-empty"),
+    "none": ([], "at least one question and at most 5,000"),
+    "no names": ({}, "at least one question and at most 5,000"),
+    "empty name": ({" ": ALL}, "texts that are not empty"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),
     "describe": ({"one": ALL, "what": "DESCRIBE visits"}, r"question 2 \(what\)"),

@@ -575,7 +575,7 @@ def _read_file(file: str | os.PathLike[str]) -> str:
 
 def _require_moderate(questions: Mapping[str, Any]) -> None:
     if not 0 < len(questions) <= MAX_QUESTIONS:
-        rule = f"a workload has 1 to {MAX_QUESTIONS:,} questions"
+        rule = f"a workload needs at least one question and at most {MAX_QUESTIONS:,}"
         raise Unsupported(
             "no-question" if not questions else "too-many-questions", rule, fix="give a list of questions"
         )

@@ -173,9 +173,7 @@ def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
     finer: Sequence[int] = range(size)
     for level in checked_levels:
         if len(level) != size or any(type(part) is not int or part < 0 for part in level):
-            raise InvalidParameter(
-                "levels", level, f"a list of {size} part numbers ≥ 0 for each level, one for each cell"
-            )
+            raise InvalidParameter("levels", level, f"a list of {size} part numbers for each level, one for each cell")
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
             raise InvalidParameter(
                 "levels", level, "levels from fine to coarse, each a union of parts of the one before"

@@ -248,9 +248,7 @@ class PublishedMarginals:
             )
         for text, shape in zip(self.values, shapes, strict=True):
             if len(text) != -(-8 * math.prod(shape) // 3) * 4:
-                raise InvalidParameter(
-                    "values", len(text), f"8 bytes for each number of an array of shape {shape}, in base64"
-                )
+                raise InvalidParameter("values", len(text), f"8 bytes for each number of an array of shape {shape}")
 
     @property
     def guaranteed_price(self) -> Price:

@@ -144,7 +144,7 @@ class PlannedBlock:
                 "deviation",
                 float(self.deviation),
                 "a number of at most 1e12 steps",
-                fix="use marginals with fewer cells, a higher price or coarser weights",
+                fix="use fewer cells, a higher price or coarser weights, so that noise has at most 1e12 steps",
             )
 
 
