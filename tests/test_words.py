@@ -336,7 +336,7 @@ def test_a_delta_that_is_used_up_is_told_apart_from_epsilon() -> None:
     too_large = refused(budget, Curve.approximate("0.1", "1e-6"))
     assert "fix:   give a δ of at most 1e-07; group by columns whose values the policy lists" in str(too_large)
     used_up = refused(budget.charge(Curve.approximate("0.1", "1e-7")), Curve.approximate("0.1", "1e-9"))
-    assert "fix:   no δ is left for unlisted groups; group by columns" in str(used_up)
+    assert "fix:   no δ is left for undeclared groups; group by columns" in str(used_up)
 
 
 def test_a_promise_without_a_delta_names_none() -> None:

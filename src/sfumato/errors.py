@@ -388,7 +388,7 @@ class Overspent(SfumatoError):
             return f"ask for less: {accepted}"
         remaining = self.remaining["failure"]
         most = format_rounded_down(remaining)
-        less = f"give a δ of at most {most}" if remaining else "no δ is left for unlisted groups"
+        less = f"give a δ of at most {most}" if remaining else "no δ is left for undeclared groups"
         return f"{less}; group by columns whose values the policy lists, which needs no δ: {accepted}"
 
     def _reasons(self, lacking: list[str]) -> list[str]:

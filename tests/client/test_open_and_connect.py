@@ -297,10 +297,10 @@ def test_plots_are_drawn(curators: Curators, tmp_path: Any) -> None:
 
 def test_a_weak_promise_is_said_aloud(curators: Curators) -> None:
     asked = curators.curator.sql(COUNT)
-    with pytest.warns(sf.WeakPrivacy, match="weak promise") as said:
+    with pytest.warns(sf.WeakPrivacy, match="weak privacy") as said:
         answer = asked.release(epsilon=12, fresh=True)
     assert [each.filename for each in said].count(__file__) == 1
-    assert any("weak promise" in each for each in answer.warnings)
+    assert any("weak privacy" in each for each in answer.warnings)
 
 
 def test_phases_are_told(curators: Curators) -> None:

@@ -197,14 +197,14 @@ def test_a_price_in_rho_is_weak_where_the_epsilon_that_it_promises_is() -> None:
     assert weak_words(Price(rho=strong)) == ()
     (said,) = weak_words(Price(rho=weak))
     assert said == (
-        "ρ = 0.464 is a weak promise: at δ = 1e-06 it is ε = 5.01, and an attacker's odds may grow e^ε-fold"
+        "weak privacy: ρ = 0.464 at δ = 1e-06 is ε = 5.01, which lets an attacker's odds grow by a factor of up to e^ε"
     )
 
 
 def test_a_weak_price_in_rho_is_told_aloud_and_with_the_answer(policy: Path) -> None:
     policy.write_text(policy.read_text().replace("epsilon = 4.0", "epsilon = 40.0"))
     with sf.open(policy) as curator:
-        with pytest.warns(sf.WeakPrivacy, match="ρ = 1 is a weak promise: at δ = 1e-06 it is ε = 7.77"):
+        with pytest.warns(sf.WeakPrivacy, match="weak privacy: ρ = 1 at δ = 1e-06 is ε = 7.77"):
             bought = curator.sql(COUNT).release(rho=1)
         assert bought.receipt.weak == weak_words(Price(rho=1))
         curator.sql(COUNT).release(rho="0.4", fresh=True)  # and says nothing
@@ -224,7 +224,7 @@ def test_a_weak_price_is_told_with_the_answer_to_whoever_reads_it(policy: Path) 
             assert repr(answer).count(weak) == 1
         with pytest.warns(sf.WeakPrivacy):
             together = curator.workload([WARDS]).release(epsilon=7)
-        assert any("weak promise" in each for each in together.warnings)
+        assert any("weak privacy" in each for each in together.warnings)
         assert not curator.sql("SELECT COUNT(DISTINCT who) AS n FROM visits").release(epsilon=1).warnings
 
 

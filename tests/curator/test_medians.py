@@ -143,7 +143,7 @@ def test_ranges_hold_with_the_confidence_they_were_bought_at(opened: Curators) -
     assert surer.receipt.free
     assert set(surer.intervals["m"]) == {(0, 100)}  # nothing is known so surely
     joint = ask.release(epsilon=8, range="value", joint=True, fresh=True)
-    assert "all hold at once" in str(joint.receipt)
+    assert "all together cover the noise" in str(joint.receipt)
     assert joint.intervals["m"][0] != (0, 100)
     picked = curator.sql("SELECT region, MEDIAN(cost) AS m FROM people GROUP BY region ORDER BY m LIMIT 2")
     two = picked.release(epsilon=8, range="value", fresh=True).intervals["m"]
@@ -196,7 +196,7 @@ def test_a_measurement_of_ranks_pays_for_every_row_and_group(opened: Curators) -
     ((one,),) = ask.price_release(PriceRequest(epsilon=1)).measurements[1:]
     assert (one.mechanism.rows_per_unit, one.mechanism.grouped) == (3, True)
     for weaker in (Quantiles("0.5", 1, (0, 9), 2, grouped=True), Quantiles("0.5", 1, (0, 9), 3)):
-        with pytest.raises(sf.InvalidParameter, match="3 rows of a unit"):
+        with pytest.raises(sf.InvalidParameter, match="3 rows per unit"):
             Measurement(one.reading, weaker)
     with pytest.raises(sf.InvalidParameter, match="add-remove"):
         Measurement(one.reading, Quantiles("0.5", 1, (0, 9), 3, "replace", grouped=True))

@@ -35,7 +35,7 @@ def test_errors_of_many_columns_fit_on_a_page(flights: sf.Curator) -> None:
     columns = ", ".join(f"COUNT(*) FILTER (WHERE delay > {each}) AS n{each}" for each in range(7))
     picture = flights.sql(f"SELECT {columns} FROM flights").plot()  # type: ignore[union-attr]
     assert picture.svg.count("half-width (±)</text>") == 6
-    assert "the first 6 of 7 columns are drawn" in picture.svg
+    assert "only the first 6 of 7 columns are shown" in picture.svg
     assert picture.height <= 1000
 
 

@@ -51,7 +51,7 @@ def test_no_budget_is_amended_below_what_it_spent(tmp_path: Path) -> None:
     path = write(tmp_path, 2)
     for _ in range(3):
         receipt(path)
-    with pytest.raises(sf.InvalidParameter, match=r"spent and held already: ε = 1\.5"):
+    with pytest.raises(sf.InvalidParameter, match=r"already spent and held: ε = 1\.5"):
         amend(read(write(tmp_path, 1)), reason="less")
     amend(read(write(tmp_path, "1.5")), reason="no more")
 

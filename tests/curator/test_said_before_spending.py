@@ -109,10 +109,10 @@ def test_a_weak_auction_is_said_to_be_one(tmp_path: Path) -> None:
     policy = sf.Policy(sf.PrivacyUnit("bidder", every_row=True), sf.Budget(100), {"bids": table})
     with sf.Curator(policy, tmp_path / "a.ledger") as market:
         proposal = market.auction("bids", "bid", prices=[1, 2, 3])
-        with pytest.warns(sf.WeakPrivacy, match="weak promise"):
+        with pytest.warns(sf.WeakPrivacy, match="weak privacy"):
             proposal.release(8)
         proposal.release(1, fresh=True)
-    with pytest.warns(sf.WeakPrivacy, match="weak promise"):
+    with pytest.warns(sf.WeakPrivacy, match="weak privacy"):
         sf.games.digital_goods([1, 2, 3], epsilon=8, prices=[1, 2])
 
 

@@ -30,9 +30,9 @@ def test_the_error_of_a_sum_does_not_depend_on_its_group(flights: sf.Curator) ->
 def test_one_number_means_every_column(flights: sf.Curator) -> None:
     ask = flights.sql("SELECT COUNT(*) AS n, COUNT(delay) AS flown FROM flights")
     assert ask.price(500) == ask.price({"n": 500, "flown": 500})
-    with pytest.raises(sf.InvalidParameter, match="half-widths by column"):
+    with pytest.raises(sf.InvalidParameter, match="a mapping from columns to half-widths"):
         ask.price({})
-    with pytest.raises(sf.InvalidParameter, match="instead of epsilon"):
+    with pytest.raises(sf.InvalidParameter, match="left out where epsilon or rho is given"):
         ask.error(within=500, epsilon=1)
 
 

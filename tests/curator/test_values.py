@@ -150,9 +150,9 @@ def test_what_has_no_half_width_cannot_be_asked_within_one(clinic: sf.Curator) -
     assert ask.price({"n": 50}) > 0
     assert ask.price(50) > 0
     for within in ({"m": 5}, {"m": 5, "n": 5}):
-        with pytest.raises(sf.InvalidParameter, match="have no half-width"):
+        with pytest.raises(sf.InvalidParameter, match="keys and selected values have none"):
             ask.price(within)
-    with pytest.raises(sf.InvalidParameter, match="have no half-width"):
+    with pytest.raises(sf.InvalidParameter, match="keys and selected values have none"):
         clinic.sql("SELECT MODE(drug) AS m FROM visits").release(within=5)
 
 

@@ -58,10 +58,10 @@ def test_quotes_between_other_separators_are_no_reason(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b'"a";"\xe9"\r\n"1";"2"\r\n')
     assert detect_text_format(tmp_path / "t.csv", read_rows=True).reasons == (
         "its cells are separated by semicolons, not by commas",
-        "its letters are cp1252, not UTF-8",
+        "its encoding is cp1252, not UTF-8",
     )
     (tmp_path / "u.csv").write_text('"a","b"\n"1","2"\n', encoding="utf-16")
-    assert detect_text_format(tmp_path / "u.csv", read_rows=True).reasons == ("its letters are utf-16, not UTF-8",)
+    assert detect_text_format(tmp_path / "u.csv", read_rows=True).reasons == ("its encoding is utf-16, not UTF-8",)
 
 
 def test_cells_stay_the_texts_that_they_were(tmp_path: Path) -> None:

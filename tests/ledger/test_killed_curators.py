@@ -219,7 +219,7 @@ def test_a_file_that_cannot_be_written_fails_no_charge_and_is_told_once(place: P
     assert not told
     ledger.close()
     with warnings.catch_warnings():  # also where warnings are errors
-        warnings.filterwarnings("ignore", "the folder in which")
+        warnings.filterwarnings("ignore", "the folder for this user")
         ledger = place.open()
     account(ledger).charge(pure("0.1"))
     ledger.close()

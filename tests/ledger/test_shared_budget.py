@@ -103,7 +103,7 @@ def test_what_is_weak_about_the_ledger_is_in_the_log_of_the_server(place: Place,
         show_warnings(log)
         ServedPolicies([policy(tmp_path / "one", place.owner)]).close()
     (line,) = (tmp_path / "log").read_text().splitlines()
-    assert "connect as a spender" in json.loads(line)["warning"]
+    assert "connect as a role made with sfumato ledger init --spender" in json.loads(line)["warning"]
 
 
 def test_another_ledger_than_the_policy_names_is_warned_of(place: Place, tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
     spend(first, "0.1")
     with sf.Ledger.open(first) as ledger:
         os.link(first, second)
-        with pytest.raises(sf.LedgerUnavailable, match="one name"):
+        with pytest.raises(sf.LedgerUnavailable, match="a single name"):
             ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.1")))
-        with pytest.raises(sf.LedgerUnavailable, match="one name"):
+        with pytest.raises(sf.LedgerUnavailable, match="a single name"):
             sf.Ledger.open(second)
         second.unlink()
         ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.1")))

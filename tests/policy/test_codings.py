@@ -79,7 +79,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 5, 10]}, "within the bounds"),
     ({"type": "integer", "bounds": [0, 9], "bins": [-1, 5]}, "within the bounds"),
     ({"type": "integer", "bounds": [0, 9], "bins": [3]}, "edges such as"),
-    ({"type": "integer", "bounds": [0, 9], "bins": 11}, "no more bins"),
+    ({"type": "integer", "bounds": [0, 9], "bins": 11}, "at most as many bins"),
     ({"type": "integer", "bounds": [0, 9], "bins": 0}, "number of bins"),
     ({"type": "integer", "bounds": [0, 9], "bins": True}, "edges such as"),
     ({"type": "integer", "bins": 10}, "bounds"),

@@ -228,7 +228,7 @@ def test_a_column_that_another_decides_leaves_the_model_and_comes_back(tmp_path:
         assert "city 4; region by city" in str(curator.synthesize("t", ways=1).explain(rho=1))
     assert [each.name for each in made.attributes] == ["city"]
     assert made.columns == ("city", "region")
-    assert "region, which city decides" in repr(made)
+    assert "region, which city determines" in repr(made)
     assert [each.name for each in named.attributes] == ["city", "region"]  # it is asked for
     wanted = {"Oslo": "north", "Bergen": "north", "Rome": "south", None: None}
     assert all(wanted[each["city"]] == each["region"] for each in made.sample(500).to_pylist())

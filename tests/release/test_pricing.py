@@ -155,7 +155,7 @@ def test_a_threshold_pays_for_every_key_of_a_unit() -> None:
         (replaced, sf.KeyThreshold(1, "1e-6", 3)),
         (reading, sf.KeyThreshold(1, "1e-6", 3, neighbours="replace")),
     ):
-        with pytest.raises(sf.InvalidParameter, match="keys of a unit"):
+        with pytest.raises(sf.InvalidParameter, match="keys per unit"):
             Measurement(held, wrong)
 
 

@@ -234,4 +234,4 @@ def _require_sendable(spec: Spec[Any], sent_fields: Mapping[str, Any]) -> None:
     """Refuse values of fields that exist for local curators only."""
     for field in fields(spec):  # type: ignore[arg-type]
         if field.name not in sent_fields and getattr(spec, field.name) != field.default:
-            raise InvalidParameter(field.name, getattr(spec, field.name), "left out: the server decides it")
+            raise InvalidParameter(field.name, getattr(spec, field.name), "left out: the server chooses it")

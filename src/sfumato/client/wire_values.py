@@ -111,7 +111,7 @@ def encode_parameters(parameters: Any) -> Any:
     if isinstance(parameters, Mapping):
         return {str(name): _encode_cell(each, str(name)) for name, each in parameters.items()}
     if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Sequence):
-        raise InvalidParameter("parameters", parameters, "values in a list, or by name in a dict")
+        raise InvalidParameter("parameters", parameters, "a list of values, or a mapping from names to values")
     return [_encode_cell(each, str(position)) for position, each in enumerate(parameters, 1)]
 
 

@@ -99,7 +99,7 @@ class Context:
         per = self.policy.per
         if per is not None:
             rule = f"{what} is charged to one account, and here every {per} has an account of its own"
-            fix = f"ask single questions, or use one account for all: a new policy without per = {per!r}"
+            fix = f"ask single questions, or write a new policy without per = {per!r}, which has one account"
             raise Unsupported("period-tab", rule, place=f"account {self.account.name!r}", fix=fix)
 
 

@@ -249,7 +249,7 @@ class Curator(Proposing):
         caller = self._context.analyst
         if caller is not None and analyst not in (None, caller):
             raise InvalidParameter(
-                "analyst", analyst, f"left out, or {caller}: only the owner may ask about other analysts"
+                "analyst", analyst, f"left out, or your own name, {caller}: only the owner sees other analysts"
             )
         return caller if analyst is None else analyst
 
@@ -382,7 +382,12 @@ def protect(
         check_keys(names, types, parameter, _NO_COLUMN, "remove it, or name one of")
     for key, address in (("account", account), ("ledger", ledger)):
         if not isinstance(address, (str, os.PathLike)) or not str(address).strip():
-            raise InvalidParameter(key, address, "given: the record of what was spent must outlive this process")
+            raise InvalidParameter(
+                key,
+                address,
+                "a name that stays the same: the record of what was spent must outlive this process",
+                fix="write account='clinic', ledger='clinic.ledger'",
+            )
     column_names = [
         column for column in (types if columns is None else columns) if column != unit or column in (columns or ())
     ]

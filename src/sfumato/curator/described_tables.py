@@ -47,7 +47,7 @@ class TableDescription:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if not isinstance(self.columns, Mapping) or not {*map(type, self.columns.values())} <= {str}:
-            raise InvalidParameter("columns", self.columns, "descriptions by column name")
+            raise InvalidParameter("columns", self.columns, "a mapping from column names to descriptions")
         if type(self.questions) is not tuple or not {*map(type, self.questions)} <= {ExampleQuestion}:
             raise InvalidParameter("questions", self.questions, "a list of example questions")
 

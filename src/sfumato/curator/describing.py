@@ -325,7 +325,7 @@ def domain_words(domain: Domain) -> str:
         type_text += " from {} to {}".format(*map(_format_value, domain.bounds))
     details = [
         "" if domain.grid is None else f"in steps of {format_exact(domain.grid)}",
-        "" if domain.max_length is None else f"cut at {count_with_noun(domain.max_length, 'letter')}",
+        "" if domain.max_length is None else f"shortened to {count_with_noun(domain.max_length, 'letter')}",
         "" if domain.other is None else f"any other value counts as {_format_value(domain.other)}",
         "NULL is a group of its own" if domain.nullable else "",
     ]

@@ -71,7 +71,7 @@ def _address(policy: Policy, ledger: PathOrText | None) -> Path | str:
             "ledger",
             None,
             "a path: this policy was not read from a file",
-            fix="Curator(policy, ledger='clinic.ledger')",
+            fix="write Curator(policy, ledger='clinic.ledger')",
         )
     return policy.path.parent / LEDGER_NAME
 
@@ -243,8 +243,8 @@ def amend_account(account: Account, policy: Policy, reason: str) -> Line:
         )
     if account.per != (policy.per or ""):
         raise AccountDiffers(
-            "a population keeps the accounts it was opened with: "
-            + (f"one for each {account.per}" if account.per else "one for all"),
+            "the number of accounts cannot change once they are open; here there is "
+            + (f"one for each {account.per}" if account.per else "one for all periods"),
             place="unit.budget.per",
             fix=f'write per = "{account.per}"' if account.per else "remove per",
         )
@@ -262,7 +262,7 @@ def refuse_if_curated(data: PathOrText) -> None:
         for name in open_ledger.accounts:
             if any(source.path == str(path.resolve()) for source in open_ledger.account(name).sources):
                 raise SourceTaken(
-                    f"this file belongs to the account {name!r} and is read only through its policy",
+                    f"this file belongs to the account {name!r}, so it can be read only through its policy",
                     place=str(path),
                     fix=f"name its policy instead, such as {name}.toml, with the table and the column",
                 )

@@ -50,7 +50,9 @@ class Standing:
         if set(self.spent) != names or not set(self.left) <= names or None in self.left.values():
             raise InvalidParameter("spent", self.spent, "an amount for each currency")
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
-            raise InvalidParameter("largest", self.largest, "numbers by kind of noise: " + ", ".join(_NOISE_KINDS))
+            raise InvalidParameter(
+                "largest", self.largest, "a mapping from kinds of noise to numbers: " + ", ".join(_NOISE_KINDS)
+            )
         largest = {name: codec.parse_float(amount, name) for name, amount in self.largest.items()}
         object.__setattr__(self, "largest", largest)
 
@@ -162,7 +164,7 @@ class Standing:
         closed = [name for name in payment_currencies if name not in self.left]
         if not closed:
             return []
-        rule = f"A release is accepted while it fits one of {' and '.join(payment_currencies)}, and failure too."
+        rule = f"A release is accepted if it fits {' or '.join(payment_currencies)}, and failure as well."
         open_currencies = [name for name in payment_currencies if name in self.left]
         consequence = (
             f"only what fits {open_currencies[0]} is accepted" if open_currencies else "nothing more is accepted"
@@ -173,7 +175,7 @@ class Standing:
 
 def _parse_amounts(amounts: object, name: str) -> dict[str, Fraction | None]:
     if not isinstance(amounts, Mapping):
-        raise InvalidParameter(name, amounts, "amounts by currency")
+        raise InvalidParameter(name, amounts, "a mapping from currencies to amounts")
     return {
         currency: None if amount is None else exact(amount, f"{name} {currency}", NONNEGATIVE)
         for currency, amount in amounts.items()

@@ -205,9 +205,9 @@ def _reasons(path: Path, text_format: TextFormat, rows: bool) -> Iterator[str]:
     if text_format.quote != '"':
         yield f"its cells are quoted by {text_format.quote}"
     if text_format.encoding not in ("utf-8", "utf-8-sig", "ascii"):
-        yield f"its letters are {text_format.encoding}, not UTF-8"
+        yield f"its encoding is {text_format.encoding}, not UTF-8"
     if len(usable_names(text_format.names)) < len(text_format.names):
-        yield "two of its columns have one name, or one has a name that cannot stand in a question"
+        yield "two of its columns have the same name, or a name cannot be used in SQL"
     # Between other separators, or in letters of two bytes, quotes mean something else: none is looked for there.
     is_plain_csv = (
         suffix == ".csv"
@@ -431,7 +431,7 @@ def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write)
         raise InvalidPolicy(
             "this file could not be read as a table to its end",
             place=str(path),
-            fix="give --delimiter, --quote or --encoding as it is written, or export it as Parquet",
+            fix="give the file's --delimiter, --quote or --encoding, or export it as Parquet",
         ) from None
     return len(lost_records)
 

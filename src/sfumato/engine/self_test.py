@@ -364,7 +364,7 @@ def require_correct_results(dialect: Dialect, place: str) -> None:
     if wrong_name is None:
         return
     raise InvalidPolicy(
-        f"this server computes {wrong_name} differently from what queries mean",
+        f"this server computes {wrong_name} differently from Sfumato's SQL",
         place=place,
         fix="use a server version, settings and locale that are known to work",
     )

@@ -51,7 +51,7 @@ def checked_name(value: object, what: str) -> str:
         raise InvalidParameter(
             what,
             value,
-            f"a printable text of 1 to {MAX_NAME_LENGTH} characters in normal form (NFC), without spaces around it",
+            f"a printable text of 1 to {MAX_NAME_LENGTH} characters (Unicode NFC) without leading or trailing spaces",
         )
     return value
 
@@ -59,19 +59,26 @@ def checked_name(value: object, what: str) -> str:
 def checked_text(value: object, what: str, max_length: int = MAX_QUERY_LENGTH) -> str:
     """Check any text that can be stored: no NUL, valid Unicode, limited in length."""
     if not isinstance(value, str) or len(value) > max_length or "\0" in value or not _is_valid_unicode(value):
-        raise InvalidParameter(what, value, f"a text of at most {max_length} characters without NUL or lone surrogates")
+        raise InvalidParameter(
+            what, value, f"a text of at most {max_length:,} characters without NUL or lone surrogates"
+        )
     return value
 
 
 def checked_reason(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise InvalidParameter("reason", value, "a reason in words: it is stored permanently")
+        raise InvalidParameter(
+            "reason",
+            value,
+            "a text that is not empty",
+            fix="say why, in a few words: the ledger keeps the reason permanently",
+        )
     return checked_text(value, "reason")
 
 
 def checked_line_number(value: object, what: str) -> int:
     if type(value) is not int or not 0 < value < 1 << 63:
-        raise InvalidParameter(what, value, "the number of a line")
+        raise InvalidParameter(what, value, "a positive line number")
     return value
 
 
@@ -209,7 +216,7 @@ class Line:
         written = codec.loads_as(_WrittenLine, source, longest=2 * MAX_BODY_LENGTH)
         amounts = {"cost": written.cost, "spent": written.spent, "held": written.held}
         if not isinstance(written.named, Mapping) or set(written.named) != _NAMED_FIELDS:
-            raise InvalidParameter("named", written.named, "the parts of a line by their names")
+            raise InvalidParameter("named", written.named, "a mapping from names to the parts of a line")
         with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a line")):
             return cls(kind=written.entered, **written.named, **amounts)  # type: ignore[arg-type]
 
@@ -304,7 +311,7 @@ def _parse_time(written: object) -> datetime:
     except (TypeError, ValueError):
         parsed = None
     if parsed is None or parsed.tzinfo is None:
-        raise InvalidParameter("time", written, "a time in ISO 8601 with its zone")
+        raise InvalidParameter("time", written, "a time in ISO 8601 with a time zone")
     return parsed
 
 

@@ -137,8 +137,8 @@ class Ledger:
             raise SourceTaken(
                 f"private data cannot be declared public: the account {account!r} protects them",
                 place="a table declared public",
-                fix="remove public = true, and declare with id = … whose rows they are; in a database file with a"
-                " private table other tables may be public, views may not",
+                fix="remove public = true and declare the table's id; in a database file that holds a private table, "
+                "other tables may be public but views may not",
             )
 
     def lines(
@@ -234,7 +234,7 @@ class Ledger:
         entries.checked_reason(reason)
         lost_anchors = self._guarded.known_anchors(anchor)
         if not lost_anchors or not all(isinstance(candidate, Anchor) for candidate in lost_anchors):
-            raise InvalidParameter("anchor", anchor, "an Anchor that this ledger is behind")
+            raise InvalidParameter("anchor", anchor, "an Anchor with lines that this ledger lacks")
         with self._guarded.writing(acknowledging=True) as transaction:
             self._guarded.require_sealed(transaction)
             rows = accept(transaction, lost_anchors, reason)
@@ -254,7 +254,7 @@ class Ledger:
         if not complete:
             export(self.lines(), form, path, store.bodies.read)
         elif form != "json":
-            raise InvalidParameter("form", form, '"json" where the export is complete')
+            raise InvalidParameter("form", form, '"json" for a complete export')
         else:
             with self._guarded.reading() as transaction:
                 write_complete(transaction, path, store.key().hex(), store.address, store.bodies.read)

@@ -51,7 +51,7 @@ def checked_path(path: object, what: str) -> str:
     """Return a path as text that can be stored: not empty, and valid Unicode."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InvalidParameter(what, path, "the path of a file, in valid Unicode")
+        raise InvalidParameter(what, path, "a file path in valid Unicode")
     return text
 
 
@@ -79,9 +79,9 @@ def require_one_name(path: Path) -> None:
     is_mounted = MOUNTS.exists() and any(point == str(path) for point, _ in _mounts(MOUNTS.read_text(errors="replace")))
     if is_mounted or os.stat(path).st_nlink != 1:
         raise LedgerUnavailable(
-            "a ledger file must have one name, and this one has another (a hard link, or a mount of the file itself)",
+            "a ledger file must have a single name, and this one has a second (a hard link, or a mount of the file)",
             place=str(path),
-            fix="remove the other name; mount the folder, not the file",
+            fix="remove the second name; mount the folder, not the file",
         )
 
 

@@ -150,10 +150,11 @@ class Charged:
         self, mechanism: Additive | SelectionMechanism | Interactive, sensitivity: Any = None, times: int = 1
     ) -> None:
         if not isinstance(mechanism, (Additive, SelectionMechanism, Interactive)):
-            raise InvalidParameter("mechanism", mechanism, "a mechanism: additive, a selection or interactive")
+            raise InvalidParameter("mechanism", mechanism, "an additive, selection or interactive mechanism")
         if isinstance(mechanism, Additive) is (sensitivity is None):
-            rule = "given with additive noise, and left out with a mechanism that has its own"
-            raise InvalidParameter("sensitivity", sensitivity, rule)
+            rule = "a sensitivity for additive noise, and left out for any other mechanism"
+            fix = "give a sensitivity" if sensitivity is None else "leave out sensitivity"
+            raise InvalidParameter("sensitivity", sensitivity, rule, fix=fix)
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "sensitivity", None if sensitivity is None else Sensitivity.of(sensitivity))
         object.__setattr__(self, "times", exact_integer(times, "times", at_least=1))
@@ -187,7 +188,7 @@ def checked_parts(value: object) -> tuple[Part, ...]:
     """Check the parts of an entry: one, or several that form one release."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not parts or not all(isinstance(part, (Charged, Curve)) for part in parts):
-        fix = "pass what is run: Charged(mechanism, sensitivity), or its Curve"
+        fix = "pass Charged(mechanism, sensitivity) for each mechanism, or its Curve"
         raise InvalidParameter("parts", value, "a Charged or a Curve, or several of them", fix=fix)
     return parts
 

@@ -201,11 +201,7 @@ def describe_dropped_rows(boundings: Iterable[BoundedPlan]) -> str:
     Whether any unit has more rows is private, so the words are the same for all data.
     """
     limit_texts = dict.fromkeys(describe_enforced_limits(bounded) for bounded in boundings if _limits_rows(bounded))
-    return (
-        f"{' and '.join(limit_texts)}; ± covers the noise only, not what a unit has beyond these limits"
-        if limit_texts
-        else ""
-    )
+    return f"{' and '.join(limit_texts)}; ± covers the noise, not rows beyond these limits" if limit_texts else ""
 
 
 def _limits_rows(bounded: BoundedPlan) -> bool:

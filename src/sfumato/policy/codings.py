@@ -29,9 +29,11 @@ MAX_BINS = 1_000
 CALENDAR_PERIODS = ("day", "week", "month", "quarter", "year")
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _BINS_RULE = 'edges such as [0, 18, 30, 65], a number of equal bins such as 20, or for dates "month"'
+CELLS_RULE = "a column has cells if its values are listed, if it is boolean, or if it has bins"
+"""The end of every refusal of a column without cells."""
 MAX_SPIKES = 100
 """The most spikes of one column."""
-_LEVELS_RULE = 'such as ["day", "month", "year"], [[0, 18, 65]], or a hierarchy of the values as nested lists'
+_LEVELS_RULE = 'a list such as ["day", "month", "year"] or [[0, 18, 65]], or a hierarchy of the values as nested lists'
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,12 @@ def _parse_bins(domain: Domain, bins: Any, levels: Any) -> Coding:
     regular = domain.bounds is not None and _regular_width(starts, end) is not None
     max_bins = MAX_VALUES if regular else MAX_BINS
     if len(starts) > max_bins:
-        raise InvalidParameter("bins", bins, f"at most {max_bins:,} bins", fix="take wider ones")
+        raise InvalidParameter("bins", bins, f"a list of at most {max_bins:,} bins", fix="use wider bins")
     parsed_levels, finer_starts = [], starts
     for declared_level in coarser:
         level_starts, level_end = _parse_edges(domain, declared_level, "levels")
         if not set(level_starts) <= set(finer_starts) or level_starts[0] != starts[0] or level_end != end:
-            rule = "ordered from fine to coarse, each made of whole parts of the one before, with the same outer edges"
+            rule = "levels from fine to coarse with the same outer edges, each made of whole parts of the one before"
             raise InvalidParameter("levels", declared_level, rule, fix=_nesting_fix(declared_level))
         parts = tuple(bisect_right(level_starts, start) - 1 for start in starts)
         parsed_levels.append(Level(parts, declared_level if isinstance(declared_level, str) else ""))
@@ -197,7 +199,7 @@ def _check_no_empty_bin(domain: Domain, coding: Coding, values: Sequence[Any]) -
         last_value: Any = coding.end if stop is None else stop - step
         if spikes_in_bin > (last_value - start) // step:
             rule = "values that leave at least one other value in every bin"
-            raise InvalidParameter("spikes", values, rule, fix=f"take wider bins than the one from {start}")
+            raise InvalidParameter("spikes", values, rule, fix=f"use a wider bin than the one that starts at {start}")
 
 
 def _nesting_fix(level: object) -> str:
@@ -217,9 +219,11 @@ def _parse_edges(domain: Domain, bins: Any, name: str) -> tuple[tuple[Value, ...
     edges = [parse_value(domain.type, edge, name) for edge in bins]
     low, high = domain.bounds or (edges[0], edges[-1])
     if not _rising(edges):
-        raise InvalidParameter(name, bins, "edges in rising order")
+        raise InvalidParameter(name, bins, "a list of edges in rising order")
     if _as_compared(edges[0]) < _as_compared(low) or _as_compared(edges[-1]) > _as_compared(high):
-        raise InvalidParameter(name, bins, "edges within the bounds", fix="widen the bounds, or remove the edge")
+        raise InvalidParameter(
+            name, bins, "a list of edges within the bounds", fix="widen the bounds, or remove the edge"
+        )
     return tuple(edges[:-1]), edges[-1]
 
 
@@ -279,7 +283,7 @@ def _equal_bins(domain: Domain, count: int, name: str) -> tuple[tuple[Value, ...
         offsets = (math.ceil(Fraction((span + 1) * index, count)) for index in range(count))
         starts = [low + (dt.timedelta(days=offset) if domain.type is Type.DATE else offset) for offset in offsets]
     if starts[-1] > high or not _rising(starts):
-        raise InvalidParameter(name, count, "no more bins than there are values between the bounds")
+        raise InvalidParameter(name, count, "at most as many bins as there are values between the bounds")
     return tuple(starts), high
 
 

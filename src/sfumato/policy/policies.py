@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
-from sfumato.policy.codings import Coding, is_coded, leaves, parse_coding
+from sfumato.policy.codings import CELLS_RULE, Coding, is_coded, leaves, parse_coding
 from sfumato.policy.domains import Domain, ListColumn, Type, check_distinct_names, check_keys, check_name, common_type
 from sfumato.policy.dummies import invent_tables
 from sfumato.policy.public_faces import PublicFace, public_table, without_spending
@@ -171,7 +171,7 @@ class Table:
             )
         if not self.is_coded(name):
             raise InvalidPolicy(
-                f"{name} has no cells: it needs listed values or bins, or the type boolean",
+                f"{name} has no cells: {CELLS_RULE}",
                 place=place,
                 fix=f"add values or bins to {self.name}.{name}",
             )
@@ -378,7 +378,9 @@ class Policy:
     def public_face(self, analyst: str | None = None) -> PublicFace:
         """Return the policy as an analyst may read it, with their own share and no other."""
         if analyst is not None and analyst not in self.analysts:
-            raise InvalidParameter("analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to it")
+            raise InvalidParameter(
+                "analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to the policy"
+            )
         return PublicFace(
             self.account_name,
             self.unit,

@@ -27,7 +27,7 @@ _TYPES = {
 _LINE_FORMAT = re.compile(
     r"""(?P<key>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#:'"&*!|>%@`\[\]{},-][^:#]*?)\s*:(?:\s+(?P<value>.*))?"""
 )
-_FORMAT_RULE = "SmartNoise metadata are nested names and values by indentation, such as age: with type: int below it"
+_FORMAT_RULE = "SmartNoise metadata nest names and values by indentation, such as age: with type: int on the next line"
 
 
 @dataclass(frozen=True)

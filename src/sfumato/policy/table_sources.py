@@ -221,7 +221,7 @@ def _check_address(address: str, place: str, example: str) -> None:
         raise InvalidPolicy(
             "an address in a policy has only parameters that cannot contain a secret",
             place=place,
-            fix=f"leave out all but {', '.join(allowed)}",
+            fix=f"remove all parameters except {', '.join(allowed)}",
         )
     if not is_valid:
         raise InvalidPolicy("this is not a valid server address", place=place, fix=f"write {example}")

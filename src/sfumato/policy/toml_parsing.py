@@ -121,7 +121,7 @@ def _require_section(parent: Mapping[str, Any], name: str, place: str, fix: str)
     if name not in parent:
         raise InvalidPolicy(f"{name} is missing", place=path, fix=fix)
     if not isinstance(parent[name], dict) or not parent[name]:
-        raise InvalidPolicy(f"{name} is a section with keys", place=path, fix=fix)
+        raise InvalidPolicy(f"{name} must be a section with keys", place=path, fix=fix)
     return parent[name]
 
 

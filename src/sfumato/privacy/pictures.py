@@ -41,7 +41,7 @@ from sfumato.plots.marks import (
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds_since_1970
 
-WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "δ of unlisted groups"}
+WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "δ for undeclared groups"}
 """What each currency is for; the two first ones are spent side by side, and one of them has to last."""
 
 
@@ -79,7 +79,7 @@ def draw_budget(
         is_over = is_over or any(each is None or each > 100 for each in shares)
         clipped = tuple(None if each is None else min(each, 110.0) for each in shares)
         lines.append(PlottedLine(f"{WORDS.get(name, name)} {_now(shares[-1])}", times, clipped, stepped=True))
-    notes = ["a line that ends, or lies at the top, shows a currency that is closed"] if is_over else []
+    notes = ["a line that ends, or stays above 100 %, shows a budget that is closed"] if is_over else []
     count = f"{len(moments):,} charges" if len(moments) != 1 else "1 charge"
     marked = ((seconds_since_1970(moments[-1].time), "last charge"),) if moments else ()
     axes = LineAxes("% of the budget spent", "", TimeScale, y_range=(0.0, 110.0 if is_over else 100.0), marks=marked)

@@ -88,7 +88,7 @@ class MwemFit:
         }
         for name, field_type in field_types.items():
             if noise_type not in (Gaussian, Laplace) or not isinstance(getattr(self, name), field_type):
-                raise InvalidParameter(name, getattr(self, name), "what a model is fitted with")
+                raise InvalidParameter(name, getattr(self, name), "a value that a model is fitted with")
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         object.__setattr__(self, "attributes", tuple(self.attributes))
         object.__setattr__(self, "rounds", tuple(self.rounds))
@@ -99,9 +99,11 @@ class MwemFit:
             self, "sets", tuple(checked_set(tuple(requested_set), self.attributes) for requested_set in self.sets)
         )
         if not all(isinstance(fit_round, FitRound) for fit_round in self.rounds):
-            raise InvalidParameter("rounds", len(self.rounds), "rounds of a model")
+            raise InvalidParameter("rounds", len(self.rounds), "a list of FitRound values")
         if not len(self.rounds) <= self.planned <= _MAX_ROUNDS:
-            raise InvalidParameter("planned", self.planned, f"at most {_MAX_ROUNDS:,}, and all rounds that were run")
+            raise InvalidParameter(
+                "planned", self.planned, f"a number from the rounds that were run to {_MAX_ROUNDS:,}"
+            )
         for fit_round in self.rounds:
             self._check_round(fit_round)
 
@@ -109,7 +111,7 @@ class MwemFit:
         sizes = [self.attributes[place].size for place in checked_set(fit_round.places, self.attributes)]
         cells, cell_count = fit_round.cells, math.prod(sizes)
         if len(fit_round.values) != (cell_count if cells is None else 1):
-            raise InvalidParameter("rounds", len(fit_round.values), "as many counts as a round measures")
+            raise InvalidParameter("rounds", len(fit_round.values), "one count for each cell that the round measures")
         if cells is not None and (not cells or list(cells) != sorted({*cells} & {*range(cell_count)})):
             raise InvalidParameter(
                 "rounds", cells[:3], f"distinct cells from 0 to {cell_count - 1}, in increasing order"

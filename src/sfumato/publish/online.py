@@ -101,8 +101,8 @@ class SessionBatch(Batch):
         )
         if not is_suited or self.gate.neighbours is not measure.sensitivity.neighbours:
             rule = (
-                "a gate for one answer about scores that a unit moves by "
-                f"{measure.add_remove_sensitivity.total}, either way"
+                "a gate for one answer, with scores that one unit raises or lowers by at most "
+                f"{measure.add_remove_sensitivity.total}"
             )
             raise InvalidParameter("gate", repr(self.gate), rule)
 
@@ -183,7 +183,9 @@ class GatedCounts(SecretSession):
         A call that is interrupted may have used up an answer or not; the session is closed.
         """
         if self._exact is None or not self.remaining_answers:
-            raise InvalidParameter("question", "gated", "one that is asked while answers are left")
+            raise InvalidParameter(
+                "question", "gated", "asked before the session's answers are used up", fix="open a new session"
+            )
         try:
             totals = asked.extract(sum_to(self._exact, tuple(range(self._exact.ndim)), asked.axes))
             if not self._gate.ask(score(totals, guess, asked.max_row_effect)):

@@ -39,7 +39,7 @@ from sfumato.untrusted import MALFORMED_INPUT, refuse_malformed
 
 _MAX_JSON_CHARACTERS = 1 << 30
 """The most characters of a model's JSON text."""
-_NO_RANGE_NOTE = "these counts are a model's, fitted to the noisy counts of its rounds: no range is known for them"
+_NO_RANGE_NOTE = "these counts come from a model that was fitted to noisy counts: no range is known for them"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _FittedModelFile:
 
     def __post_init__(self) -> None:
         if not isinstance(self.fit, MwemFit) or not isinstance(self.receipt, Receipt):
-            raise InvalidParameter("fit", type(self.fit).__name__, "what a model was fitted from, and its receipt")
+            raise InvalidParameter("fit", type(self.fit).__name__, "a fitted model with its receipt")
 
 
 @codec.written_as("fitted-model")
@@ -140,7 +140,7 @@ class FittedModel:
         measured, with the model's number inside.
         """
         if isinstance(self.fit.noise, Laplace):
-            rule = "a model's ranges are known for Gaussian noise only, and a pure price has Laplace noise"
+            rule = "a model has ranges only for Gaussian noise, and a price in ε alone has Laplace noise"
             raise Unsupported("pure-price", rule, fix="ask for marginal([…]), or fit a model with a delta or rho")
         return answering.answer_sql(self.face, question, parameters, confidence=confidence, together=together)
 
@@ -227,7 +227,7 @@ def synopsis(path: str | os.PathLike[str]) -> PublishedObject:
 def _read_published(content: bytes, path: str | os.PathLike[str]) -> PublishedObject:
     kind = _manifest_kind(content, str(path))
     if kind == _SURVEY_FORM_KIND:
-        fix = "read it with sf.form; what was answered is in the reports"
+        fix = "read it with sf.form; the answers are in the reports"
         raise SynopsisDamaged("this file is a survey form, which holds no answers", place=str(path), fix=fix)
     reader = _READERS.get(kind)
     return Synopsis(*synopsis_files.read(content, str(path))) if reader is None else reader(content, str(path))

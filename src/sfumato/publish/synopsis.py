@@ -69,7 +69,7 @@ class Synopsis:
 
     def __post_init__(self) -> None:
         if not isinstance(self.published, PublishedMarginals) or not isinstance(self.receipt, Receipt):
-            raise InvalidParameter("published", type(self.published).__name__, "what was published, with its receipt")
+            raise InvalidParameter("published", type(self.published).__name__, "published marginals with their receipt")
         if type(self.earlier) is not tuple or not all(isinstance(release, Synopsis) for release in self.earlier):
             raise InvalidParameter("earlier", type(self.earlier).__name__, "a list of synopses")
 
@@ -182,7 +182,7 @@ class Synopsis:
             published = "; ".join(
                 " and ".join(self.attributes[p].name for p in measured_set) for measured_set in self._known.sets[:3]
             )
-            fix = f"ask in SQL, which answers with bounds; published together are {published}"
+            fix = f"ask in SQL, which answers with bounds; these were published together: {published}"
             raise InvalidParameter("columns", list(columns), "columns that were published together", fix=fix)
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)
@@ -334,7 +334,7 @@ class Synopsis:
         if self.earlier:
             fix = "save each of synopsis.releases, and add them again after reading"
             rule = "a single release: a file refers to one line of a ledger"
-            raise InvalidParameter("synopsis", "a sum of several", rule, fix=fix)
+            raise InvalidParameter("synopsis", "a sum of several releases", rule, fix=fix)
         synopsis_files.save(self.published, self.receipt, path)
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
@@ -394,10 +394,14 @@ def _check_same(first: Synopsis, second: Synopsis) -> None:
     }
     for name, fact in facts.items():
         if fact(first) != fact(second):
-            raise InvalidParameter("other", name, f"a synopsis with the same {name}", fix="ask each by itself")
+            raise InvalidParameter(
+                "other", name, f"a synopsis with the same {name}", fix="query each synopsis separately"
+            )
     if first.plan.marginals or second.plan.marginals:
-        rule = "a synopsis with Gaussian noise: with Laplace noise no range holds however the second release was chosen"
-        raise InvalidParameter("other", "Laplace noise", rule, fix="ask each by itself")
+        rule = (
+            "a synopsis with Gaussian noise: with Laplace noise, a release that depends on an earlier one has no range"
+        )
+        raise InvalidParameter("other", "Laplace noise", rule, fix="query each synopsis separately")
 
 
 def column_indices(names: Sequence[str], columns: Sequence[str]) -> list[int]:
@@ -410,10 +414,10 @@ def column_indices(names: Sequence[str], columns: Sequence[str]) -> list[int]:
         if name.lower() not in index_by_name:
             matches = get_close_matches(name, columns, 1)
             fix = f"did you mean {matches[0]}?" if matches else ""
-            raise InvalidParameter("columns", name, f"names among {', '.join(columns)}", fix=fix)
+            raise InvalidParameter("columns", name, f"a list of names from {', '.join(columns)}", fix=fix)
     indices = [index_by_name[name.lower()] for name in names]
     if len(set(indices)) != len(indices):
-        raise InvalidParameter("columns", list(names), "different names: each column once")
+        raise InvalidParameter("columns", list(names), "a list of different names")
     return indices
 
 

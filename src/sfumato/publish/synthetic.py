@@ -124,8 +124,8 @@ class Quality:
         low, high = self.total_range
         lines = [
             f"rows        {self.rows:,} drawn; n̂ = {self.total:,.0f}, the truth between {low:,.0f} and {high:,.0f}",
-            f"measured    in {count_with_noun(len(self.marginals), 'round')}; the share of rows in "
-            "another cell, noise taken off:",
+            f"measured    in {count_with_noun(len(self.marginals), 'round')}; share of rows in another "
+            "cell than in the data, corrected for noise:",
         ]
         worst_first = sorted(self.marginals, key=lambda marginal: -marginal.distance)[:_MAX_LISTED_MARGINALS]
         name_width = max((len(" × ".join(marginal.columns)) for marginal in worst_first), default=0)
@@ -136,9 +136,7 @@ class Quality:
         if len(self.marginals) > len(worst_first):
             lines.append(f"  and {len(self.marginals) - len(worst_first):,} with smaller distances")
         lines.append(f"unmeasured  {count_with_noun(len(self.unmeasured), 'pair')} of columns{self._unmeasured}")
-        return "\n".join(
-            [*lines, f"Each range holds with {format_percent(self.confidence)} confidence, for the noise alone."]
-        )
+        return "\n".join([*lines, f"Each range covers the noise with {format_percent(self.confidence)} confidence."])
 
     @property
     def _unmeasured(self) -> str:
@@ -270,7 +268,7 @@ class Synthetic:
         row_count = _row_count(rows)
         if row_count > MAX_HELD:
             fix = f'write them to a file: synthetic.write("rows.parquet", rows={row_count}), or sfumato sample'
-            raise InvalidParameter("rows", row_count, f"at most {MAX_HELD:,} rows in memory", fix=fix)
+            raise InvalidParameter("rows", row_count, f"a number up to {MAX_HELD:,}, the most rows in memory", fix=fix)
         import pyarrow
 
         return pyarrow.concat_tables(list(self._parts(row_count)))
@@ -362,7 +360,7 @@ class Synthetic:
         reasons = [self._why_undecided(places[deciding], places[decided]) for deciding, decided in pairs]
         pairs_and_reasons = zip(pairs, reasons, strict=True)
         return tuple(
-            f"{deciding} does not decide {decided} in every row: {reason}"
+            f"{deciding} does not determine {decided} in every row: {reason}"
             for (deciding, decided), reason in pairs_and_reasons
             if reason
         )
@@ -528,7 +526,7 @@ class Synthetic:
             f"synthetic  {released.table}{f', where {released.where}' if released.where else ''}, by {released.method}",
             f"columns    {summarize_columns(self.attributes)}",
             *(
-                f"           {implied.attribute.name}, which {self.attributes[implied.by].name} decides"
+                f"           {implied.attribute.name}, which {self.attributes[implied.by].name} determines"
                 for implied in released.implied
             ),
             f"measured   {count_with_noun(len(released.sets), 'marginal')} in "
@@ -563,7 +561,7 @@ def _count_name(name: str) -> str:
 def _row_count(rows: int) -> int:
     count = exact_integer(rows, "rows", at_least=1)
     if count > MAX_WRITTEN:
-        raise InvalidParameter("rows", rows, f"at most {MAX_WRITTEN:,} rows")
+        raise InvalidParameter("rows", rows, f"a number up to {MAX_WRITTEN:,}")
     return count
 
 

@@ -122,7 +122,7 @@ def price_batch_within(
             for offer, least_price in zip(offers, least_prices(noise_family), strict=True)
         ]
         batch = PricedBatch(
-            tuple(prepared), Price(1), f"{noise_family.__name__} noise, each question at its least price"
+            tuple(prepared), Price(1), f"{noise_family.__name__} noise, each question at its smallest price"
         )
         return replace(batch, price=composed_price(batch, delta))
 
@@ -161,7 +161,9 @@ def _split_epsilon(offers: Sequence[BatchQuestionPrice], price: Price) -> Priced
         )
         prepared.append(offer.prepare(question_price, Laplace))
     charged_price = price if discovery_share or price.rho is not None else Price(price.epsilon)
-    return PricedBatch(tuple(prepared), charged_price, "Laplace noise, whose ε's add up to the price")
+    return PricedBatch(
+        tuple(prepared), charged_price, "Laplace noise, where the ε of all questions add up to the price"
+    )
 
 
 def _split_rho(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatch:
@@ -234,7 +236,7 @@ class BatchMeasurements:
     def __post_init__(self) -> None:
         object.__setattr__(self, "each", tuple(self.each))
         if not all(isinstance(question, NoisyMeasurements) for question in self.each):
-            raise InvalidParameter("each", "something else", "what was drawn for each question")
+            raise InvalidParameter("each", "something else", "the noisy results of each question")
 
 
 @dataclass(frozen=True)

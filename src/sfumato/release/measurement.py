@@ -171,18 +171,18 @@ def _require_covered(
 ) -> None:
     """Require that a selection's ε covers the spread that the reading proves, and its grid keeps integer scores."""
     if mechanism.neighbours is not reading.neighbours:
-        rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
+        rule = f"a mechanism for the policy's neighbours, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
     if mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon:
-        rule = "one whose sensitivity covers the scores: a unit moves one score further than another by up to "
-        raise InvalidParameter("mechanism", repr(mechanism), f"{rule}{reading.spread}")
+        allowed = f"a mechanism for scores whose differences one unit changes by up to {reading.spread}"
+        raise InvalidParameter("mechanism", repr(mechanism), allowed)
 
 
 def _require_every_key(reading: KeyHolders, mechanism: KeyThreshold) -> None:
     """Require that a threshold covers as many keys as one unit can hold, under the neighbours of the policy."""
     covers_keys = mechanism.max_groups >= reading.max_keys and mechanism.weighted >= reading.weighted
     if not covers_keys or mechanism.neighbours is not reading.neighbours:
-        rule = f"one for {reading.max_keys} keys of a unit under {reading.neighbours.value}"
+        rule = f"a mechanism for {reading.max_keys} keys per unit and {reading.neighbours.value} neighbours"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
@@ -194,21 +194,21 @@ def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | Freq
         or mechanism.neighbours is not reading.neighbours
         or mechanism.rows_per_unit < reading.rows_per_unit
     ):
-        rule = f"one for {reading.rows_per_unit} rows of a unit under {reading.neighbours.value}"
+        rule = f"a mechanism for {reading.rows_per_unit} rows per unit and {reading.neighbours.value} neighbours"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
 def _require_within(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
     """Require that a question is within the sensitivity that the session was charged for, and monotone if it was."""
     if mechanism.neighbours is not reading.neighbours:
-        rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
+        rule = f"a mechanism for the policy's neighbours, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
     if reading.max_change > mechanism.sensitivity:
         change, allowed = (format_exact(steps * reading.grid) for steps in (reading.max_change, mechanism.sensitivity))
         rule = f"at most {allowed}, the sensitivity that the session was opened with"
         fix = f"lower the limits, for example .limit(rows=1), or open a session with sensitivity={change}"
-        raise InvalidParameter("the most that one unit can change this question's answer", change, rule, fix=fix)
+        raise InvalidParameter("the change of this question's answer by one unit", change, rule, fix=fix)
     if mechanism.monotone and not reading.is_monotone:
-        rule = "none: this session was opened for questions that can only grow when a unit is added"
-        fix = "sum values that cannot be negative, for example GREATEST(x, 0), or open a session with monotone=False"
-        raise InvalidParameter("negative values in the sum", "declared as possible", rule, fix=fix)
+        rule = "of values that cannot be negative: this session was opened for questions that only grow with more units"
+        fix = "write SUM(GREATEST(x, 0)), for example, or open a session with monotone=False"
+        raise InvalidParameter("the sum", "values that may be negative", rule, fix=fix)

@@ -108,7 +108,7 @@ class PrepaidTabPayer:
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:  # noqa: ARG002
         if entry.columns["parts"] != self.tab.opening.parts:
-            raise InvalidParameter("parts", entry.parts, "those that the tab was opened and charged for")
+            raise InvalidParameter("parts", entry.parts, "the parts that the tab was opened and charged for")
         no_loss = Curve((), entry.curve.neighbours)
         return _PaidStep(self.tab, replace(entry, parts=(no_loss,)))
 

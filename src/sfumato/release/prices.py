@@ -26,6 +26,8 @@ LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 
 GAUSSIAN_NEEDS = "Laplace for a price without a δ: Gaussian noise needs a δ, or a price in ρ"
 GIVE_DELTA = "give a delta (--delta), such as 1e-9, or rho (--rho) instead of epsilon (--epsilon)"
+ONLY_ONE_PRICE = "left out where epsilon or rho is given"
+GIVE_ONE_PRICE = "give within (--within), epsilon (--epsilon) or rho (--rho), but only one of them"
 
 
 @codec.serialisable("price")
@@ -42,14 +44,14 @@ class Price:
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
-                "given, since every release has a price: alone, or with delta; or rho instead of both",
-                fix="release(epsilon=0.5), release(epsilon=0.5, delta=1e-9) or release(rho=0.01)",
+                "a number, alone or with delta, or left out with rho given instead: every release has a price",
+                fix="write release(epsilon=0.5), release(epsilon=0.5, delta=1e-9) or release(rho=0.01)",
             )
         object.__setattr__(self, "epsilon", None if epsilon is None else exact(epsilon, "epsilon", POSITIVE))
         object.__setattr__(self, "rho", None if rho is None else exact(rho, "rho", POSITIVE))
         object.__setattr__(self, "delta", exact(delta, "delta", NONNEGATIVE))
         if self.rho is not None and self.delta:
-            raise InvalidParameter("delta", delta, "left out beside rho")
+            raise InvalidParameter("delta", delta, "left out where rho is given")
         if self.epsilon is not None:
             Guarantee(self.epsilon, self.delta)
 
@@ -94,13 +96,15 @@ def weak_words(price: Price) -> tuple[str, ...]:
     reasons = []
     if price.rho is not None and (epsilon := _epsilon_at(price.rho, LARGE_DELTA)) > LARGE_EPSILON:
         reasons.append(
-            f"ρ = {float(price.rho):.3g} is a weak promise: at δ = {float(LARGE_DELTA):.3g} it is "
-            f"ε = {epsilon:.3g}, and an attacker's odds may grow e^ε-fold"
+            f"weak privacy: ρ = {float(price.rho):.3g} at δ = {float(LARGE_DELTA):.3g} is ε = {epsilon:.3g}, which "
+            "lets an attacker's odds grow by a factor of up to e^ε"
         )
     if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
-        reasons.append(f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold")
+        reasons.append(
+            f"weak privacy: ε = {float(price.epsilon):.3g} lets an attacker's odds grow by a factor of up to e^ε"
+        )
     if price.delta > LARGE_DELTA:
-        reasons.append(f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised")
+        reasons.append(f"weak privacy: with probability δ = {float(price.delta):.3g} nothing is guaranteed")
     return tuple(reasons)
 
 
@@ -132,11 +136,11 @@ def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
     if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
         raise InvalidParameter("prices", prices, "a list of at least one price")
     if len(prices) > MAX_PRICES:
-        raise InvalidParameter("prices", f"{len(prices)} prices", f"at most {MAX_PRICES}")
+        raise InvalidParameter("prices", f"{len(prices)} prices", f"a list of at most {MAX_PRICES:,} prices")
     sorted_prices = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
     denominator = math.lcm(*(price.denominator for price in sorted_prices))
     if sorted_prices[-1] * denominator > 10**12:
-        raise InvalidParameter("prices", "prices with many digits", "whole multiples of one unit, at most 1e12 of it")
+        raise InvalidParameter("prices", "prices with many digits", "whole multiples of one step, at most 1e12 of it")
     return sorted_prices, denominator
 
 

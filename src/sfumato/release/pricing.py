@@ -193,7 +193,7 @@ def _incompatible_strategy(strategy: Strategy) -> InvalidParameter:
     noise_name, advice = (
         ("Gaussian", "a delta or a rho") if strategy is Strategy.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
     )
-    rule = f"left out, or one that works with the noise: {strategy.value} works only with {noise_name} noise"
+    rule = f"left out, or a strategy for the chosen noise: {strategy.value} works only with {noise_name} noise"
     return InvalidParameter("strategy", strategy.value, rule, fix=f"give {advice}, or another strategy")
 
 

@@ -21,7 +21,7 @@ from sfumato.privacy import Cost, Curve
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
-from sfumato.release.prices import Price
+from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price
 from sfumato.release.proposal import ReleaseCall, ReleaseContext, remaining_budget_text
 
 Within = Mapping[str, Number] | Number
@@ -54,9 +54,9 @@ class PriceRequest:
                 "range", self.range, 'left out, or "value" to buy intervals of values around quantiles'
             )
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
-            raise InvalidParameter("within", self.within, "given instead of epsilon or rho")
+            raise InvalidParameter("within", self.within, ONLY_ONE_PRICE, fix=GIVE_ONE_PRICE)
         if self.weights is not None and not isinstance(self.weights, Mapping):
-            raise InvalidParameter("weights", self.weights, 'numbers by column, such as {"visits": 2}')
+            raise InvalidParameter("weights", self.weights, 'a mapping from columns to numbers, such as {"visits": 2}')
 
     def result_weights(self, finish: Finish, results: int) -> tuple[Fraction, ...]:
         """Return the weight of each result: that of the heaviest column computed from it."""
@@ -65,7 +65,9 @@ class PriceRequest:
         noisy_columns = [name for name, indices in results_by_column.items() if indices]
         for name in column_weights:
             if name not in noisy_columns:
-                raise InvalidParameter("weights", name, "by columns of noisy numbers: " + ", ".join(noisy_columns))
+                choices = ", ".join(noisy_columns)
+                rule = f"for columns of noisy numbers: {choices}"
+                raise InvalidParameter("weights", name, rule, fix=f"give a weight to one of these: {choices}")
         weights = {name: exact(weight, f"weights {name}", POSITIVE) for name, weight in column_weights.items()}
         return tuple(
             max([weights[name] for name in weights if index in results_by_column[name]], default=Fraction(1))

@@ -260,7 +260,7 @@ def parse_questions_option(option: str | None) -> Questions:
     if option == "all":
         return True
     if not re.fullmatch(r"\d{1,18}(\s*,\s*\d{1,18})*", option):
-        raise InvalidParameter("questions", option, "without a value to show all, or line numbers such as 4,7")
+        raise InvalidParameter("questions", option, "line numbers such as 4,7, or left without a value for all lines")
     return tuple(int(number) for number in option.split(","))
 
 
@@ -361,7 +361,10 @@ def _visible_lines(questions: Questions, charges: Collection[Line], answers: Map
     if not chosen_numbers <= all_numbers:
         wrong = ", ".join(map(str, sorted(chosen_numbers - all_numbers)))
         raise InvalidParameter(
-            "questions", wrong, "numbers of lines with a question", fix="sfumato history POLICY lists all line numbers"
+            "questions",
+            wrong,
+            "the numbers of lines with a question",
+            fix="sfumato history POLICY lists all line numbers",
         )
     return chosen_numbers
 
@@ -543,7 +546,7 @@ def _synopsis_section(published: Synopsis) -> Iterator[str]:
     yield paragraph(f"Counts by {', '.join(sets[:_MAX_NAMED_SETS])}{more} were published; any use of them is free.")
     yield figure(published.plot())
     yield paragraph(
-        f"Each range covers the noise alone, with {format_percent(published.receipt.confidence)} confidence.", "quiet"
+        f"Each range covers the noise with {format_percent(published.receipt.confidence)} confidence.", "quiet"
     )
 
 

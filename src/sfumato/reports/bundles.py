@@ -158,7 +158,9 @@ def bundle_bytes(account_report: AccountReport, key: SigningKey, title: str | No
         README: _README.encode(),
     }
     if len(members) > MAX_ANSWERS:
-        raise InvalidParameter("questions", len(members), f"at most {MAX_ANSWERS:,} answers", fix="name fewer lines")
+        raise InvalidParameter(
+            "questions", len(members), f"the lines of at most {MAX_ANSWERS:,} answers", fix="name fewer lines"
+        )
     manifest = codec.dumps(
         BundleManifest(
             FORMAT,

@@ -340,7 +340,9 @@ class Gateway:
         """Disable a user, or enable them again."""
         with self._logged_as(caller, "users", Role.OWNER):
             if name == caller.user:
-                raise InvalidParameter("user", name, "another user: you cannot disable yourself")
+                raise InvalidParameter(
+                    "user", name, "another user: you cannot disable yourself", fix="ask another owner"
+                )
             if name not in (each.name for each in self.people.users()):
                 raise NotThere(f"user {name}")
             return self.people.set_disabled(name, disabled, by=caller.user)

@@ -288,7 +288,10 @@ def _policy_paths(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Pa
         name = read_policy(path).account_name
         if name in paths:
             raise InvalidParameter(
-                "policies", name, "policy files with different names: each policy is served under its name"
+                "policies",
+                name,
+                "policy files with different names: each policy is served under its name",
+                fix="rename one of the files",
             )
         paths[name] = path
     if not paths:

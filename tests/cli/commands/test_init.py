@@ -95,7 +95,7 @@ def test_a_column_of_numbers_has_bounds_values_or_bins(people: Path, written: st
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("integer 0,1", "write bounds as 0 1, and a list of values as values 0,1"),
+        ("integer 0,1", "write bounds as 0 1, or a list of values as values 0,1"),
         ("integer 1,2,3", "write a list of values as values 1,2,3"),
         ("integer 0 110 bins many", "edges such as"),
         ("integer bins 4", "unless bounds"),
@@ -509,7 +509,7 @@ def test_a_run_of_values_is_written_short(people: Path) -> None:
         done = script(
             people.parent, "--epsilon", "1", "--column", f"age=integer values {wrong}", "-o", "x", data=people
         )
-        assert "a run such as 1..16 rises, and has at most 10,000 values" in done.output
+        assert "write a run from low to high, such as 1..16, with at most 10,000 values" in done.output
 
 
 def test_columns_without_bounds_are_told(people: Path) -> None:

@@ -56,7 +56,7 @@ def test_before_spending_it_says_what_it_costs(people: Path) -> None:
     assert "±" in said.stdout
     fewer = run("publish", people, "people", *PRICE, "--rows", "1", "--dry-run").stdout
     for told, rows in ((said.stdout, "2 rows"), (fewer, "1 row")):
-        assert f"counted ≤ {rows} of one unit, in all groups together; ± covers the noise only" in told
+        assert f"counted ≤ {rows} of one unit, in all groups together; ± covers the noise, not rows beyond" in told
     found = run(
         "publish", people, "people", "--of", "sex,age", "--within", "30", "--delta", "1e-9", "--dry-run", "--json"
     )

@@ -49,8 +49,8 @@ def test_weights_say_how_much_the_error_of_a_column_counts(policy: Path) -> None
     errors = [float(json.loads(done.stdout)["columns"]["n"]) for done in (plain, heavy)]
     assert errors[1] < 0.9 * errors[0]
     for given, told in (
-        (("n=0",), "weights n must be"),
-        (("n=-2",), "weights n must be"),
+        (("n=0",), "--weight n must be"),
+        (("n=-2",), "--weight n must be"),
         (("flights=2",), "columns of noisy numbers: n, sd"),
         (("2",), "COLUMN=NUMBER"),
         (("n=2", "n=3"), "each column once"),
@@ -208,7 +208,7 @@ def test_a_dry_run_says_that_rows_may_be_cut_from_the_policy_alone(
     policy: Path, asked: tuple[str, ...], counted: str
 ) -> None:
     said = run("query", policy, *asked, "--epsilon", "0.5", "--dry-run").stdout
-    line = f"counted {counted}; ± covers the noise only, not what a unit has beyond these limits\n"
+    line = f"counted {counted}; ± covers the noise, not rows beyond these limits\n"
     assert (line in said) if counted else "counted" not in said
     as_json = json.loads(run("query", policy, *asked, "--epsilon", "0.5", "--dry-run", "--json").stdout)
     assert as_json.get("counted", "").startswith(counted)
@@ -218,7 +218,7 @@ def test_numbers_are_flagged_and_sampling_error_stands_beside_noise(policy: Path
     asked = ("query", policy, COUNTS, "--epsilon", "0.5")
     shown = run(*asked, "--flag-above", "0.00001", "--sample-of", "0.1").stdout
     assert all("(sampling ± " in line and line.endswith(" *") for line in shown.splitlines()[2:5])
-    assert "* too noisy to print, since its range reaches further than 0.001 % of the number" in shown
+    assert "* too noisy to print, with a range wider than ± 0.001 % of the number" in shown
     assert " *" not in run(*asked).stdout
     assert spent(policy) == 0.5  # it is the stored answer that is shown, in other ways
     for given, told in ((("--flag-above", "no"), "above"), (("--sample-of", "2"), "a share below 1")):
@@ -294,7 +294,7 @@ def test_a_weak_promise_is_said_aloud_without_a_traceback(policy: Path) -> None:
     policy.write_text(policy.read_text().replace("epsilon = 3.0", "epsilon = 30"))
     done = run("query", policy, COUNTS, "--epsilon", "6")
     assert done.exit_code == 0
-    assert done.stderr.startswith(f"{NOTED}warning: ε = 6 is a weak promise")
+    assert done.stderr.startswith(f"{NOTED}warning: weak privacy: ε = 6 lets")
     assert ".py" not in done.stderr
 
 

@@ -39,7 +39,7 @@ def test_they_are_forecast_bought_once_and_shown_again(clinic: Path) -> None:
     assert said.exit_code == 0, said.stderr
     assert "in the worst of 31 periods" in said.stdout
     assert "would accept it now" in said.stdout
-    assert "not what a unit has beyond these limits" in said.stdout
+    assert "not rows beyond these limits" in said.stdout
     assert RunningForecast.from_json(run("running", clinic, DAYS, "--rho", "0.01", "--dry-run", "--json").stdout)
     assert "add up" in run("running", clinic, DAYS, "--explain").stdout
     assert json.loads(run("running", clinic, DAYS, "--explain", "--json").stdout)["price"] == "ε = 1"

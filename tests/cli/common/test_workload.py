@@ -33,9 +33,7 @@ def test_questions_of_a_file_are_explained_forecast_and_asked(policy: Path, file
     assert "together: ε = 1; the account accepts it now" in dry
     assert "Nothing was spent" in dry
     assert (
-        dry.count("not what a unit has beyond these limits")
-        == len({line for line in dry.splitlines() if "counted:" in line})
-        >= 1
+        dry.count("not rows beyond these limits") == len({line for line in dry.splitlines() if "counted:" in line}) >= 1
     )
     assert WorkloadForecast.from_json(run(*asked, "--dry-run", "--json").stdout).accepted
     assert spent(policy) == 0

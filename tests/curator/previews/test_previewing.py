@@ -278,7 +278,7 @@ def test_a_weak_price_is_told_in_a_rehearsal_and_warned_of_only_when_it_is_paid(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         invented = ask.preview(epsilon=9)
-    assert any("weak promise" in each for each in invented.warnings)
+    assert any("weak privacy" in each for each in invented.warnings)
     with pytest.warns(sf.WeakPrivacy):
         ask.release(epsilon=9)
 

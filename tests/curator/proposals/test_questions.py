@@ -180,7 +180,7 @@ def test_accuracy_first(shop: sf.Curator) -> None:
     (low, high), (n,) = answer.intervals["n"][0] or (0, 0), answer.rows[0]
     assert high - low <= 61
     assert low <= n <= high
-    with pytest.raises(sf.InvalidParameter, match="column of numbers"):
+    with pytest.raises(sf.InvalidParameter, match="columns of numbers"):
         ask.release(within={"m": 30})
     with pytest.raises(sf.InvalidParameter, match="size"):
         shop.sql("SELECT AVG(minutes) AS m FROM visits GROUP BY day").price({"m": 3})

@@ -356,7 +356,7 @@ def test_what_has_no_running_totals_is_refused_with_a_fix(clinic: sf.Curator, te
 def test_very_many_periods_are_refused_and_a_few_thousand_days_by_weeks_are_not(tmp_path: Path) -> None:
     ages = {**COLUMNS, "day": {"type": "date", "bounds": ["1750-01-01", "2023-12-31"]}}
     with curator(tmp_path, columns=ages) as made:
-        with pytest.raises(Unsupported, match=f"at most {MAX_PERIODS:,} periods; here they have 100,076") as refused:
+        with pytest.raises(Unsupported, match=f"at most {MAX_PERIODS:,} periods; this question has 100,076") as refused:
             made.running(VISITS)
         assert "weeks or months" in refused.value.fix
         weekly = made.running(
@@ -399,5 +399,5 @@ def test_who_asks_for_running_totals_pays(tmp_path: Path) -> None:
 
 def test_a_receipt_says_whether_all_ranges_hold_at_once(clinic: sf.Curator) -> None:
     alone, all_of_them = (clinic.running(VISITS).release(epsilon=1, joint=joint) for joint in (False, True))
-    assert "each holds" in str(alone.receipt)
-    assert "all hold at once" in str(all_of_them.receipt)
+    assert "each covers the noise" in str(alone.receipt)
+    assert "all together cover the noise" in str(all_of_them.receipt)

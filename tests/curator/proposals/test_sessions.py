@@ -159,7 +159,7 @@ def test_sums_that_fall_need_a_session_that_does_not_count_on_growth(clinic: sf.
     falling = "SELECT SUM(change) FROM visits"
     with (
         clinic.above(100, sensitivity=10).release(1) as session,
-        pytest.raises(sf.InvalidParameter, match="only grow when a unit is added"),
+        pytest.raises(sf.InvalidParameter, match="only grow with more units"),
     ):
         session.ask(falling)
     with clinic.above(100, sensitivity=10, monotone=False).release(2) as session:

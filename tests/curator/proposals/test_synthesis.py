@@ -455,7 +455,7 @@ MORE = {
         ({"columns": None}, "height.*has no cells|height.*have no cells"),
         ({"columns": ["sex", "height"]}, "no cells"),
         ({"columns": ["sex", "weight"]}, "weight"),
-        ({"columns": ["sex", "sex"]}, "each listed once"),
+        ({"columns": ["sex", "sex"]}, "a list of different columns"),
         ({"columns": []}, "columns"),
         ({"columns": ["code", "zip"], "ways": [["code", "zip"]]}, "memory"),
         ({"columns": ["code", "zip"], "ways": 2}, "memory"),
@@ -619,8 +619,8 @@ def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str)
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"one_row_per": "unit"}, "together with an order"),
-        ({"order": "age"}, "together with an order"),
+        ({"one_row_per": "unit"}, "with an order, or left out without one"),
+        ({"order": "age"}, "with an order, or left out without one"),
         ({"one_row_per": "person", "order": "age"}, "unit"),
         ({"one_row_per": "unit", "order": "weight"}, "order"),
         ({"one_row_per": "unit", "order": "age, sex"}, "order"),

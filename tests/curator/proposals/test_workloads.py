@@ -142,8 +142,8 @@ def test_wanted_accuracies_decide_the_split(clinic: sf.Curator) -> None:
             asked.price(each)
     with pytest.raises(sf.InvalidParameter, match="'fine, kinds' have none") as refused:
         asked.price({"rough": 400})
-    assert "give one for each of them too, as in fine=NUMBER" in refused.value.fix
-    with pytest.raises(sf.InvalidParameter, match="instead of epsilon"):
+    assert "give a half-width for each of them too, as in fine=NUMBER" in refused.value.fix
+    with pytest.raises(sf.InvalidParameter, match="left out where epsilon or rho is given"):
         asked.error(within=10, epsilon=1)
 
 
@@ -223,14 +223,14 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
     found = clinic.workload({"kinds": "SELECT DISTINCT kind FROM visits", "all": ALL}).release(epsilon=1)
     assert found["kinds"].column("kind") == ["a", "b", "c"]
     assert spent(clinic) == 1
-    with pytest.raises(sf.Unsupported, match="a workload needs a question that is measured"):
+    with pytest.raises(sf.Unsupported, match="a workload needs at least one question that has a price"):
         clinic.workload(["SELECT DISTINCT kind FROM visits"]).release(epsilon=1)
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "none": ([], "between one and"),
-    "no names": ({}, "between one and"),
-    "empty name": ({" ": ALL}, "non-empty"),
+    "none": ([], "at least one question and at most 5,000"),
+    "no names": ({}, "at least one question and at most 5,000"),
+    "empty name": ({" ": ALL}, "texts that are not empty"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),
     "describe": ({"one": ALL, "what": "DESCRIBE visits"}, r"question 2 \(what\)"),

@@ -208,5 +208,5 @@ def test_a_server_as_it_is_proves_itself_in_two_statements(server: ServerSession
 
 
 def test_a_wrong_statement_is_a_refusal(server: ServerSessions) -> None:
-    with pytest.raises(InvalidPolicy, match="computes HAVING differently from what queries mean"):
+    with pytest.raises(InvalidPolicy, match="computes HAVING differently from Sfumato's SQL"):
         self_test.require_correct_results(_dialect(server, *STATEMENTS["HAVING"][:2]), "tables.t.source")

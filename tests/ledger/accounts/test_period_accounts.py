@@ -186,7 +186,7 @@ def test_a_period_that_paid_less_than_the_charge_is_found(ledger: sf.Ledger) -> 
     line = clinic.charge(pure("0.5"))
     with ledger._guarded.writing() as transaction:
         transaction.append("period", "clinic 2024-03", {"detail": str(line.number)}, cost=Cost(1, None, 0))
-    assert "does not spend what the charge" in ledger.verify().why
+    assert "does not spend the cost of its charge" in ledger.verify().why
 
 
 def test_a_period_of_another_account_is_found(ledger: sf.Ledger) -> None:
@@ -194,7 +194,7 @@ def test_a_period_of_another_account_is_found(ledger: sf.Ledger) -> None:
     line = opened(ledger).for_periods(SPRING[:1]).charge(pure("0.5"))
     with ledger._guarded.writing() as transaction:
         transaction.append("period", "other 2024-03", {"detail": str(line.number)}, cost=line.cost)
-    assert "no period of the account" in ledger.verify().why
+    assert "not a period of the account" in ledger.verify().why
 
 
 def test_verifying_may_begin_between_a_charge_and_its_periods(ledger: sf.Ledger) -> None:

@@ -246,7 +246,7 @@ def test_while_its_server_does_not_let_us_look_an_export_is_refused(place: Place
         ledger.anchor().save(tmp_path / "anchor")
         ledger.export("json", tmp_path / "all.json", complete=True)
     place.server.execute(f"REVOKE USAGE ON SCHEMA {place.schema} FROM {SPENDER}")
-    with pytest.raises(sf.LedgerUnavailable, match="this user may not read the server"):
+    with pytest.raises(sf.LedgerUnavailable, match="this user may not read the old ledger"):
         copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor")
 
 
@@ -322,9 +322,9 @@ def test_a_copy_that_is_refused_leaves_nothing(lost: Path, tmp_path: Path, how: 
 def test_where_its_ledger_cannot_be_read_an_export_is_refused(lost: Path, tmp_path: Path) -> None:
     """It may be locked, or of another user: as long as something is there, nobody knows."""
     (tmp_path / "old").write_text("not to be read")
-    with pytest.raises(sf.LedgerUnavailable, match="the file of that ledger cannot be read") as refused:
+    with pytest.raises(sf.LedgerUnavailable, match="the file of the old ledger cannot be read") as refused:
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
-    assert "move it away" in refused.value.fix
+    assert "move the file away" in refused.value.fix
     (tmp_path / "old").unlink()
     with sf.Ledger.open(tmp_path / "old") as ledger:  # another one, in its place
         account(ledger)
@@ -354,7 +354,11 @@ TAMPERED: dict[str, tuple[Callable[[str], str], type[sf.SfumatoError], str]] = {
     "a cost": (whole(put(9, "cost", "0 0 0")), sf.LedgerDamaged, "hash does not match"),
     "a salt": (whole(put(9, "salt", "0" * 32)), sf.LedgerDamaged, "hash does not match"),
     "a line left out": (whole(lambda found: found["lines"].pop(9)), sf.LedgerDamaged, "line 10 is missing"),
-    "the last line left out": (whole(lambda found: found["lines"].pop()), sf.LedgerUnavailable, "does not end with"),
+    "the last line left out": (
+        whole(lambda found: found["lines"].pop()),
+        sf.LedgerUnavailable,
+        "last line is not the one",
+    ),
     "a line twice": (
         whole(lambda found: found["lines"].insert(9, found["lines"][9])),
         sf.LedgerDamaged,
@@ -369,14 +373,14 @@ TAMPERED: dict[str, tuple[Callable[[str], str], type[sf.SfumatoError], str]] = {
     ),
     "other columns": (whole(lambda found: found["columns"].pop()), sf.LedgerUnavailable, "first line"),
     "a large answer": (whole(put(-1, "large", "y")), sf.LedgerDamaged, "does not match its hash"),
-    "a number as text": (whole(put(9, "number", "10")), sf.LedgerUnavailable, "not of its type"),
-    "a number beyond 64 bits": (whole(put(9, "time", 2**63)), sf.LedgerUnavailable, "not of its type"),
+    "a number as text": (whole(put(9, "number", "10")), sf.LedgerUnavailable, "has the wrong type"),
+    "a number beyond 64 bits": (whole(put(9, "time", 2**63)), sf.LedgerUnavailable, "has the wrong type"),
     "half a character": (
         lambda text: text.replace('"other"', '"\\ud800"', 1),
         sf.LedgerUnavailable,
-        "not of its type|first line",
+        "has the wrong type|first line",
     ),
-    "a column less": (whole(lambda found: found["lines"][9].pop()), sf.LedgerUnavailable, "has not the columns"),
+    "a column less": (whole(lambda found: found["lines"][9].pop()), sf.LedgerUnavailable, "does not have the columns"),
     "deep brackets": (lambda text: text.replace("\n[2,", "\n" + "[" * 99_999 + "2,", 1), sf.LedgerUnavailable, "JSON"),
     "no end": (lambda text: text[: text.rindex("\n]")], sf.LedgerUnavailable, "its end is missing"),
     "half of it": (lambda text: text[: len(text) // 2], sf.LedgerUnavailable, "its end is missing"),

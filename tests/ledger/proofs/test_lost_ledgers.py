@@ -90,7 +90,7 @@ def _port_of_nobody() -> int:
 
 
 def _refuse(place: str) -> None:
-    with pytest.raises(sf.LedgerUnavailable, match="this user may not read the server"):
+    with pytest.raises(sf.LedgerUnavailable, match="this user may not read the old ledger"):
         require_lost(place, "key")
 
 

@@ -500,7 +500,10 @@ def test_not_even_the_owner_changes_lines_by_accident(busy: Place) -> None:
 
 
 def test_who_could_change_lines_is_told_so(place: Place) -> None:
-    with pytest.warns(WeakLedger, match="connect as a spender"), sf.Ledger.open(place.owner) as ledger:
+    with (
+        pytest.warns(WeakLedger, match="connect as a role made with sfumato ledger init --spender"),
+        sf.Ledger.open(place.owner) as ledger,
+    ):
         account(ledger).charge(pure())
 
 
@@ -527,11 +530,11 @@ def test_why_no_connection_was_made_is_told_apart(place: Place, monkeypatch: pyt
     """Also where a password was asked for and given: the words decide, and not that there was one."""
     monkeypatch.setenv("PGPASSWORD", "given")
     for said, told in (
-        ('FATAL: password authentication failed for user "x"', "does not let this user in"),
-        ("FATAL: no pg_hba.conf entry for host", "does not let this user in"),
+        ('FATAL: password authentication failed for user "x"', "refused this user's login"),
+        ("FATAL: no pg_hba.conf entry for host", "refused this user's login"),
         ('FATAL: database "x" does not exist', "no such database"),
-        ("FATAL: sorry, too many clients already", "no connection left"),
-        ("SSL error: certificate verify failed", "prove who it is"),
+        ("FATAL: sorry, too many clients already", "no free connection"),
+        ("SSL error: certificate verify failed", "certificate of the ledger's server could not be verified"),
         ("server closed the connection unexpectedly", "cannot be reached"),
     ):
         assert told in str(refusal(psycopg.OperationalError(said), "here"))
@@ -577,7 +580,7 @@ def test_a_wrong_password_is_a_clear_refusal(place: Place, monkeypatch: pytest.M
     try:
         for password in ("wrong", ""):
             monkeypatch.setenv("PGPASSWORD", password)
-            with pytest.raises(sf.LedgerUnavailable, match="does not let this user in") as refusal:
+            with pytest.raises(sf.LedgerUnavailable, match="refused this user's login") as refusal:
                 sf.Ledger.open(server.address(user="locked", schema=place.schema))
             assert "wrong" not in str(refusal.value)
     finally:
@@ -648,7 +651,7 @@ def test_a_text_that_the_database_cannot_hold_is_not_written(place: Place, text:
         clinic = account(ledger)
         with pytest.raises(sf.InvalidParameter):
             clinic.charge(pure(question=text))
-        with pytest.raises(sf.LedgerUnavailable, match="cannot hold"), ledger._guarded.writing() as transaction:
+        with pytest.raises(sf.LedgerUnavailable, match="cannot store a text"), ledger._guarded.writing() as transaction:
             transaction.append("charge", "clinic", {"question": text})
         clinic.charge(pure())
         assert ledger.verify().lines == 2

@@ -250,8 +250,8 @@ def test_ranges_that_hold_together_are_wider() -> None:
     width = [high - low for low, high in (each.intervals["n"][0] for each in (alone, both, wide))]  # type: ignore[misc]
     assert width[0] < width[1] < width[2]
     assert both.receipt.free
-    assert "each holds with 95 %" in str(alone.receipt)
-    assert "all hold at once with 95 %" in str(both.receipt)
+    assert "each covers the noise with 95 %" in str(alone.receipt)
+    assert "all together cover the noise with 95 %" in str(both.receipt)
     assert wide.receipt.confidence == "0.99"
 
 

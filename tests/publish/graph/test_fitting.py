@@ -160,9 +160,9 @@ def test_zeros_need_no_observation_and_are_kept_by_what_starts_from_them() -> No
     ],
 )
 def test_zeros_that_leave_nothing_are_refused(zeros: list[tuple[tuple[int, ...], Floats]]) -> None:
-    with pytest.raises(InvalidParameter, match="stays possible"):
+    with pytest.raises(InvalidParameter, match="at least one combination possible"):
         fit_model([], SIZES, TOTAL, zeros=zeros)
-    with pytest.raises(InvalidParameter, match="stays possible"):
+    with pytest.raises(InvalidParameter, match="at least one combination possible"):
         fitting.check_zeros(zeros, SIZES)
 
 

@@ -205,7 +205,7 @@ def test_what_a_block_costs_is_what_the_plan_says(relation: str, units: bool, co
 
 def test_a_plan_for_fewer_rows_than_are_read_is_refused() -> None:
     draw, _ = exact_blocks(policy_of(rows(1), units=True), Price(rho="0.5"))
-    with pytest.raises(sf.InvalidParameter, match="as many rows of a unit"):
+    with pytest.raises(sf.InvalidParameter, match="the number of rows per unit that is read"):
         replace(draw, plan=replace(draw.plan, rows=Fraction(1)))
 
 
@@ -520,15 +520,15 @@ def wide() -> Iterator[DuckDB]:
         ([["sex", "note"]], {}, "has no cells"),
         ([["sex", "who"]], {}, "identifies the unit of each row"),
         ([["sex", "agee"]], {}, "no declared column"),
-        ([["sex", "age"], ["AGE", "sex"]], {}, "each listed once"),
-        ([["sex", "sex"]], {}, "each listed once"),
+        ([["sex", "age"], ["AGE", "sex"]], {}, "different sets"),
+        ([["sex", "sex"]], {}, "a list of different columns"),
         ([[]], {}, "a list of names"),
         ([], {}, "a number such as 2"),
         ("sex", {}, "a number such as 2"),
         (["sex"], {}, "a list of names"),
-        (0, {}, "between 1 and"),
-        (8, {}, "between 1 and"),
-        (2, {"columns": ["sex", "sex"]}, "each listed once"),
+        (0, {}, "from 1 to"),
+        (8, {}, "from 1 to"),
+        (2, {"columns": ["sex", "sex"]}, "a list of different columns"),
         (SETS, {"columns": ["sex"]}, "left out"),
         (SETS, {"weights": [1, 1]}, "3 numbers"),
         (SETS, {"weights": [1, 1, 0]}, "> 0"),
@@ -556,9 +556,12 @@ def test_bad_marginals_are_refused_before_spending(wide: DuckDB, ways: Any, more
         ({"epsilon": 1, "mechanism": Gaussian}, "Gaussian noise needs a δ"),
         ({"rho": 1, "mechanism": Laplace}, "Gaussian for a price in ρ"),
         ({"epsilon": 1, "mechanism": 3}, "or the classes sf.Laplace"),
-        ({}, "every release has a price: alone, or with delta"),
-        ({"epsilon": 1, "rho": 1}, "every release has a price: alone, or with delta"),
-        ({"rho": "1e-30"}, "noise is drawn exactly up to"),
+        ({}, "alone or with delta, or left out with rho given instead: every release has a price"),
+        (
+            {"epsilon": 1, "rho": 1},
+            "alone or with delta, or left out with rho given instead: every release has a price",
+        ),
+        ({"rho": "1e-30"}, "noise of more than 1e12 steps"),
     ],
     ids=str,
 )
@@ -604,7 +607,7 @@ def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, mon
     assert (tried.plan == draw.plan) is (most == 10**5)
 
 
-@pytest.mark.filterwarnings("ignore:.*weak promise")
+@pytest.mark.filterwarnings("ignore:.*weak privacy")
 def test_more_than_the_account_has_is_refused(tmp_path: Path) -> None:
     with curator(policy_of(rows(1), units=True), tmp_path) as opened:
         asked = opened.marginals("people", SETS)
@@ -621,7 +624,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
             draw = proposal(policy, engine)._draw(Price(**price), None)
             assert Price(**price).kept_by(draw.batch.curve)
         monkeypatch.setattr("sfumato.curator.proposals.marginals.price_in_rho", lambda _: Fraction(1))
-        with pytest.raises(sf.InvalidParameter, match="this many numbers can stay within"):
+        with pytest.raises(sf.InvalidParameter, match="pay for noise on this many numbers"):
             proposal(policy, engine)._draw(Price(rho="0.5"), None)
 
 

@@ -135,7 +135,7 @@ def test_other_shapes_of_what_decides_are_kept(case: str, tmp_path: Path) -> Non
 def test_what_bins_do_not_decide_is_a_warning_of_the_answer_itself(tmp_path: Path, kept: Synthetic) -> None:
     """Rows break it, and the answer says so, after it was saved too; where rows keep it there is nothing to say."""
     binned = made(tmp_path, {"height": "area"}, ["height", "area", "sex"])
-    wanted = "height does not decide area in every row: bins of height hold several values"
+    wanted = "height does not determine area in every row: bins of height hold several values"
     assert not decides(binned.sample(20_000), "height", "area")
     assert binned.warnings == (wanted,)
     assert f"warning    {wanted}" in repr(binned)

@@ -63,7 +63,7 @@ print(answer.receipt.short())
 """,
     ),
     TourStep(
-        "Asked again: the same answer, free",
+        "The same question again: free",
         """
         A second draw of noise would reveal more about the planes, so it would cost; the stored answer reveals nothing
         new.
@@ -99,7 +99,7 @@ print(f"{everyone:,} - {without:,} = {everyone - without} minutes: its delay")
 """,
     ),
     TourStep(
-        "The same attack here",
+        "The same attack on private answers",
         """
         The same two questions, asked of the curator (limited to five flights per plane, for less noise).
         """,

@@ -51,9 +51,9 @@ def command(policy: Path, rows: str, output: Path) -> None:
         output.mkdir(parents=True)
     except OSError:
         raise InvalidPolicy(
-            "invented tables are written to a new folder, and this one exists or cannot be made",
+            "invented tables need a new folder, and this one already exists or cannot be made",
             place=str(output),
-            fix="name another with -o",
+            fix="name another folder with -o",
         ) from None
     relative_paths = _relative_sources(parsed_policy, policy.parent)
     for name, table in tables.items():

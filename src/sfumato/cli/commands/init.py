@@ -74,7 +74,7 @@ _MAX_LISTED = 40
     metavar="[TABLE=]…",
 )
 @click.option(
-    "--max-rows", "max_rows", help="The most rows of one unit that count.", multiple=True, metavar="[TABLE=]…"
+    "--max-rows", "max_rows", help="The maximum number of rows per unit that count.", multiple=True, metavar="[TABLE=]…"
 )
 @click.option("--name", "names", multiple=True, metavar="TABLE=NAME", help="Rename a table.")
 @click.option(
@@ -95,9 +95,11 @@ _MAX_LISTED = 40
 @click.option(
     "--read-rows/--no-read-rows",
     default=None,
-    help="Whether rows may be read to detect column types; this is exact, for your eyes only.",
+    help="Read rows to detect column types, or not; only you see the result, which is exact.",
 )
-@click.option("--copy/--no-copy", default=None, help="Whether files that the engine cannot read are copied to Parquet.")
+@click.option(
+    "--copy/--no-copy", default=None, help="Copy files that the engine cannot read to Parquet, or leave them out."
+)
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
 @click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1.  [default: detected]")
 @click.option("--quote", metavar="LETTER", help="The quote character of text files.  [default: detected]")

@@ -64,7 +64,7 @@ _price_options = options.combine_decorators(
         show_default=True,
         help="The confidence of --within and of the expected error.",
     ),
-    click.option("--fresh", is_flag=True, help="Buy new noise even if the same marginals are stored, which are free."),
+    click.option("--fresh", is_flag=True, help="Buy new marginals with new noise, even if stored ones are free."),
     options.request_id,
 )
 

@@ -112,8 +112,8 @@ _question_options = options.combine_decorators(
         "params",
         metavar="NAME=VALUE",
         multiple=True,
-        help="The value of parameter $NAME or :NAME, or by number of $1 or ?: a number, true, false, null, or text. "
-        "Repeatable.",
+        help="The value of the parameter $NAME or :NAME, or of $1 or ? by its number: a number, true, false, null or "
+        "text. Repeatable.",
     ),
     click.option(
         "--limit",
@@ -159,7 +159,7 @@ _price_options = options.combine_decorators(
     ),
 )
 _release_options = options.combine_decorators(
-    click.option("--fresh", is_flag=True, help="Buy new noise even if the answer is stored, which is free."),
+    click.option("--fresh", is_flag=True, help="Buy a new answer with new noise, even if a stored one is free."),
     click.option(
         "--free",
         is_flag=True,

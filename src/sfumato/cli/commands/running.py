@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each ± range."
 )
 @click.option("--joint", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself.")
-@click.option("--fresh", is_flag=True, help="Buy new noise even if the same totals are stored, which are free.")
+@click.option("--fresh", is_flag=True, help="Buy new totals with new noise, even if stored ones are free.")
 @options.request_id
 @options.analyst
 @options.ledger

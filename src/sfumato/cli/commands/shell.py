@@ -50,7 +50,7 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
     metavar="SECONDS",
     default="600",
     show_default=True,
-    help="The most seconds that one question may take.",
+    help="Stop a question after this many seconds; a charge that was made stands.",
 )
 def command(
     policy: Path,

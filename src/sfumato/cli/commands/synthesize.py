@@ -49,9 +49,7 @@ _model_options = options.combine_decorators(
     click.option(
         "--order", metavar="COLUMN", help='Use one row per unit: the first by this column, or by "COLUMN DESC".'
     ),
-    click.option(
-        "--memory", metavar="SIZE", default="1 GiB", show_default=True, help="The most memory that the model may use."
-    ),
+    click.option("--memory", metavar="SIZE", default="1 GiB", show_default=True, help="The memory limit of the model."),
 )
 _price_options = options.combine_decorators(
     click.option(

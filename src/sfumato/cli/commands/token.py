@@ -43,12 +43,12 @@ def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | No
     "--expires",
     callback=_parse_span,
     metavar="SPAN",
-    help="How long the token is valid: 12h, 90d, 8w.  [default: without end]",
+    help="How long the token is valid: 12h, 90d, 8w.  [default: it never expires]",
 )
 @click.option(
     "--most",
     metavar="EPSILON",
-    help="The most ε that the token may ever spend, over all its releases.  [default: what its user may]",
+    help="The most ε that the token may ever spend, over all its releases.  [default: as much as its user]",
 )
 @click.option("--label", default="", metavar="TEXT", help="A note on what the token is for.")
 @options.ledger_here

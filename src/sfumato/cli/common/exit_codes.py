@@ -32,7 +32,13 @@ _CALLS_TO_FLAGS = (
     (re.compile(r", or account\.amend\(…, reason=…\)"), ""),
     (re.compile(r", or ledger\.acknowledge\(anchor, reason=…\)"), ""),
 )
-_FLAG_OF_PARAMETER = {"path": "output", "rows_per_group": "limit", "groups": "limit", "rows": "limit"}
+_FLAG_OF_PARAMETER = {
+    "path": "output",
+    "rows_per_group": "limit",
+    "groups": "limit",
+    "rows": "limit",
+    "weights": "weight",
+}
 """The flag of a library parameter whose name differs from it."""
 _FLAGS_TO_SHELL = (
     (re.compile(r"--(epsilon|delta|within|limit|explain)\b"), r"\\\1"),

@@ -66,7 +66,7 @@ def _expand_run(part: str) -> tuple[str, ...]:
         return (part,)
     low, high = int(run[1]), int(run[2])
     if not low <= high < low + _MAX_RUN:
-        raise click.UsageError(f"a run such as 1..16 rises, and has at most {_MAX_RUN:,} values")
+        raise click.UsageError(f"write a run from low to high, such as 1..16, with at most {_MAX_RUN:,} values")
     return tuple(map(str, range(low, high + 1)))
 
 
@@ -84,7 +84,7 @@ def _parse_bounds(kind: Type, answer: str) -> Any:
     if "," in answer and kind.numeric:
         parts = answer.replace(",", " ").split()
         as_values = f"a list of values as {VALUES} {','.join(parts)}"
-        as_bounds = f"write bounds as {' '.join(parts)}, and " if len(parts) == 2 else "write "
+        as_bounds = f"write bounds as {' '.join(parts)}, or " if len(parts) == 2 else "write "
         raise click.UsageError(as_bounds + as_values)
     bounds = tuple(part.strip() for part in answer.split("," if "," in answer else None))
     if len(bounds) != 2:

@@ -50,7 +50,7 @@ class InputHistory:
                 self.texts = list(_parse_texts(file.read()))
         except OSError:
             raise SfumatoError(
-                "typed lines are saved in a file that only you can read, and this one cannot be opened",
+                "the history file cannot be opened: it must be a regular file that only you can read",
                 place=str(path),
                 fix="name another with --history FILE, or save nothing with --no-history",
             ) from None

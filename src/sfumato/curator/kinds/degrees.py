@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DegreesSpec(Spec["DegreesProposal"]):
-    """Count how many nodes have how many edges, in a table whose rows are edges."""
+    """Count the nodes of each degree, in a table whose rows are edges."""
 
-    table: Name = option("A private table whose rows are edges, with every row a unit.")
+    table: Name = option("A private table with one edge in each row, and every row a unit.")
     ends: Name | Sequence[Name] = option(
         "The columns of both endpoints, or one of them to count incoming or outgoing edges."
     )
-    most: Count | None = option("Degrees from this one upwards are counted together.", None)
+    most: Count | None = option("Count this degree and all higher ones together.", None)
 
 
 def propose(workspace: Workspace, spec: DegreesSpec) -> DegreesProposal:

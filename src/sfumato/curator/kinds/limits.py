@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LimitsSpec(Spec["LimitsProposal"]):
-    """Find limits on rows per unit, and on groups per unit, that leave a share of the units whole."""
+    """Find limits on rows and groups per unit that keep all rows of a share of the units."""
 
     table: Name = option("A private table of the policy, with an id.")
     by: Name | Sequence[Name] = option("Columns whose groups are limited too.", ())

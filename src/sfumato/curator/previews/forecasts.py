@@ -7,7 +7,7 @@ be plotted against the price. A forecast of marginals is read without the planne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -87,10 +87,10 @@ class Forecast:
         codec.check_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         if not isinstance(self.columns, Mapping):
-            raise InvalidParameter("columns", self.columns, "half-widths by column")
+            raise InvalidParameter("columns", self.columns, "a mapping from columns to half-widths")
         object.__setattr__(self, "columns", {name: _width(width, name) for name, width in self.columns.items()})
         if not isinstance(self.chosen, Mapping) or set(map(type, self.chosen.values())) - {str}:
-            raise InvalidParameter("chosen", self.chosen, "sentences by column")
+            raise InvalidParameter("chosen", self.chosen, "a mapping from columns to sentences")
         object.__setattr__(self, "chosen", dict(self.chosen))
 
     def __getitem__(self, name: str) -> Width:
@@ -300,7 +300,7 @@ class MarginalsForecast:
             type(columns) is tuple and all(type(name) is str for name in columns) for columns in self.sets
         )
         if not are_column_sets or not self.sets or len(self.sets) != len(self.widths):
-            raise InvalidParameter("widths", len(self.widths), "one for each set of columns")
+            raise InvalidParameter("widths", len(self.widths), "a list with one half-width for each set of columns")
 
     @property
     def worst(self) -> float:
@@ -363,7 +363,7 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
     except InvalidParameter as refusal:
         if refusal.place not in ("guarantee", "price"):
             raise
-        rule = "half-widths that some price can reach: no price reaches these"
+        rule = "half-widths that a price can reach: no price reaches these"
         fix = "call error() to see what a price gives"
         raise InvalidParameter("within", within, rule, fix=fix) from None
 
@@ -374,28 +374,40 @@ def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[
         raise _no_half_width(*names)
     requested: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(widths, within)
     if not requested:
-        raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
+        raise InvalidParameter("within", within, "a mapping from columns to half-widths, such as {'visits': 50}")
     goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in requested.items()}
     for name in goals:
         if name not in widths and name in names:
             raise _no_half_width(name)
         if name not in widths:
-            raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(widths))
+            raise unknown_column(name, widths)
         if widths[name] == math.inf:
-            raise InvalidParameter("within", name, "a column with a finite error: this one may divide by zero")
+            raise InvalidParameter(
+                "within",
+                name,
+                "half-widths for columns with a finite error: this one may divide by zero",
+                fix=f"leave {name} out of within, or ask for it at an epsilon",
+            )
         if isinstance(widths[name], Mapping):
             raise InvalidParameter(
                 "within",
                 name,
-                "a column with one half-width: that of a mean or a ratio depends on how many rows a group has",
+                "half-widths for counts and sums: that of a mean or a ratio depends on how many rows a group has",
                 fix="add COUNT(*) AS n or a SUM to the question and name that one; or give epsilon (--epsilon) and "
                 "call error() (--dry-run), which shows this column's half-width by group size",
             )
     return goals
 
 
+def unknown_column(name: str, columns: Iterable[str]) -> InvalidParameter:
+    """Return the refusal of a half-width for a column that the question does not have."""
+    choices = ", ".join(columns)
+    rule = f"half-widths for columns of numbers: {choices}"
+    return InvalidParameter("within", name, rule, fix=f"give a half-width for one of these: {choices}")
+
+
 def _no_half_width(*names: str) -> InvalidParameter:
-    rule = "a column of noisy numbers: keys and selected values have no half-width"
+    rule = "half-widths for columns of noisy numbers: keys and selected values have none"
     fix = "give epsilon (--epsilon) and call error() (--dry-run), which shows how good a selection is"
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
 
@@ -411,7 +423,7 @@ _HEADROOM = 3.0
 def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
     """Describe the terms below the picture."""
     delta_text = f"with δ = {format_probability(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
-    coverage = f"half-widths at {format_percent(confidence)} confidence, for the noise alone"
+    coverage = f"half-widths cover the noise with {format_percent(confidence)} confidence"
     return [f"protects {unit}", delta_text, coverage, "nothing was spent"]
 
 
@@ -425,7 +437,7 @@ def draw_errors(
     """Draw the half-width at each ε in one log-log panel per column, since columns have different units."""
     least, most = (exact(end, end_name, POSITIVE) for end, end_name in zip(ends, ("least", "most"), strict=True))
     if least >= most:
-        raise InvalidParameter("least", ends[0], f"below most = {format_exact(most)}")
+        raise InvalidParameter("least", ends[0], f"a number below most = {format_exact(most)}")
     log_step = (math.log(float(most)) - math.log(float(least))) / _STEPS
     epsilons = [Fraction(f"{float(least) * math.exp(log_step * step):.6g}") for step in range(_STEPS + 1)]
     widths_by_price = [widths(epsilon) for epsilon in epsilons]
@@ -438,7 +450,9 @@ def draw_errors(
         raise InvalidParameter("question", "no half-widths", "a question with a column of numbers with a finite error")
     markers = ((float(remaining), f"left: ε = {number(float(remaining))}"),) if remaining else ()
     note = (
-        [f"the first {_MAX_PANELS} of {len(panel_lines)} columns are drawn"] if len(panel_lines) > _MAX_PANELS else []
+        [f"only the first {_MAX_PANELS} of {len(panel_lines)} columns are shown"]
+        if len(panel_lines) > _MAX_PANELS
+        else []
     )
     return framed_picture(_draw_panels(panel_lines, markers), f"Error by price: {name}", terms, note)
 

@@ -64,8 +64,8 @@ def rebind_proposal(proposal: P, context: Context) -> P:
     if policy is None:
         raise InvalidParameter("proposal", proposal, "a proposal of a curator, such as curator.sql(…)")
     if _declarations(policy) != _declarations(context.policy):
-        fix = "make the proposal to this curator itself"
-        raise InvalidParameter("proposal", proposal, "a proposal made under the same declarations", fix=fix)
+        fix = "make the proposal with this curator"
+        raise InvalidParameter("proposal", proposal, "a proposal under a policy with the same declarations", fix=fix)
     return with_context(proposal, context)
 
 

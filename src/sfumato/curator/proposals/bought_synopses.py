@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
+from sfumato.curator.previews.forecasts import unknown_column
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.aggregates.measures import Count, Sum
@@ -129,10 +130,10 @@ class SynopsisOutline:
         """Refuse a synopsis that counts other rows than the question."""
         if self.where:
             raise Unsupported(
-                "some-rows", f"it covers only the rows where {self.where}", fix="query the synopsis itself"
+                "some-rows", f"a synopsis covers only the rows where {self.where}", fix="query the synopsis itself"
             )
         if self.plan.rows != limits.rows:
-            rule = f"it counts {digits(self.plan.rows)} rows per unit, and the question {limits.rows}"
+            rule = f"a synopsis counts {digits(self.plan.rows)} rows per unit, and the question {limits.rows}"
             raise Unsupported("other-limits", rule, fix="query the synopsis itself")
 
     def expected_widths(self, columns: frozenset[str]) -> tuple[float, float]:
@@ -261,7 +262,7 @@ def free_answer(question: SynopsisQuestion, context: Context, within: Within | N
         rule = f"no bought synopsis of {question.query.plan.table} answers this question{cause}"
         fix = (
             "name a price, such as epsilon (--epsilon) or within (--within), and leave out free (--free); or publish "
-            "its columns together first"
+            "these columns together first"
         )
         raise Unsupported("no-synopsis", rule, fix=fix)
     closest = min(answers, key=lambda answer: (len(answer.misses(_goals(within, answer))), _total_width(answer)))
@@ -273,7 +274,7 @@ def free_answer(question: SynopsisQuestion, context: Context, within: Within | N
             for name in missed_columns
         )
         rule = f"the best bought synopsis, of line {closest.answer.receipt.line}, gives {accuracy}"
-        raise Unsupported("too-wide", rule, fix="name a price, which buys a new answer, or a wider range")
+        raise Unsupported("too-wide", rule, fix="name a price to buy a new answer, or accept a wider range")
     return closest.answer
 
 
@@ -287,7 +288,7 @@ def _goals(within: Within | None, free_answer: FreeAnswer) -> dict[str, Any]:
     goals: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(free_answer.widths, within)
     for name in goals:
         if name not in free_answer.widths:
-            raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(free_answer.widths))
+            raise unknown_column(name, free_answer.widths)
     return {name: exact(goal, f"within {name}", POSITIVE) for name, goal in goals.items()}
 
 

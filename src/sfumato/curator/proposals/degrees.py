@@ -223,8 +223,8 @@ def propose_degrees(
         raise InvalidParameter(
             "table",
             table,
-            "a private table whose rows are edges, each row a unit",
-            fix='declare it with id = "row": an edge between two people belongs to neither alone',
+            "a private table with one edge in each row, and every row a unit",
+            fix='declare the table with id = "row": an edge belongs to two people, so each row is a unit of its own',
         )
     if (
         not 1 <= len(end_columns) <= 2
@@ -241,10 +241,10 @@ def propose_degrees(
     if proposal.question.discovered_keys:
         raise Unsupported(
             "unknown-nodes",
-            "a degree histogram counts nodes without edges too, so all nodes have to be declared values",
+            "a degree histogram counts nodes without edges too, so all nodes must be declared values",
             fix="in the policy, declare values, or integer bounds, for every endpoint column",
         )
     max_degree = len(proposal.nodes) - 1 if most is None else exact_integer(most, "most", at_least=1)
     if max_degree > MAX_DEGREE:
-        raise InvalidParameter("most", max_degree, f"at most {MAX_DEGREE:,}")
+        raise InvalidParameter("most", max_degree, f"a whole number up to {MAX_DEGREE:,}")
     return replace(proposal, most=max(1, max_degree))

@@ -357,7 +357,7 @@ class MarginalsProposal(PreviewedByOldName):
             batch = batch_of(plan, reading)
             if price.kept_by(batch.curve):
                 return self.planned_draw(plan, reading, batch, price)
-        rule = "a price that noise on this many numbers can stay within"
+        rule = "high enough to pay for noise on this many numbers"
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or pay more")
 
     def planned_draw(self, plan: NoisePlan, reading: Marginals, batch: Batch, price: Price) -> MarginalsDraw:
@@ -451,7 +451,8 @@ class MarginalsProposal(PreviewedByOldName):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "noise is drawn exactly up to 1e12 steps, and marginals with this many cells need more at this price",
+                "at this price marginals with this many cells need noise of more than 1e12 steps, the most that is "
+                "drawn exactly",
                 fix="pay more, ask for fewer columns at once, or use coarser bins",
             )
         return bits
@@ -501,7 +502,9 @@ def _effective_price(price: Price, family: Family | None) -> Price:
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
     if family is Laplace and price.rho is not None:
-        raise InvalidParameter("mechanism", "Laplace", "Gaussian for a price in ρ", fix="give an epsilon")
+        raise InvalidParameter(
+            "mechanism", "Laplace", "Gaussian for a price in ρ", fix="give epsilon (--epsilon) instead of rho (--rho)"
+        )
     return Price(price.epsilon) if family is Laplace else price
 
 
@@ -565,8 +568,8 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
         names = coded_names(table) if columns is None else _parse_names(columns, "columns")
         _check_once(names, "columns")
         if not 1 <= ways <= len(names):
-            range_rule = f"a whole number between 1 and {len(names)}, the number of columns that have cells"
-            rule = range_rule if names else "a number of columns that have cells, and no column of this table has cells"
+            range_rule = f"a whole number from 1 to {len(names)}, the number of columns with listed values or bins"
+            rule = range_rule if names else "a number of columns with listed values or bins, and this table has none"
             fix = "add bins or values to more columns in the policy" if ways > 1 and columns is None else ""
             raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))
@@ -585,9 +588,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
         sets.append(tuple(sorted(index_of_name[name.lower()] for name in name_set)))
     for left, right in itertools.pairwise(sorted(sets)):
         if left == right:
-            raise InvalidParameter(
-                "ways", [names[index] for index in left], "different sets of columns, each listed once"
-            )
+            raise InvalidParameter("ways", [names[index] for index in left], "a list of different sets of columns")
     return names, tuple(sets)
 
 
@@ -595,13 +596,13 @@ def _parse_names(names: object, parameter: str) -> list[str]:
     if isinstance(names, (str, bytes)) or not isinstance(names, Sequence) or not names:
         raise InvalidParameter(parameter, names, 'a list of names such as ["sex", "age"]')
     if not all(isinstance(name, str) for name in names):
-        raise InvalidParameter(parameter, names, "names of columns")
+        raise InvalidParameter(parameter, names, "a list of column names")
     return list(names)
 
 
 def _check_once(names: Sequence[str], parameter: str) -> None:
     if len({name.lower() for name in names}) != len(names):
-        raise InvalidParameter(parameter, names, "different columns, each listed once")
+        raise InvalidParameter(parameter, names, "a list of different columns")
 
 
 def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
@@ -620,7 +621,7 @@ def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights
             parsed[index_of_set[key]] = exact(weight, "weights", POSITIVE)
         return tuple(parsed)
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):
-        raise InvalidParameter("weights", weights, f"{len(sets)} numbers, one for each marginal")
+        raise InvalidParameter("weights", weights, f"a list of {len(sets)} numbers, one for each marginal")
     return tuple(exact(weight, "weights", POSITIVE) for weight in weights)
 
 

@@ -325,7 +325,7 @@ class MwemProposal(PreviewedByOldName):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "noise is drawn exactly up to 1e12 steps, and this many rounds need more at this price",
+                "at this price this many rounds need noise of more than 1e12 steps, the most that is drawn exactly",
                 fix="pay more, run fewer rounds, or lower the rows per unit with rows=",
             )
         return bits
@@ -342,9 +342,7 @@ class MwemProposal(PreviewedByOldName):
             steps = self._split_rho(price, rho * (1 - held_back))
             if price.kept_by(steps.curve):
                 return steps
-        raise InvalidParameter(
-            "price", str(price), "a price that this many steps can stay within", fix="run fewer rounds"
-        )
+        raise InvalidParameter("price", str(price), "high enough to pay for this many steps", fix="run fewer rounds")
 
     def _split_epsilon(self, price: Price, epsilon: Fraction) -> MwemSteps:
         """Split ε over the steps, each rounded to fifteen decimals; the count of rows gets the rest, so that all sum to
@@ -473,7 +471,7 @@ def propose_mwem(
     if type(textbook) is not bool:
         raise InvalidParameter("textbook", textbook, "True or False")
     if (ways is None) == (queries is None):
-        raise InvalidParameter("queries", queries, "given, or ways instead of them", fix="write ways=2")
+        raise InvalidParameter("queries", queries, "a list of counts, unless ways is given instead", fix="write ways=2")
     names = [attribute.name for attribute in coded.attributes]
     sets = () if ways is None else tuple((indices, None) for indices in parse_sets(ways, names))
     workload = sets if queries is None else _parse_queries(queries, coded.attributes)
@@ -488,7 +486,7 @@ def _parse_queries(queries: Queries, attributes: Attributes) -> tuple[tuple[Attr
         raise InvalidParameter("queries", queries, rule)
     parsed = tuple(_parse_query(query, attributes) for query in queries)
     if len({*parsed}) != len(parsed):
-        raise InvalidParameter("queries", len(queries), "different counts, each listed once")
+        raise InvalidParameter("queries", len(queries), "a list of different counts")
     return parsed
 
 
@@ -497,7 +495,9 @@ def _parse_query(query: Query, attributes: Attributes) -> tuple[AttributeSet, tu
     cells_by_index = {index_of_name.get(str(name).lower(), -1): cells for name, cells in query.items()}
     if -1 in cells_by_index or len(cells_by_index) != len(query):
         raise InvalidParameter(
-            "queries", query, f"different columns among {', '.join(attribute.name for attribute in attributes)}"
+            "queries",
+            query,
+            f"counts over different columns of {', '.join(attribute.name for attribute in attributes)}",
         )
     indices = tuple(sorted(cells_by_index))
     cell_lists = [_parse_cells(cells_by_index[index], attributes[index]) for index in indices]
@@ -511,7 +511,9 @@ def _parse_cells(cells: object, attribute: Attribute) -> list[int]:
     requested = cells if isinstance(cells, (list, tuple)) else [cells]
     if not requested or not all(isinstance(label, Hashable) and label in labels for label in requested):
         examples = ", ".join(str(label) for label in list(labels)[:20])
-        raise InvalidParameter("queries", cells, f"cells of {attribute.name} as a marginal prints them: {examples}")
+        raise InvalidParameter(
+            "queries", cells, f"cells of {attribute.name}, written as a marginal prints them: {examples}"
+        )
     return sorted({labels[label] for label in requested})
 
 
@@ -532,7 +534,7 @@ def parse_sets(ways: Sets, names: Sequence[str]) -> tuple[AttributeSet, ...]:
             raise InvalidParameter("ways", column_set, f"sets of different columns among {', '.join(names)}")
         sets.append(tuple(sorted(indices)))
     if len({*sets}) != len(sets):
-        raise InvalidParameter("ways", ways, "different sets of columns, each listed once")
+        raise InvalidParameter("ways", ways, "a list of different sets of columns")
     return tuple(sets)
 
 
@@ -549,7 +551,7 @@ def workload_sets(
     Named sets are all required; of the sets of ``ways`` columns, those with too many cells are dropped.
     """
     if type(ways) is int and 1 <= ways <= len(names) and math.comb(len(names), ways) > _MAX_SETS:
-        rule = f"at most {_MAX_SETS:,} sets; {len(names)} columns have more sets of {ways}"
+        rule = f"low enough to give at most {_MAX_SETS:,} sets; {len(names)} columns have more sets of {ways}"
         raise InvalidParameter("ways", ways, rule, fix="lower ways, or list the sets")
     sets = parse_sets(min(ways, len(names)) if type(ways) is int else ways, names)
     max_cells = sum(sizes) + most_cells
@@ -558,12 +560,12 @@ def workload_sets(
     if len(fitting) == len(sets) or (type(ways) is int and fitting):
         return fitting, len(sets) - len(fitting)
     largest = max(sets, key=lambda indices: cells[indices])
-    largest_names = " and ".join(names[index] for index in largest)
+    largest_names = ", ".join(names[index] for index in largest)
     needed_mib = -(-cells[largest] * BYTES_PER_CELL // (1 << 20))
     raise Unsupported(
         "too-many-cells",
         f"a model has at most {max_cells:,} cells in this memory; {largest_names} have {cells[largest]:,} together",
-        fix=f'write memory="{needed_mib:,} MiB"'.replace(",", "") + ", use coarser bins, or drop the set",
+        fix=f'write memory="{needed_mib:,} MiB"'.replace(",", "") + ", use coarser bins, or leave out this set",
     )
 
 
@@ -579,14 +581,14 @@ def set_weight(column_indices: AttributeSet, names: Sequence[str], weights: Colu
 
 def check_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[AttributeSet]) -> None:
     if not isinstance(weights, Mapping):
-        raise InvalidParameter("weights", weights, 'weights by columns such as {"income": 3}')
+        raise InvalidParameter("weights", weights, 'a mapping from columns to numbers, such as {"income": 3}')
     column_names = {name.lower() for name in names}
     workload_names = [{names[index].lower() for index in indices} for indices in sets]
     for key, weight in weights.items():
         exact(weight, "weights", POSITIVE)
         is_known = key.lower() in column_names if isinstance(key, str) else _lower_names(key) in workload_names
         if not is_known:
-            rule = f"columns among {', '.join(names)}, or sets of columns in the workload"
+            rule = f"a mapping from columns ({', '.join(names)}), or sets of columns in the workload, to numbers"
             raise InvalidParameter("weights", key, rule)
 
 

@@ -206,14 +206,14 @@ class OnlineProposal(PreviewedByOldName):
     def _draw(self, price: Price) -> OnlineDraw:
         """Prepare the session that spends nearly all of the price, and certainly no more."""
         if not price.allows_gaussian:
-            rule = "a price with a delta, or in ρ: the synopsis and its gates use Gaussian noise"
+            rule = "a price with a delta, or in ρ: an online session uses Gaussian noise"
             raise InvalidParameter("price", str(price), rule, fix="give a delta such as 1e-9")
         rho = price_in_rho(price)
         for share in _SPENT_SHARES:
             draw = self._prepare_draw(price, rho * share * (1 - Fraction(1, 10**6)))
             if price.kept_by(draw.batch.curve):
                 return draw
-        rule = "a price that this many gates can stay within"
+        rule = "high enough to pay for this many rounds"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or use fewer rounds")
 
     def _prepare_draw(self, price: Price, rho: Fraction) -> OnlineDraw:

@@ -183,7 +183,8 @@ def propose_bounds(context: Context, table: str, column: str, cover: Number) -> 
     domain = _searchable_domain(policy_table, column)
     share = exact(cover, "cover", INSIDE_UNIT)
     if len(ladder(domain)) < 2:
-        raise InvalidParameter("column", column, "a column whose declared bounds span several steps of the ladder")
+        rule = "a column with wider declared bounds: these are too narrow for a search"
+        raise InvalidParameter("column", column, rule, fix="keep the declared bounds, or declare wider ones")
     return BoundsProposal(context, policy_table.name, column, share)
 
 
@@ -200,7 +201,7 @@ def _searchable_domain(table: Table, column: Any) -> Domain:
     """Return the domain of a column with an ordered type that is not the unit's id."""
     name = f"{table.name}.{column}"
     if column == table.id:
-        raise InvalidParameter("column", name, "another column: the id of the units has no bounds")
+        raise InvalidParameter("column", name, "a column other than the unit's id, which has no bounds")
     domain = table.columns.get(column)
     if domain is None:
         column_names = ", ".join(table.columns) or "none"
@@ -209,5 +210,6 @@ def _searchable_domain(table: Table, column: Any) -> Domain:
         rule = f"a column of numbers or dates: a {domain.type.value} has no bounds"
         raise InvalidParameter("column", name, rule, fix="list its values in the policy, or let GROUP BY discover them")
     if domain.values is not None:
-        raise InvalidParameter("column", name, "a column without listed values: the list already gives its bounds")
+        rule = "a column without listed values: the list already gives its bounds"
+        raise InvalidParameter("column", name, rule, fix="use the smallest and the largest listed value as bounds")
     return domain

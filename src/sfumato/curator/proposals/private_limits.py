@@ -272,8 +272,9 @@ def propose_limits(context: Context, table: str, by: str | Sequence[str], share:
     """Propose to find limits per unit of a table; the names are checked against the policy."""
     policy_table, group_columns = private_table(context.policy, table), (by,) if isinstance(by, str) else tuple(by)
     if policy_table.every_row:
-        rule = "a table whose units have several rows: where every row is a unit, no limit is needed"
-        raise InvalidParameter("table", table, rule)
+        rule = "a table whose units can have several rows"
+        fix = f"leave {table} as it is: where every row is a unit, no limit is needed"
+        raise InvalidParameter("table", table, rule, fix=fix)
     if len(set(group_columns)) < len(group_columns) or any(
         column not in policy_table.columns or column == policy_table.id for column in group_columns
     ):

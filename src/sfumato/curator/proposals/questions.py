@@ -225,9 +225,11 @@ class Question(PreviewedByOldName):
         else:
             options = self._boundings()
         if self.strategy is not None:
+            applicable = ", ".join(option.strategy.value for option in options)
             options = tuple(option for option in options if option.strategy is self.strategy)
             if not options:
-                raise InvalidParameter("strategy", self.strategy.value, "a strategy that is sound for this question")
+                rule = f"a strategy that applies to this question: {applicable}"
+                raise InvalidParameter("strategy", self.strategy.value, rule)
         return tuple(for_neighbours(option, self._context.policy.neighbours) for option in options)
 
     def _boundings(self) -> tuple[BoundedPlan, ...]:
@@ -246,7 +248,7 @@ class Question(PreviewedByOldName):
         if self.query.finish.sets:
             raise Unsupported(
                 "unknown-subtotals",
-                "subtotals add up all groups, and those of "
+                "subtotals add up all groups, but the groups of "
                 f"{key_names(self.query, self.discovered_keys)} are found in the data",
                 fix="ask for the totals in a separate question, or declare the values in the policy",
             )
@@ -527,7 +529,7 @@ class Question(PreviewedByOldName):
     def _require_declared_groups(self) -> None:
         if self.discovered_keys:
             keys = key_names(self.query, self.discovered_keys)
-            rule = f"the groups of {keys} are found in the data, which a synopsis cannot do"
+            rule = f"the groups of {keys} must be found in the data, and a synopsis cannot do that"
             raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or name a price")
 
     def _with_sampling_error(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:

@@ -42,7 +42,7 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.parts.scales import KeyColumn
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
 from sfumato.release.proposal import ReleaseCall, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.running_totals import RunningAnswer, RunningDraw, RunningMeasured, RunningNoise
@@ -78,7 +78,7 @@ class RunningForecast:
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
         if not isinstance(self.periods, KeyColumn) or len(self.periods.values) != len(self.widths):
-            raise InvalidParameter("widths", len(self.widths), "one for each period")
+            raise InvalidParameter("widths", len(self.widths), "a list with one half-width for each period")
 
     @property
     def worst(self) -> float:
@@ -88,7 +88,7 @@ class RunningForecast:
     def __getitem__(self, period: Value) -> float:
         """Return the half-width of one period."""
         if period not in self.periods.values:
-            raise InvalidParameter("period", period, "one of the periods of the question")
+            raise InvalidParameter("period", period, "a period of the question")
         return self.widths[self.periods.values.index(period)]
 
     def to_json(self) -> str:
@@ -238,7 +238,7 @@ class RunningTotalsProposal(PreviewedByOldName):
             return float(self._widths(self._draw(Price(epsilon, delta), None), confidence, joint).max()) <= error_limit
 
         if error_limit <= self._rounding:
-            rule = f"above {format_number(self._rounding)}: the totals are rounded to whole numbers"
+            rule = f"a number above {format_number(self._rounding)}: the totals are rounded to whole numbers"
             raise InvalidParameter("within", within, rule)
         return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
 
@@ -314,11 +314,14 @@ class RunningTotalsProposal(PreviewedByOldName):
     def _draw(self, price: Price, mechanism: NamedNoise | None) -> RunningDraw:
         family = noise_family(mechanism)
         if family is Gaussian and not price.allows_gaussian:
-            raise InvalidParameter(
-                "mechanism", "Gaussian", "Laplace for a price without delta", fix="give a delta, or a rho"
-            )
+            raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
         if family is Laplace and price.rho is not None:
-            raise InvalidParameter("mechanism", "Laplace", "Gaussian for a price in ρ", fix="give an epsilon")
+            raise InvalidParameter(
+                "mechanism",
+                "Laplace",
+                "Gaussian for a price in ρ",
+                fix="give epsilon (--epsilon) instead of rho (--rho)",
+            )
         laplace_draws = [] if price.rho is not None or family is Gaussian else [self._draw_with(price, Laplace)]
         if not price.allows_gaussian or family is Laplace:
             return laplace_draws[0]
@@ -421,7 +424,7 @@ def _calibrate_noise(reading: FactoredTotals, price: Price, family: Family) -> A
 
 def _mechanism_of_size(family: Family, size: Fraction, price: Price) -> Additive:
     if size > MAX_STEPS:
-        rule = "a price whose noise can be drawn exactly: this one needs too much noise"
+        rule = "higher: at this price the noise is too large to draw exactly"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or declare narrower bounds or limits")
     return family.of_size(max(size, LEAST_STEPS))
 
@@ -467,7 +470,7 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
     _check_shape(question)
     proposal = RunningTotalsProposal(question._context, question, _period_key(question.query))  # noqa: SLF001
     if len(proposal.periods) > MAX_PERIODS:
-        rule = f"running totals have at most {MAX_PERIODS:,} periods; here they have {len(proposal.periods):,}"
+        rule = f"running totals have at most {MAX_PERIODS:,} periods; this question has {len(proposal.periods):,}"
         fix = "group by weeks or months, or exclude periods with WHERE, such as WHERE day >= DATE '2024-01-01'"
         raise Unsupported("too-many-periods", rule, fix=fix)
     if not proposal.periods:
@@ -475,7 +478,7 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
     return proposal
 
 
-_EXAMPLE = "ask for example SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"
+_EXAMPLE = "write, for example, SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"
 
 
 def _refusal(code: str, rule: str, fix: str = _EXAMPLE) -> Unsupported:
@@ -488,11 +491,11 @@ def _check_measure(query: Query) -> None:
     """
     measures = query.plan.measures
     if len(measures) != 1:
-        raise _refusal("running-columns", "running totals have one column of numbers", "ask for each number separately")
+        raise _refusal("running-columns", "running totals show one column of numbers", "ask for each number separately")
     if type(measures[0]) not in (Count, Sum):
-        rule = "running totals add up periods, so they take COUNT(*), COUNT(column) or SUM"
+        rule = "running totals add up periods, so the question must ask for COUNT(*), COUNT(column) or SUM"
         raise _refusal(
-            "running-measure", rule, "for a mean ask for SUM and COUNT; distinct units do not add up over periods"
+            "running-measure", rule, "for a mean, ask for SUM and COUNT; distinct units do not add up over periods"
         )
 
 
@@ -505,7 +508,7 @@ def _check_shape(question: Question) -> None:
         rule = "running totals show every period once, without HAVING, LIMIT, ROLLUP, windows or an outer SELECT"
         raise _refusal("running-shape", rule)
     if finish.offset or any(_key_index(term.expression) is None or term.descending for term in finish.order):
-        rule = "running totals are sorted by period"
+        rule = "running totals are always sorted by period"
         raise _refusal("running-shape", rule, "leave out ORDER BY and OFFSET, or sort the answer yourself")
     shown_keys = [_key_index(output.expression) for output in finish.outputs if not _is_result(output.expression)]
     if None in shown_keys or len(finish.outputs) != len(shown_keys) + 1:
@@ -513,8 +516,8 @@ def _check_shape(question: Question) -> None:
     if sorted(shown_key for shown_key in shown_keys if shown_key is not None) != list(range(len(query.plan.keys))):
         raise _refusal("running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT")
     if question.discovered_keys:
-        rule = "running totals count every declared period and every declared value of the other keys"
-        fix = "declare bounds of the dates and values of the other keys in the policy, or name them in WHERE"
+        rule = "running totals need declared periods, and declared values of the other keys"
+        fix = "in the policy, declare bounds for the dates and values for the other keys; or name them in WHERE"
         raise _refusal("unknown-periods", rule, fix)
 
 
@@ -525,9 +528,9 @@ def _period_key(query: Query) -> int:
     numbers = [index for index, key_type in enumerate(types) if key_type is Type.INTEGER]
     period_keys = dates or numbers
     if not period_keys:
-        rule = "running totals need one key of GROUP BY that is a date, a timestamp or a whole number"
+        rule = "running totals need a date, a timestamp or a whole number in GROUP BY"
         raise _refusal("no-period-key", rule)
     if len(period_keys) > 1:
-        rule = "running totals run over one key of GROUP BY; here several keys are dates or whole numbers"
+        rule = "running totals need exactly one date or whole number in GROUP BY; here there are several"
         raise _refusal("two-period-keys", rule, "group by one date or one whole number, or CAST the others to text")
     return period_keys[0]

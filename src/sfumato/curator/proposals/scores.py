@@ -268,7 +268,7 @@ class ScoreProposal(PreviewedByOldName):
             draw = self._prepare_draw(price, rho * (1 - held_back))
             if price.kept_by(draw.batch.curve):
                 return draw
-        raise InvalidParameter("price", str(price), "a price that noise on two numbers can stay within", fix="pay more")
+        raise InvalidParameter("price", str(price), "high enough to pay for noise on two numbers", fix="pay more")
 
     def _prepare_draw(self, price: Price, amount: Fraction) -> ScoreDraw:
         """Prepare the release that spends this ε, or ρ; all on the distance if the number of rows is public.
@@ -301,7 +301,8 @@ class ScoreProposal(PreviewedByOldName):
         if size > MAX_STEPS / 4:
             raise Unsupported(
                 "too-much-noise",
-                "noise is drawn exactly up to 1e12 steps, and a score of this many marginals needs more at this price",
+                "at this price a score of this many marginals needs noise of more than 1e12 steps, the most that is "
+                "drawn exactly",
                 fix="pay more, name fewer columns, or lower the rows per unit with rows=",
             )
         return replace(view, grid=grid)
@@ -378,13 +379,13 @@ def _only_private(policy: Policy) -> str:
 def _check_sets(k: int, sizes: Sequence[int]) -> None:
     """Refuse too many marginals, or one with too many cells, before any array is allocated."""
     if not 1 <= exact_integer(k, "k", at_least=1) <= len(sizes):
-        rule = f"a whole number between 1 and {len(sizes)}, the number of compared columns"
+        rule = f"a whole number from 1 to {len(sizes)}, the number of compared columns"
         raise InvalidParameter("k", k, rule)
     sets, largest = math.comb(len(sizes), k), math.prod(sorted(sizes)[-k:])
     if sets > MAX_SETS or largest > MAX_CELLS:
         raise Unsupported(
             "too-many-cells",
-            f"a score is over at most {MAX_SETS:,} marginals, each of at most {MAX_CELLS:,} cells; these are "
-            f"{sets:,}, and the largest has {largest:,}",
+            f"a score covers at most {MAX_SETS:,} marginals, each of at most {MAX_CELLS:,} cells; here there "
+            f"are {sets:,}, and the largest has {largest:,} cells",
             fix="name fewer columns, or use a smaller k or coarser bins",
         )

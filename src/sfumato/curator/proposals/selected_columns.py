@@ -38,7 +38,7 @@ from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.values.coded_keys import coded_key, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, Policy, Table, Type
-from sfumato.policy.codings import Coding
+from sfumato.policy.codings import CELLS_RULE, Coding
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.publish.cells import answering
 from sfumato.publish.marginals.attributes import Attributes, CodedColumn, attribute_of, coded_names
@@ -263,8 +263,7 @@ def require_all_coded(table: Table) -> None:
         has = "have" if len(missing) > 1 else "has"
         raise Unsupported(
             "uncoded-column",
-            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no cells: a "
-            "column has cells if its values are listed, if it is boolean, or if it has bins",
+            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no cells: {CELLS_RULE}",
             fix=f"in the policy, add {suggestions}{more}; or leave {'them' if len(missing) > 1 else 'it'} out by "
             "naming the others in columns",
         )

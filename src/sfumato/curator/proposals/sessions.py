@@ -236,7 +236,7 @@ class SessionProposal(PreviewedByOldName):
         total_epsilon = exact(epsilon, "epsilon", POSITIVE)
         value_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         if value_epsilon is not None and value_epsilon >= total_epsilon:
-            rule = f"less than ε = {format_exact(total_epsilon)}: it is the part of ε that pays for values"
+            rule = f"a number below ε = {format_exact(total_epsilon)}: it is the part of ε that pays for values"
             raise InvalidParameter("values_epsilon", format_exact(value_epsilon), rule)
         return AboveThreshold(
             total_epsilon - (value_epsilon or 0),

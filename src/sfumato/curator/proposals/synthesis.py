@@ -448,7 +448,7 @@ class SynthesisProposal(PreviewedByOldName):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "noise is drawn exactly up to 1e12 steps, and this price needs more",
+                "this price needs noise of more than 1e12 steps, the most that is drawn exactly",
                 fix="pay more, name fewer columns, or lower the rows per unit with rows=",
             )
         return bits
@@ -583,14 +583,16 @@ def propose_synthesis(
     """Propose a synthetic table; refuse here, before any charge, what cannot be modelled."""
     if one_row_per not in (None, "unit") or (one_row_per is None) != (order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
-        raise InvalidParameter("one_row_per", one_row_per, '"unit" together with an order, or both left out', fix=fix)
+        raise InvalidParameter("one_row_per", one_row_per, '"unit" with an order, or left out without one', fix=fix)
     if method not in METHODS:
         raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
     most_cells = max(1, _parse_memory(memory) // BYTES_PER_CELL)
     implied: tuple[ImpliedColumn, ...] = ()
     if isinstance(table, str) and is_select(table):
         if where is not None or order is not None:
-            raise InvalidParameter("where", where, "left out with a SELECT", fix="write WHERE or QUALIFY in the SELECT")
+            raise InvalidParameter(
+                "where", where, "left out if the table is a SELECT", fix="write WHERE or QUALIFY in the SELECT"
+            )
         coded = propose_select_marginals(context, catalog, table, columns, rows)
     else:
         policy_table = context.policy.tables.get(table)
@@ -649,7 +651,7 @@ def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attri
     pairs = [*pair_sets(implies), *(indices for indices, _ in decided)]
     largest = max(pairs, key=lambda pair: math.prod(sizes[index] for index in pair))
     first_name, second_name = (attributes[index].name for index in largest)
-    rule = f"one of {first_name} and {second_name} determines the other, and the model cannot hold their cells in all"
+    rule = f"one of {first_name} and {second_name} determines the other, and the model is too small to hold both"
     fix = f'allow more memory, such as memory="4 GiB", or leave {second_name} out with columns='
     raise Unsupported("too-many-cells", rule, fix=fix)
 

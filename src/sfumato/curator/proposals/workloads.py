@@ -49,7 +49,7 @@ from sfumato.release.batch_prices import (
 from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down
 from sfumato.release.payers import BatchPayer, BatchQuestion, Purchase
-from sfumato.release.prices import Price, weak_words
+from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price, weak_words
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.proposal import ReleaseCall, check_dry_run, is_stored, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
@@ -262,13 +262,13 @@ class WorkloadProposal(PreviewedByOldName):
         if not self.measured_questions:
             raise Unsupported(
                 "nothing-measured",
-                "a workload needs a question that is measured",
-                fix="ask these separately: they are free",
+                "a workload needs at least one question that has a price",
+                fix="ask these questions separately: they are free",
             )
         offers, budget = self._offers(weights, request), self._context.account.budget
         if within is not None:
             if request.is_stated:
-                raise InvalidParameter("within", within, "given instead of epsilon or rho")
+                raise InvalidParameter("within", within, ONLY_ONE_PRICE, fix=GIVE_ONE_PRICE)
             return self._price_within(offers, request, within)
         price = request.price
         self._require_delta(price.delta)
@@ -294,7 +294,11 @@ class WorkloadProposal(PreviewedByOldName):
         """Return the weight of each measured question: the largest of those that ask the same."""
         for name in weights:
             if name not in self.questions:
-                raise InvalidParameter("weights", name, f"a question of the workload: {_join_names(self.questions)}")
+                raise InvalidParameter(
+                    "weights",
+                    name,
+                    f"a mapping from questions of the workload to numbers: {_join_names(self.questions)}",
+                )
         largest: dict[str, Fraction] = {}
         for name, question in self.questions.items():
             weight = exact(weights.get(name, 1), f"the weight of {name}", POSITIVE)
@@ -346,7 +350,11 @@ class WorkloadProposal(PreviewedByOldName):
         if isinstance(within, Mapping):
             for name in within:
                 if name not in self.questions:
-                    raise InvalidParameter("within", name, f"a question of the workload: {_join_names(self.questions)}")
+                    raise InvalidParameter(
+                        "within",
+                        name,
+                        f"a mapping from questions of the workload to numbers: {_join_names(self.questions)}",
+                    )
         for name, question in self.questions.items():
             if not question.free and not (isinstance(within, Mapping) and name not in within):
                 goal = within[name] if isinstance(within, Mapping) else within
@@ -357,10 +365,10 @@ class WorkloadProposal(PreviewedByOldName):
         if missing:
             verb = "has" if len(missing) == 1 else "have"
             fix = (
-                f"give one for each of them too, as in {missing[0]}=NUMBER; means and selected values have none: "
-                "ask those in a separate workload, at an epsilon"
+                f"give a half-width for each of them too, as in {missing[0]}=NUMBER; means and selected values have "
+                "none: ask for those in a separate workload, at an epsilon"
             )
-            rule = f"half-widths for every question: {_join_names(missing)} {verb} none"
+            rule = f"given for every question: {_join_names(missing)} {verb} none"
             raise InvalidParameter("within", within, rule, fix=fix)
         return goals
 
@@ -574,13 +582,15 @@ def _read_file(file: str | os.PathLike[str]) -> str:
 
 def _require_moderate(questions: Mapping[str, Any]) -> None:
     if not 0 < len(questions) <= MAX_QUESTIONS:
-        rule = f"a workload has between one and {MAX_QUESTIONS:,} questions"
+        rule = f"a workload needs at least one question and at most {MAX_QUESTIONS:,}"
         raise Unsupported(
             "no-question" if not questions else "too-many-questions", rule, fix="give a list of questions"
         )
     for name in questions:
         if not isinstance(name, str) or not name.strip():
-            raise InvalidParameter("questions", name, "named by non-empty texts")
+            raise InvalidParameter(
+                "questions", name, "named by texts that are not empty", fix="name each question, such as q1"
+            )
 
 
 def _preparer(question: Question, request: PriceRequest) -> Callable[[Price, Family], PricedRelease]:

@@ -142,7 +142,7 @@ class DuckDB(StatementReader):
         finally:
             finished.set()
             watcher.join()  # so that it interrupts no later statement
-        rule = f"listing all groups may take at most {FREE_SECONDS} seconds"
+        rule = f"listing all groups takes more than {FREE_SECONDS} seconds, the time limit for free steps"
         raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
     def open_snapshot(self) -> DuckDBSnapshot:

@@ -61,7 +61,10 @@ class Relation:
         accents are composed.
         """
         return clean_cells.find_column(
-            self.columns, column, place, "name a column of the source, in a CSV file with commas"
+            self.columns,
+            column,
+            place,
+            "name a column of the source; the columns of a CSV file are separated by commas",
         )
 
     def usable_columns(self) -> list[tuple[str, Cell]]:

@@ -214,7 +214,7 @@ class Postgres:
             except EngineFailed:
                 if time.monotonic() - start < FREE_SECONDS:
                     raise
-                rule = f"listing all groups may take at most {FREE_SECONDS} seconds"
+                rule = f"listing all groups takes more than {FREE_SECONDS} seconds, the time limit for free steps"
                 raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression") from None
         return exact_keys(rows, [expression.domain.type for expression in world.expressions])
 

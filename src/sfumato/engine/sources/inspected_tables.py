@@ -134,7 +134,7 @@ def identify_file(path: str | os.PathLike[str]) -> DataIdentity:
     except OSError as error:
         raise _unreadable(address, error) from error
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidParameter("source", address, "a file", fix="join each file of the folder")
+        raise InvalidParameter("source", address, "a file", fix="name each file of the folder")
     is_settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLING_NANOSECONDS
     return DataIdentity(
         address,
@@ -158,7 +158,7 @@ def _content(path: str, expected_look: str) -> str:
         raise LedgerUnavailable(
             "the data changed while they were read",
             place=path,
-            fix="join them when nothing writes to them",
+            fix="try again when nothing writes to the file",
         )
     return content
 

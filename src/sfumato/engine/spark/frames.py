@@ -207,7 +207,7 @@ def require_correct_results(session: SparkConnection, place: str) -> None:
     self_test.require_correct_results(dialect, place)
     for function in self_test.wrong_case_functions(spelling, _values_scan, dialect.run):
         raise InvalidPolicy(
-            f"this server computes {function} differently from what queries mean",
+            f"this server computes {function} differently from Sfumato's SQL",
             place=place,
             fix="use a Spark whose version and settings are known to work",
         )

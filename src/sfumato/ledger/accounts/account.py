@@ -210,7 +210,7 @@ class Account:
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         """Record the answer to a charge; it may be shown once this has returned."""
         if not isinstance(line, Line):
-            raise InvalidParameter("line", line, "the line of a charge or a step")
+            raise InvalidParameter("line", line, "the Line of a charge or a step")
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         detail = entries.write_widths(entries.checked_widths(accuracy))
         entries.checked_line_number(line.number, "line")
@@ -222,7 +222,7 @@ class Account:
             charge = transaction.line(line.number)
             is_own_line = charge is not None and (charge.hash, charge.account) == (line.hash, self.name)
             if charge is None or not is_own_line or charge.kind not in {"charge", "step"}:
-                raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
+                raise InvalidParameter("line", line.number, "the number of a charge or step in this account")
             if transaction.newest(about=charge.number) is not None:
                 raise AlreadyAnswered(
                     "a charge pays for one answer, and this one was already answered or stopped",
@@ -472,7 +472,7 @@ class Account:
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         body_columns, opening = self._guarded.body(body), tab.opening
         if opening.request_id is None:
-            raise InvalidParameter("tab", opening.number, "one that was opened for a request")
+            raise InvalidParameter("tab", opening.number, "a tab that was opened with a request id")
         empty_curve = Curve((), self._opening_terms.budget.neighbours)
         request_fields = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
         columns = self._guarded.columns(Entry(empty_curve, *request_fields))
@@ -507,7 +507,7 @@ class Account:
         if (cost.renyi is None) is not (self._opening_terms.budget.order is None):
             raise InvalidParameter(parameter, cost, "an amount in every currency of the account")
         if any(amount is not None and amount > _MAX_UNITS for amount in (cost.pure, cost.renyi, cost.failure)):
-            raise InvalidParameter(parameter, "an amount beyond all bounds", "amounts of at most 1e300")
+            raise InvalidParameter(parameter, "a larger amount", "amounts of at most 1e300")
         return cost.with_short_fractions()
 
     def open_tabs(self) -> tuple[Line, ...]:

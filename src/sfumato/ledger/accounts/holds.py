@@ -71,11 +71,11 @@ class Tab:
                 "entry",
                 [type(mechanism).__name__ for mechanism in entry.mechanisms],
                 "a complete release",
-                fix="a mechanism with hidden state is charged in full: open a separate tab for it",
+                fix="open a separate tab for a mechanism with hidden state: it is charged in full",
             )
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):
-            raise InvalidParameter("analyst", entry.analyst, "the one who opened the tab, or left out")
+            raise InvalidParameter("analyst", entry.analyst, "left out, or the analyst who opened the tab")
         cost, columns = self._price(entry.curve), {**self._guarded.columns(entry), "analyst": owner or ""}
 
         def write(transaction: Transaction) -> Row:

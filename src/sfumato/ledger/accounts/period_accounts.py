@@ -48,7 +48,7 @@ class PeriodAccounts(Account):
     def for_periods(self, periods: Periods) -> PeriodAccounts:
         """Return the same accounts, of which those of these periods pay."""
         if not periods:
-            raise InvalidParameter("periods", periods, "at least one period: whatever is read is read from some period")
+            raise InvalidParameter("periods", periods, "a list of at least one period")
         for period in periods:
             period_account(self.name, period)
         selected = copy(self)
@@ -120,7 +120,7 @@ class PeriodAccounts(Account):
             "period-tab",
             f"a series of releases needs one account, and here every {self.per} has its own",
             place=f"account {self.name!r}",
-            fix=f"run single queries, or use one account for all: a new policy without per = {self.per!r}",
+            fix=f"run single queries, or write a new policy without per = {self.per!r}, which has one account",
         )
 
     def _paying_periods(self) -> Periods:
@@ -130,7 +130,7 @@ class PeriodAccounts(Account):
                 f"a release is charged to the accounts of the {self.per}s that it reads, and this kind of release has "
                 "none",
                 place=f"account {self.name!r}",
-                fix="use SQL or table(…), or one account for all in a policy without per",
+                fix="use SQL or table(…), or write a policy without per, which has one account",
             )
         return self.periods
 

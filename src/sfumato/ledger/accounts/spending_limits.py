@@ -105,8 +105,8 @@ def append_amendment(
     same_reserve = old.reserve * delta / old.delta if old.delta else delta
     reserve = same_reserve if change.reserve is None else exact(change.reserve, "reserve")
     if reserve != same_reserve and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
-        rule = "the same part of δ as before, once something was spent: the proof fixes it"
-        raise InvalidParameter("reserve", reserve, rule)
+        rule = "the same share of δ as before, since something was spent: the privacy proof depends on it"
+        raise InvalidParameter("reserve", reserve, rule, fix="leave out reserve")
     budget = amended_budget(old, old.epsilon if change.epsilon is None else change.epsilon, delta, reserve, spent)
     if (budget.order is None) is not (old.order is None):
         raise InvalidParameter("reserve", reserve, "all of δ in an account that was opened without an order")
@@ -128,13 +128,14 @@ def amended_budget(old: Budget, epsilon: Number, delta: Fraction, reserve: Fract
         raise InvalidParameter(
             "epsilon",
             format_exact(promise.epsilon),
-            f"more than {float(min_epsilon):.6g} at this δ: the account counts Rényi divergence of order "
-            f"{float(old.order or 0):.6g} for life, and a smaller ε would leave no budget in it",
+            f"a number above {float(min_epsilon):.6g} at this δ: the account counts Rényi divergence of order "
+            f"{float(old.order or 0):.6g} for life, and a smaller ε would leave no budget",
+            fix="choose a larger ε or δ",
         )
     raise InvalidParameter(
         "budget",
         format_guarantee(promise.epsilon, promise.delta),
-        "one that covers what is spent and held already: " + spent.words,
+        "large enough for what is already spent and held: " + spent.words,
         fix="choose a larger ε or δ: answers cannot be taken back",
     )
 

@@ -79,7 +79,7 @@ class Anchor:
         )
         if not are_accounts or bool(self.accounts) is not (self.number > 0):
             raise InvalidParameter(
-                "accounts", self.accounts, "the accounts of the ledger, of which the first line is one"
+                "accounts", self.accounts, "the accounts of the ledger, including that of its first line"
             )
         object.__setattr__(self, "accounts", tuple(self.accounts))
         if not isinstance(self.marks, (tuple, list)) or not all(_is_mark(mark) for mark in self.marks):
@@ -537,9 +537,9 @@ def _read_running(path: Path) -> ProcessAnchor | None:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except UNREADABLE as error:
         raise LedgerUnavailable(
-            "the anchor file of a process cannot be read, and the lines it knows would be forgotten",
+            "the anchor file of a process cannot be read, and the lines that it records would be forgotten",
             place=str(path),
-            fix="make it readable for this user; remove it only if no line that it knows can be lost",
+            fix="make it readable for this user; remove it only if no line that it records can be lost",
         ) from error
 
 

@@ -188,7 +188,7 @@ class CompleteExport:
     def of(cls, path: Path) -> CompleteExport:
         """Read the first line and the last one; every line is scanned, and none is kept."""
         with (
-            refuse_malformed(lambda: _malformed(path, "what it holds does not fit together")),
+            refuse_malformed(lambda: _malformed(path, "its parts contradict each other")),
             _open_text(path) as file,
         ):
             head = _read_head(file, path)
@@ -204,7 +204,7 @@ class CompleteExport:
         if not verification.holds:
             raise LedgerDamaged(verification.bad, verification.why)
         if (checker.number, checker.hash) != self.last:
-            raise _malformed(self.path, "it does not end with the line that it names as its last")
+            raise _malformed(self.path, "its last line is not the one that it names")
 
     def _rows(self, large: dict[str, str]) -> Iterator[Row]:
         """Read line by line; ``large`` holds the large answer of the line that was yielded last."""
@@ -245,7 +245,7 @@ class CompleteExport:
 
     def _restore(self) -> None:
         large: dict[str, str] = {}
-        with refuse_malformed(lambda: _malformed(self.path, "what it holds does not fit together")):
+        with refuse_malformed(lambda: _malformed(self.path, "its parts contradict each other")):
             self._check()
             write_copy(self._ledger, LedgerContent(self.key, lambda: self._rows(large), (), large.get))
 
@@ -318,12 +318,12 @@ def _parse_last(ending: str, path: Path) -> tuple[int, str]:
 def _parse_line(text: str, path: Path) -> tuple[Row, str | None]:
     cells = _parse_json(text.rstrip().removesuffix(","), path)
     if not isinstance(cells, list) or len(cells) != len(_EXPORTED_COLUMNS):
-        raise _malformed(path, "a line of it has not the columns of a ledger")
+        raise _malformed(path, "one of its lines does not have the columns of a ledger")
     *columns, large = cells
     numbers, texts = columns[:_FIRST_TEXT_COLUMN], columns[_FIRST_TEXT_COLUMN:]
     are_integers = all(type(cell) is int and 0 <= cell <= _LARGEST for cell in numbers)
     if not are_integers or not all(_is_text(cell) for cell in texts) or not (large is None or _is_text(large)):
-        raise _malformed(path, "a column of it is not of its type")
+        raise _malformed(path, "one of its columns has the wrong type")
     return Row._make(columns), large
 
 
@@ -335,7 +335,7 @@ def _parse_json(text: str, path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise _malformed(path, "a line of it is not JSON as it was written") from None
+        raise _malformed(path, "one of its lines is not valid JSON") from None
 
 
 def _malformed(path: Path, why: str) -> LedgerUnavailable:

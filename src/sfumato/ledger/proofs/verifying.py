@@ -133,7 +133,7 @@ class Checker:
         if row.analyst:
             self._analyst(row, cost, before, left)
         elif row.share or row.own:
-            raise _Bad("it has totals of nobody")
+            raise _Bad("it has an analyst's totals, but names no analyst")
         if cost is not NO_COST and row.kind not in _SPENDING:
             raise _Bad("this kind of line cannot spend")
         if row.kind in _PAID:
@@ -144,7 +144,7 @@ class Checker:
         elif row.kind in _ENDING:
             self._end(row)
         elif row.kind not in KINDS:
-            raise _Bad("there is no such kind of line")
+            raise _Bad("its kind is unknown")
 
     def _account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
         """Check that spent grows by the cost, and held by what the tab holds now less what it held."""
@@ -179,7 +179,7 @@ class Checker:
             return NO_COST, left
         account, analyst, before = self.tabs.get(row.tab) or self._earlier_tab(row)
         if (account, analyst) != (row.account, row.analyst):
-            raise _Bad("the tab belongs to another")
+            raise _Bad("its tab belongs to another analyst or account")
         if row.kind == "step" and before.covers(cost) and before.minus(cost) == left:
             self.tabs[row.tab] = account, analyst, left
         elif row.kind == "tab-close" and left == NO_COST and cost in (NO_COST, before):
@@ -190,7 +190,7 @@ class Checker:
 
     def _end(self, row: Row) -> None:
         if row.about not in self.unanswered and (self._whole or not self._earlier_paid(row)):
-            raise _Bad("it answers or stops what was not charged, or was answered or stopped before")
+            raise _Bad("it answers or stops a charge that does not exist, or that was answered or stopped before")
         self.unanswered.discard(row.about)
 
     def _period(self, row: Row) -> None:
@@ -199,9 +199,9 @@ class Checker:
         is_last_charge = self.charge.number == number
         charge = self.charge if is_last_charge else self.earlier(row.number, {"number": number})
         if charge is None or charge.kind != "charge" or (charge.cost, charge.analyst) != (row.cost, row.analyst):
-            raise _Bad("it does not spend what the charge that it belongs to cost")
+            raise _Bad("it does not spend the cost of its charge")
         if not row.account.startswith(f"{charge.account} "):
-            raise _Bad("it is no period of the account that was charged")
+            raise _Bad("its account is not a period of the account that was charged")
 
     def _earlier_account(self, row: Row) -> tuple[Spending, int] | None:
         earlier_line = self.earlier(row.number, {"account": row.account})
@@ -398,12 +398,12 @@ def require_lost(place: str, key: str) -> None:
         return
     if last_state[1]:
         raise LedgerUnavailable(
-            f"an export replaces a lost ledger, and the ledger of this one was moved to {last_state[1]}",
+            f"an export can only replace a lost ledger, and the ledger of this export was moved to {last_state[1]}",
             place=place,
             fix="use the ledger that it was moved to; if that is lost, copy the old ledger again with --accept-loss",
         )
     raise LedgerUnavailable(
-        "an export replaces a lost ledger, and the ledger of this one still exists",
+        "an export can only replace a lost ledger, and the ledger of this export still exists",
         place=place,
         fix="copy the ledger itself, which seals it; if it is destroyed, move it away first",
     )
@@ -422,10 +422,10 @@ def _state_in_file(place: str) -> tuple[str, str] | None:
         return key, _moved_to(last)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
-            "an export replaces a lost ledger, and the file of that ledger cannot be read",
+            "an export can only replace a lost ledger, and the file of the old ledger cannot be read",
             place=place,
-            fix="make it readable for this user and free of locks; if the ledger in it is destroyed, move it away "
-            "first",
+            fix="make the file readable and unlocked for this user; if the ledger in it is destroyed, move the file "
+            "away first",
         ) from None
 
 
@@ -438,7 +438,7 @@ def _state_at_server(place: str) -> tuple[str, str] | None:
         return None if last_state is None else (last_state[0], _moved_to(last_state[1]))
     except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
-            "an export replaces a lost ledger, and this user may not read the server of that ledger",
+            "an export can only replace a lost ledger, and this user may not read the old ledger on its server",
             place=place,
             fix="grant this user read access; if the ledger is destroyed, remove its schema from that server first",
         ) from None

@@ -20,11 +20,11 @@ def open_store(address: str | os.PathLike[str], schema: str | None, timeout: flo
 
         return PostgresStore(ServerAddress.of(str(address), schema), timeout)
     if schema is not None:
-        raise InvalidParameter("schema", schema, "no schema: the ledger is a file")
+        raise InvalidParameter("schema", schema, "left out: the ledger is a file")
     if isinstance(address, str) and _LOOKS_LIKE_DATABASE.search(address):
         raise InvalidParameter(
             "ledger",
-            "one that looks like the address of a database",
+            "the address of a database in another form",
             "a path, or an address such as postgresql://host/db",
         )
     return SQLiteStore(address, timeout)

@@ -83,7 +83,7 @@ class PostgresStore:
                 "a charge is synced to the disk of the server, and of the standbys that it waits for "
                 f"({synchronous}), before it counts"
             )
-        return "a charge is synced to the disk of the server before it counts; no standby is waited for"
+        return "a charge is synced to the disk of the server before it counts; the server waits for no standby"
 
     def _standbys(self) -> tuple[str, int]:
         """Return the standbys that a commit waits for, as the server names them, and the number of all that follow
@@ -99,17 +99,18 @@ class PostgresStore:
         if self._book is not None and self._book.can_change:
             messages.append(
                 "this curator is connected as the owner of the ledger's schema or of a table in it, or as an "
-                "administrator, who can change what was charged: connect as a spender, whom sfumato ledger init makes"
+                "administrator, who can change recorded charges: connect as a role made with sfumato ledger init "
+                "--spender"
             )
         if not _is_writable(self.anchor_places[0].parent):
             messages.append(
-                "the folder in which this user remembers the ledger cannot be written: a failover that forgets charges "
-                f"would not be noticed ({self.anchor_places[0].parent})"
+                "the folder for this user's anchors of the ledger cannot be written, so a failover that loses charges "
+                f"would not be detected ({self.anchor_places[0].parent})"
             )
         if standbys and not synchronous:
             messages.append(
-                "standbys follow the ledger's server and none is waited for: a failover can forget the last charges "
-                "(set synchronous_standby_names)"
+                "the ledger's server does not wait for its standbys, so a failover can lose the last charges: set "
+                "synchronous_standby_names"
             )
         return tuple(messages)
 

@@ -324,7 +324,7 @@ class PostgresSession:
     def _require_writable(self, recovering: bool, read_only: str, encoding: str) -> None:
         if recovering or read_only == "on":
             state = (
-                "is a standby, or still recovers" if recovering else "lets nobody write (default_transaction_read_only)"
+                "is a standby or is still recovering" if recovering else "is read-only (default_transaction_read_only)"
             )
             raise LedgerUnavailable(
                 f"a ledger needs a server that accepts writes, and this one {state}",
@@ -411,7 +411,7 @@ def refusal(error: psycopg.Error, place: str) -> LedgerUnavailable:
     """Return the refusal that a driver's error means."""
     state = error.sqlstate or ""
     if state in ("XX001", "XX002"):
-        return LedgerDamaged(None, "the server finds its pages or indexes destroyed")
+        return LedgerDamaged(None, "the server reports damaged pages or indexes")
     if state in _TROUBLES:
         rule, fix = _TROUBLES[state]
     elif isinstance(error, psycopg.DataError):
@@ -431,8 +431,8 @@ def _explain_connection_failure(error: psycopg.Error) -> tuple[str, str]:
     message, pgconn = str(error), error.pgconn
     if "authentication failed" in message or "pg_hba.conf" in message or (pgconn is not None and pgconn.needs_password):
         return (
-            "the ledger's server does not let this user in",
-            "look at the user, and at the password in PGPASSWORD, ~/.pgpass or the service",
+            "the ledger's server refused this user's login",
+            "check the user name, and the password in PGPASSWORD, ~/.pgpass or the service file",
         )
     if "too many" in message or "remaining connection slots" in message:
         return _TROUBLES["53300"]
@@ -440,43 +440,43 @@ def _explain_connection_failure(error: psycopg.Error) -> tuple[str, str]:
         return "there is no such database or role on the ledger's server", "correct the address of the ledger"
     if "certificate" in message or "SSL" in message:
         return (
-            "the ledger's server could not prove who it is",
-            "name the certificate that vouches for it: sslrootcert=… in the address",
+            "the TLS certificate of the ledger's server could not be verified",
+            "add sslrootcert=<file> to the address, with the certificate of its authority",
         )
     return (
         "the ledger's server cannot be reached, or the connection to it was lost; nothing was charged",
-        "see that it runs and that the address of the ledger is right, then ask again",
+        "check that the server is running and that the ledger's address is right, then ask again",
     )
 
 
 _LOST = {"08", "57"}
 _LOCKED = ("the ledger is locked by another process", "wait and ask again; nothing was charged")
 _RIGHTS = (
-    "this role has not the rights of a spender",
+    "this role does not have the rights of a spender",
     "as the owner of the schema, run sfumato ledger init ADDRESS --spender ROLE",
 )
 _FULL = ("the disk is full: nothing more can be charged", "make room on the disk of the ledger's server")
-_MISSING = ("the tables of this ledger are not there", "name the schema of the ledger, or restore it from a backup")
-_SLOW = ("a transaction stood still for so long that the server ended it; nothing was charged", "ask again")
+_MISSING = ("the tables of this ledger do not exist", "name the schema of the ledger, or restore it from a backup")
+_SLOW = ("the server ended a transaction that was idle for too long; nothing was charged", "ask again")
 _UNSTORABLE = (
-    "a text that the database cannot hold was not written: one with NUL or half a character",
-    "leave such characters out",
+    "the database cannot store a text with NUL or an incomplete character; nothing was written",
+    "leave out such characters",
 )
 _TROUBLES = {
     "55P03": _LOCKED,
     "40P01": _LOCKED,
     "53100": _FULL,
-    "58030": ("the disk of the ledger's server refused to read or write", "look at that disk, then try again"),
+    "58030": ("the ledger's server could not read or write its disk", "check that disk, then try again"),
     "42501": _RIGHTS,
     "42P01": _MISSING,
     "3F000": _MISSING,
     "42703": _MISSING,
-    "25006": ("the ledger's server lets nobody write now", "name the primary server"),
+    "25006": ("the ledger's server is read-only now", "name the primary server"),
     "25P03": _SLOW,
     "57014": ("the server ended a statement that took too long; nothing was charged", "ask again"),
-    "53300": ("the ledger's server has no connection left", "allow it more connections, then ask again"),
+    "53300": ("the ledger's server has no free connection", "raise max_connections there, or ask again later"),
     "23505": (
         "another program wrote lines without waiting for the lock; nothing was charged",
-        "let none but Sfumato write to the ledger, and verify it: sfumato ledger verify ADDRESS",
+        "let only Sfumato write to the ledger, and verify it: sfumato ledger verify ADDRESS",
     ),
 }

@@ -76,7 +76,7 @@ class ServerAddress:
         if has_password or any(name in _SECRET for name, _ in pairs):
             raise InvalidParameter(
                 "ledger",
-                "one with a password",
+                "an address with a password",
                 "an address without a password: it is visible in the policy and in the list of processes",
                 fix="put the password in the environment (PGPASSWORD), a password file (~/.pgpass) or a service",
             )
@@ -114,7 +114,9 @@ class ServerAddress:
 def _single_schema(in_address: list[str], schema: str | None) -> str:
     schemas = {*in_address, *([] if schema is None else [schema])}
     if len(schemas) > 1:
-        raise InvalidParameter("schema", schema, "named once: in the address or as a parameter")
+        raise InvalidParameter(
+            "schema", schema, "named only once", fix="name the schema in the address or as a parameter, not in both"
+        )
     return schemas.pop() if schemas else SCHEMA
 
 
@@ -122,7 +124,7 @@ def checked_identifier(name: object, what: str) -> str:
     """Check the name of a schema or a role: valid without quotes, and not one of the server's own."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("pg_") or name in _RESERVED:
         raise InvalidParameter(
-            what, name, "up to 63 lower-case letters, digits and _, other than public, pg_… and SQL keywords"
+            what, name, "a name of up to 63 lower-case letters, digits and _, not public, pg_… or an SQL keyword"
         )
     return name
 

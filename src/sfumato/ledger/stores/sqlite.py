@@ -243,7 +243,7 @@ class SQLiteStore:
             )
         if 0 < version <= LAST_UNSUPPORTED_SCHEMA:
             raise LedgerUnavailable(
-                f"this ledger was written by an older Sfumato (schema {version}), whose lines say less",
+                f"this ledger was written by an older Sfumato (schema {version}), whose lines lack fields needed here",
                 place=self.place,
                 fix="keep the file, which was not touched, as the record of what was spent; open a new ledger with a "
                 "budget of what is left",
@@ -338,7 +338,7 @@ class SQLiteStore:
             code = getattr(error, "sqlite_errorcode", None) or 0
             if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
                 why = "SQLite cannot read it: it is not a ledger, or it is destroyed"
-                fix = "name the ledger file (default: sfumato.ledger by the policy); if this is it, restore a backup"
+                fix = "check the path (default: sfumato.ledger beside the policy); if it is right, restore a backup"
                 raise LedgerDamaged(None, why, fix=fix) from error
             rule, fix = _REFUSALS.get(code & 0xFF, _OTHER_REFUSAL)
             raise LedgerUnavailable(rule, place=self.place, fix=fix) from error

@@ -11,6 +11,7 @@ from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions.declaring import require_boolean
 from sfumato.policy import Table
+from sfumato.policy.codings import CELLS_RULE
 
 
 def impossible(table: Table) -> tuple[Expression, ...]:
@@ -47,6 +48,6 @@ def _column(table: Table, qualifier: str | None, name: str) -> Expression:
         raise Unsupported("unknown-column", rule, fix=suggest_name(name, table.columns))
     column = columns_by_name[name.lower()]
     if not table.is_coded(column):
-        rule = f"{column} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins"
+        rule = f"{column} has no cells: {CELLS_RULE}"
         raise Unsupported("uncoded-column", rule, fix=f"add values or bins to {table.name}.{column}")
     return Column(Field(0, table.name, column), table.columns[column])

@@ -130,7 +130,7 @@ class QueryableTable:
 
 def _refuse_join(table: str, *_: object) -> int:
     raise Unsupported(
-        "join", f"a synopsis holds one table, and {table} is not in it", fix="ask about its own columns only"
+        "join", f"a synopsis holds a single table, and {table} is not in it", fix="ask about its own columns only"
     )
 
 
@@ -207,8 +207,8 @@ def require_published_columns(known: Collection[str], named: Collection[str]) ->
     """Refuse a question that reads columns which were not published."""
     missing = sorted({*named} - {*known})
     if missing:
-        rule = f"only published columns can be asked about, and not {', '.join(missing)}"
-        raise Unsupported("unpublished-column", rule, fix="publish them together with the others")
+        rule = f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not published"
+        raise Unsupported("unpublished-column", rule, fix="publish these columns together with the others")
 
 
 @dataclass(frozen=True, eq=False)
@@ -526,8 +526,8 @@ class _QuestionEvaluator:
     ) -> tuple[GroupedTotals, ...]:
         """Return the totals of a measure: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
-            rule = f"a synopsis holds the number of rows per cell, and {measure.name} cannot be computed from that"
-            raise Unsupported("aggregate", rule, fix="ask for COUNT, SUM or AVG, with FILTER (WHERE …)")
+            rule = "a synopsis holds the number of rows per cell, from which only COUNT, SUM and AVG can be computed"
+            raise Unsupported("aggregate", rule, fix="ask for one of these, with FILTER (WHERE …) where it helps")
         conditions = [*self.conditions, *key_conditions, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
         axes = tuple(sorted({*self.used([*conditions, *values]), *groups.axes, *groups.joined_axes}))
@@ -626,17 +626,17 @@ class _QuestionEvaluator:
         for axes in sorted(self.outside):
             names = " and ".join(self.face.attributes[place].name for place in axes)
             reason = "were not published together" if len(axes) > 1 else "was not published"
-            yield f"{names} {reason}: such numbers are bounded, and the estimate inside is a model's"
+            yield f"{names} {reason}: numbers that need them are two bounds, with a model's estimate between"
         for name in sorted(self.decided):
             deciding = self.face.attributes[self.face.decided[name][0]].name
-            yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are bounded"
+            yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two bounds"
         for place, cells in sorted(self.cuts.items()):
             if cells:
                 attribute = self.face.attributes[place]
                 bin_names = ", ".join(describe_cell(attribute.cells[cell]) for cell in sorted(cells)[:_MAX_LISTED_BINS])
                 remainder = f" and {len(cells) - _MAX_LISTED_BINS} more" if len(cells) > _MAX_LISTED_BINS else ""
                 rule = "the question splits bins, and only whole bins were published"
-                yield f"{attribute.name}: {rule}, so such numbers are bounded ({bin_names}{remainder})"
+                yield f"{attribute.name}: {rule}, so such numbers are two bounds ({bin_names}{remainder})"
 
     def _binned(self, key: Column) -> bool:
         place, level = self._place(key.reference)

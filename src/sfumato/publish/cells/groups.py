@@ -185,8 +185,10 @@ def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupK
     """
     open_keys = [key for key in keys if key.undecided is not None]
     if open_keys and (len(open_keys) > 1 or list(joined_keys) != open_keys):
-        rule = "a column that another one decides can be grouped by alone, or together with plain columns"
-        raise Unsupported("cut-key", rule, fix="count each value by itself: COUNT(*) FILTER (WHERE region = 'north')")
+        rule = "a column that another column determines can be grouped by alone, or together with other columns"
+        raise Unsupported(
+            "cut-key", rule, fix="count each value in a column of its own: COUNT(*) FILTER (WHERE region = 'north')"
+        )
     return open_keys[0].undecided if open_keys else None
 
 

@@ -37,7 +37,7 @@ class FitManifest:
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
             raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
         if not isinstance(self.fit, MwemFit) or not isinstance(self.receipt, Receipt):
-            raise InvalidParameter("fit", type(self.fit).__name__, "what a model was fitted from, and its receipt")
+            raise InvalidParameter("fit", type(self.fit).__name__, "a fitted model with its receipt")
 
 
 KIND = codec.kind(FitManifest)

@@ -62,7 +62,7 @@ class ModelManifest:
             raise InvalidParameter("format", self.format, f"{FORMAT}")
         for name, kind in {"released": ReleasedSynthesis, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")
+                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind(kind)}")
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
             raise InvalidParameter("steps", self.steps, "the steps that were paid for")
         if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):

@@ -63,7 +63,7 @@ class SynopsisManifest:
         kinds = {"plan": NoisePlan, "purchase": Purchase, "price": Price, "face": PublicTableFacts, "receipt": Receipt}
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")
+                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind(kind)}")
         if set(self.members) != {MANIFEST, BLOCKS} or not all(
             isinstance(digest, str) for digest in self.members.values()
         ):

@@ -241,13 +241,13 @@ def _home(places: AttributeSet, tree: JunctionTree, sizes: Sizes) -> int:
     wanted_places = set(places)
     candidates = [index for index, clique in enumerate(tree.cliques) if wanted_places.issubset(clique)]
     if not candidates:
-        raise InvalidParameter("places", places, "a set that one clique of the tree holds")
+        raise InvalidParameter("places", places, "attributes that lie in one clique of the tree")
     return min(candidates, key=lambda index: np.prod(shape_of(tree.cliques[index], sizes), dtype=float))
 
 
 def _require_possible(term: LogFactor | None) -> LogFactor:
     if term is None:
-        raise InvalidParameter("zeros", "no cell is left", "cells of which at least one combination stays possible")
+        raise InvalidParameter("zeros", "no cell is left", "cells that leave at least one combination possible")
     return term
 
 

@@ -60,7 +60,7 @@ def fit_model(
     than this share of it.
     """
     if not math.isfinite(total):
-        raise InvalidParameter("total", total, "a number")
+        raise InvalidParameter("total", total, "a finite number")
     attribute_sizes, rows = tuple(sizes), max(float(total), 1.0)
     targets = _targets(observations, attribute_sizes, rows)
     logs = _starting_logs(targets, zeros, start, attribute_sizes)
@@ -95,7 +95,9 @@ def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) ->
         values = np.asarray(observation.values, float)
         places = checked_places(tuple(observation.places), len(sizes), "places")
         if values.shape != shape_of(places, sizes) or not np.isfinite(values).all():
-            raise InvalidParameter("values", values.shape, f"numbers in a table of {shape_of(places, sizes)} cells")
+            raise InvalidParameter(
+                "values", values.shape, f"finite numbers in an array of shape {shape_of(places, sizes)}"
+            )
         if not 0 < observation.deviation < math.inf:
             raise InvalidParameter("deviation", observation.deviation, "a number above 0")
         laid_places = canonical_order(places, sizes)
@@ -126,7 +128,7 @@ def _starting_logs(
         checked_zero_places = checked_places(tuple(zero_places), len(sizes), "zeros")
         cells = np.asarray(impossible, bool)
         if cells.shape != shape_of(checked_zero_places, sizes):
-            raise InvalidParameter("zeros", cells.shape, f"a table of {shape_of(checked_zero_places, sizes)} cells")
+            raise InvalidParameter("zeros", cells.shape, f"an array of shape {shape_of(checked_zero_places, sizes)}")
         laid_places = canonical_order(checked_zero_places, sizes)
         logs[laid_places] = logs.get(laid_places, 0.0) + transpose_to(
             np.where(cells, -np.inf, 0.0), checked_zero_places, laid_places

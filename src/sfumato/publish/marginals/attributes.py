@@ -19,7 +19,7 @@ from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.values.coded_keys import coded_key, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Domain, Table
-from sfumato.policy.codings import Coding
+from sfumato.policy.codings import CELLS_RULE, Coding
 from sfumato.policy.domains import Type, Value, parse_value
 from sfumato.privacy import codec
 from sfumato.publish.marginals.chains import CellHierarchy
@@ -146,7 +146,7 @@ def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
     if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MAX_CELLS:
         raise InvalidParameter("cells", cells, f"a list of 1 to {MAX_CELLS:,} cells")
     if cells[-1] != OtherCell() or any(type(cell) not in (ListedCell, RangeCell) for cell in cells[:-1]):
-        raise InvalidParameter("cells", cells, "listed values or ranges, and Other() as the last alone")
+        raise InvalidParameter("cells", cells, "listed values or ranges, with Other() only as the last")
     typed_cells = tuple(_typed(kind, cell) for cell in cells)
     if len(set(typed_cells)) != len(typed_cells):
         raise InvalidParameter("cells", cells, "a list of distinct cells")
@@ -161,21 +161,23 @@ def _typed(kind: Type, cell: Cell) -> Cell:
         low, high = parse_value(kind, cell.low, "low"), parse_value(kind, cell.high, "high")
         is_ordered = kind not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
         if not is_ordered:
-            raise InvalidParameter("high", cell.high, "above low, of a type that has ranges")
+            raise InvalidParameter("high", cell.high, "a value above low, of a type that has ranges")
         return RangeCell(low, high, cell.closed)
     return cell
 
 
 def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
     if not isinstance(levels, (tuple, list)) or not all(isinstance(level, (tuple, list)) for level in levels):
-        raise InvalidParameter("levels", levels, "for each level a list of the part of each cell")
+        raise InvalidParameter("levels", levels, "a list for each level, with the part of each cell")
     checked_levels = tuple(tuple(level) for level in levels)
     finer: Sequence[int] = range(size)
     for level in checked_levels:
         if len(level) != size or any(type(part) is not int or part < 0 for part in level):
-            raise InvalidParameter("levels", level, f"for each level the numbers of the parts of {size} cells")
+            raise InvalidParameter("levels", level, f"a list of {size} part numbers for each level, one for each cell")
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
-            raise InvalidParameter("levels", level, "from fine to coarse, each a union of parts of the one before")
+            raise InvalidParameter(
+                "levels", level, "levels from fine to coarse, each a union of parts of the one before"
+            )
         if level.count(level[-1]) != 1:
             raise InvalidParameter(
                 "levels", level, "levels in which the last cell, for missing values, is a part of its own"
@@ -186,7 +188,7 @@ def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
 
 def _labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
     if not isinstance(labels, (tuple, list)) or not all(isinstance(names, (tuple, list)) for names in labels):
-        raise InvalidParameter("labels", labels, "for each level a list of names")
+        raise InvalidParameter("labels", labels, "a list of names for each level")
     checked_labels = tuple(tuple(names) for names in labels)
     if checked_labels and len(checked_labels) != len(levels):
         raise InvalidParameter("labels", len(checked_labels), "a list of names for each level")
@@ -248,10 +250,7 @@ def _code_column(
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)
     declared_name = column_names[name.lower()]
     if not table.is_coded(declared_name):
-        rule = (
-            f"{declared_name} has no cells: a column is coded when its values are listed, or it is boolean, "
-            "or it has bins"
-        )
+        rule = f"{declared_name} has no cells: {CELLS_RULE}"
         raise Unsupported(
             "uncoded-column", rule, fix=f"add values or bins to {table.name}.{declared_name} in the policy"
         )

@@ -176,7 +176,7 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     expected_shape = tuple(attributes[place].size for place in places(block))
     if marginal.shape != expected_shape or marginal.dtype != np.int64:
         raise InvalidParameter(
-            "marginal", f"{marginal.dtype} of shape {marginal.shape}", f"int64 of shape {expected_shape}"
+            "marginal", f"{marginal.dtype} of shape {marginal.shape}", f"an int64 array of shape {expected_shape}"
         )
     parts = differences(block, attributes)
     values = marginal

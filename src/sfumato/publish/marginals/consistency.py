@@ -74,7 +74,7 @@ def make_consistent(
     impossible = dict(zeros or {})
     maximal_sets = maximal((*sets, *impossible))
     if not all(map(estimates.covers, maximal_sets)):
-        raise InvalidParameter("sets", sets, "marginals within what was measured")
+        raise InvalidParameter("sets", sets, "marginals of attributes that were measured together")
     problem = _Problem(
         estimates, maximal_sets, {places: _zeros(places, impossible, estimates) for places in maximal_sets}
     )
@@ -89,7 +89,7 @@ def _zeros(places: AttributeSet, zeros: Zeros, estimates: Estimates) -> NDArray[
     for declared_places, cells in zeros.items():
         if set(declared_places) <= set(places):
             if cells.shape != tuple(estimates.attributes[place].size for place in declared_places):
-                raise InvalidParameter("zeros", cells.shape, "for each cell of the marginal whether it is impossible")
+                raise InvalidParameter("zeros", cells.shape, "an array with a boolean for each cell of the marginal")
             is_zero |= np.expand_dims(
                 cells, tuple(axis for axis, place in enumerate(places) if place not in declared_places)
             )

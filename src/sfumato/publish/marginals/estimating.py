@@ -177,9 +177,9 @@ class Estimates:
     def _require_covered(self, places: AttributeSet, shape: tuple[int, ...] | None = None) -> None:
         sizes = tuple(self.attributes[place].size for place in checked_set(places, self.attributes))
         if not self.covers(places):
-            raise InvalidParameter("places", places, "attributes of a marginal within what was measured")
+            raise InvalidParameter("places", places, "attributes that were measured together")
         if shape is not None and shape != sizes:
-            raise InvalidParameter("query", f"shape {shape}", f"a number for each cell: the shape {sizes}")
+            raise InvalidParameter("query", f"shape {shape}", f"an array of shape {sizes}, with a number for each cell")
 
 
 def _spread_variance(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> float:
@@ -228,7 +228,7 @@ def least_squares(
 
 def _require_shape(values: Integers, shape: tuple[int, ...]) -> None:
     if values.shape != shape:
-        raise InvalidParameter("values", f"shape {values.shape}", f"of the shape {shape}")
+        raise InvalidParameter("values", f"shape {values.shape}", f"an array of shape {shape}")
 
 
 def _residual(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> Floats:

@@ -27,7 +27,7 @@ class PublicTableFacts:
         codec.check_fields(self)
         are_pairs = type(self.implies) is tuple and all(type(pair) is tuple and len(pair) == 2 for pair in self.implies)
         if not are_pairs or not all(type(name) is str for pair in self.implies for name in pair):
-            raise InvalidParameter("implies", self.implies, "pairs of names of columns")
+            raise InvalidParameter("implies", self.implies, "pairs of column names")
         if type(self.domains) is not tuple or not all(isinstance(domain, Domain) for domain in self.domains):
             raise InvalidParameter("domains", self.domains, "a domain for each column")
 
@@ -36,7 +36,7 @@ class PublicTableFacts:
         if not self.domains:
             return tuple(map(_domain, attributes))
         if [domain.type for domain in self.domains] != [attribute.type for attribute in attributes]:
-            raise InvalidParameter("domains", len(self.domains), "one for each attribute, of its type")
+            raise InvalidParameter("domains", len(self.domains), "one domain for each attribute, of its type")
         return self.domains
 
 

@@ -64,7 +64,9 @@ def infer_dependency(
     [True, False, False]
     """
     if counts.ndim != 2 or len(counts) != deciding.size or not counts.shape[1]:
-        raise InvalidParameter("counts", f"shape {counts.shape}", f"of the shape ({deciding.size}, decided cells)")
+        raise InvalidParameter(
+            "counts", f"shape {counts.shape}", f"an array of {deciding.size} rows and a column for each determined cell"
+        )
     ruled_out = np.zeros(counts.shape, bool) if impossible is None else impossible
     is_possible = ~(ruled_out & ~ruled_out.all(1, keepdims=True))
     is_shown = is_possible & (counts - widths > 0)

@@ -82,10 +82,10 @@ class MarginalWorkload:
     def __post_init__(self) -> None:
         sets = tuple(tuple(places) for places in self.sets)
         if not sets or len(set(sets)) != len(sets):
-            raise InvalidParameter("sets", self.sets, "at least one set of attributes, and none twice")
+            raise InvalidParameter("sets", self.sets, "a list of at least one set of attributes, none of them twice")
         weights = tuple(exact(weight, "weights", POSITIVE) for weight in self.weights)
         if weights and len(weights) != len(sets):
-            raise InvalidParameter("weights", self.weights, "one for each set")
+            raise InvalidParameter("weights", self.weights, "a list with one number for each set")
         object.__setattr__(self, "sets", sets)
         object.__setattr__(self, "weights", () if set(weights) == {Fraction(1)} else weights)
         object.__setattr__(self, "ranges", tuple(self.ranges))
@@ -112,7 +112,9 @@ class MarginalWorkload:
         for places in self.sets:
             cells = math.prod(attributes[place].size for place in checked_set(places, attributes))
             if cells > MAX_CELLS:
-                raise InvalidParameter("sets", places, f"marginals of at most {MAX_CELLS:,} cells; this has {cells:,}")
+                raise InvalidParameter(
+                    "sets", places, f"marginals of at most {MAX_CELLS:,} cells; this one has {cells:,}"
+                )
         for place in checked_set(self.ranges, attributes):
             if attributes[place].size > MAX_RANGED:
                 raise InvalidParameter("ranges", place, f"attributes of at most {MAX_RANGED:,} cells")
@@ -141,7 +143,8 @@ class PlannedBlock:
             raise InvalidParameter(
                 "deviation",
                 float(self.deviation),
-                "at most 1e12 steps: a marginal with fewer cells, a higher price or coarser weights",
+                "a number of at most 1e12 steps",
+                fix="use fewer cells, a higher price or coarser weights, so that noise has at most 1e12 steps",
             )
 
 
@@ -182,15 +185,17 @@ class NoisePlan:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
         if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
-            raise InvalidParameter("attributes", self.attributes, "attributes")
+            raise InvalidParameter("attributes", self.attributes, "a list of Attribute values")
         _require_objective(self.objective)
         self.workload.require_valid(self.attributes)
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
         marginal_sets = [checked_set(planned.places, self.attributes) for planned in self.marginals]
         if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
-            raise InvalidParameter("blocks", "a block twice", "different blocks")
+            raise InvalidParameter("blocks", "the same block or marginal twice", "a list of different blocks")
         if bool(block_keys) is bool(marginal_sets):
-            raise InvalidParameter("blocks", len(block_keys), "blocks, or marginals instead")
+            raise InvalidParameter(
+                "blocks", len(block_keys), "a list of at least one block, or left out with marginals given instead"
+            )
 
     @property
     def max_weight(self) -> Fraction:

@@ -161,7 +161,7 @@ class SynthesisBudget:
     def charge(self, cost: Fraction) -> SynthesisBudget:
         """Return the funds after a step is charged; raises if the cost exceeds what is left."""
         if cost > self.remaining:
-            raise InvalidParameter("cost", float(cost), f"at most what is left, {float(self.remaining):g}")
+            raise InvalidParameter("cost", float(cost), f"a number up to {float(self.remaining):g}, the amount left")
         return replace(self, spent=self.spent + cost)
 
 
@@ -205,14 +205,17 @@ def _check_noise_size(size: Fraction) -> Fraction:
     """Refuse noise too large to be drawn exactly; raise tiny noise to the least that can be drawn."""
     if size > MAX_STEPS:
         raise InvalidParameter(
-            "price", float(size), "one whose noise has at most 1e12 steps", fix="raise the price, or name fewer columns"
+            "price",
+            float(size),
+            "higher: this one needs noise of more than 1e12 steps",
+            fix="raise the price, or name fewer columns",
         )
     return max(size, LEAST_STEPS)
 
 
 def _exponential_choice(epsilon: Fraction, scores: ColumnSetDistances) -> Exponential:
     if epsilon < _MIN_CHOICE_EPSILON:
-        rule = "one that buys choices of at least ε = 1e-9 each"
+        rule = "high enough for selections of at least ε = 1e-9 each"
         raise InvalidParameter("price", float(epsilon), rule, fix="raise the price, or name fewer columns")
     return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.sensitivity, neighbours=scores.neighbours, grid=1)
 

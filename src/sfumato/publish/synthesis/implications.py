@@ -131,7 +131,7 @@ def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) ->
         raise Unsupported(
             "too-many-cells",
             f"the model has at most {max_cells:,} cells, and the policy's impossible conditions need more",
-            fix=f"allow more memory, take coarser bins, or remove the condition with {largest:,} cells",
+            fix=f"allow more memory, use coarser bins, or remove the condition with {largest:,} cells",
         )
     logs = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
     try:
@@ -142,7 +142,7 @@ def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) ->
         raise Unsupported(
             "contradictory-zeros",
             "the policy's impossible conditions together rule out every row",
-            fix="correct the conditions that the policy calls impossible",
+            fix="correct the conditions under impossible in the policy",
         )
 
 

@@ -86,7 +86,7 @@ class ImpliedColumn:
         object.__setattr__(self, "cells", tuple(self.cells))
         are_valid = all(type(cell) is int and 0 <= cell < self.attribute.size for cell in self.cells)
         if type(self.by) is not int or not are_valid:
-            raise InvalidParameter("cells", self.cells[:3], "cells of the column that is decided")
+            raise InvalidParameter("cells", self.cells[:3], "cells of the determined column")
 
 
 @codec.serialisable("synthesized")
@@ -125,7 +125,9 @@ class ReleasedSynthesis:
         object.__setattr__(self, "total", codec.parse_float(self.total, "total"))
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         if len(self.rounds) != max(0, len(self.marginals) - 1) or not 0 < self.total < math.inf:
-            raise InvalidParameter("rounds", len(self.rounds), "one for each marginal after the number of rows")
+            raise InvalidParameter(
+                "rounds", len(self.rounds), "a list with one round for each marginal after the number of rows"
+            )
         for marginal in self.marginals:
             cells = math.prod(self.attributes[place].size for place in checked_set(marginal.places, self.attributes))
             if len(marginal.values) != -(-8 * cells // 3) * 4:

@@ -121,7 +121,7 @@ class Answer:
         _require(set(self.keys) <= set(self.columns), "keys", self.keys, "names of columns")
         _require(isinstance(self.receipt, Receipt), "receipt", self.receipt, "a receipt")
         types = tuple(map(Type.of, self.types))
-        _require(len(types) == len(self.columns), "types", self.types, "one for each column")
+        _require(len(types) == len(self.columns), "types", self.types, "a list with one type for each column")
         object.__setattr__(self, "types", types)
         object.__setattr__(self, "rows", _typed_rows(self.columns, types, self.rows))
         object.__setattr__(self, "intervals", self._parse_intervals())

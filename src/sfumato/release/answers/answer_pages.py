@@ -35,7 +35,7 @@ _PRIORS = ("0.001", "0.01", "0.1", "0.5")
 _RARE = "1e-9"
 _PLOTTED_PRIORS = tuple(Fraction(each, 1000) for each in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998))
 _PURE = re.compile(r"ε = (\d+(?:\.\d+)?(?:e-?\d+)?)(?:, δ = (\d+(?:\.\d+)?(?:e-?\d+)?))?")
-NOT_SHOWN = "The text of the question is not shown, and what it calls its columns and groups is numbered."
+NOT_SHOWN = "The question is not shown, and its columns and groups have numbers instead of names."
 
 
 class PageAnswer(Protocol):
@@ -164,10 +164,14 @@ def answer_parts(answer: PageAnswer) -> Iterator[str]:
         prefix = "" if len(answer.rows) <= _MAX_ROWS else f"the first {_MAX_ROWS:,} of "
         yield f"<details><summary>{escape(f'Show {prefix}{len(answer.rows):,} rows')}</summary>{rows}</details>"
     if receipt.confidence:
-        claim = "All ranges together hold" if receipt.joint else "Each range holds the exact number"
+        claim = (
+            "All ranges together contain their exact numbers"
+            if receipt.joint
+            else "Each range contains the exact number"
+        )
         yield paragraph(
-            f"{claim} with {format_percent(receipt.confidence)} confidence. They cover the noise only: rows beyond the "
-            f"limits of one unit ({receipt.limits}) and the clamped part of values are not in the exact number either.",
+            f"{claim} with {format_percent(receipt.confidence)} confidence. An exact number leaves out rows beyond the "
+            f"limits per unit ({receipt.limits}), and the part of a value outside its bounds.",
             "quiet",
         )
     yield "".join(paragraph(note, "quiet") for note in (*answer.ranked(), *answer.warnings))
@@ -296,7 +300,7 @@ def check_file(path: str | os.PathLike[str], *, excel: bool = False) -> Path:
     if file.suffix.lower() not in ENDINGS:
         raise InvalidParameter("path", str(path), f"a file that ends in {', '.join(ENDINGS)}")
     if excel and file.suffix.lower() != ".csv":
-        raise InvalidParameter("path", str(path), "a .csv file, when it is to be opened by a spreadsheet")
+        raise InvalidParameter("path", str(path), "a .csv file if it is for a spreadsheet")
     if not file.absolute().parent.is_dir():
         raise InvalidParameter("path", str(path), "a file in a folder that exists")
     return file

@@ -25,8 +25,9 @@ HALF = Fraction(1, 2)
 
 def caption_lines(receipt: Receipt) -> list[str]:
     """Return the lines below a picture: whom it protects, the price, the confidence and the date."""
+    limits = ", not rows beyond the limits per unit" if receipt.may_drop_rows else ""
     coverage = (
-        f"ranges hold with {format_percent(receipt.confidence)} confidence, for the noise alone"
+        f"ranges cover the noise with {format_percent(receipt.confidence)} confidence{limits}"
         if receipt.confidence
         else ""
     )
@@ -62,16 +63,18 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
         for chart in charts
         for is_noisy, interval in zip(chart.noisy, chart.intervals, strict=False)
     )
-    noisy_text = _describe_too_noisy(Fraction(above) if above else HALF) + (", or is not known" if has_unknown else "")
+    noisy_text = _describe_too_noisy(Fraction(above) if above else HALF) + (
+        ", or of unknown width" if has_unknown else ""
+    )
     return [
         *([f"hollow or dashed: {noisy_text}"] if has_noisy else []),
-        *(["orange: sampling error, about, since the rows are a sample; dark: noise"] if has_sampling else []),
+        *(["dark: noise; orange: approximate sampling error, since the rows are a sample"] if has_sampling else []),
     ]
 
 
 def _describe_too_noisy(above: Fraction) -> str:
     limit = f"{format_percent(above)} of the number" if above <= 1 else f"{format_exact(above)} times the number"
-    return f"too noisy to print, since its range reaches further than {limit}"
+    return f"too noisy to print, with a range wider than ± {limit}"
 
 
 def explain_mark(above: Fraction) -> str:

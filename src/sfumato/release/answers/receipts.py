@@ -88,8 +88,8 @@ class Receipt:
 
     @property
     def _coverage(self) -> str:
-        scope = "all hold at once" if self.joint else "each holds"
-        return f"{scope} with {format_percent(self.confidence)} confidence, for the noise alone"
+        scope = "all together cover" if self.joint else "each covers"
+        return f"{scope} the noise with {format_percent(self.confidence)} confidence"
 
     @property
     def _purchase_note(self) -> str:
@@ -117,16 +117,16 @@ class Receipt:
     def short(self) -> str:
         """Return the essential lines: the first three, the guarantee per period, and what intervals do not cover."""
         lines = str(self).splitlines()[: 3 + bool(self.promise) + bool(self.is_preview) + len(self.weak)]
-        return "\n".join([*lines, *([f"{'counted':<11}  {self._limits_note}"] if self._limits_rows else [])])
+        return "\n".join([*lines, *([f"{'counted':<11}  {self._limits_note}"] if self.may_drop_rows else [])])
 
     @property
-    def _limits_rows(self) -> bool:
+    def may_drop_rows(self) -> bool:
         """Return whether rows of one unit may be dropped or down-weighted, which no interval covers."""
         return bool(self.confidence) and self.strategy not in ("", "whole")
 
     @property
     def _limits_note(self) -> str:
-        return f"{self.limits};\n{'':<11}  ± covers the noise only, not what a unit has beyond these limits"
+        return f"{self.limits};\n{'':<11}  ± covers the noise, not rows beyond these limits"
 
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")

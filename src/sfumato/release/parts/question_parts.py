@@ -209,7 +209,7 @@ def noise(strength: NoiseStrength, change: Sensitivity, share: Fraction) -> Addi
     family = strength.family
     size = family.norm(change) * strength.size(share)
     if size > MAX_STEPS:
-        rule = "one whose noise can be drawn exactly: at this price it would be too large"
+        rule = "higher: at this price the noise is too large to draw exactly"
         fix = "pay more, ask for fewer columns, or declare narrower bounds"
         raise InvalidParameter("price", float(size), rule, fix=fix)
     keeps_exact_size = family.pure and strength.price is not None

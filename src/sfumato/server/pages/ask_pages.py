@@ -181,7 +181,9 @@ def _measure_sql(clicked: BuilderChoices, table: PublicTable) -> str:
         return "COUNT(*) AS n"
     if clicked.measure == UNITS:
         if not table.id:
-            raise InvalidParameter("measure", UNITS, f"rows: {table.name} has no id column")
+            raise InvalidParameter(
+                "measure", UNITS, f"rows: {table.name} has no id column", fix="choose the number of rows"
+            )
         return f"COUNT(DISTINCT {quoted(table.id)}) AS n"
     if clicked.measure not in _FUNCTIONS:
         raise InvalidParameter("measure", clicked.measure, f"one of {', '.join([ROWS, UNITS, *_FUNCTIONS])}")

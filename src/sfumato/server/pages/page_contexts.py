@@ -226,14 +226,14 @@ class KindPage:
 
 @dataclass(frozen=True)
 class BudgetBar:
-    """How much of one currency of the budget is spent."""
+    """How much of one currency of the budget is left."""
 
     title: str
     allowed: str
     spent: str
     left: str
     part: str
-    """The spent part in per cent, with one decimal, from 0.0 to 100.0."""
+    """The remaining part in per cent, with one decimal, from 0.0 to 100.0."""
     closed: bool = False
 
 

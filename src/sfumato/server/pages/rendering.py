@@ -224,7 +224,7 @@ def bars(standing: Standing) -> tuple[BudgetBar, ...]:
             continue
         spent, remaining = standing.spent[name], standing.left.get(name)
         closed = remaining is None or spent is None
-        part = 100.0 if spent is None else min(100.0, float(100 * spent / allowed))
+        part = 0.0 if remaining is None or spent is None else min(100.0, max(0.0, float(100 * remaining / allowed)))
         amounts = (_format_amount(allowed), _format_amount(spent), _format_amount(remaining))
         budget_bars.append(BudgetBar(WORDS.get(name, name), *amounts, f"{part:.1f}", closed))
     return tuple(budget_bars)

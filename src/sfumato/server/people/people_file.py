@@ -121,7 +121,7 @@ class PeopleFile:
         with self.database.write_transaction() as rows:
             if rows.execute("SELECT 1 FROM users WHERE name = ?", (name,)).fetchone():
                 fix = "choose another name, or enable the user again: sfumato user disable NAME --again"
-                raise InvalidParameter("user", name, "a name that no user has or had", fix=fix)
+                raise InvalidParameter("user", name, "a name that no user has ever had", fix=fix)
             rows.execute("INSERT INTO users VALUES (?, ?, ?, 0)", (name, parsed_role.value, self._now_micros()))
             self._record_act(rows, by, "user added", f"{name}, {parsed_role.value}")
         return self.user(name)

@@ -88,7 +88,7 @@ def canonical_json(fields: Mapping[str, Any]) -> str:
     try:
         return json.dumps(dict(fields), sort_keys=True)
     except (TypeError, ValueError):
-        raise InvalidParameter("spec", type(fields).__name__, "what JSON can hold") from None
+        raise InvalidParameter("spec", type(fields).__name__, "a value that JSON can hold") from None
 
 
 class RunningReleases:

@@ -110,7 +110,12 @@ class ProposalKind:
                 raise InvalidParameter(name.removesuffix("_"), value, rule)
         for parameter in list(parameters.values())[1:]:
             if parameter.default is parameter.empty and parameter.name not in given_terms:
-                raise InvalidParameter(parameter.name, None, f"given: {method} requires it for {self.name}")
+                raise InvalidParameter(
+                    parameter.name,
+                    None,
+                    f"in the body: {method} requires it for {self.name}",
+                    fix=f"add {parameter.name}",
+                )
         return given_terms
 
 
