@@ -59,7 +59,7 @@ def test_errors_say_rule_place_and_fix() -> None:
     assert str(refusal.value) == (
         "epsilon must be a finite number ≥ 0; got 'half'\n"
         "  place: epsilon\n"
-        "  fix:   give epsilon as a finite number ≥ 0"
+        "  fix:   set epsilon to a finite number ≥ 0"
     )
     assert isinstance(refusal.value, sf.SfumatoError)
     assert isinstance(refusal.value, ValueError)

@@ -59,7 +59,8 @@ def spread_groups(questions: int, people: int) -> Groups:
             raise InvalidParameter(
                 "questions",
                 questions,
-                f"fewer: {people_count} people do not have so many groups that differ by {MIN_DIFFERENCE}",
+                f"few enough for groups of {people_count} people that differ in at least {MIN_DIFFERENCE}",
+                fix="ask fewer questions, or take more people",
             )
     return chosen[1:]
 
@@ -235,7 +236,7 @@ def check_target(target: int, people: int) -> int:
     """Validate the row index of one person."""
     row_index = exact_integer(target, "target")
     if row_index >= people:
-        raise InvalidParameter("target", target, f"below {people}, the number of people")
+        raise InvalidParameter("target", target, f"the index of one of the {people} people, from 0 to {people - 1}")
     return row_index
 
 

@@ -65,7 +65,8 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     if number is None or number not in allowed:
         raise InvalidParameter(name, value, allowed.words, fix=_suggest_spelling(value, number, name, allowed))
     if not _is_in_size_limits(number):
-        raise InvalidParameter(name, value, f"{allowed.words}, and 0 or between 1e-300 and 1e300 in size")
+        zero = "0 or " if Fraction(0) in allowed else ""
+        raise InvalidParameter(name, value, f"{allowed.words} that is {zero}between 1e-300 and 1e300 in absolute value")
     return number
 
 

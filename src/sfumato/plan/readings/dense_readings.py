@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
@@ -50,22 +50,28 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         if len(self.cells) != len(self.bounded.plan.keys) or not all(self.cells):
             raise InvalidParameter("cells", len(self.cells), "a list of cells for each key of the plan")
         if any(len(set(key_cells)) != len(key_cells) or None in key_cells for key_cells in self.cells):
-            raise InvalidParameter("cells", "a cell twice, or None", "different values: what is missing has its own")
+            raise InvalidParameter(
+                "cells", Description("a cell twice, or None"), "different values: what is missing has its own"
+            )
         key_indices = range(len(self.cells))
         if not self.sets or any(list(attributes) != sorted({*attributes} & {*key_indices}) for attributes in self.sets):
             raise InvalidParameter(
                 "sets", self.sets[:3], f"sets of the places 0 to {len(self.cells) - 1}, in rising order"
             )
         if len({*self.sets}) != len(self.sets):
-            raise InvalidParameter("sets", "a set twice", "different sets")
+            raise InvalidParameter("sets", Description("a set twice"), "different sets")
         if self.cell_count > MAX_CELLS:
-            raise InvalidParameter("sets", "too many cells", f"at most {MAX_CELLS:,} cells in all")
+            raise InvalidParameter("sets", Description("too many cells"), f"at most {MAX_CELLS:,} cells in all")
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE):
             raise InvalidParameter("bounded", self.bounded.strategy.value, "rows that are weighted or sampled")
         if len(self.bounded.measures) != 1 or self.bounded.measures[0].coordinates != 1:
-            raise InvalidParameter("bounded", "other measures", "a plan with exactly one measure, which has one total")
+            raise InvalidParameter(
+                "bounded", Description("other measures"), "a plan with exactly one measure, which has one total"
+            )
         if not all(key.domain.nullable for key in self.bounded.plan.keys):
-            raise InvalidParameter("bounded", "a key that cannot be missing", "keys under which every row counts")
+            raise InvalidParameter(
+                "bounded", Description("a key that cannot be missing"), "keys under which every row counts"
+            )
 
     def shape(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of cells of each of these attributes."""
@@ -303,7 +309,9 @@ class ValueCounts(PlanReading[Values]):
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
             raise InvalidParameter("bounded", self.bounded.strategy.value, "whole rows: sampled, or each a unit")
         if [scaled.coordinates for scaled in self.bounded.measures] != [1, 1]:
-            raise InvalidParameter("bounded", "other measures", "a sum of the value and a count of the rows with one")
+            raise InvalidParameter(
+                "bounded", Description("other measures"), "a sum of the value and a count of the rows with one"
+            )
 
     @property
     def row_count(self) -> ScaledMeasure:

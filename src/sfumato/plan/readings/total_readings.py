@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Neighbours, Sensitivity, codec
@@ -191,9 +191,11 @@ class Matrix:
         object.__setattr__(self, "rows", tuple(map(tuple, self.rows)))
         flat = [weight for row in self.rows for weight in row]
         if not flat or any(len(row) != len(self.rows[0]) for row in self.rows):
-            raise InvalidParameter("weights", "rows of several lengths, or none", "rows of the same length")
+            raise InvalidParameter(
+                "weights", Description("rows of several lengths, or none"), "rows of the same length"
+            )
         if not all(type(weight) is int and abs(weight) <= 10**12 for weight in flat):
-            raise InvalidParameter("weights", "something else", "whole numbers of at most 1e12 in size")
+            raise InvalidParameter("weights", Description("something else"), "whole numbers of at most 1e12 in size")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -237,11 +239,13 @@ class Thresholds:
         is_rising = all(type(value) is int and 0 < value <= 10**12 for value in self.values)
         is_rising &= all(a < b for a, b in pairwise(self.values))
         if not self.values or not is_rising:
-            raise InvalidParameter("values", "something else", "rising whole numbers from 1 to 1e12")
+            raise InvalidParameter("values", Description("something else"), "rising whole numbers from 1 to 1e12")
         if not self.reached or not all(
             type(number) is int and 0 <= number <= len(self.values) for number in self.reached
         ):
-            raise InvalidParameter("reached", "something else", "for each group how many values it reaches")
+            raise InvalidParameter(
+                "reached", Description("something else"), "for each group how many values it reaches"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
