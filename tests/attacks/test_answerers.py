@@ -64,7 +64,7 @@ def test_the_question_after_the_last_is_refused() -> None:
     with pytest.raises(sf.InvalidParameter, match="at most 1, the number of questions left"):
         noisy.sums(GROUPS)
     noisy.sums(GROUPS[:1])
-    with pytest.raises(sf.InvalidParameter, match="0 questions"):
+    with pytest.raises(sf.InvalidParameter, match="at most 0, the number of questions left"):
         noisy.sums(GROUPS[:1])
 
 

@@ -205,9 +205,18 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
         (lambda: games.truthfulness(sf.Exponential(1), HAND["majority"], coalition=0), "whole number"),
         (lambda: games.truthfulness(sf.Exponential(1), games.Environment([[1, 0]], 2)), "two types"),
         (lambda: games.truthfulness(lambda r: [1, 1], HAND["majority"]), "sum to exactly 1"),  # noqa: ARG005
-        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1]), "the type index of each of the"),
-        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1, 7]), "the type index of each of the"),
-        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release(None), "the type index of each of the"),
+        (
+            lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1]),
+            "the type index of each of the",
+        ),
+        (
+            lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1, 7]),
+            "the type index of each of the",
+        ),
+        (
+            lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release(None),
+            "the type index of each of the",
+        ),
         (lambda: games.line(1, 3), "points must be"),
         (lambda: games.line(3, 3, facilities=4), "facilities must be"),
         (lambda: games.line(60, 3, facilities=30), "placements"),

@@ -155,7 +155,10 @@ class NoisyAnswers:
         checked = check_groups(groups, self.people)
         if len(checked) > self._questions_left:
             raise InvalidParameter(
-                "groups", len(checked), f"at most {self._questions_left}, the number of questions left"
+                "groups",
+                len(checked),
+                f"at most {self._questions_left}, the number of questions left",
+                fix="ask fewer questions, or make a new answerer",
             )
         self._questions_left -= len(checked)
         true_sums = group_sums(checked, self._values).astype(np.int64)

@@ -220,7 +220,7 @@ def _check_power(canaries: int, guesses: int, promise: Guarantee, error_share: f
     if enough is None:
         rule = f"a guarantee that an audit with {_MAX_CANARIES:,} canaries could refute"
         raise InvalidParameter("claim", promise, rule, fix="audit a smaller ε, or many runs with falsify(…)")
-    rule = f"at least about {enough:,} to be able to refute {promise}"
+    rule = f"enough to be able to refute {promise}, such as {enough:,}"
     raise InvalidParameter("canaries", canaries, rule, fix=f"set canaries to {enough:,}, and guess all of them")
 
 

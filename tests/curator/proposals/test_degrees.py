@@ -118,7 +118,10 @@ def test_what_is_no_table_of_edges_is_refused(tmp_path: Path) -> None:
     ends = {"source": {"values": NODES}, "target": {"type": "text"}}
     owned = sf.Table("ties", edges, ends, id="who", max_rows=2)
     policy = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(1), {"ties": owned})
-    with sf.Curator(policy, tmp_path / "a.ledger") as made, pytest.raises(sf.InvalidParameter, match="each row of a unit"):
+    with (
+        sf.Curator(policy, tmp_path / "a.ledger") as made,
+        pytest.raises(sf.InvalidParameter, match="each row of a unit"),
+    ):
         made.degrees("ties", "source")
     rows = sf.Table("ties", edges, ends, id="row")
     policy = sf.Policy(sf.PrivacyUnit("tie", every_row=True), sf.Budget(1), {"ties": rows})

@@ -177,7 +177,7 @@ def sample_proposal(
     """
     policy = policy_of(question)
     if policy is None:
-        raise InvalidParameter("question", question, "a question of a curator, such as curator.sql(…)")
+        raise InvalidParameter("question", question, "the result of a curator's method, such as curator.sql(…)")
     if isinstance(question, SynthesisProposal):
         fix = "audit a synthetic table with canaries in one run: audit.plant and audit.one_run"
         raise InvalidParameter(
