@@ -377,7 +377,7 @@ class Overspent(SfumatoError):
         )
         super().__init__(
             f"{place} cannot afford this release: {'; '.join(self._reasons(lacking))}",
-            place=f"what remains of {place}" if place != "the account" else "the account's remaining budget",
+            place=f"the remaining budget of {place}" if place != "the account" else "the account's remaining budget",
             fix=self._suggest_fix(lacking),
         )
 

@@ -140,7 +140,7 @@ _WORDS = (
     "Bob is one of the people of each town, and whether he smokes is secret. How many smoke in all, less how many "
     "smoke of all but Bob, is his answer.",
     "Spread: random groups of which no two differ by fewer than 5 people, put together so that all but Bob cancel.",
-    "From a table: Bob is alone in a cell, which is withheld; the totals of streets and of ages are told.",
+    "From a table: Bob is alone in a cell, which is withheld; the totals of streets and of ages are published.",
 )
 _STREETS, _BANDS, _CELL = 3, 3, 20
 _EXTRA_QUESTIONS = 10
@@ -227,7 +227,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
         tuple(map(float, question_counts)),
         (*courses, ceiling),
         float(people_count),
-        "as many as people",
+        "one question per person",
         words,
     )
 

@@ -76,7 +76,7 @@ def membership(
         _finding(kind, scores, drawn_runs, promise if kind.startswith("private") else None) for kind, scores in tests
     )
     words = (
-        f"{attributes} counts of a table of {people} people reveal who is one of them.",
+        f"{attributes} counts of a table of {people} people reveal who is in the table.",
         "Rounding them or withholding small ones changes little.",
         *power_words(runs, promise, float(ALARM)),
     )

@@ -103,8 +103,8 @@ def reconstruction(
             )
         )
     words = (
-        f"{question_count:,} random groups of {people_count:,} people are asked for, and {Method.of(method).value} "
-        "finds each one's bit."
+        f"{question_count:,} random groups of {people_count:,} people are asked about, and {Method.of(method).value} "
+        "recovers each person's bit."
     )
     return Findings(NAME, tuple(results), (words,))
 

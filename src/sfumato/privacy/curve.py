@@ -286,7 +286,7 @@ class Curve:
                 self.neighbours.value,
                 relation.value,
                 place="Curve.for_neighbours",
-                fix="a replace guarantee says nothing about adding a unit: use an add-remove mechanism",
+                fix="use an add-remove mechanism: a replace guarantee says nothing about adding a unit",
             )
         return Curve(self.group(2).parts, relation)
 

@@ -151,10 +151,10 @@ class FactoredTotals:
 
     def __post_init__(self) -> None:
         if self.totals.scaled.coordinates != 1:
-            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure with one total in a group")
+            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure with one total per group")
         if self.weights.ndim != 2 or not self.weights.size or np.abs(self.weights).max() >= 1 << 20:
             raise InvalidParameter(
-                "weights", Description("something else"), "a matrix of whole numbers below 2^20 in size"
+                "weights", Description("something else"), "a matrix of whole numbers below 2^20 in absolute value"
             )
 
     @property

@@ -47,6 +47,6 @@ def _column(table: Table, qualifier: str | None, name: str) -> Expression:
         raise Unsupported("unknown-column", rule, fix=suggest_name(name, table.columns))
     column = columns_by_name[name.lower()]
     if not table.is_coded(column):
-        rule = f"{column} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins"
+        rule = f"{column} cannot be used here: the policy lists neither values nor bins for it"
         raise Unsupported("uncoded-column", rule, fix=f"add values or bins to {table.name}.{column}")
     return Column(Field(0, table.name, column), table.columns[column])

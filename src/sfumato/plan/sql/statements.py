@@ -484,7 +484,9 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.ApproxDistinct) and argument is not None:  # the noise is far above what it would save
         argument = exp.Distinct(expressions=[argument])
     if node.args.get("expressions"):
-        raise refuse(node, "aggregate", "this aggregate takes one argument", "write one aggregate for each argument")
+        raise refuse(
+            node, "aggregate", f"{function_name(node)} takes one argument", "write one aggregate for each argument"
+        )
     if isinstance(argument, exp.Distinct):
         return _lower_distinct(node, argument, where, source)
     if type(node) in _PAIR_AGGREGATES:
