@@ -84,7 +84,8 @@ class Environment:
                 (types, outcomes, reactions), shape[1:], ("types", "outcomes", "reactions"), strict=True
             )
         ]
-        numbers = [exact(utility, "utilities", PROBABILITY) for utility in array.ravel()]
+        allowed = PROBABILITY.each
+        numbers = [exact(utility, "utilities", allowed) for utility in array.ravel()]
         scale = math.lcm(*{utility.denominator for utility in numbers})
         if scale > _MAX_SCALE or scale * count > _MAX_WELFARE_UNITS:
             rule = "numbers with a small common denominator"

@@ -79,7 +79,8 @@ class MatrixGame:
         if array.ndim < 2 or array.shape[0] != array.ndim - 1 or not 0 < array.size <= _MAX_ENTRIES:
             raise InvalidParameter("payoffs", Description(f"an array with {array.ndim} axes"), rule)
         flat = np.empty(array.size, dtype=object)
-        flat[:] = [exact(each, "payoffs", PROBABILITY) for each in array.ravel()]
+        allowed = PROBABILITY.each
+        flat[:] = [exact(each, "payoffs", allowed) for each in array.ravel()]
         numbers = flat.reshape(array.shape)
         numbers.flags.writeable = False
         object.__setattr__(self, "payoffs", numbers)

@@ -145,7 +145,8 @@ class Quantiles:
     def _parse_probabilities(self, probabilities: Any) -> tuple[Fraction, ...]:
         """Parse numbers in (0, 1) to six decimals, which keep every rank distance a whole number of small units."""
         raw = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
-        chances = tuple(sorted({_round_probability(exact(q, "probabilities", NONNEGATIVE)) for q in raw}))
+        allowed = NONNEGATIVE.each
+        chances = tuple(sorted({_round_probability(exact(q, "probabilities", allowed)) for q in raw}))
         is_extreme = (list(chances) == [0] and self.offset > 0) or (list(chances) == [1] and self.offset < 0)
         if not chances or not (is_extreme or (chances[0] > 0 and chances[-1] < 1)):
             raise InvalidParameter(

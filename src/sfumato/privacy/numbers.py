@@ -12,7 +12,7 @@ import numbers
 import operator
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -40,6 +40,12 @@ class Range:
     high: Fraction | None = None
     low_open: bool = False
     high_open: bool = False
+
+    @property
+    def each(self) -> Range:
+        """The same interval for each number of a list: the message then speaks of numbers."""
+        plural = self.words.replace("a finite number", "finite numbers").replace("a number", "numbers")
+        return replace(self, words=plural)
 
     def __contains__(self, value: Fraction) -> bool:
         if self.low is not None and (value < self.low or (self.low_open and value == self.low)):

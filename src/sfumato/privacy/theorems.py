@@ -255,7 +255,8 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
     """
     if isinstance(effects, (str, bytes)) or not isinstance(effects, Iterable):
         raise InvalidParameter("effects", effects, "a sequence of numbers ≥ 0")
-    squares = sum((exact(c, "effects", NONNEGATIVE) ** 2 for c in effects), Fraction(0))
+    allowed = NONNEGATIVE.each
+    squares = sum((exact(c, "effects", allowed) ** 2 for c in effects), Fraction(0))
     t = exact(deviation, "deviation", NONNEGATIVE)
     if t == 0:
         return 1.0

@@ -128,6 +128,8 @@ _NAMES = {
         "count by bins: SELECT WIDTH_BUCKET(x, 0, 100, 10) AS bin, COUNT(*) … GROUP BY bin",
     ),
     "date_sub": ("function", "DATE_SUB is not supported", "write DATE_DIFF('day', a, b)"),
+    "strptime": ("function", "STRPTIME is not supported", "write CAST(… AS DATE) or CAST(… AS TIMESTAMP)"),
+    "time_bucket": ("function", "TIME_BUCKET is not supported", "write DATE_TRUNC('day', x)"),
 }
 
 
@@ -136,10 +138,8 @@ def refusal(node: exp.Expr) -> Unsupported:
     for classes, (code, rule, fix) in _CLASSES:
         if isinstance(node, classes):
             return Unsupported(code, rule, fix=fix)
-    name = function_name(node)
-    code, rule, fix = _NAMES.get(
-        name.lower(), ("function", f"{name[:40]} is not a supported function", _nearest_function(name))
-    )
+    name, kind = function_name(node), "a supported function" if isinstance(node, exp.Func) else "supported"
+    code, rule, fix = _NAMES.get(name.lower(), ("function", f"{name[:40]} is not {kind}", _nearest_function(name)))
     return Unsupported(code, rule, fix=fix)
 
 

@@ -418,7 +418,7 @@ def _lower_finish_expression(node: exp.Expr, building: _SelectBuilder, *, rename
             window, domain = lower_noisy_window(part, read)
             return building.windows.setdefault(window, Column(WindowResult(len(building.windows)), domain))
         if isinstance(part, exp.Window):
-            rule = "a window function over rows must be in a subquery, and the outer SELECT aggregates its result"
+            rule = "a window function over rows must be in a subquery whose result the outer SELECT aggregates"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {node_text(part)} AS x FROM …)")
         if isinstance(part, exp.AggFunc):
             raise refuse(part, "aggregate", f"{node_text(part)} is not supported", _AGGREGATE_FIX)
