@@ -316,7 +316,7 @@ class SessionClosed(SfumatoError):
 
     def __init__(self, positives: int) -> None:
         super().__init__(
-            f"this session is closed: it has given {positives} positive answer{'' if positives == 1 else 's'}",
+            f"this session is closed; it gave {positives} positive answer{'' if positives == 1 else 's'}",
             place="Session.ask",
             fix="start a new session: it is a new release and is charged as one",
         )
