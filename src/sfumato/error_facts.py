@@ -14,7 +14,7 @@ MAX_FACT_LENGTH = 1_000
 _EXACT = re.compile(r"-?[0-9]{1,1300}(\.[0-9]{1,1300}|/[0-9]{1,1300})?")
 _DECIMALS = Context(prec=200, traps=[Inexact])
 
-_RANGE_WORDS = ("above ", "below ", "between ", "from ", "in ", "strictly ", "within ")
+_RANGE_WORDS = ("above ", "below ", "between ", "from ", "in ", "large ", "small ", "strictly ", "within ")
 
 
 class Description(str):
