@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import inspect
 import json
 import math
 import re
@@ -304,7 +305,9 @@ def _decode(data: Any) -> Any:
 def _wrong_fields(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidParameter:
     """Refuse an object and name the fields that it lacks, and those that its kind does not have."""
     written = {field_name(field): field for field in dataclasses.fields(cls) if field.init}
-    missing = [name for name, field in written.items() if name not in fields and _is_required(field)]
+    parameters = inspect.signature(cls).parameters.values()
+    required = {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
+    missing = [name for name, field in written.items() if name not in fields and field.name in required]
     unknown = [shorten(name) for name in fields if name not in written][:5]
     problems = (("without", missing), ("with the unknown field", unknown))
     got = " and ".join(f"{problem} {', '.join(names)}" for problem, names in problems if names)
@@ -314,10 +317,6 @@ def _wrong_fields(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidP
         "an object with the fields " + ", ".join(written),
         fix="pass the JSON text unchanged, as this version or an earlier one wrote it",
     )
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _decode_field(field: dataclasses.Field[Any], data: Any) -> Any:
