@@ -177,10 +177,10 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: games.Environment([[1, 2]], 2), "utilities must be a number in"),
-        (lambda: games.Environment([[1, -0.1]], 2), "utilities must be a number in"),
-        (lambda: games.Environment([[1, float("nan")]], 2), "utilities must be a number in"),
-        (lambda: games.Environment([[1, "x"]], 2), "utilities must be a number in"),
+        (lambda: games.Environment([[1, 2]], 2), "utilities must be numbers in"),
+        (lambda: games.Environment([[1, -0.1]], 2), "utilities must be numbers in"),
+        (lambda: games.Environment([[1, float("nan")]], 2), "utilities must be numbers in"),
+        (lambda: games.Environment([[1, "x"]], 2), "utilities must be numbers in"),
         (lambda: games.Environment([], 2), "utilities must be an array"),
         (lambda: games.Environment([[1], [1, 0]], 2), "utilities must be an array"),
         (lambda: games.Environment(5, 2), "utilities must be an array"),
