@@ -84,8 +84,8 @@ def test_against_plain_loops(case: tuple[games.MatrixGame, list[list[Fraction]]]
     ("make", "message"),
     [
         (lambda: games.MatrixGame([[1, 2], [0, 1]]), "payoffs"),
-        (lambda: games.MatrixGame([[[1, 2], [0, 1]], [[1, 0], [0, 1]]]), "payoffs must be a number in"),
-        (lambda: games.MatrixGame([[[1, float("nan")], [0, 1]], [[1, 0], [0, 1]]]), "payoffs must be a number in"),
+        (lambda: games.MatrixGame([[[1, 2], [0, 1]], [[1, 0], [0, 1]]]), "payoffs must be numbers in"),
+        (lambda: games.MatrixGame([[[1, float("nan")], [0, 1]], [[1, 0], [0, 1]]]), "payoffs must be numbers in"),
         (lambda: games.MatrixGame([]), "payoffs"),
         (lambda: games.MatrixGame(None), "payoffs"),
         (lambda: games.approximate_nash(DILEMMA, [0]), "each of the 2 players"),
