@@ -193,3 +193,23 @@ def test_what_is_not_written_is_not_told() -> None:
         failed.add_note("a private note")
         written = errors.to_json(failed)
     assert "private" not in written
+
+
+@pytest.mark.parametrize(
+    ("allowed", "fix"),
+    [
+        ("a list of names", "set x to a list of names"),
+        ("at most 3", "set x to at most 3"),
+        ("above 0", "set x to a value above 0"),
+        ("left out, since y is given", "leave out x"),
+    ],
+)
+def test_a_refused_parameter_says_what_to_set(allowed: str, fix: str) -> None:
+    assert errors.InvalidParameter("x", 1, allowed).fix == fix
+
+
+def test_a_description_has_no_quotes_and_an_exact_number_is_digits() -> None:
+    """A caller's own text is quoted, so that words about a value that is not shown are not taken for it."""
+    values = "an array", errors.Description("an array"), Fraction(1, 4), Fraction(1, 3)
+    rules = [errors.InvalidParameter("x", value, "a number").rule for value in values]
+    assert [rule.partition("; got ")[2] for rule in rules] == ["'an array'", "an array", "0.25", "1/3"]

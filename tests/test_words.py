@@ -211,7 +211,7 @@ def test_what_is_said_to_be_left_is_accepted_and_a_little_more_is_not() -> None:
         assert said is not None
         assert budget.affords(Curve.pure(said[1]))
         assert not budget.affords(Curve.pure(str(float(said[1]) * 1.001)))
-    assert "since the answers bought add up to ε = 3 or more" in many.remaining_words
+    assert "since the answers so far add up to ε = 3 or more" in many.remaining_words
 
 
 def test_a_share_says_no_more_is_left_than_the_account_has() -> None:
@@ -247,7 +247,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     curator = sf.open(sf.example(tmp_path / "flights"))
     question = curator.sql(COUNTS)
     price = {"epsilon": 1, "delta": "1e-7", "mechanism": "gaussian"}
-    ends = "Gaussian noise ends the plain ε total (ε = 3 is left of it)"
+    ends = "A Gaussian answer closes the plain ε total (ε = 3 is left in it)"
     assert ends in str(question.explain(**price))
     assert ends in str(question.error(**price))
     assert ends in str(curator.standing())
@@ -255,7 +255,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     answer = question.release(**price)
     assert "in one answer, since Gaussian noise was used;" in answer.receipt.short()
     for said in (question.explain(**price), question.error(**price), curator.standing()):
-        assert "Gaussian noise ends" not in str(said)
+        assert "A Gaussian answer closes" not in str(said)
     assert "All answers are now charged to the budget for Gaussian noise." in str(curator.standing())
     assert gaussian_warning(curator.budget.remaining) == ""
 

@@ -14,16 +14,37 @@ MAX_FACT_LENGTH = 1_000
 _EXACT = re.compile(r"-?[0-9]{1,1300}(\.[0-9]{1,1300}|/[0-9]{1,1300})?")
 _DECIMALS = Context(prec=200, traps=[Inexact])
 
+_RANGE_WORDS = ("above ", "below ", "between ", "from ", "in ", "large ", "small ", "strictly ", "within ")
+
+
+class Description(str):
+    """Words about a refused value that is not itself shown: printed without the quotes of a caller's own text."""
+
 
 def shorten(value: object, width: int = 60) -> str:
-    """Return the ``repr`` of a caller's own parameter, truncated to ``width`` characters."""
+    """Return the ``repr`` of a caller's own parameter, truncated to ``width`` characters; exact numbers as digits."""
     if isinstance(value, int) and value.bit_length() > 512:
         return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, Description):
+        return value[:MAX_FACT_LENGTH] + ""
     try:
-        text = repr(value[: 4 * width]) if isinstance(value, str) else repr(value)
+        text = _show(value, 4 * width)
     except Exception:  # a hostile __repr__ must not hide the refusal
         text = f"<{type(value).__name__}>"
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _show(value: object, longest: int) -> str:
+    if isinstance(value, Fraction):
+        return _exact_text(value)
+    return repr(value[:longest]) if isinstance(value, str) else repr(value)
+
+
+def suggest_value(parameter: str, allowed: str) -> str:
+    """Return the fix for a parameter: what to set it to."""
+    if allowed.startswith("left out"):
+        return f"leave out {parameter}"
+    return f"set {parameter} to {'a value ' if allowed.startswith(_RANGE_WORDS) else ''}{allowed}"
 
 
 def to_json_value(value: object) -> Any:

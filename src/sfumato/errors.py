@@ -52,11 +52,13 @@ from typing import Any, ClassVar
 from sfumato.error_facts import (
     MAX_FACT_LENGTH,
     OUTCOMES as OUTCOMES,
+    Description as Description,
     Outcome as Outcome,
     format_amount,
     format_rounded_down as format_rounded_down,
     parse_exact,
     shorten as shorten,
+    suggest_value,
     to_json_value,
 )
 
@@ -118,8 +120,8 @@ class InvalidParameter(SfumatoError, ValueError):
     code = "invalid-parameter"
 
     def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "") -> None:
-        change = f"leave out {parameter}" if allowed.startswith("left out") else f"give {parameter} as {allowed}"
-        super().__init__(f"{parameter} must be {allowed}; got {shorten(value)}", place=parameter, fix=fix or change)
+        fix = fix or suggest_value(parameter, allowed)
+        super().__init__(f"{parameter} must be {allowed}; got {shorten(value)}", place=parameter, fix=fix)
         self.parameter = parameter
         self.value = value
         self.allowed = allowed
@@ -314,7 +316,7 @@ class SessionClosed(SfumatoError):
 
     def __init__(self, positives: int) -> None:
         super().__init__(
-            f"this session is closed after {positives} positive answers",
+            f"this session is closed; it gave {positives} positive answer{'' if positives == 1 else 's'}",
             place="Session.ask",
             fix="start a new session: it is a new release and is charged as one",
         )
@@ -375,7 +377,7 @@ class Overspent(SfumatoError):
         )
         super().__init__(
             f"{place} cannot afford this release: {'; '.join(self._reasons(lacking))}",
-            place=f"what remains of {place}" if place != "the account" else "the account's remaining budget",
+            place=f"the remaining budget of {place}" if place != "the account" else "the account's remaining budget",
             fix=self._suggest_fix(lacking),
         )
 

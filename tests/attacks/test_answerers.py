@@ -61,10 +61,10 @@ def test_each_sum_has_noise_of_its_own() -> None:
 def test_the_question_after_the_last_is_refused() -> None:
     noisy = NoisyAnswers(VALUES, 1, 4)
     assert noisy.sums(GROUPS).shape == (3,)
-    with pytest.raises(sf.InvalidParameter, match="at most the 1 questions"):
+    with pytest.raises(sf.InvalidParameter, match="at most 1, the number of questions left"):
         noisy.sums(GROUPS)
     noisy.sums(GROUPS[:1])
-    with pytest.raises(sf.InvalidParameter, match="0 questions"):
+    with pytest.raises(sf.InvalidParameter, match="at most 0, the number of questions left"):
         noisy.sums(GROUPS[:1])
 
 
@@ -145,11 +145,11 @@ def test_whole_numbers_that_are_stored_as_reals_are_refused_with_what_converts_t
     """So a table reads them that has missing cells elsewhere."""
     with pytest.raises(sf.InvalidParameter) as refusal:
         ExactAnswers(np.array([1.0, 0.0]))
-    assert refusal.value.fix == "convert them, such as values.astype(int)"
+    assert refusal.value.fix == "convert it with values.astype(int)"
 
 
 def test_values_above_the_bound_are_refused_where_it_decides_the_noise() -> None:
-    with pytest.raises(sf.InvalidParameter, match="between 0 and 1"):
+    with pytest.raises(sf.InvalidParameter, match="integers from 0 to 1"):
         NoisyAnswers([0, 2], 1, 1)
     assert NoisyAnswers([0, 2], 1, 1, max_value=2).people == 2
 

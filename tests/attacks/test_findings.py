@@ -94,7 +94,7 @@ def test_sweeps_refuse_sizes_that_do_not_grow_and_shares_of_another_number() -> 
     for at in ((), (0.0, 1.0), (2.0, 1.0), (1.0, 1.0), (1.0,)):
         with pytest.raises(sf.InvalidParameter):
             Sweep("a", "b", at, (line,))
-    with pytest.raises(sf.InvalidParameter, match="between 0 and 1"):
+    with pytest.raises(sf.InvalidParameter, match="numbers from 0 to 1"):
         SuccessCurve("a", (1.5,))
     with pytest.raises(sf.InvalidParameter, match="one of least squares"):
         SWEEP["other"]

@@ -225,7 +225,7 @@ def test_the_builder_asks_the_same(tmp_path: Path) -> None:
         built = curator.table("visits").agg(**{name: each for name, (each, _) in pairs.items()})
         text = ", ".join(f"{each} AS {name}" for name, (_, each) in pairs.items())
         assert built.identity == curator.sql(f"SELECT {text} FROM visits").identity
-    with pytest.raises(sf.InvalidParameter, match="takes two expressions"):
+    with pytest.raises(sf.InvalidParameter, match="since this aggregate takes two"):
         sf.Aggregation("correlation", "cost")
     with pytest.raises(sf.InvalidParameter, match="takes one expression"):
         sf.Aggregation("mean", "cost", beside="age")

@@ -320,5 +320,5 @@ def test_clipped_rows_are_refused() -> None:
     clipped = bounded(opened, Strategy.CLIP_L1, ("sex", "ward", "smokes"), lambda _: (Count(),))
     with pytest.raises(InvalidParameter, match="weighted or sampled"):
         Marginals(clipped, CELLS, SETS)
-    with pytest.raises(InvalidParameter, match="whole rows"):
+    with pytest.raises(InvalidParameter, match="a plan that samples rows, or in which every row is a unit"):
         ValueCounts(replace(clipped, measures=clipped.measures * 2), ())

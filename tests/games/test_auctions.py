@@ -239,9 +239,9 @@ def test_the_command_line_tells_price_range_and_guarantee(tmp_path) -> None:  # 
     ("content", "options", "message"),
     [
         ("who,bid\na,1\n", [], "add --column"),
-        ("bid\n-1\n", [], "bids must be finite numbers"),
-        ("bid\nmany\n", [], "bids must be finite numbers"),
-        ("bid\n", [], "bids must be finite numbers"),
+        ("bid\n-1\n", [], "bids must be a list of finite numbers ≥ 0"),
+        ("bid\nmany\n", [], "bids must be a list of finite numbers ≥ 0"),
+        ("bid\n", [], "bids must be a list of finite numbers ≥ 0"),
         ("", [], "add --column"),
         ("bid\n1\n", ["--epsilon", "none"], "epsilon must be"),
         ("bid\n1\n", ["--steps", "0"], "not in the range"),

@@ -104,10 +104,10 @@ def test_a_mixture_with_too_small_q_is_caught() -> None:
 @pytest.mark.parametrize(
     ("game", "reason"),
     [
-        (games.line(4, players=3, facilities=1), "is served as well"),
-        (HAND["majority"], "is served as well"),
-        (games.Environment([[[1, 0]], [[1, 0]]], players=3), "is served as well"),
-        (games.Environment([[[1, 0]]], players=3), "one type only"),
+        (games.line(4, players=3, facilities=1), "is also best for type"),
+        (HAND["majority"], "is also best for type"),
+        (games.Environment([[[1, 0]], [[1, 0]]], players=3), "is also best for type"),
+        (games.Environment([[[1, 0]]], players=3), "only one type"),
     ],
 )
 def test_without_a_gap_it_refuses_with_the_reason(game: games.Environment, reason: str) -> None:

@@ -129,5 +129,5 @@ def test_hostile_input_gets_rule_and_fix() -> None:
     fine = games.Environment([["0.1234567891", 0], [0, 1]], players=100)
     with pytest.raises(sf.InvalidParameter, match="common denominator"):
         games.truthful_with_money(fine, 1)
-    with pytest.raises(sf.InvalidParameter, match="for each player"):
+    with pytest.raises(sf.InvalidParameter, match="the type index of each of the"):
         games.truthful_with_money(HAND["majority"], 1).release([0])

@@ -177,10 +177,10 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: games.Environment([[1, 2]], 2), "utilities must be a number in"),
-        (lambda: games.Environment([[1, -0.1]], 2), "utilities must be a number in"),
-        (lambda: games.Environment([[1, float("nan")]], 2), "utilities must be a number in"),
-        (lambda: games.Environment([[1, "x"]], 2), "utilities must be a number in"),
+        (lambda: games.Environment([[1, 2]], 2), "utilities must be numbers in"),
+        (lambda: games.Environment([[1, -0.1]], 2), "utilities must be numbers in"),
+        (lambda: games.Environment([[1, float("nan")]], 2), "utilities must be numbers in"),
+        (lambda: games.Environment([[1, "x"]], 2), "utilities must be numbers in"),
         (lambda: games.Environment([], 2), "utilities must be an array"),
         (lambda: games.Environment([[1], [1, 0]], 2), "utilities must be an array"),
         (lambda: games.Environment(5, 2), "utilities must be an array"),
@@ -194,7 +194,7 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
         (lambda: games.truthfulness(sf.Exponential(1), "game"), "an Environment"),
         (lambda: games.truthfulness("best", HAND["majority"]), "a selection, a rule"),
         (lambda: games.truthfulness(sf.Exponential, HAND["majority"]), "a selection, a rule"),
-        (lambda: games.truthfulness(lambda r: None, HAND["majority"]), "sum exactly 1"),  # noqa: ARG005
+        (lambda: games.truthfulness(lambda r: None, HAND["majority"]), "sum to exactly 1"),  # noqa: ARG005
         (lambda: games.bounds(3), "a Curve"),  # type: ignore[arg-type]
         (lambda: games.Environment([[1, 0]], 2, outcomes=[[0], [1]]), "different names"),
         (lambda: games.truthfulness(sf.TopK(1, k=1), HAND["majority"]), "Exponential or PermuteAndFlip"),
@@ -204,10 +204,19 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
         (lambda: games.truthfulness(sf.Exponential(1), HAND["majority"], coalition=4), "at most 3"),
         (lambda: games.truthfulness(sf.Exponential(1), HAND["majority"], coalition=0), "whole number"),
         (lambda: games.truthfulness(sf.Exponential(1), games.Environment([[1, 0]], 2)), "two types"),
-        (lambda: games.truthfulness(lambda r: [1, 1], HAND["majority"]), "sum exactly 1"),  # noqa: ARG005
-        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1]), "for each player"),
-        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1, 7]), "for each player"),
-        (lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release(None), "for each player"),
+        (lambda: games.truthfulness(lambda r: [1, 1], HAND["majority"]), "sum to exactly 1"),  # noqa: ARG005
+        (
+            lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1]),
+            "the type index of each of the",
+        ),
+        (
+            lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1, 7]),
+            "the type index of each of the",
+        ),
+        (
+            lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release(None),
+            "the type index of each of the",
+        ),
         (lambda: games.line(1, 3), "points must be"),
         (lambda: games.line(3, 3, facilities=4), "facilities must be"),
         (lambda: games.line(60, 3, facilities=30), "placements"),

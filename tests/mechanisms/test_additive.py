@@ -174,7 +174,7 @@ def test_a_scale_for_each_element() -> None:
         found = make(scales).apply(np.zeros(10_000, np.int64))
         assert np.abs(found[0::2]).mean() < 3
         assert np.abs(found[1::2]).mean() > 50
-        with pytest.raises(sf.InvalidParameter, match="as many as there are scales"):
+        with pytest.raises(sf.InvalidParameter, match="one for each scale"):
             make(scales).apply([1, 2, 3])
     huge = np.abs(sf.Laplace([1, 10**9] * 100).apply(np.zeros(200, np.int64)))
     assert np.sort(huge[1::2])[3] > 1000 > huge[0::2].max()  # each is below with 1e-6, four of 100 with 1e-17

@@ -222,5 +222,5 @@ def test_gaussian_noise_for_all_of_delta_is_refused() -> None:
     whole = sf.calibrate(sf.Gaussian, sf.Guarantee(1, "1e-4"), sf.Sensitivity(groups=5)).sigma
     half = sf.calibrate(sf.Gaussian, sf.Guarantee(1, "5e-5"), sf.Sensitivity(groups=5)).sigma
     assert sf.KeyThreshold(1, "1e-4", 5, sigma=half).sigma == half  # type: ignore[arg-type]
-    with pytest.raises(sf.InvalidParameter, match="enough noise"):
+    with pytest.raises(sf.InvalidParameter, match="large enough for"):
         sf.KeyThreshold(1, "1e-4", 5, sigma=whole)  # type: ignore[arg-type]

@@ -144,7 +144,7 @@ def test_limits_can_only_be_tightened() -> None:
     limits = Limits.of(USERS)
     assert limits.tighten(2, None, None) == Limits(2, 2, 2)
     for larger in ((11, None, None), (None, 5, None), (None, None, 4)):
-        with pytest.raises(sf.InvalidParameter, match="can only lower the limits of the policy"):
+        with pytest.raises(sf.InvalidParameter, match="can only lower the policy's limits"):
             limits.tighten(*larger)
     for wrong in (0, -1, "many", 1.5):
         with pytest.raises(sf.InvalidParameter):

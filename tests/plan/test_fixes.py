@@ -466,7 +466,7 @@ FURTHER = [
 ]
 """What is proposed is refused for another reason, whose own fix is tried above."""
 WHOLE = [
-    ("SUM(age)", "put it in SELECT or HAVING", "SELECT SUM(age) FROM visits HAVING SUM(age) > 5"),
+    ("SUM(age)", "put the aggregate in SELECT or HAVING", "SELECT SUM(age) FROM visits HAVING SUM(age) > 5"),
     ("age IN (SELECT 1)", "x IN (1, 2)", "SELECT COUNT(*) FROM visits WHERE age IN (1, 2)"),
     (
         "age IN (SELECT 1)",

@@ -209,3 +209,17 @@ def test_what_is_no_number_is_refused(found: object) -> None:
         codec.parse_float(found, "a")
     with pytest.raises(sf.InvalidParameter):
         codec.dumps(Mapped({"a": math.nan}))
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ('{"kind":"guarantee/1","delta":"0"}', "without epsilon"),
+        ('{"kind":"guarantee/1","epsilon":"1","colour":3}', "with the unknown field 'colour'"),
+        ('{"kind":"terms/1","colour":3}', "without unit, budget and with the unknown field 'colour'"),
+    ],
+)
+def test_missing_and_unknown_fields_are_named(source: str, problem: str) -> None:
+    with pytest.raises(sf.InvalidParameter) as refused:
+        sf.loads(source)
+    assert refused.value.rule.endswith(f"; got an object {problem}")

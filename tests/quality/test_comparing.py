@@ -285,11 +285,11 @@ def test_what_cannot_be_compared_is_refused(real: Any, synthetic: Any, words: st
     [
         ({"bins": 1}, "bins must be"),
         ({"bins": 10**6}, "from 2 to 1,000"),
-        ({"columns": ["sex", "nobody"]}, "columns must be among those of both tables"),
+        ({"columns": ["sex", "nobody"]}, "columns must be names of columns that both tables have"),
         ({"columns": []}, "columns must be"),
         ({"target": "nobody"}, "a column that both tables have"),
-        ({"table": "people"}, "given with a policy"),
-        ({"columns": ["sex"], "target": "sex"}, "other columns to predict it from"),
+        ({"table": "people"}, "left out unless a policy is given"),
+        ({"columns": ["sex"], "target": "sex"}, "with other columns, from which it can be predicted"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(asked: dict[str, Any], words: str) -> None:

@@ -288,12 +288,12 @@ def test_only_names_can_be_refused_of_answers() -> None:
         assert form.check(form.answer(answers))
     with pytest.raises(sf.SfumatoError, match="names smokes, pet"):
         form.answer({"smoke": "yes"})
-    with pytest.raises(sf.SfumatoError, match="mapping from this form's question names"):
+    with pytest.raises(sf.SfumatoError, match="mapping with names of this form's questions"):
         form.answer("yes")  # type: ignore[arg-type]
 
 
 def test_pairs_of_sampled_questions_are_refused() -> None:
-    with pytest.raises(sf.SfumatoError, match="only if every respondent answers both"):
+    with pytest.raises(sf.SfumatoError, match="only be counted if every respondent answers both"):
         FORMS["sampled"].estimate([], pairs=[("smokes", "pet")])
 
 

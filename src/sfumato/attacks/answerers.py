@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import replacement_guarantee
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import Laplace, bits
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, exact_integer, format_exact, from_units
@@ -155,7 +155,10 @@ class NoisyAnswers:
         checked = check_groups(groups, self.people)
         if len(checked) > self._questions_left:
             raise InvalidParameter(
-                "groups", len(checked), f"at most the {self._questions_left} questions that are left"
+                "groups",
+                len(checked),
+                f"at most {self._questions_left}, the number of questions left",
+                fix="ask fewer questions, or make a new answerer",
             )
         self._questions_left -= len(checked)
         true_sums = group_sums(checked, self._values).astype(np.int64)
@@ -210,7 +213,9 @@ class PrivateAnswers:
             self, "epsilon_per_question", exact(self.epsilon_per_question, "epsilon_per_question", POSITIVE)
         )
         if not isinstance(self.columns, tuple) or not self.columns or (self.town is not None and len(self.columns) > 1):
-            raise InvalidParameter("columns", self.columns, "a tuple of value columns; exactly one if there are towns")
+            raise InvalidParameter(
+                "columns", self.columns, "a non-empty tuple of column names; with towns, of one name"
+            )
 
     @property
     def kind(self) -> str:
@@ -358,14 +363,19 @@ def check_values(values: Any, max_value: int | None = None) -> Values:
         or not 0 < len(numbers) <= MAX_PEOPLE
         or not numbers.size
     ):
-        fix = "convert them, such as values.astype(int)" if numbers.dtype.kind == "f" else ""
+        fix = "convert it with values.astype(int)" if numbers.dtype.kind == "f" else ""
         raise InvalidParameter(
-            "values", _describe_array(numbers), "one integer for each person, or a row of integers", fix=fix
+            "values",
+            _describe_array(numbers),
+            "an array with an integer, or a row of integers, for each person",
+            fix=fix,
         )
     integers = numbers.astype(np.int64)
     upper_bound = 1 << 31 if max_value is None else exact_integer(max_value, "most", at_least=1)
     if int(integers.min()) < 0 or int(integers.max()) > upper_bound:
-        raise InvalidParameter("values", f"{integers.min()} to {integers.max()}", f"between 0 and {upper_bound}")
+        raise InvalidParameter(
+            "values", Description(f"{integers.min()} to {integers.max()}"), f"integers from 0 to {upper_bound:,}"
+        )
     return integers
 
 
@@ -374,13 +384,13 @@ def check_groups(groups: Any, people: int) -> Groups:
     mask = np.asarray(groups)
     if mask.dtype.kind != "b" or mask.ndim != 2 or mask.shape[1] != people or not len(mask):
         raise InvalidParameter(
-            "groups", _describe_array(mask), f"rows of {people} booleans, True for each member of the group"
+            "groups", _describe_array(mask), f"an array of rows of {people} booleans, True for each member of the group"
         )
     return mask
 
 
-def _describe_array(array: NDArray[Any]) -> str:
-    return f"an array of {array.dtype} and shape {array.shape}"
+def _describe_array(array: NDArray[Any]) -> Description:
+    return Description(f"an array of {array.dtype} with the shape {array.shape}")
 
 
 def _membership_condition(column: str, group: NDArray[np.bool_]) -> str:

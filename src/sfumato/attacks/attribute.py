@@ -70,7 +70,7 @@ def attribute(
         for finding in _findings_of(kind, outcome, promise if kind == private else None)
     ]
     words = (
-        "Right guesses without somebody are about the population: who smokes is likelier to have cancer.",
+        "Right guesses without the person's data are about the population: smokers are likelier to have cancer.",
         "What their presence adds is about the person. From smoking alone it is nothing; a privacy promise bounds it.",
     )
     return Findings(_NAME, tuple(all_findings), words)

@@ -42,7 +42,9 @@ def guess_ceiling(guarantee: Guarantee, prior: Number = "1/2", choices: int = 2)
     promise = Guarantee.of(guarantee)
     p, k = float(exact(prior, "prior", INSIDE_UNIT)), exact_integer(choices, "choices", at_least=2)
     if p * k < 1 - 1e-9:
-        raise InvalidParameter("prior", prior, f"at least 1/{k}, the least that the likeliest of {k} values can have")
+        raise InvalidParameter(
+            "prior", prior, f"at least 1/{k}, since the likeliest of {k} values is at least that likely"
+        )
     exp_minus_epsilon = math.exp(-min(float(promise.epsilon), _MAX_EPSILON))
     return min(1.0, p * (1 + (k - 1) * float(promise.delta) * exp_minus_epsilon) / (p + (1 - p) * exp_minus_epsilon))
 
@@ -99,7 +101,7 @@ def max_correct(trials: int, ceiling: float, alarm: Number = "1e-6") -> int:
         float(exact(alarm, "alarm", INSIDE_UNIT)),
     )
     if not 0 <= ceiling <= 1:
-        raise InvalidParameter("ceiling", ceiling, "a probability")
+        raise InvalidParameter("ceiling", ceiling, "a probability from 0 to 1")
     low, high = 0, trial_count  # counts above ``high`` are impossible
     while low < high:
         midpoint = (low + high) // 2

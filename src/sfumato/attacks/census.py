@@ -121,7 +121,7 @@ def census(
     private_counts = release_tables(people_drawn, Budget(price, neighbours=relation))
     findings.append(_census_finding(f"private, ε = {format_exact(price)}", private_counts, people_drawn, ceiling))
     words = (
-        f"Three small tables of each of {blocks} blocks with {people} people are published; who knows a person's "
+        f"Three small tables of each of {blocks} blocks with {people} people are published; whoever knows a person's "
         "block, sex and age looks up the ancestry in the table that fits.",
     )
     return Findings(NAME, tuple(findings), words)

@@ -59,7 +59,8 @@ def spread_groups(questions: int, people: int) -> Groups:
             raise InvalidParameter(
                 "questions",
                 questions,
-                f"fewer: {people_count} people do not have so many groups that differ by {MIN_DIFFERENCE}",
+                f"few enough for groups of {people_count} people that differ in at least {MIN_DIFFERENCE}",
+                fix="ask fewer questions, or take more people",
             )
     return chosen[1:]
 
@@ -139,7 +140,7 @@ _WORDS = (
     "Bob is one of the people of each town, and whether he smokes is secret. How many smoke in all, less how many "
     "smoke of all but Bob, is his answer.",
     "Spread: random groups of which no two differ by fewer than 5 people, put together so that all but Bob cancel.",
-    "From a table: Bob is alone in a cell, which is withheld; the totals of streets and of ages are told.",
+    "From a table: Bob is alone in a cell, which is withheld; the totals of streets and of ages are published.",
 )
 _STREETS, _BANDS, _CELL = 3, 3, 20
 _EXTRA_QUESTIONS = 10
@@ -226,7 +227,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
         tuple(map(float, question_counts)),
         (*courses, ceiling),
         float(people_count),
-        "as many as people",
+        "one question per person",
         words,
     )
 
@@ -235,7 +236,7 @@ def check_target(target: int, people: int) -> int:
     """Validate the row index of one person."""
     row_index = exact_integer(target, "target")
     if row_index >= people:
-        raise InvalidParameter("target", target, f"below {people}, the number of people")
+        raise InvalidParameter("target", target, f"the index of one of the {people} people, from 0 to {people - 1}")
     return row_index
 
 

@@ -111,7 +111,7 @@ class Finding:
         codec.check_fields(self)
         if not self.trials > 0 or not 0 <= self.right <= self.trials or self.questions < 0:
             raise InvalidParameter(
-                "right", (self.right, self.trials), "a number of right guesses between 0 and the trials"
+                "right", self.right, f"a number of right guesses from 0 to {self.trials}, the number of trials"
             )
         object.__setattr__(self, "chance", _checked_share(self.chance, "chance"))
         if self.ceiling is not None:
@@ -177,7 +177,7 @@ class Findings:
             or not self.listed
             or not all(type(entry) is Finding for entry in self.listed)
         ):
-            raise InvalidParameter("listed", self.listed, "at least one finding")
+            raise InvalidParameter("listed", self.listed, "a tuple of one or more findings")
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.listed)
@@ -247,7 +247,7 @@ def _percent(share: float) -> str:
 def _checked_share(number_or_text: Any, name: str) -> float:
     number = codec.parse_float(number_or_text, name)
     if not 0 <= number <= 1:
-        raise InvalidParameter(name, number_or_text, "a share between 0 and 1")
+        raise InvalidParameter(name, number_or_text, "a number from 0 to 1")
     return number
 
 
@@ -267,7 +267,7 @@ class SuccessCurve:
         codec.check_fields(self)
         object.__setattr__(self, "shares", _checked_numbers(self.shares, "shares"))
         if not all(0 <= share <= 1 for share in self.shares):
-            raise InvalidParameter("shares", self.shares, "shares between 0 and 1")
+            raise InvalidParameter("shares", self.shares, "a tuple of numbers from 0 to 1")
 
     def format_share(self, share: float) -> str:
         """Format a share in percent; a ceiling is rounded up."""
@@ -294,7 +294,7 @@ class Sweep:
         codec.check_fields(self)
         object.__setattr__(self, "at", _checked_numbers(self.at, "at"))
         if not self.at or self.at[0] <= 0 or any(a >= b for a, b in zip(self.at, self.at[1:], strict=False)):
-            raise InvalidParameter("at", self.at, "increasing numbers above 0")
+            raise InvalidParameter("at", self.at, "a tuple of increasing numbers above 0")
         if self.mark is not None:
             object.__setattr__(self, "mark", codec.parse_float(self.mark, "mark"))
         courses_valid = (
@@ -303,7 +303,9 @@ class Sweep:
             and all(type(curve) is SuccessCurve for curve in self.courses)
         )
         if not courses_valid or any(len(curve.shares) != len(self.at) for curve in self.courses):
-            raise InvalidParameter("courses", self.courses, f"courses of {len(self.at)} shares")
+            raise InvalidParameter(
+                "courses", self.courses, f"a tuple of success curves with {len(self.at)} shares each"
+            )
 
     def __getitem__(self, name: str) -> tuple[float, ...]:
         """Return the shares of one curve by its name."""

@@ -29,7 +29,7 @@ from sfumato.attacks.answerers import (
     private_answers,
 )
 from sfumato.attacks.ceilings import epsilon_lower_bound, format_percent_up, guess_ceiling
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, exact_integer, format_exact
@@ -85,7 +85,7 @@ def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
 
 def _members(tokens: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
     if not tokens and not empty:
-        raise InvalidParameter("who", "nobody", f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
+        raise InvalidParameter("who", Description("no name"), f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
     members = np.zeros(len(NAMES), bool)
     for token in tokens:
         matches = [token.lower() in (EVERYBODY, name.lower(), ward_of(index)) for index, name in enumerate(NAMES)]
@@ -136,7 +136,7 @@ class GuessingMatch:
         if self.opponent not in CURATORS:
             raise InvalidParameter("opponent", self.opponent, "one of " + ", ".join(CURATORS))
         if exact_integer(self.rounds, "rounds", at_least=1) > MAX_ROUNDS:
-            raise InvalidParameter("rounds", self.rounds, f"at most {MAX_ROUNDS}")
+            raise InvalidParameter("rounds", self.rounds, f"at most {MAX_ROUNDS:,}")
 
     def after_round(self, right: bool) -> GuessingMatch:
         """Return the match after one more round."""

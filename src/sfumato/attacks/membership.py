@@ -76,7 +76,7 @@ def membership(
         _finding(kind, scores, drawn_runs, promise if kind.startswith("private") else None) for kind, scores in tests
     )
     words = (
-        f"{attributes} counts of a table of {people} people reveal who is one of them.",
+        f"{attributes} counts of a table of {people} people reveal who is in the table.",
         "Rounding them or withholding small ones changes little.",
         *power_words(runs, promise, float(ALARM)),
     )
@@ -158,7 +158,8 @@ def draw_runs(
     """Draw a target and a table of others for each run and, under replace neighbours, the target's replacement."""
     run_count, table_size = exact_integer(runs, "runs", at_least=1), exact_integer(people, "people", at_least=1)
     if run_count * table_size * population.attributes > _MAX_DRAWS:
-        raise InvalidParameter("runs", runs, f"fewer runs: at most {_MAX_DRAWS:,} values are drawn in all")
+        most_runs = _MAX_DRAWS // (table_size * population.attributes)
+        raise InvalidParameter("runs", runs, f"at most {most_runs:,} for {table_size:,} people")
     others = population.people(run_count * table_size).reshape(run_count, table_size, population.attributes)
     instead = population.people(run_count) if neighbours is Neighbours.REPLACE else None
     return MembershipRuns(population, others, population.people(run_count), instead)

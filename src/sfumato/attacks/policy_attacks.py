@@ -211,7 +211,7 @@ def attacked_tables(policy: Policy, columns: Sequence[str] = ()) -> tuple[Attack
     for requested in columns:
         matching = [pair for pair in pairs if requested in _column_names(*pair)]
         if not matching:
-            rule = f"a private column with at least two listed values, or with bounds: {available}"
+            rule = f"the name of a private column with bounds or at least two listed values: {available}"
             raise InvalidParameter("column", requested, rule)
         chosen |= {(table.name, name): AttackedTable(policy, table, name) for table, name in matching}
     return tuple(chosen.values())
@@ -451,7 +451,7 @@ def policy(
     """
     run_count = exact_integer(runs, "runs", at_least=1)
     if not LEAST_RUNS <= run_count <= MAX_RUNS:
-        rule = f"between {LEAST_RUNS} and {MAX_RUNS:,}; fewer would show nothing"
+        rule = f"between {LEAST_RUNS} and {MAX_RUNS:,}"
         raise InvalidParameter("runs", runs, rule)
     deadline = time.monotonic() + 60 * float(exact(minutes, "minutes", POSITIVE))
     target_policy = policy if isinstance(policy, Policy) else read(Path(policy))
@@ -461,7 +461,7 @@ def policy(
         raise InvalidPolicy(
             "an account with ε = 0 answers nothing, so there is nothing to attack",
             place="unit.budget.epsilon",
-            fix="attack the policy with the budget that you would open it with",
+            fix="give the budget an ε above 0, such as the one you plan to use",
         )
     attempts: list[Attempt] = []
     untried: list[str] = []
@@ -490,7 +490,7 @@ def _plan_attempts(chosen: Sequence[AttackedTable]) -> list[Planned]:
     columns = [stage for stage in chosen if stage.column is not None]
     if not presence_tables and not columns:
         raise InvalidPolicy(
-            "under replace neighbours an attack guesses a value, and no column lists two values or has a range",
+            "under replace neighbours the attack guesses a value, and no column lists two values or has bounds",
             place=f"tables.{chosen[0].table.name}.columns",
             fix='list the values of a column, such as { values = ["yes", "no"] }, in a copy of the policy',
         )

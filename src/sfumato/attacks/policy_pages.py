@@ -59,7 +59,7 @@ def undeclared_words(undeclared: Sequence[str]) -> tuple[str, ...]:
     return (f"Not tried, because they declare neither two values nor a range, or hold lists: {', '.join(undeclared)}.",)
 
 
-_TITLE = "What could be found out about one of those who are protected"
+_TITLE = "What an attacker could find out about one of those who are protected"
 
 
 def policy_page(
@@ -79,7 +79,7 @@ def policy_page(
         f"<h2>What was tried</h2>{''.join(_attempts_section(attempts, findings, notes))}",
         f"<h2>What anybody could gain at most</h2>{_ceiling_section(promise, neighbours)}",
         f"<h2>What this does not promise</h2>{render_limitations()}",
-        f"<h2>How it was tried</h2>{_method_section(unit, neighbours, attempts)}",
+        f"<h2>How it was tested</h2>{_method_section(unit, neighbours, attempts)}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
     ]
     return HtmlPage(_TITLE, "\n".join(sections))
@@ -94,7 +94,7 @@ def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Atte
             (f"ε = {format_exact(promise.epsilon)}{delta}", "is the most that is ever spent"),
             (f"{_share_of_hundred(exact)} of 100", "guesses were right from exact answers"),
             (f"{_share_of_hundred(private)} of 100", "were right from the answers of this policy"),
-            (f"{_format_up(account_ceiling(promise, neighbours))} of 100", "is what no method surpasses, by proof"),
+            (f"{_format_up(account_ceiling(promise, neighbours))} of 100", "is the proven limit of every method"),
         ]
     )
 
@@ -156,7 +156,7 @@ def _attempts_section(attempts: Sequence[Attempt], findings: Findings, notes: Se
         )
         for attempt in attempts
     ]
-    header = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
+    header = ("asked about", "what was guessed", "spent", "exact answers", "answers of this policy", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
     yield table(header, rows, [False, False, False, True, True, True])
     if any(attempt.price.startswith("ρ") for attempt in attempts):

@@ -103,8 +103,8 @@ def reconstruction(
             )
         )
     words = (
-        f"{question_count:,} random groups of {people_count:,} people are asked for, and {Method.of(method).value} "
-        "finds each one's bit."
+        f"{question_count:,} random groups of {people_count:,} people are asked about, and {Method.of(method).value} "
+        "recovers each person's bit."
     )
     return Findings(NAME, tuple(results), (words,))
 
@@ -122,7 +122,8 @@ def reconstruction_by_noise(
         exact_integer(questions, "questions", at_least=1),
     )
     requested_scales: Sequence[Number] = [2.0**power for power in range(-1, 13)] if scales is None else scales
-    exact_scales = [exact(scale, "scales", POSITIVE) for scale in requested_scales]
+    allowed = POSITIVE.each
+    exact_scales = [exact(scale, "scales", allowed) for scale in requested_scales]
     shares: dict[Method, list[float]] = {method: [] for method in Method}
     for scale in exact_scales:
         for method in Method:

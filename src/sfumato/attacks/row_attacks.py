@@ -230,8 +230,8 @@ def attribute_of_rows(
         presence_correct = int((is_correct == inside).sum())
         results.append(_finding(_ATTRIBUTE, f"{kind}, of the person", presence_correct, len(inside), promise))
     words = (
-        "Right guesses without somebody are about the population: who smokes is likelier to have cancer.",
-        "Of the person: how often a right guess goes with their being in the table. One half shows nothing.",
+        "Right guesses without the person's data are about the population: smokers are likelier to have cancer.",
+        "About the person: how often a right guess coincides with their being in the table. One half is chance.",
     )
     return Findings(_ATTRIBUTE, tuple(results), words)
 

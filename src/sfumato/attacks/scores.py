@@ -60,7 +60,7 @@ class Scores:
         for name, raw_scores in (("true", true), ("false", false)):
             scores = np.sort(np.asarray(raw_scores, np.float64).ravel())
             if not scores.size or np.isnan(scores).any():
-                raise InvalidParameter(name, raw_scores, "one or more scores, each a number")
+                raise InvalidParameter(name, raw_scores, "a list of one or more numbers")
             scores.flags.writeable = False
             object.__setattr__(self, name, scores)
 

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from sfumato import notebook_html
 from sfumato.audit.lower_bounds.events import OutputShares
 from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, format_confidence, plot_shares
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import InMemory, Policy, Type
@@ -95,7 +95,7 @@ class OneRun:
         counts_valid = 0 <= self.right <= self.guesses <= self.canaries and self.tried > 0
         laws_valid = self.laws is None or isinstance(self.laws, OutputShares)
         if not (counts_valid and laws_valid and self.lower_bound >= 0 and 0 < self.confidence < 1):
-            rule = "a bound ≥ 0, a confidence inside (0, 1), and no more right guesses than guesses, nor than canaries"
+            rule = "a result with a bound ≥ 0, a confidence between 0 and 1, and right ≤ guesses ≤ canaries"
             raise InvalidParameter("audit", (self.right, self.guesses, self.canaries), rule)
 
     @property
@@ -112,7 +112,12 @@ class OneRun:
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Plot the scores of absent and present canaries; also write it to ``path`` if given."""
         if self.laws is None:
-            raise InvalidParameter("audit", self.guesses, "an audit with scores to plot")
+            raise InvalidParameter(
+                "audit",
+                Description("one without scores"),
+                "an audit with scores to plot",
+                fix="plot the result of audit.one_run, which keeps the scores",
+            )
         names = ("absent", "present")
         return save_if_path(plot_shares(self.laws, f"{self.claim} {self._outcome}", [str(self)], names), path)
 
@@ -198,7 +203,9 @@ def _guess_counts(guesses: int | Sequence[int] | None, canaries: int) -> list[in
     requested = list(guesses) if isinstance(guesses, Sequence) else [guesses]
     counts = sorted({exact_integer(count, "guesses", at_least=1) for count in requested})
     if not counts or counts[-1] > canaries:
-        raise InvalidParameter("guesses", guesses, f"numbers from 1 to {canaries}, how many canaries there are")
+        raise InvalidParameter(
+            "guesses", guesses, f"a list of whole numbers from 1 to {canaries:,}, the number of canaries"
+        )
     return counts
 
 
@@ -211,10 +218,10 @@ def _check_power(canaries: int, guesses: int, promise: Guarantee, error_share: f
         (n for n in _growing_sizes(canaries) if guessing_tail_bound(n, n, n, epsilon, delta) <= error_share), None
     )
     if enough is None:
-        rule = f"an ε and a δ that {_MAX_CANARIES:,} canaries could refute"
-        raise InvalidParameter("claim", promise, rule, fix="audit many runs with falsify, or a smaller claim")
-    rule = f"more: even all guesses correct could not refute {promise}; {enough:,} canaries, all guessed, could"
-    raise InvalidParameter("canaries", canaries, rule)
+        rule = f"a guarantee that an audit with {_MAX_CANARIES:,} canaries could refute"
+        raise InvalidParameter("claim", promise, rule, fix="audit a smaller ε, or many runs with falsify(…)")
+    rule = f"enough to be able to refute {promise}, such as {enough:,}"
+    raise InvalidParameter("canaries", canaries, rule, fix=f"set canaries to {enough:,}, and guess all of them")
 
 
 def _growing_sizes(start: int) -> list[int]:
@@ -232,7 +239,9 @@ def _check_scores(returned: Any, canaries: int) -> NDArray[np.float64]:
         scores = np.empty(0)
     if scores.shape != (canaries,) or np.isnan(scores).any():
         raise InvalidParameter(
-            "release", scores.shape, f"a function that returns {canaries} scores, one for each canary"
+            "release",
+            Description(f"an array of the shape {scores.shape}"),
+            f"a function that returns {canaries:,} scores, one for each canary",
         )
     return scores
 
@@ -373,7 +382,8 @@ class Planted:
         """
         scored_columns = [name for name in self.columns if name in released.columns]
         if not scored_columns:
-            rule = f"marginals or a synthetic table of {self.table}, with one of its columns {', '.join(self.columns)}"
+            names = ", ".join(self.columns)
+            rule = f"a question for marginals or a synthetic table of {self.table} with one of {names}"
             raise InvalidParameter("ask", tuple(released.columns), rule)
         gram, target = _RIDGE * np.eye(self.count), np.full(self.count, _RIDGE / 2)
         for columns in combinations(scored_columns, min(2, len(scored_columns))):
@@ -417,14 +427,16 @@ def plant(
         raise InvalidParameter("table", table, "the name of a private table of the policy")
     if not (schema.every_row or isinstance(schema.id, str)):
         raise InvalidParameter(
-            "table", table, "a table with a column for the unit's id, or one whose rows are the units"
+            "table", table, "a table that has the unit's id as a column, or whose every row is a unit"
         )
     canary_count, base_rows = exact_integer(canaries, "canaries", at_least=1), exact_integer(rows, "rows", at_least=1)
     if canary_count > _MAX_ROWS or base_rows > _MAX_ROWS:
-        raise InvalidParameter("canaries", canaries, f"at most {_MAX_ROWS:,} canaries and rows")
+        raise InvalidParameter(
+            "canaries" if canary_count > _MAX_ROWS else "rows", max(canary_count, base_rows), f"at most {_MAX_ROWS:,}"
+        )
     scored_columns = tuple(columns if columns is not None else (name for name in schema.columns if name != schema.id))
     if not scored_columns or not set(scored_columns) <= set(schema.columns):
-        raise InvalidParameter("columns", columns, "names of declared columns of the table")
+        raise InvalidParameter("columns", columns, "a list of names of declared columns of the table")
     id_type = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
     private = {name: entry for name, entry in policy.tables.items() if not entry.public}
     generated = invent_tables(private, base_rows + 2 * canary_count, id_type)

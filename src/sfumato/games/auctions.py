@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.codec import constructor_repr
@@ -36,7 +36,7 @@ from sfumato.privacy.numbers import (
 from sfumato.release.prices import Price, price_list, warn_if_weak
 
 _MAX_SCORE = (1 << 62) - 1
-_BIDS = "finite numbers ≥ 0, one for each bid"
+_BIDS = "a list of finite numbers ≥ 0"
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,12 @@ def digital_goods(
     )
     size = int(multiplicities.sum())
     if size * int(sorted_prices[-1] * unit) >= 1 << 62:
-        raise InvalidParameter("prices", "prices with many digits", "prices with fewer digits")
+        raise InvalidParameter(
+            "prices",
+            Description("prices with more digits"),
+            "a list of prices with fewer digits",
+            fix="round the prices to fewer digits",
+        )
     # A bidder's bids are replaced one after the other, each step monotone: a chain of per_bidder steps.
     selection = mechanism(total * (1 - share), sensitivity=max_bids * sorted_prices[-1] * unit, monotone=True)
     counter = Laplace(max_bids / (total * share)) if share else None
@@ -208,9 +213,11 @@ def _checked_multiplicities(counts: Any, bids: int) -> NDArray[np.int64]:
         or (multiplicities < 0).any()
         or not multiplicities.any()
     ):
-        raise InvalidParameter("counts", "something else", "a whole number ≥ 0 for each bid, not all 0")
+        raise InvalidParameter(
+            "counts", Description("something else"), "a list with one whole number ≥ 0 for each bid, not all of them 0"
+        )
     if multiplicities.sum(dtype=np.float64) > 1 << 53:
-        raise InvalidParameter("counts", "larger numbers", "at most 2^53 bids in all")
+        raise InvalidParameter("counts", Description("a larger sum"), "whole numbers with a sum of at most 2^53")
     return multiplicities.astype(np.int64)
 
 
@@ -225,12 +232,15 @@ def _count_prices_reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np
             return _count_prices_reached_exactly(prices, bids)
         array = np.array(bids, np.float64)
     if array is None or array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
-        raise InvalidParameter("bids", "something else", _BIDS)
+        raise InvalidParameter("bids", Description("something else"), _BIDS)
     if array.dtype.kind == "f" and array.dtype.itemsize != 8:
         return _count_prices_reached_exactly(prices, list(array))  # a float32 stands for its own shortest decimal
     if not (array >= 0).all() or np.isinf(array).any():
         raise InvalidParameter(
-            "bids", "a negative or missing bid", _BIDS, fix="leave such rows out, or clamp them to 0"
+            "bids",
+            Description("a list with a negative or missing bid"),
+            _BIDS,
+            fix="leave out such bids, or set them to 0",
         )
     if array.dtype.kind != "f":
         array = np.minimum(array.astype(np.uint64), np.uint64(1 << 53))  # above every price, and exact as a float
@@ -246,4 +256,4 @@ def _count_prices_reached_exactly(prices: tuple[Fraction, ...], bids: Sequence[A
                 cache[type(bid), bid] = bisect_right(prices, exact(bid, "bids", NONNEGATIVE))
         return np.array([cache[type(bid), bid] for bid in bids], np.int64)
     except (InvalidParameter, TypeError):  # an unhashable value is not a number either
-        raise InvalidParameter("bids", "something else", _BIDS) from None
+        raise InvalidParameter("bids", Description("something else"), _BIDS) from None

@@ -192,7 +192,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
             epsilon = _largest_epsilon(mixing, penalty)
             if epsilon < Fraction(1, 10**9):
                 raise InvalidParameter(
-                    "q", q, "large enough for an ε of at least 1e-9", fix="leave q out: it is chosen for you"
+                    "q", q, "large enough for an ε of at least 1e-9", fix="leave out q: it is then chosen for you"
                 )
     elif epsilon is not None:
         mixing = _least_q(_exponential_mechanism(epsilon).epsilon, penalty)
@@ -205,8 +205,8 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
         raise InvalidParameter(
             "q",
             q,
-            f"at least {float(least_q):.6g} at ε = {format_exact(mixture.epsilon)}: (1 − q)·δ(0) < q·p",
-            fix="leave q or epsilon out and it is chosen for you",
+            f"at least {float(least_q):.6g} at ε = {format_exact(mixture.epsilon)}, so that misreporting never pays",
+            fix="leave out q or epsilon: it is then chosen for you",
         )
     return mixture
 
@@ -219,15 +219,15 @@ def _gap(environment: Environment) -> Gap:
     """Return the environment's gap; refuse γ = 0, where imposing a reaction cannot punish a misreport."""
     gap = environment.gap
     if gap is None or not gap.gamma:
-        reason = "there is one type only"
+        reason = "there is only one type"
         if gap is not None:
             first, second = (environment.types[t] for t in gap.types)
-            reason = f"type {first!r} is served as well by every reaction of type {second!r}"
+            reason = f"every best reaction of type {second!r} is also best for type {first!r}"
         raise InvalidParameter(
             "environment",
             environment,
-            f"one with a gap γ > 0; here γ = 0: {reason}",
-            fix="let reactions differ by type (two facilities instead of one), and merge types that want the same",
+            f"one with a gap γ above 0; here γ = 0, since {reason}",
+            fix="merge these types, or give each type its own best reaction, such as with two facilities",
         )
     return gap
 

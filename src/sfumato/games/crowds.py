@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.privacy.numbers import exact_integer
 
 Floats = NDArray[np.float64]
@@ -35,17 +35,22 @@ class Crowd:
     def __init__(self, payoffs: Any, types: Any) -> None:
         type_indices = np.asarray(types)
         if type_indices.ndim != 1 or type_indices.dtype.kind not in "iu" or not type_indices.size:
-            raise InvalidParameter("types", "something else", "a whole number for each player, at least one")
+            raise InvalidParameter("types", Description("something else"), "a list with the type index of each player")
         table = _as_floats(payoffs)
         if table.ndim != 3 or table.shape[2] != type_indices.size or 0 in table.shape or table.size > _MAX_ENTRIES:
-            rule = "an array [type, action, load − 1], with a load for each number of players"
-            raise InvalidParameter("payoffs", f"{table.ndim} axes", rule)
+            rule = "an array [type, action, load − 1] with loads from 1 to the number of players"
+            raise InvalidParameter("payoffs", Description(f"an array with {table.ndim} axes"), rule)
         if not ((table >= 0) & (table <= 1)).all():
             raise InvalidParameter(
-                "payoffs", "a number outside [0, 1] or NaN", "numbers in [0, 1]", fix="rescale the payoffs"
+                "payoffs",
+                Description("NaN or a number outside that range"),
+                "numbers from 0 to 1",
+                fix="rescale the payoffs to [0, 1]",
             )
         if type_indices.min() < 0 or type_indices.max() >= table.shape[0]:
-            raise InvalidParameter("types", "something else", f"type indices from 0 to {table.shape[0] - 1}")
+            raise InvalidParameter(
+                "types", Description("something else"), f"a list of type indices from 0 to {table.shape[0] - 1}"
+            )
         type_indices = type_indices.astype(np.int64)
         for array in (table, type_indices):
             array.flags.writeable = False
@@ -101,7 +106,12 @@ class Crowd:
                 return self._assign_actions(counts)
             counts[type_index, source] -= 1
             counts[type_index, target] += 1
-        raise InvalidParameter("game", "best responses that do not converge", "one in which best responses converge")
+        raise InvalidParameter(
+            "game",
+            Description(f"no equilibrium after {limit:,} moves"),
+            "a game in which best responses converge",
+            fix="raise max_moves, or change the payoffs",
+        )
 
     def _arrive_one_by_one(self) -> Integers:
         counts = np.zeros(self.payoffs.shape[:2], np.int64)
@@ -135,7 +145,9 @@ class Crowd:
         fits = actions.shape == (self.players,) and actions.dtype.kind in "iu"
         if not fits or actions.min() < 0 or actions.max() >= self.actions:
             raise InvalidParameter(
-                "profile", "something else", f"an action from 0 to {self.actions - 1} for each player"
+                "profile",
+                Description("something else"),
+                f"a list with one action from 0 to {self.actions - 1} for each player",
             )
         return actions.astype(np.int64)
 
@@ -154,7 +166,7 @@ def _as_floats(values: Any) -> Floats:
 def _finite_array(rows: Any, name: str) -> Floats:
     table = _as_floats(rows)
     if not np.isfinite(table).all() or not table.size:
-        raise InvalidParameter(name, rows, "finite numbers")
+        raise InvalidParameter(name, rows, "a list of finite numbers")
     return table
 
 
@@ -173,7 +185,7 @@ def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[floa
     """
     base_lengths, slope_per_route = _finite_array(lengths, "lengths"), _finite_array(slopes, "slopes")
     if base_lengths.ndim != 2 or slope_per_route.shape != base_lengths.shape[1:]:
-        raise InvalidParameter("lengths", lengths, "lengths[type][route], with a slope for each route")
+        raise InvalidParameter("lengths", lengths, "a table lengths[type][route] with as many routes as slopes")
     return Crowd(1 - base_lengths[:, :, None] - slope_per_route[None, :, None] * _possible_shares(types), types)
 
 
@@ -194,7 +206,7 @@ def public_good(types: Any, costs: Sequence[float]) -> Crowd:
     """
     cost_per_type = _finite_array(costs, "costs").reshape(-1, 1)
     if (np.abs(cost_per_type) > 1).any():
-        raise InvalidParameter("costs", costs, "numbers in [−1, 1]")
+        raise InvalidParameter("costs", costs, "a list of numbers from −1 to 1")
     share = _possible_shares(types)
     free_riding = np.broadcast_to((1 + np.sqrt(1 - share)) / 3, (cost_per_type.size, share.size))
     contributing = (1 + np.sqrt(share) - cost_per_type) / 3

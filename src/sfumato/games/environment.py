@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, bits
 from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
 from sfumato.privacy.codec import constructor_repr
@@ -84,11 +84,14 @@ class Environment:
                 (types, outcomes, reactions), shape[1:], ("types", "outcomes", "reactions"), strict=True
             )
         ]
-        numbers = [exact(utility, "utilities", PROBABILITY) for utility in array.ravel()]
+        allowed = PROBABILITY.each
+        numbers = [exact(utility, "utilities", allowed) for utility in array.ravel()]
         scale = math.lcm(*{utility.denominator for utility in numbers})
         if scale > _MAX_SCALE or scale * count > _MAX_WELFARE_UNITS:
             rule = "numbers with a small common denominator"
-            raise InvalidParameter("utilities", "numbers with too many digits", rule, fix="round them to 9 decimals")
+            raise InvalidParameter(
+                "utilities", Description("numbers with more digits"), rule, fix="round the utilities to 9 decimals"
+            )
         units = iter([int(utility * scale) for utility in numbers])
         tables: tuple[Table, ...] = tuple(
             tuple(tuple(tuple(next(units) for _ in range(shape[3])) for _ in range(shape[2])) for _ in range(shape[1]))
@@ -201,8 +204,13 @@ class Environment:
         except TypeError:
             type_indices = ()
         if len(type_indices) != self.players or not all(0 <= t < len(self.types) for t in type_indices):
-            rule = "one type index, from 0, for each player"
-            raise InvalidParameter("reports", "something else", rule, fix="number the types in the environment's order")
+            rule = f"a list with the type index of each of the {self.players} players, from 0 to {len(self.types) - 1}"
+            raise InvalidParameter(
+                "reports",
+                Description("something else"),
+                rule,
+                fix="number the types from 0 in the order of environment.types",
+            )
         return type_indices
 
     def __repr__(self) -> str:
@@ -219,18 +227,20 @@ def _utility_array(utilities: Any, players: int) -> Any:
     try:
         array = np.array(utilities, dtype=object)
     except ValueError:
-        raise InvalidParameter("utilities", "rows of different lengths", rule) from None
+        raise InvalidParameter("utilities", Description("rows of different lengths"), rule) from None
     if array.ndim not in (2, 3, 4) or not array.size:
-        raise InvalidParameter("utilities", f"{array.ndim} axes", rule)
+        raise InvalidParameter("utilities", Description(f"an array with {array.ndim} axes"), rule)
     if array.size > _MAX_ENTRIES:
-        raise InvalidParameter("utilities", f"{array.size} entries", f"at most {_MAX_ENTRIES}")
+        raise InvalidParameter(
+            "utilities", Description(f"{array.size:,}"), f"an array of at most {_MAX_ENTRIES:,} numbers"
+        )
     if array.ndim == 2:
         array = array[..., None]
     if array.ndim == 3:
         array = array[None]
     if array.shape[0] not in (1, players):
         raise InvalidParameter(
-            "utilities", f"{array.shape[0]} players", f"one table, or {players}: one for each player"
+            "utilities", Description(f"{array.shape[0]} tables"), f"one table, or {players} tables, one for each player"
         )
     return array
 
@@ -242,7 +252,7 @@ def _checked_names(names: Sequence[Hashable] | None, size: int | None, name: str
     hashable = all(isinstance(each, Hashable) for each in labels)
     if not labels or not hashable or len(set(labels)) != len(labels) or (size is not None and len(labels) != size):
         requirement = "different names" if size is None else f"{size} different names"
-        raise InvalidParameter(name, names, f"a sequence of {requirement}")
+        raise InvalidParameter(name, names, f"a list of {requirement}")
     return labels
 
 
@@ -275,12 +285,14 @@ class Law:
 def law_from_probabilities(probabilities: Iterable[Number], outcomes: int) -> Law:
     """Check a law given as probabilities in [0, 1] with sum 1, one for each outcome."""
     if not isinstance(probabilities, Iterable):
-        raise InvalidParameter("probabilities", probabilities, f"{outcomes} numbers with sum exactly 1")
+        raise InvalidParameter("probabilities", probabilities, f"{outcomes} numbers that sum to exactly 1")
     exact_probabilities = [exact(probability, "probability", PROBABILITY) for probability in probabilities]
     if len(exact_probabilities) != outcomes or sum(exact_probabilities) != 1:
-        rule = f"{outcomes} numbers with sum exactly 1"
+        rule = f"{outcomes} numbers that sum to exactly 1"
         raise InvalidParameter(
-            "probabilities", f"{len(exact_probabilities)} numbers with sum {float(sum(exact_probabilities)):.6g}", rule
+            "probabilities",
+            Description(f"{len(exact_probabilities)} numbers that sum to {float(sum(exact_probabilities)):.6g}"),
+            rule,
         )
     common_denominator = math.lcm(*(probability.denominator for probability in exact_probabilities))
     return Law(tuple(int(probability * common_denominator) for probability in exact_probabilities))
@@ -295,7 +307,9 @@ def law_of_selection(selection: ScoreSelection, scores: Sequence[Fraction | int]
     """
     gaps, rate = scaled_gaps(list(scores), selection)
     if gaps.size > MAX_CANDIDATES:
-        raise InvalidParameter("outcomes", int(gaps.size), f"at most {MAX_CANDIDATES} for an exact law")
+        raise InvalidParameter(
+            "outcomes", int(gaps.size), f"at most {MAX_CANDIDATES}, so that exact probabilities can be computed"
+        )
     context = bits.decimal_context(_DIGITS)
     powers = [context.exp(bits.to_decimal(-rate * int(gap), context)) for gap in gaps]
     acceptance = [int(context.scaleb(power, 70)) for power in powers]  # units of 10⁻⁷⁰, at most one too few
@@ -308,7 +322,10 @@ def law_of_selection(selection: ScoreSelection, scores: Sequence[Fraction | int]
             return Law((1,) * len(acceptance))
         return _permute_and_flip_law(acceptance)
     raise InvalidParameter(
-        "mechanism", selection, "Exponential or PermuteAndFlip", fix="Laplace noise has no finite exact law"
+        "mechanism",
+        selection,
+        "Exponential or PermuteAndFlip",
+        fix="use one of these: the probabilities under Laplace noise are not computed exactly",
     )
 
 

@@ -186,9 +186,7 @@ def equilibrium(game: Crowd, epsilon: Number, delta: Number = 0, *, rounds: int 
     (True, True)
     """
     if not isinstance(game, Crowd):
-        raise InvalidParameter(
-            "game", game, "a Crowd", fix="for a small game use approximate_nash, which enumerates it"
-        )
+        raise InvalidParameter("game", game, "a Crowd", fix="use approximate_nash for a small game")
     exact(epsilon, "epsilon", POSITIVE)
     guarantee = Guarantee(epsilon, delta)
     if rounds is not None:
@@ -211,7 +209,7 @@ def _mediation(game: Crowd, guarantee: Guarantee, rounds: int) -> Mediation:
         calibrated = calibrate(lambda scale: _ComposedRounds(Gaussian(scale), rounds), guarantee, sensitivity)
         return Mediation(game, guarantee, rounds, calibrated.noise)
     except InvalidParameter:  # the sampler has a least and a largest scale
-        rule = f"within the range in which the noise of {rounds} rounds can be drawn"
+        rule = f"an ε at which noise for {rounds} rounds can be drawn"
         raise InvalidParameter("epsilon", float(guarantee.epsilon), rule) from None
 
 
@@ -351,7 +349,7 @@ def _read_column(path: Path, name: str | None) -> Iterator[str]:
             header = [cell.strip() for cell in next(rows, [])]
             column = header[0] if name is None and len(header) == 1 else name
             if column is None or header.count(column) != 1:
-                rule = f"the name of one column: {', '.join(header) or 'the file has none'}"
+                rule = f"the name of one column of the file: {', '.join(header) or 'it has none'}"
                 raise InvalidParameter("column", name, rule, fix="add --column NAME")
             column_index = header.index(column)
             for row in rows:

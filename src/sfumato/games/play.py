@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import PROBABILITY, exact
 
@@ -71,15 +71,16 @@ class MatrixGame:
     payoffs: NDArray[Any] = field(repr=False)
 
     def __init__(self, payoffs: Any) -> None:
-        rule = "payoffs[player][action of player 0][action of player 1]…"
+        rule = "a table payoffs[player][action of player 0][action of player 1]…"
         try:
             array = np.array(payoffs, dtype=object)
         except ValueError:
             array = np.array(None)
         if array.ndim < 2 or array.shape[0] != array.ndim - 1 or not 0 < array.size <= _MAX_ENTRIES:
-            raise InvalidParameter("payoffs", f"{array.ndim} axes", rule)
+            raise InvalidParameter("payoffs", Description(f"an array with {array.ndim} axes"), rule)
         flat = np.empty(array.size, dtype=object)
-        flat[:] = [exact(each, "payoffs", PROBABILITY) for each in array.ravel()]
+        allowed = PROBABILITY.each
+        flat[:] = [exact(each, "payoffs", allowed) for each in array.ravel()]
         numbers = flat.reshape(array.shape)
         numbers.flags.writeable = False
         object.__setattr__(self, "payoffs", numbers)
@@ -118,18 +119,24 @@ class MatrixGame:
     def _mixed_strategies(self, profile: Any) -> list[list[Fraction]]:
         strategies = list(profile) if isinstance(profile, (Sequence, np.ndarray)) else []
         if len(strategies) != self.players:
-            raise InvalidParameter("profile", profile, f"an action or probabilities for each of {self.players} players")
+            raise InvalidParameter(
+                "profile",
+                profile,
+                f"a list with an action, or a list of probabilities, for each of the {self.players} players",
+            )
         return [_mixed_strategy(strategy, count) for strategy, count in zip(strategies, self.actions, strict=True)]
 
 
 def _mixed_strategy(strategy: Any, actions: int) -> list[Fraction]:
     if isinstance(strategy, (int, np.integer)) and not isinstance(strategy, bool):
         if not 0 <= strategy < actions:
-            raise InvalidParameter("profile", strategy, f"an action from 0 to {actions - 1}")
+            raise InvalidParameter("profile", strategy, f"a list of actions from 0 to {actions - 1}")
         return [Fraction(int(a == strategy)) for a in range(actions)]
     probabilities = (
         [exact(p, "profile", PROBABILITY) for p in strategy] if isinstance(strategy, (Sequence, np.ndarray)) else []
     )
     if len(probabilities) != actions or sum(probabilities) != 1:
-        raise InvalidParameter("profile", strategy, f"an action, or {actions} probabilities with sum exactly 1")
+        raise InvalidParameter(
+            "profile", strategy, f"a list of actions, or of {actions} probabilities each that sum to exactly 1"
+        )
     return probabilities

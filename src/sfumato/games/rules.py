@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, Protocol, cast
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.games.environment import Environment, Law, law_from_probabilities, law_of_selection
 from sfumato.mechanisms import Exponential, NoisyMax, PermuteAndFlip
 from sfumato.mechanisms.selection import ScoreSelection
@@ -72,7 +72,7 @@ class WelfareSelection:
             raise InvalidParameter(
                 "sensitivity",
                 self.selection.sensitivity,
-                f"at least {float(welfare_sensitivity):.6g}, the most that one player changes an outcome's welfare",
+                f"at least {float(welfare_sensitivity):.6g}, by which one player can change an outcome's welfare",
             )
         law_of_selection(
             self.selection_in_units, [0, 1]
@@ -117,7 +117,7 @@ class StatedMechanism:
     def __post_init__(self) -> None:
         if self.curve is not None:
             if not isinstance(self.curve, Curve):
-                raise InvalidParameter("curve", self.curve, "a Curve, or nothing")
+                raise InvalidParameter("curve", self.curve, "a Curve or None")
             object.__setattr__(self, "curve", self.curve.for_neighbours(Neighbours.REPLACE))
 
     def law(self, reports: tuple[int, ...]) -> Law:
@@ -185,9 +185,11 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
         pairs = [(a, b) for a, b in edges]
         nodes = tuple(dict.fromkeys(node for pair in pairs for node in pair))
     except (TypeError, ValueError):
-        raise InvalidParameter("edges", edges, "pairs of nodes") from None
+        raise InvalidParameter("edges", edges, "a list of pairs of nodes") from None
     if not 2 <= len(nodes) <= _MAX_PLACES:
-        raise InvalidParameter("edges", f"{len(nodes)} nodes", f"edges between 2 to {_MAX_PLACES} nodes")
+        raise InvalidParameter(
+            "edges", Description(f"edges between {len(nodes)}"), f"edges between 2 to {_MAX_PLACES} nodes"
+        )
     node_index = {node: i for i, node in enumerate(nodes)}
     node_count = len(nodes)
     distances = [[0 if i == j else node_count for j in range(node_count)] for i in range(node_count)]
@@ -201,7 +203,7 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
                 for direct, onward in zip(distances[i], distances[via], strict=True)
             ]
     if max(max(row) for row in distances) >= node_count:
-        raise InvalidParameter("edges", "a graph that is not connected", "a connected graph")
+        raise InvalidParameter("edges", Description("a graph in several parts"), "the edges of a connected graph")
     return _facility_location(nodes, distances, players, facilities)
 
 
@@ -212,7 +214,7 @@ def _facility_location(
     if facility_count > len(places):
         raise InvalidParameter("facilities", facilities, f"at most the number of places, {len(places)}")
     if math.comb(len(places), facility_count) > _MAX_OUTCOMES:
-        raise InvalidParameter("facilities", facilities, f"few enough for at most {_MAX_OUTCOMES} placements")
+        raise InvalidParameter("facilities", facilities, f"a number with at most {_MAX_OUTCOMES:,} possible placements")
     diameter = max(max(row) for row in distances)
     outcomes = list(combinations(range(len(places)), facility_count))
     table = [

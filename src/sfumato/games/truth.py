@@ -131,7 +131,7 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
     if k > game.players:
         raise InvalidParameter("coalition", coalition, f"at most {game.players}, the number of players")
     if len(game.types) < 2:
-        raise InvalidParameter("game", game, "an environment with at least two types: with one, nobody can misreport")
+        raise InvalidParameter("game", game, "an environment with at least two types")
     exact = _case_count(rule, k) <= _MAX_CASES
     cases = _enumerate_cases(rule, k) if exact else _sample_cases(game, k, sample_count)
     gain, cost, witness = _find_extremes(rule, cases)

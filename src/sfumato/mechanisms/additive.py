@@ -34,9 +34,11 @@ def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | N
     scales = [exact(scale, name, POSITIVE) for scale in raw_scales]
     for scale in scales:
         if not LEAST_STEPS <= scale / (grid or 1) <= MAX_STEPS:
-            raise InvalidParameter(name, scale, "between 0.001 and 1e12 grid steps", fix="choose another grid")
+            raise InvalidParameter(
+                name, scale, "between 0.001 and 1e12 grid steps", fix=f"change {name}, or choose a grid nearer to it"
+            )
     if not scales:
-        raise InvalidParameter(name, value, "one number, or one for each element")
+        raise InvalidParameter(name, value, "one number, or a list with one number for each value")
     return tuple(scales) if is_sequence else scales[0]
 
 
@@ -172,7 +174,7 @@ class Gaussian:
         """
         promise = Guarantee(epsilon, delta)
         if not 0 < promise.epsilon < 1:
-            rule = "in (0, 1): the classical theorem holds nowhere else"
+            rule = "above 0 and below 1, where the classical theorem holds"
             raise InvalidParameter("epsilon", epsilon, rule, fix="use calibrate(Gaussian, Guarantee(epsilon, delta))")
         if not promise.delta:
             raise InvalidParameter("delta", delta, "above 0")
@@ -242,7 +244,7 @@ def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
     is_scalar = type(values) is int or isinstance(values, Fraction)
     numbers: Any = values if is_scalar else grids.as_numbers(values, mechanism.grid, "values")
     if len(sampler.sizes) > 1 and np.shape(numbers)[-1:] != (len(sampler.sizes),):
-        rule = f"as many as there are scales ({len(sampler.sizes)}), or rows of as many"
+        rule = f"a list of {len(sampler.sizes)} numbers, one for each scale, or rows of such lists"
         raise InvalidParameter("values", grids.describe_array(np.asarray(numbers)), rule)
     return grids.noisy(numbers, mechanism.grid, sampler.added, sampler.planned(np.size(numbers)))
 

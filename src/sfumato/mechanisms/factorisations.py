@@ -69,7 +69,7 @@ class Factorisation:
         if not 0 <= exact_integer(self.bits, "bits") <= 12:
             raise InvalidParameter("bits", self.bits, "between 0 and 12")
         if (self.form == "tree") is not (exact_integer(self.branching, "branching") > 1):
-            raise InvalidParameter("branching", self.branching, "at least 2 for a tree, and left out for other forms")
+            raise InvalidParameter("branching", self.branching, "at least 2 for the form tree, and 0 for other forms")
 
     @cached_property
     def weights(self) -> Integers:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 
@@ -81,7 +81,7 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
         numbers = np.array(None)
     kind = describe_array(numbers)
     if numbers.dtype.kind not in "iuf" or numbers.dtype.itemsize > 8:
-        raise InvalidParameter(name, kind, "whole numbers, or floats with a grid", fix=f"convert {name} to int64")
+        raise InvalidParameter(name, kind, "whole numbers or floats", fix=f"convert {name} to int64 or float64")
     if numbers.dtype.kind == "f" and grid is None:
         raise InvalidParameter(
             name,
@@ -92,12 +92,12 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
     return numbers
 
 
-def describe_array(array: NDArray[Any]) -> str:
+def describe_array(array: NDArray[Any]) -> Description:
     """Describe an array in a refusal: its kind and dimensions, never its values or its size, which may be
     private too.
     """
-    kind = {"i": "whole numbers", "u": "whole numbers", "f": "floats"}.get(array.dtype.kind, "something else")
-    return f"{array.ndim}-dimensional {kind}"
+    plural = {"i": "whole numbers", "u": "whole numbers", "f": "floats"}.get(array.dtype.kind, "other values")
+    return Description(f"one {plural[:-1]}" if array.ndim == 0 else f"a {array.ndim}-dimensional array of {plural}")
 
 
 def _need_whole(value: int | Fraction) -> None:

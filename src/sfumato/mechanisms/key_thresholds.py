@@ -69,12 +69,12 @@ class KeyThreshold:
         promise = Guarantee(epsilon, delta)
         groups = exact_integer(max_groups, "max_groups", at_least=1)
         if not promise.epsilon or not promise.delta:
-            raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
+            raise _needs_both(promise)
         if promise.delta < _SMALLEST_DELTA:
             raise InvalidParameter("delta", delta, "at least 1e-30")
         max_allowed = MAX_WEIGHT if weighted else MAX_KEYS
         if groups > max_allowed:
-            raise InvalidParameter("max_groups", max_groups, f"at most {max_allowed}")
+            raise InvalidParameter("max_groups", max_groups, f"at most {max_allowed:,}")
         relation = Neighbours.of(neighbours)
         units_moved = 2 if relation is Neighbours.REPLACE else 1
         if (
@@ -82,11 +82,11 @@ class KeyThreshold:
             and sigma is None
             and 2 * units_moved * math.log(units_moved / promise.delta) / promise.epsilon > 10**6
         ):
-            raise InvalidParameter("epsilon", epsilon, "large enough that a group of a million units is surely shown")
+            raise InvalidParameter("epsilon", epsilon, "large enough for a group of a million units to be shown")
         if not isinstance(weighted, bool):
             raise InvalidParameter("weighted", weighted, "True or False")
         if not Fraction(1, 1000) <= units_moved * groups / promise.epsilon <= 10**12:
-            raise InvalidParameter("epsilon", epsilon, "one whose noise g/ε is between 0.001 and 1e12")
+            raise InvalidParameter("epsilon", epsilon, "an ε at which the scale of the noise is between 0.001 and 1e12")
         object.__setattr__(self, "epsilon", promise.epsilon)
         object.__setattr__(self, "delta", promise.delta)
         object.__setattr__(self, "max_groups", groups)
@@ -94,7 +94,7 @@ class KeyThreshold:
         object.__setattr__(self, "sigma", None if sigma is None else exact(sigma, "sigma", POSITIVE))
         object.__setattr__(self, "neighbours", relation)
         if self.sigma is not None and (weighted or not meets(self._noise_curve, Guarantee(epsilon, promise.delta / 2))):
-            rule = "enough noise for (epsilon, delta/2), and weighted left out"
+            rule = "large enough for (epsilon, delta/2)-DP, and given without weighted"
             raise InvalidParameter("sigma", sigma, rule, fix="use KeyThreshold.gaussian(epsilon, delta, max_groups)")
 
     @classmethod
@@ -105,7 +105,7 @@ class KeyThreshold:
         promise = Guarantee(epsilon, delta)
         change = _counts(exact_integer(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
         if not promise.epsilon or not promise.delta:
-            raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
+            raise _needs_both(promise)
         noise = calibrate(Gaussian, Guarantee(promise.epsilon, promise.delta / 2), change)
         sigma = cast("Fraction", noise.sigma)
         return cls(promise.epsilon, promise.delta, max_groups, sigma=sigma, neighbours=neighbours)
@@ -242,6 +242,13 @@ class WholeKeyThreshold(KeyThreshold):
 
     def curve(self) -> Curve:
         return Curve.approximate(self.epsilon, self.delta, self.neighbours)
+
+
+def _needs_both(promise: Guarantee) -> InvalidParameter:
+    """Refuse an ε or a δ of 0: which keys exist is private, and a release of keys needs both."""
+    return InvalidParameter(
+        "delta" if promise.epsilon else "epsilon", 0, "above 0 for keys that the policy does not list"
+    )
 
 
 def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:

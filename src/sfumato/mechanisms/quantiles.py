@@ -134,17 +134,24 @@ class Quantiles:
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
         object.__setattr__(self, "grouped", bool(grouped))
         if self.offset > _MAX_OFFSET:
-            raise InvalidParameter("offset", offset, "at most 2^40 rows either way")
+            raise InvalidParameter("offset", offset, "from -2^40 to 2^40 rows")
         if not _SMALLEST_RATE <= self._level_epsilon / (2 * self.rows_per_unit) <= 1000:
-            raise InvalidParameter("epsilon", epsilon, "between 1e-9 and 1000 for each row a unit may have")
+            raise InvalidParameter(
+                "epsilon",
+                epsilon,
+                f"between 1e-9 and 1,000 for each row of a unit, which has at most {self.rows_per_unit:,}",
+            )
 
     def _parse_probabilities(self, probabilities: Any) -> tuple[Fraction, ...]:
         """Parse numbers in (0, 1) to six decimals, which keep every rank distance a whole number of small units."""
         raw = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
-        chances = tuple(sorted({_round_probability(exact(q, "probabilities", NONNEGATIVE)) for q in raw}))
+        allowed = NONNEGATIVE.each
+        chances = tuple(sorted({_round_probability(exact(q, "probabilities", allowed)) for q in raw}))
         is_extreme = (list(chances) == [0] and self.offset > 0) or (list(chances) == [1] and self.offset < 0)
         if not chances or not (is_extreme or (chances[0] > 0 and chances[-1] < 1)):
-            raise InvalidParameter("probabilities", probabilities, "at least one number in (0, 1), to six decimals")
+            raise InvalidParameter(
+                "probabilities", probabilities, "one or more numbers above 0 and below 1, to six decimals"
+            )
         return chances
 
     @classmethod
@@ -204,7 +211,9 @@ class Quantiles:
         """
         sorted_values = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         if sorted_values.ndim != 1 or (sorted_values.size and not np.all(sorted_values[:-1] <= sorted_values[1:])):
-            raise InvalidParameter("values", grids.describe_array(sorted_values), "a sorted list of whole numbers")
+            raise InvalidParameter(
+                "values", grids.describe_array(sorted_values), "a list of whole numbers in ascending order"
+            )
         first_index = np.flatnonzero(
             np.concatenate([[True], sorted_values[1:] != sorted_values[:-1]])[: sorted_values.size]
         )
@@ -218,7 +227,7 @@ class Quantiles:
         row_counts = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
         if raw_values.shape != row_counts.shape or raw_values.ndim != 1 or (row_counts < 0).any():
             raise InvalidParameter(
-                "counts", grids.describe_array(row_counts), "as many numbers ≥ 0 as there are values"
+                "counts", grids.describe_array(row_counts), "a list with one whole number ≥ 0 for each value"
             )
         order = np.argsort(raw_values, kind="stable")
         distinct, first_index = np.unique(raw_values[order], return_index=True)
@@ -229,7 +238,9 @@ class Quantiles:
     def choose_groups(self, values: GroupedValues) -> NDArray[np.int64]:
         """Return the quantiles of every group, with rows or without: a row per group, a column per probability."""
         if values.groups > 1 and not self.grouped:
-            raise InvalidParameter("groups", values.groups, "one, unless the mechanism is for several: grouped=True")
+            raise InvalidParameter(
+                "groups", values.groups, "1 without grouped=True", fix="pass grouped=True to the mechanism"
+            )
         starts = np.searchsorted(values.group, np.arange(values.groups + 1))
         return self._released(RankedValues(values.steps, _cumulative_counts(values.counts)), starts)
 
@@ -338,7 +349,7 @@ def _parse_bounds(bounds: Any) -> tuple[int, int]:
         raise InvalidParameter("bounds", bounds, "a pair of whole numbers (low, high)")
     low, high = bounds
     if not -_LARGEST <= low < high <= _LARGEST:
-        raise InvalidParameter("bounds", bounds, "low < high, both below 2^62 in size")
+        raise InvalidParameter("bounds", bounds, "two whole numbers low < high, both below 2^62 in absolute value")
     return low, high
 
 
@@ -372,7 +383,9 @@ class EarlierQuantiles(Quantiles):
         return 2 * max(max(node.share, 1 - node.share) for node in self._nodes if node.level == level)
 
     def _released(self, *_: Any) -> Any:
-        raise InvalidParameter("mechanism", repr(self), "one of this version: this one only records an earlier charge")
+        raise InvalidParameter(
+            "mechanism", self, "a current Quantiles: EarlierQuantiles only records old charges", fix="use Quantiles(…)"
+        )
 
     def __repr__(self) -> str:
         return f"Earlier{super().__repr__()}"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import bits, grids
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.codec import constructor_repr
@@ -54,7 +54,9 @@ def _parse_answers(values: Any, choices: int) -> Integers:
     numbers = grids.as_numbers(values, None, "values")
     answers = np.atleast_1d(grids.to_steps(numbers, None))
     if numbers.ndim > 1 or (answers.size and not (answers.min() >= 0 and answers.max() < choices)):
-        raise InvalidParameter("values", grids.describe_array(numbers), f"a list of whole numbers in [0, {choices})")
+        raise InvalidParameter(
+            "values", grids.describe_array(numbers), f"a list of whole numbers from 0 to {choices - 1:,}"
+        )
     return answers
 
 
@@ -101,14 +103,14 @@ class RandomizedResponse:
         exact_odds = None if odds is None else exact(odds, "odds", ABOVE_ONE)
         exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
         if not _EPSILON_LEAST <= exact_epsilon <= _EPSILON_MOST:
-            raise InvalidParameter("epsilon", epsilon, f"a number in [0.000001, {_EPSILON_MOST}]")
+            raise InvalidParameter("epsilon", epsilon, f"a number from 0.000001 to {_EPSILON_MOST}")
         if exact_odds is not None and not 0 <= exact_epsilon - _log_below(exact_odds) < Fraction(1, 10**20):
             raise InvalidParameter(
                 "epsilon", epsilon, "ln(odds), rounded up", fix="use RandomizedResponse.of_odds(odds)"
             )
         choice_count = exact_integer(choices, "choices", at_least=2)
         if choice_count > _CHOICES_MOST:
-            raise InvalidParameter("choices", choices, f"at most {_CHOICES_MOST}")
+            raise InvalidParameter("choices", choices, f"at most {_CHOICES_MOST:,}")
         object.__setattr__(self, "epsilon", exact_epsilon)
         object.__setattr__(self, "choices", choice_count)
         object.__setattr__(self, "odds", exact_odds)
@@ -217,7 +219,9 @@ class OptimizedUnaryEncoding:
     def estimate(self, reports: NDArray[np.uint8]) -> Estimate:
         rows = np.asarray(reports)
         if rows.ndim != 2 or rows.shape[1] != self.choices or not np.isin(rows, (0, 1)).all():
-            raise InvalidParameter("reports", rows.shape, f"a table of bits with {self.choices} columns")
+            raise InvalidParameter(
+                "reports", Description(f"an array of shape {rows.shape}"), f"rows of {self.choices} bits"
+            )
         return _debiased(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
 
     def variance(self, reports: int) -> float:
@@ -256,7 +260,7 @@ class OptimalLocalHashing:
         response = RandomizedResponse(epsilon, choices)
         if response.epsilon > 10:
             raise InvalidParameter(
-                "epsilon", epsilon, "at most 10", fix="use RandomizedResponse, which is better there"
+                "epsilon", epsilon, "at most 10", fix="use RandomizedResponse, which has less noise at a larger ε"
             )
         object.__setattr__(self, "epsilon", response.epsilon)
         object.__setattr__(self, "choices", response.choices)
@@ -283,7 +287,9 @@ class OptimalLocalHashing:
     def estimate(self, reports: NDArray[np.int64]) -> Estimate:
         rows = np.asarray(reports)
         if rows.ndim != 2 or rows.shape[1] != 3:
-            raise InvalidParameter("reports", rows.shape, "a table with columns a, b and cell")
+            raise InvalidParameter(
+                "reports", Description(f"an array of shape {rows.shape}"), "rows of three numbers: a, b and cell"
+            )
         a, b, cell = rows.T
         supported = np.array([(self.hashed(a, b, x) == cell).sum() for x in range(self.choices)])
         truth = RandomizedResponse(self.epsilon, self.cells).truth

@@ -41,7 +41,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import grids, races
 from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import (
@@ -80,7 +80,9 @@ def gaps(scores: Any, grid: Fraction) -> Gaps:
     """
     array = _as_array(scores)
     if array.ndim != 1 or not array.size:
-        raise InvalidParameter("scores", f"{array.ndim} dimensions", "a list of at least one score")
+        raise InvalidParameter(
+            "scores", Description(f"an array with {array.ndim} dimensions"), "a list of one or more scores"
+        )
     if array.dtype.kind == "O":
         return _from_numbers(array.tolist(), grid)
     if array.dtype.kind == "f":
@@ -99,7 +101,9 @@ def _as_array(scores: Any) -> NDArray[Any]:
         array = np.array(None)
     is_numeric = array.dtype.kind in "iuf" and array.dtype.itemsize <= 8
     if not is_numeric and not (array.dtype.kind == "O" and all(_is_number(score) for score in array.flat)):
-        raise InvalidParameter("scores", grids.describe_array(array), "numbers: whole, float, Decimal or Fraction")
+        raise InvalidParameter(
+            "scores", grids.describe_array(array), "a list of numbers: int, float, Decimal or Fraction"
+        )
     return array
 
 
@@ -162,7 +166,7 @@ _SENSITIVITY = (Fraction(1, 10**9), Fraction(10**15))
 def _checked(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fraction:
     number = exact(value, name, POSITIVE)
     if not limits[0] <= number <= limits[1]:
-        raise InvalidParameter(name, value, f"a number in [{float(limits[0]):g}, {float(limits[1]):g}]")
+        raise InvalidParameter(name, value, f"a number from {float(limits[0]):g} to {float(limits[1]):g}")
     return number
 
 
@@ -195,7 +199,10 @@ class ScoreSelection:
             raise InvalidParameter("monotone", monotone, "True or False")
         if monotone and relation is Neighbours.REPLACE:
             raise InvalidParameter(
-                "monotone", monotone, "False under replace neighbours", fix="a replaced unit moves scores both ways"
+                "monotone",
+                monotone,
+                "False under replace neighbours",
+                fix="leave out monotone: a replaced unit can move scores up and down",
             )
         object.__setattr__(self, "epsilon", _checked(epsilon, "epsilon", _EPSILON))
         object.__setattr__(self, "sensitivity", _checked(sensitivity, "sensitivity", _SENSITIVITY))
@@ -394,7 +401,7 @@ class TopK(ScoreSelection):
         """Return the indices of k candidates, best first."""
         gaps, rate = scaled_gaps(scores, self)
         if gaps.size < self.k:
-            raise InvalidParameter("scores", "fewer candidates", f"at least k = {self.k} candidates")
+            raise InvalidParameter("scores", Description("a shorter list"), f"a list of k = {self.k} or more scores")
         return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def curve(self) -> Curve:
@@ -453,7 +460,7 @@ def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
     """Return the largest ε, to nine digits, whose divergence fits the price."""
     low, high = _EPSILON
     if curve(low).renyi_above(order) > price:
-        raise InvalidParameter("divergence", price, "enough for a selection of ε = 1e-9")
+        raise InvalidParameter("divergence", price, "large enough for a selection with ε = 1e-9")
     while high / low > 1 + Fraction(1, 10**9):
         middle = Fraction(math.sqrt(low * high)).limit_denominator(10**20)
         if not low < middle < high:
@@ -486,7 +493,11 @@ class FrequentValues:
         object.__setattr__(self, "k", exact_integer(k, "k", at_least=1))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
         if not Fraction(1, 10**10) <= self.rate <= 1000:
-            raise InvalidParameter("epsilon", epsilon, "between 1e-9 and 1000 for each row a unit may have")
+            raise InvalidParameter(
+                "epsilon",
+                epsilon,
+                f"between 1e-9 and 1,000 for each row of a unit, which has at most {self.rows_per_unit:,}",
+            )
 
     @property
     def rate(self) -> Fraction:
@@ -498,8 +509,8 @@ class FrequentValues:
         """Return, for each row of counts, the indices of the k largest, best first."""
         table = np.asarray(counts)
         if table.ndim != 2 or table.dtype.kind not in "iu" or table.shape[1] < self.k:
-            rule = f"whole counts, a row for each group and at least k = {self.k} columns"
-            raise InvalidParameter("counts", f"{table.ndim} dimensions", rule)
+            rule = f"a table of whole numbers: a row for each group, and {self.k} or more columns (k)"
+            raise InvalidParameter("counts", Description(f"an array with {table.ndim} dimensions"), rule)
         best = table.max(axis=1, keepdims=True).astype(np.int64)
         gaps = (best.astype(np.uint64) - table.astype(np.int64).astype(np.uint64)).astype(np.uint64)
         return races.winners_of_rows(races.GUMBEL, gaps, self.rate, self.k) if gaps.size else np.empty((0, self.k), int)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from sfumato.errors import InvalidParameter, SessionClosed
+from sfumato.errors import Description, InvalidParameter, SessionClosed
 from sfumato.mechanisms import laplace
 from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
@@ -73,9 +73,10 @@ class AboveThreshold:
     ) -> None:
         relation = Neighbours.of(neighbours)
         if not isinstance(monotone, bool) or (monotone and relation is Neighbours.REPLACE):
-            raise InvalidParameter("monotone", monotone, "True or False, and False under replace neighbours")
+            allowed = "False under replace neighbours" if monotone is True else "True or False"
+            raise InvalidParameter("monotone", monotone, allowed)
         if type(threshold) is not int or abs(threshold) > 1 << 62:
-            raise InvalidParameter("threshold", threshold, "a whole number of at most 2^62 in size")
+            raise InvalidParameter("threshold", threshold, "a whole number of at most 2^62 in absolute value")
         exact_values_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         for name, value in (
             ("epsilon", exact(epsilon, "epsilon", POSITIVE)),
@@ -89,7 +90,9 @@ class AboveThreshold:
             object.__setattr__(self, name, value)
         for scale in self.scales:
             if not Fraction(1, 1000) <= scale <= 10**12:
-                raise InvalidParameter("epsilon", epsilon, "one whose noise has a scale between 0.001 and 1e12")
+                raise InvalidParameter(
+                    "epsilon", epsilon, "an ε at which the scale of the noise is between 0.001 and 1e12"
+                )
 
     @property
     def scales(self) -> tuple[Fraction, Fraction, Fraction]:
@@ -225,4 +228,4 @@ def _as_int(value: object) -> int:
     try:
         return index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise InvalidParameter("value", type(value).__name__, "a whole number") from None
+        raise InvalidParameter("value", Description(f"a {type(value).__name__}"), "a whole number") from None

@@ -62,12 +62,14 @@ def check_cost(plan: Aggregate) -> None:
         raise Unsupported("join-multiplicity", rule, fix=fix)
     lookup_overhead = sum(map(_lookup_overhead, relations(plan.source)))
     if (max_steps(evaluated) + lookup_overhead) * factor > MAX_STEPS:
-        rule = (
-            f"one row can take at most {MAX_STEPS:,} steps; this question could take {max_steps(evaluated) * factor:,}"
-        )
+        steps = max_steps(evaluated) * factor
+        rule = f"computing one row can take at most {MAX_STEPS:,} steps; this question could take {steps:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
     if (max_bytes(evaluated) + lookup_overhead) * factor > MAX_BYTES:
-        rule = f"one row can use at most {MAX_BYTES:,} bytes; this question could use {max_bytes(evaluated) * factor:,}"
+        byte_count = max_bytes(evaluated) * factor
+        rule = (
+            f"computing one row can use at most {MAX_BYTES:,} bytes of memory; this question could use {byte_count:,}"
+        )
         raise Unsupported("too-costly", rule, fix=_FIX)
 
 

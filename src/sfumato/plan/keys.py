@@ -288,7 +288,7 @@ def _part_values(
     if not is_affordable(world):
         raise Unsupported(
             "keys-too-costly",
-            f"listing all groups may take at most {MAX_STEPS:,} steps, and this would take more",
+            f"listing the groups of this question takes more than the allowed {MAX_STEPS:,} steps",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
     key_values = evaluate(world)

@@ -59,10 +59,8 @@ class Limits:
         for name, value in requested.items():
             maximum = getattr(largest, name)
             if value is not None and exact_integer(value, name, at_least=1) > maximum:
-                rule, fix = (
-                    f"at most {maximum}, since a question can only lower the limits of the policy",
-                    f"give {name} a number from 1 to {maximum}",
-                )
+                rule = f"at most {maximum:,}, since a question can only lower the policy's limits"
+                fix = f"set {name} to a number from 1 to {maximum:,}" if maximum > 1 else f"leave out {name}"
                 raise InvalidParameter(name, value, rule, fix=fix)
         if rows is not None and rows > self.rows:
             equal_to_rows = [name for name in ("groups", "rows_per_group") if getattr(self, name) == self.rows]

@@ -66,8 +66,10 @@ def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
         if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
     operand_texts = dict.fromkeys(expression_sql(quantile.value) for quantile in shared_readings)
-    rule = "the others may be off by as many ranks more"
-    return [f"If many rows share the value of one of the quantiles of {operand}, {rule}." for operand in operand_texts]
+    rule = "the other quantiles may be off by that many more ranks"
+    return [
+        f"If many rows have the same value as one of the quantiles of {operand}, {rule}." for operand in operand_texts
+    ]
 
 
 @dataclass(frozen=True)

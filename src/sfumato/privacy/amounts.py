@@ -106,7 +106,7 @@ def write(amount: Amount) -> str:
         return str(amount)
     value = from_units(amount)
     if value.denominator > SUM_DENOMINATOR:
-        raise InvalidParameter("amount", value, "an amount that was rounded up before it is written")
+        raise InvalidParameter("amount", value, "a number that was rounded up to the ledger's precision")
     return f"{value.numerator}/{value.denominator}"
 
 
@@ -120,7 +120,7 @@ def read(text: str) -> Amount:
         amount = exact_amount(value)
         if type(amount) is Fraction and value.denominator == int(bottom) <= SUM_DENOMINATOR:
             return amount
-    raise InvalidParameter("amount", text, "units of 1e-30, or a fraction in lowest terms")
+    raise InvalidParameter("amount", text, "a whole number (in units of 1e-30), or a fraction in lowest terms")
 
 
 def checked(value: object, name: str) -> Amount:
@@ -128,7 +128,7 @@ def checked(value: object, name: str) -> Amount:
     amount = read(value) if type(value) is str and "/" in value else value
     if (type(amount) is int or type(amount) is Fraction) and amount >= 0:
         return _int_if_whole(amount)
-    raise InvalidParameter(name, value, "a whole number ≥ 0 of 1e-30, or a fraction such as 1/3")
+    raise InvalidParameter(name, value, "a whole number ≥ 0 (in units of 1e-30), or a fraction such as 1/3")
 
 
 def _write_json(amount: Amount | None) -> int | str | None:

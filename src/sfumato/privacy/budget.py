@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def _checked_units(value: object, name: str) -> int:
     """Check a total of Rényi divergence: a plain int ≥ 0 of any size, never a value that needs conversion."""
     if type(value) is not int or value < 0:
-        raise InvalidParameter(name, value, "a whole number ≥ 0 of 1e-30")
+        raise InvalidParameter(name, value, "a whole number ≥ 0 (in units of 1e-30)")
     return value
 
 
@@ -213,7 +213,9 @@ class Budget:
         lifetime = Guarantee(epsilon, delta)
         failure_reserve = lifetime.delta / 10 if reserve is None else exact(reserve, "reserve", NONNEGATIVE)
         if failure_reserve > lifetime.delta:
-            raise InvalidParameter("reserve", reserve, f"a number in [0, δ], δ = {format_probability(lifetime.delta)}")
+            raise InvalidParameter(
+                "reserve", reserve, f"between 0 and the budget's δ, {format_probability(lifetime.delta)}"
+            )
         renyi_order = None if order is None else exact(order, "order", ABOVE_ONE)
         renyi_delta = lifetime.delta - failure_reserve
         renyi_units = None

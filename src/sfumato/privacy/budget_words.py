@@ -53,7 +53,7 @@ def explain_closed_total(allowed: Amounts, spent: Amounts) -> str:
     """Explain why the plain ε total is closed: Gaussian noise was used, or ordinary answers exceeded its allowance."""
     if spent.get("pure") is None:
         return "since Gaussian noise was used"
-    return f"since the answers bought add up to ε = {format_rounded_down(allowed.get('pure') or Fraction(0))} or more"
+    return f"since the answers so far add up to ε = {format_rounded_down(allowed.get('pure') or Fraction(0))} or more"
 
 
 def gaussian_warning(left: Mapping[str, Fraction]) -> str:
@@ -62,6 +62,5 @@ def gaussian_warning(left: Mapping[str, Fraction]) -> str:
     """
     if "pure" not in left or not left.get("renyi"):
         return ""
-    return (
-        f"Gaussian noise ends {PURE_TOTAL} (ε = {format_rounded_down(left['pure'])} is left of it): {AFTER_GAUSSIAN}."
-    )
+    remaining = format_rounded_down(left["pure"])
+    return f"A Gaussian answer closes {PURE_TOTAL} (ε = {remaining} is left in it): {AFTER_GAUSSIAN}."

@@ -48,7 +48,7 @@ def curve_at_size(make: Callable[[Fraction], Noise], size: Fraction, change: Sen
     except (TypeError, AttributeError):
         curve = None
     if not isinstance(curve, Curve):
-        raise InvalidParameter("make", make, "a function from one number to a mechanism with a curve(sensitivity)")
+        raise InvalidParameter("make", make, "a function that takes one number and returns a mechanism")
     return curve
 
 
@@ -159,15 +159,20 @@ def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
         while search.enough(high / 2):
             high /= 2
             if high < _SMALLEST_PARAMETER:
-                raise InvalidParameter("guarantee", goal, "one that needs noise: this one needs none")
+                raise InvalidParameter(
+                    "guarantee",
+                    goal,
+                    "a guarantee that needs noise",
+                    fix="give a smaller epsilon: this one is met without noise",
+                )
     else:
         while not search.enough(high := high * 2):
             if high > _LARGEST_PARAMETER:
                 raise InvalidParameter(
                     "guarantee",
                     goal,
-                    "a target that this family of noise can reach",
-                    fix="a larger parameter must mean more noise; Gaussian noise needs δ > 0",
+                    "a guarantee that this kind of noise can meet",
+                    fix="give a δ above 0 for Gaussian noise; make(size) must add more noise for a larger size",
                 )
     return high
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import inspect
 import json
 import math
 import re
@@ -36,7 +37,7 @@ from importlib import import_module
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter, shorten
 from sfumato.privacy.numbers import format_exact
 from sfumato.untrusted import MALFORMED_INPUT
 
@@ -132,17 +133,17 @@ def dumps(item: object) -> str:
 def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
     """Return the value of a JSON text; unknown kinds and versions and texts beyond ``longest`` are refused."""
     if not isinstance(source, str) or len(source) > longest:
-        raise InvalidParameter("source", source, f"a text of at most {longest} characters")
+        raise InvalidParameter("source", source, f"a text of at most {longest:,} characters")
     try:
         decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter("source", source, "JSON text without duplicate names") from error
+        raise InvalidParameter("source", source, "valid JSON in which no object repeats a name") from error
     if not isinstance(decoded, dict):
-        raise InvalidParameter("source", source, "the JSON text of a serialised value, with its kind")
+        raise InvalidParameter("source", source, "the JSON text of a serialised value: an object with a kind")
     try:
         return _decode(decoded)
     except RecursionError as error:
-        raise InvalidParameter("source", source, "JSON text that is not so deeply nested") from error
+        raise InvalidParameter("source", source, "JSON text with fewer levels of nesting") from error
 
 
 def loads_as(cls: type[_T], source: str, *, longest: int = _MAX_CHARACTERS) -> _T:
@@ -175,7 +176,7 @@ def check_fields(item: Any) -> None:
     for field in dataclasses.fields(item):
         field_value = getattr(item, field.name)
         if field.type in _TYPE_CHECKS and not _TYPE_CHECKS[field.type](field_value):
-            raise InvalidParameter(field.name, field_value, f"of the type {field.type}")
+            raise InvalidParameter(field.name, field_value, f"a value of the type {field.type}")
 
 
 _TYPE_CHECKS: dict[object, Callable[[Any], bool]] = {
@@ -245,10 +246,10 @@ def _encode_mapping(item: object) -> Any:
         return item if _is_plain(item) else [_encode_mapping(element) for element in item]
     if isinstance(item, Mapping):
         if not all(type(name) in (str, int) for name in item):
-            raise InvalidParameter("item", item, "a mapping from texts or whole numbers")
+            raise InvalidParameter("item", item, "a mapping whose keys are texts or whole numbers")
         return {str(name): _encode_mapping(entry) for name, entry in item.items()}
     if dataclasses.is_dataclass(item):
-        raise InvalidParameter("item", item, "a plain value inside a mapping")
+        raise InvalidParameter("item", item, "a mapping of plain values")
     return _encode(item)
 
 
@@ -282,19 +283,40 @@ def _decode(data: Any) -> Any:
     kind = fields.pop("kind", None)
     cls = _class_of_kind(kind)
     if cls is None:
-        raise InvalidParameter("kind", kind, "one of " + ", ".join(sorted(_class_by_kind)))
+        raise InvalidParameter(
+            "kind",
+            kind,
+            "a kind of value that this version can read",
+            fix="correct the kind, or update Sfumato: a newer version may have written this text",
+        )
     written = {field_name(field): field for field in dataclasses.fields(cls) if field.init}
-    refusal = InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(written))
     if not set(fields) <= set(written):
-        raise refusal
+        raise _wrong_fields(kind, cls, fields)
     try:
         decoded = cls(**{written[name].name: _decode_field(written[name], fields[name]) for name in fields})
     except InvalidParameter:
         raise
     except MALFORMED_INPUT as error:  # a field without a default is missing, or has a shape the constructor cannot take
-        raise refusal from error
+        raise _wrong_fields(kind, cls, fields) from error
     _check_nested_values(decoded)
     return decoded
+
+
+def _wrong_fields(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidParameter:
+    """Refuse an object and name the fields that it lacks, and those that its kind does not have."""
+    written = {field_name(field): field for field in dataclasses.fields(cls) if field.init}
+    parameters = inspect.signature(cls).parameters.values()
+    required = {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
+    missing = [name for name, field in written.items() if name not in fields and field.name in required]
+    unknown = [shorten(name) for name in fields if name not in written][:5]
+    problems = (("without", missing), ("with the unknown field", unknown))
+    got = " and ".join(f"{problem} {', '.join(names)}" for problem, names in problems if names)
+    return InvalidParameter(
+        str(kind),
+        Description(f"an object {got or 'with a value of the wrong type'}"),
+        "an object with the fields " + ", ".join(written),
+        fix="pass the JSON text unchanged, as this version or an earlier one wrote it",
+    )
 
 
 def _decode_field(field: dataclasses.Field[Any], data: Any) -> Any:
@@ -307,7 +329,7 @@ def _check_nested_values(item: Any) -> None:
     for name, hint in _value_hints(cls).items():
         field_value = getattr(item, name)
         if not _matches_hint(field_value, hint):
-            raise InvalidParameter(name, field_value, f"of the type that {_kind_by_class[cls]} has there")
+            raise InvalidParameter(name, field_value, f"a value of the type that {_kind_by_class[cls]} declares")
 
 
 @functools.cache

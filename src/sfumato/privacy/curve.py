@@ -72,7 +72,7 @@ class Curve:
         counts_by_loss: dict[Loss, list[int]] = {}
         for part in _checked_sequence(parts, "parts"):
             if not isinstance(part, (tuple, list)) or len(part) != 2 or not isinstance(part[0], Loss):
-                raise InvalidParameter("parts", part, "pairs of a loss and a count")
+                raise InvalidParameter("parts", part, "a list of pairs (loss, count)")
             if not part[0].trivial:
                 counts_by_loss.setdefault(part[0], []).append(exact_integer(part[1], "count"))
         combined = [(loss, sum(counts)) for loss, counts in counts_by_loss.items() if any(counts)]
@@ -286,7 +286,7 @@ class Curve:
                 self.neighbours.value,
                 relation.value,
                 place="Curve.for_neighbours",
-                fix="a replace guarantee says nothing about adding a unit: use an add-remove mechanism",
+                fix="use an add-remove mechanism: a replace guarantee says nothing about adding a unit",
             )
         return Curve(self.group(2).parts, relation)
 
@@ -389,7 +389,7 @@ def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, in
     for item in _checked_sequence(curves, "curves"):
         pair = tuple(item) if isinstance(item, (tuple, list)) else (item, 1)
         if len(pair) != 2 or not isinstance(pair[0], Curve):
-            raise InvalidParameter("curves", item, "curves, or pairs (curve, count)")
+            raise InvalidParameter("curves", item, "a list of curves or of pairs (curve, count)")
         curve_counts.append((pair[0], exact_integer(pair[1], "count")))
     return curve_counts
 
@@ -397,7 +397,7 @@ def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, in
 def _checked_sequence(items: object, name: str) -> Iterable[Any]:
     """Check that the argument is a sequence. Mappings are refused: iterating one would silently drop its counts."""
     if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
-        raise InvalidParameter(name, items, "a sequence, such as a list of pairs")
+        raise InvalidParameter(name, items, "a list, not a text or a mapping")
     return items
 
 

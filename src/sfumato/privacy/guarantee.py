@@ -53,15 +53,24 @@ class PrivacyUnit:
             or not self.name.isprintable()
             or len(self.name) > 100
         ):
-            raise InvalidParameter("name", self.name, "the unit in words, such as 'patient'")
+            raise InvalidParameter(
+                "name", self.name, "a printable name of the unit in at most 100 characters, such as 'patient'"
+            )
         if not isinstance(self.every_row, bool):
             raise InvalidParameter("every_row", self.every_row, "True or False")
         if self.period is not None and (not isinstance(self.period, str) or self.period not in PERIODS):
             raise InvalidParameter("period", self.period, "one of " + ", ".join(PERIODS))
         if self.period_column is not None and (not isinstance(self.period_column, str) or self.period is None):
-            raise InvalidParameter("period_column", self.period_column, "the name of a column, beside a period")
+            raise InvalidParameter(
+                "period_column", self.period_column, "the name of a column, and only given together with a period"
+            )
         if self.every_row and (self.period or self.path):
-            raise InvalidParameter("every_row", True, "used alone", fix="drop period and path: a row is already a unit")
+            raise InvalidParameter(
+                "every_row",
+                True,
+                "False when a period or a path is given",
+                fix="leave out period and path: a row is already a unit",
+            )
         if not isinstance(self.path, (tuple, list)) or not all(isinstance(step, str) and step for step in self.path):
             raise InvalidParameter("path", self.path, "a sequence of column names")
         object.__setattr__(self, "path", tuple(self.path))
@@ -100,7 +109,7 @@ class Guarantee:
         """Return the value if it is a Guarantee; refuse anything else by name."""
         if isinstance(value, Guarantee):
             return value
-        raise InvalidParameter(name, value, "a Guarantee", fix=f"give {name} as Guarantee(epsilon, delta)")
+        raise InvalidParameter(name, value, "a Guarantee", fix=f"set {name} to Guarantee(epsilon, delta)")
 
     def __repr__(self) -> str:
         return f"Guarantee(epsilon={format_exact(self.epsilon)}, delta={format_exact(self.delta)})"

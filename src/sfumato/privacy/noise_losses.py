@@ -44,7 +44,7 @@ class LaplaceLoss(FamilyLoss):
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", NONNEGATIVE))
         object.__setattr__(self, "step", exact(self.step, "step", NONNEGATIVE))
         if self.step and (self.epsilon / self.step).denominator != 1:
-            raise InvalidParameter("epsilon", self.epsilon, "a whole multiple of step")
+            raise InvalidParameter("epsilon", self.epsilon, "a whole-number multiple of step")
 
     @property
     def pure(self) -> Fraction:

@@ -12,7 +12,7 @@ import numbers
 import operator
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -41,6 +41,12 @@ class Range:
     low_open: bool = False
     high_open: bool = False
 
+    @property
+    def each(self) -> Range:
+        """The same interval for each number of a list: the message then speaks of numbers."""
+        plural = self.words.replace("a finite number", "finite numbers").replace("a number", "numbers")
+        return replace(self, words=plural)
+
     def __contains__(self, value: Fraction) -> bool:
         if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
             return False
@@ -65,7 +71,8 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     if number is None or number not in allowed:
         raise InvalidParameter(name, value, allowed.words, fix=_suggest_spelling(value, number, name, allowed))
     if not _is_in_size_limits(number):
-        raise InvalidParameter(name, value, f"{allowed.words}, and 0 or between 1e-300 and 1e300 in size")
+        zero = "0 or " if Fraction(0) in allowed else ""
+        raise InvalidParameter(name, value, f"{allowed.words} that is {zero}between 1e-300 and 1e300 in absolute value")
     return number
 
 

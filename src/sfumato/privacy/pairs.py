@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
 Distribution = Mapping[Hashable, Number] | Sequence[Number]
@@ -45,13 +45,15 @@ def masses_of(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
         p_values: Iterable[Number] = [p.get(key, 0) for key in keys]
         q_values: Iterable[Number] = [q.get(key, 0) for key in keys]
     elif isinstance(p, Mapping) or isinstance(q, Mapping):
-        raise InvalidParameter("p and q", (type(p).__name__, type(q).__name__), "both mappings or both sequences")
+        raise InvalidParameter(
+            "p and q", Description(f"a {type(p).__name__} and a {type(q).__name__}"), "two mappings or two sequences"
+        )
     else:
         p_values, q_values = _items(p, "p"), _items(q, "q")
     p_masses = tuple(exact(value, "p", NONNEGATIVE) for value in p_values)
     q_masses = tuple(exact(value, "q", NONNEGATIVE) for value in q_values)
     if len(p_masses) != len(q_masses):
-        raise InvalidParameter("q", f"{len(q_masses)} outcomes", f"as long as p ({len(p_masses)} outcomes)")
+        raise InvalidParameter("q", len(q_masses), f"a sequence of {len(p_masses)} probabilities, as many as p has")
     return p_masses, q_masses
 
 
@@ -65,9 +67,10 @@ def _missing_mass(values: Exact, name: str) -> Fraction:
     """Return how much the probabilities lack of 1."""
     missing = 1 - sum(values, _ZERO)
     if not 0 <= missing <= _TOLERANCE:
+        excess = f"{abs(float(missing)):.3g} {'more' if missing < 0 else 'less'} than 1"
         raise InvalidParameter(
             name,
-            f"{len(values)} numbers that sum to {abs(float(missing)):.3g} {'more' if missing < 0 else 'less'} than 1",
+            Description(f"{len(values)} numbers that sum to {excess}"),
             "probabilities that sum to exactly 1",
             fix="write exact numbers, such as Fraction(1, 3) or '1/3': the float 1/3 is 0.3333333333333333",
         )
@@ -77,7 +80,8 @@ def _missing_mass(values: Exact, name: str) -> Fraction:
 def _scaled(values: Exact, name: str) -> Exact:
     total = sum(values, _ZERO)
     if abs(total - 1) > _TOLERANCE:
-        raise InvalidParameter(name, f"{len(values)} numbers with sum {float(total)!r}", "probabilities that sum to 1")
+        got = Description(f"{len(values)} numbers that sum to {float(total)!r}")
+        raise InvalidParameter(name, got, "probabilities that sum to 1")
     return tuple(value / total for value in values)
 
 

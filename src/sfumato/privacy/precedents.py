@@ -112,17 +112,17 @@ class Precedents:
         """The caption of the table: what its beliefs mean, and why the guarantee's differs from the one above, if it
         does.
         """
-        before, after = _percent_up(self.reading.prior), "becomes at most, except with probability 10 · δ"
-        meaning = f"belief: what one of {before} that a unit is in the data {after}."
+        before, after = _percent_up(self.reading.prior), "becomes at most this, except with probability 10 · δ"
+        meaning = f"belief: a belief of {before} that a unit is in the data {after}."
         read_belief, listed = self.reading.membership, posterior_belief(self.promise, Fraction(self.reading.prior))
         if read_belief is None:
-            return f"{meaning} Of this promise it is about a value of theirs: who is in the data is public."
+            return f"{meaning} For this promise it is about a value of the unit, since who is in the data is public."
         if _percent_up(read_belief) == _percent_up(listed):
             return meaning
         difference = f"{_percent_up(read_belief)} above, which holds except with probability {self.reading.delta:.3g}"
         return (
-            f"{meaning} For this promise it is {difference}, and {_percent_up(listed)} here, except with probability "
-            + (f"{float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief.")
+            f"{meaning} For this promise it is {difference}; in this table it is {_percent_up(listed)}, except with "
+            f"probability {float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief."
         )
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:

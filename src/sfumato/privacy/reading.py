@@ -103,7 +103,10 @@ def reading(
     epsilon = _log_odds(curve, exception)
     if epsilon == math.inf:
         raise InvalidParameter(
-            "delta", delta, f"above {float(curve.failure):.3g} for this guarantee, which is not pure"
+            "delta",
+            delta,
+            f"above {float(curve.failure):.3g}: this guarantee has no finite ε at a smaller δ",
+            fix=f"set delta to a value above {float(curve.failure):.3g}",
         )
     attribute = epsilon if is_replace else _log_odds(swapped, exception)
     return Reading(

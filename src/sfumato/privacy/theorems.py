@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
@@ -35,13 +35,18 @@ _ROUND_UP = 1 + 2.0**-40  # computed reals are known to far better than this
 
 def _checked_guarantees(items: Iterable[Guarantee]) -> list[Guarantee]:
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
-        raise InvalidParameter("guarantees", items, "a sequence of Guarantee")
+        raise InvalidParameter("guarantees", items, "a list of Guarantees")
     return [Guarantee.of(guarantee, "guarantees") for guarantee in items]
 
 
 def _combined_guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guarantee:
     if delta >= 1:
-        raise InvalidParameter(place, f"δ = {float(delta):.3g}", "a combination whose δ stays below 1")
+        raise InvalidParameter(
+            place,
+            Description(f"a total of {float(delta):.3g}"),
+            {"k": "a number of releases whose total δ is below 1"}.get(place, "guarantees whose total δ is below 1"),
+            fix="combine fewer releases, or give each a smaller δ",
+        )
     return Guarantee(epsilon, delta)
 
 
@@ -82,7 +87,7 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
-        raise InvalidParameter("guarantee", guarantee, "one with ε ≤ 300: beyond that this theorem gives no bound")
+        raise InvalidParameter("guarantee", guarantee, "a guarantee with ε of at most 300, where this theorem holds")
     total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
     return _combined_guarantee(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
 
@@ -182,12 +187,12 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
     r = ε − [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1), in 50 digits, rounded down.
     """
     if not Guarantee.of(guarantee).delta or not guarantee.epsilon:
-        raise InvalidParameter("guarantee", guarantee, "one with ε > 0 and δ > 0")
+        raise InvalidParameter("guarantee", guarantee, "a guarantee with ε > 0 and δ > 0")
     alpha = exact(order, "order", ABOVE_ONE) if order is not None else _best_order(guarantee)
     divergence = guarantee.epsilon - _conversion_cost(alpha, guarantee.delta, ROUND_CEILING)
     if divergence <= 0:
         raise InvalidParameter(
-            "order", order, f"large enough to leave an allowance, such as {float(_best_order(guarantee)):.4g}"
+            "order", order, f"an order that leaves some allowance, such as {float(_best_order(guarantee)):.4g}"
         )
     return RenyiAllowance(alpha, divergence)
 
@@ -250,7 +255,8 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
     """
     if isinstance(effects, (str, bytes)) or not isinstance(effects, Iterable):
         raise InvalidParameter("effects", effects, "a sequence of numbers ≥ 0")
-    squares = sum((exact(c, "effects", NONNEGATIVE) ** 2 for c in effects), Fraction(0))
+    allowed = NONNEGATIVE.each
+    squares = sum((exact(c, "effects", allowed) ** 2 for c in effects), Fraction(0))
     t = exact(deviation, "deviation", NONNEGATIVE)
     if t == 0:
         return 1.0

@@ -62,7 +62,7 @@ class LaplaceThresholdLoss(Loss):
         for name in ("weight", "most", "moved"):
             object.__setattr__(self, name, exact_integer(getattr(self, name), name, at_least=1))
         if self.weight % self.most:
-            raise InvalidParameter("weight", self.weight, "a whole multiple of most")
+            raise InvalidParameter("weight", self.weight, f"a multiple of most ({self.most})")
 
     @property
     def pure(self) -> Fraction:
@@ -91,7 +91,7 @@ class LaplaceThresholdLoss(Loss):
             return ResponseLoss(self.pure, 2, self.reveal).group(k)
         reveal = max_passing_probability(self.scale, self.threshold, k * self.weight, k * self.most)
         if reveal >= 1:
-            raise InvalidParameter("k", k, "small enough that the group's δ stays below 1")
+            raise InvalidParameter("k", k, "a group size at which δ stays below 1")
         return LaplaceThresholdLoss(self.scale, self.threshold, reveal, k * self.weight, k * self.most, self.moved)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.engine.opening import PairedTables, paired_tables, read_table, tables
-from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
+from sfumato.errors import Description, InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import exact_integer
 from sfumato.publish.marginals.attributes import Attribute, attribute_of, coded_names
@@ -106,13 +106,17 @@ def compare(
     real, synthetic = _open_source(real, policy_table), _open_source(synthetic, None)
     both_tables = paired_tables(real, synthetic)
     if policy_table is None and table is not None:
-        raise InvalidParameter("table", table, "left out, or given with a policy", fix="pass policy= too")
+        raise InvalidParameter(
+            "table", table, "left out unless a policy is given", fix="pass policy=… too, or leave out table"
+        )
     compared = _select_columns(both_tables, columns, policy_table)
     paired = paired_columns(compared, bin_count)
     for rows, role in zip(compared.tables, ("real", "synthetic"), strict=True):
         if not rows.num_rows:
-            fix = f"give a {role} table that has rows"
-            raise InvalidParameter(f"the {role} table", "no rows", "a table with at least one row", fix=fix)
+            fix = f"pass a {role} table that has rows"
+            raise InvalidParameter(
+                f"the {role} table", Description("no rows"), "a table with at least one row", fix=fix
+            )
     coded = (
         _code_by_values(paired) if policy_table is None else _code_by_policy(policy_table, (real, synthetic), compared)
     )
@@ -133,7 +137,7 @@ def _open_source(source: Any, policy_table: Table | None) -> Any:
         raise InvalidPolicy(
             "this database file has several tables, and it is not clear which one to compare",
             place=str(path),
-            fix=f"give the policy that names one of {', '.join(names[:10])}, or write that table as Parquet",
+            fix=f"pass a policy that names one of {', '.join(names[:10])}, or export that table to a Parquet file",
         )
     return read_table(path, table_name)
 
@@ -143,7 +147,7 @@ def _policy_table(policy: Policy | str | os.PathLike[str], table: str | None) ->
     names = [name for name, declaration in parsed.tables.items() if not declaration.public]
     name = names[0] if table is None and len(names) == 1 else table
     if name not in names:
-        raise InvalidParameter("table", table, f"a private table of the policy: {', '.join(names)}")
+        raise InvalidParameter("table", table, f"the name of a private table of the policy: {', '.join(names)}")
     return parsed.tables[name]
 
 
@@ -159,11 +163,15 @@ def _select_columns(both_tables: PairedTables, columns: Sequence[str] | None, ta
         requested = [columns] if isinstance(columns, str) else list(columns)
         lacking = [name for name in requested if str(name).lower() not in {column.lower() for column in selected}]
         if lacking or not requested:
-            raise InvalidParameter("columns", lacking or columns, f"among those of both tables: {', '.join(selected)}")
+            raise InvalidParameter(
+                "columns", lacking or columns, f"names of columns that both tables have: {', '.join(selected)}"
+            )
         selected = list(dict.fromkeys(str(name) for name in requested))
     if not selected:
-        rule = "one that declares values or bins for columns that both tables have"
-        raise InvalidParameter("policy", table.name if table else None, rule, fix="add values or bins in the policy")
+        rule = "a policy that declares values or bins for a column that both tables have"
+        raise InvalidParameter(
+            "policy", table.name if table else None, rule, fix="declare values or bins for such a column in the policy"
+        )
     order = list(both_tables.kinds)
     names = [exact_name[name.lower()] for name in selected]
     indices = [order.index(name) for name in names]

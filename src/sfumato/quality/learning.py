@@ -136,7 +136,9 @@ def learning(columns: Sequence[PairedColumn], target: str) -> PredictionScores:
     new_model = _import_model()
     features = [column for index, column in enumerate(columns) if index != target_index]
     if not features:
-        raise InvalidParameter("target", target, "a column of tables that have other columns to predict it from")
+        raise InvalidParameter(
+            "target", target, "a column of tables with other columns, from which it can be predicted"
+        )
     labels, classes = _classes(columns[target_index])
     rows = [evenly_spaced(len(classes_of_rows), _MAX_LEARNING_ROWS) for classes_of_rows in labels]
     is_test = np.arange(len(rows[0])) % _TEST_EVERY == 0
@@ -175,7 +177,7 @@ def _column_index(columns: Sequence[PairedColumn], target: str) -> int:
 def _classes(column: PairedColumn) -> tuple[tuple[Codes, Codes], int]:
     """Return the classes of both tables: the cells where they are few, otherwise above or not above the real median."""
     if column.numbers is None and column.size > MAX_CLASSES:
-        rule = f"a numeric column, or one with at most {MAX_CLASSES} values; {column.name} has more"
+        rule = f"a numeric column, or a column with at most {MAX_CLASSES} different values"
         raise InvalidParameter("target", column.name, rule)
     if column.numbers is None or len(np.unique(column.numbers[0])) <= min(MAX_CLASSES, column.size):
         return column.codes, column.size

@@ -111,7 +111,7 @@ class SurveyEstimate:
             if table.questions == questions:
                 return table
         estimated_names = ", ".join(" and ".join(table.questions) for table in self.tables)
-        raise InvalidParameter("question", names, f"one that was estimated: {estimated_names}")
+        raise InvalidParameter("question", names, f"the name of an estimated question: {estimated_names}")
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return all counts as one data frame with columns question, answer, count, low and high."""

@@ -174,11 +174,11 @@ class Report:
 
     def __post_init__(self) -> None:
         if type(self.form) is not str or re.fullmatch("[0-9a-f]{16}", self.form) is None:
-            raise InvalidParameter("form", self.form, "sixteen hexadecimal digits")
+            raise InvalidParameter("form", self.form, "an id of sixteen hexadecimal digits")
         if type(self.answers) is not tuple or not all(type(each) in (int, str, tuple) for each in self.answers):
             raise InvalidParameter("answers", self.answers, "a list of randomised answers")
         if self.question is not None and (type(self.question) is not int or self.question < 0):
-            raise InvalidParameter("question", self.question, "the index of a question, from 0")
+            raise InvalidParameter("question", self.question, "the index of a question, counted from 0")
 
     def to_json(self) -> str:
         """Serialise the report as a short JSON text."""

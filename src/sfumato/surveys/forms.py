@@ -47,25 +47,29 @@ MAX_CELLS = 4096
 def parse_questions(given: object) -> tuple[Attribute, ...]:
     """Parse the questions of a form: for each name a list of answers, ``{"bins": edges}``, or an Attribute."""
     if not isinstance(given, Mapping) or not 1 <= len(given) <= MAX_QUESTIONS:
-        raise InvalidParameter("questions", given, f"a mapping from 1 to {MAX_QUESTIONS} names to lists of answers")
+        raise InvalidParameter(
+            "questions", given, f"a mapping with 1 to {MAX_QUESTIONS} names, each with a list of answers"
+        )
     return tuple(_question(name, answers) for name, answers in given.items())
 
 
 def check_questions(questions: object) -> tuple[Attribute, ...]:
     """Check attributes as questions of one form: their number, their sizes, and distinct names."""
     if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MAX_QUESTIONS:
-        raise InvalidParameter("questions", questions, f"1 to {MAX_QUESTIONS} attributes")
+        raise InvalidParameter("questions", questions, f"a list of 1 to {MAX_QUESTIONS} attributes")
     for question in questions:
         if type(question) is not Attribute or not 2 <= question.size <= MAX_CELLS:
-            raise InvalidParameter("questions", question, f"attributes of 2 to {MAX_CELLS:,} cells")
+            raise InvalidParameter("questions", question, f"a list of attributes with 2 to {MAX_CELLS:,} cells each")
     if len({each.name for each in questions}) != len(questions):
-        raise InvalidParameter("questions", [each.name for each in questions], "a list of different names")
+        raise InvalidParameter(
+            "questions", [each.name for each in questions], "a list of attributes with different names"
+        )
     return tuple(questions)
 
 
 def _question(name: object, answers: Any) -> Attribute:
     if type(name) is not str or not name:
-        raise InvalidParameter("questions", name, "a mapping from names, which are texts")
+        raise InvalidParameter("questions", name, "a mapping whose keys are non-empty texts")
     if type(answers) is Attribute:
         if answers.name != name:
             raise InvalidParameter(name, answers.name, "an Attribute with the same name as the question")
@@ -84,7 +88,7 @@ def _question(name: object, answers: Any) -> Attribute:
 def _binned_question(name: str, edges: Any) -> Attribute:
     """Return the question whose cells are the half-open ranges between edges; the last range is closed."""
     value_type = common_type(edges)
-    rule = "at least two edges in increasing order: numbers, dates or times"
+    rule = "a list of two or more bin edges in increasing order: numbers, dates or times"
     if value_type is None or value_type in (Type.TEXT, Type.BOOLEAN) or len(edges) < 2:
         raise InvalidParameter(name, edges, rule)
     pairs: list[Any] = list(pairwise(parse_value(value_type, each, name) for each in edges))
@@ -205,7 +209,7 @@ class Form:
         """Code every answer; only the names of questions can be wrong, and they are public."""
         names = [each.name for each in self.questions]
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
-            rule = "answers must be a mapping from this form's question names to answers"
+            rule = "answers must be a mapping with names of this form's questions as keys"
             raise SfumatoError(rule, place="answers", fix="use the names " + ", ".join(names))
         return [code_answer(each, answers.get(each.name)) for each in self.questions]
 
@@ -217,12 +221,14 @@ class Form:
         if parsed.form != self.form_id:
             raise InvalidParameter("report", parsed.form, f"a report of this form, whose id is {self.form_id}")
         if (parsed.question is not None) is not self.sampled or (parsed.question or 0) >= len(self.questions):
-            raise InvalidParameter("report", parsed.question, "one that answers this form's questions")
+            raise InvalidParameter(
+                "report", parsed.question, f"a report on one of this form's {len(self.questions)} questions"
+            )
         asked_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
         if len(parsed.answers) != len(asked_mechanisms) or not all(
             map(is_possible_answer, asked_mechanisms, parsed.answers)
         ):
-            raise InvalidParameter("report", parsed.answers, "one that this form could have drawn")
+            raise InvalidParameter("report", parsed.answers, "a report with answers that this form can produce")
         return parsed
 
     def estimate(
@@ -307,9 +313,9 @@ class Form:
     def _pair_indices(self, names: object) -> tuple[int, int]:
         if self.sampled:
             raise SfumatoError(
-                "two questions can be counted together only if every respondent answers both",
+                "a pair of questions can only be counted if every respondent answers both, and here each answers one",
                 place="pairs",
-                fix="make the form with collect(questions, epsilon, split=True)",
+                fix="make the form with collect(questions, epsilon, split=True), where everybody answers all questions",
             )
         index_by_name = {question.name: index for index, question in enumerate(self.questions)}
         if (
@@ -318,7 +324,7 @@ class Form:
             or not all(isinstance(name, str) and name in index_by_name for name in names)
             or names[0] == names[1]
         ):
-            raise InvalidParameter("pairs", names, "pairs of the names of two different questions")
+            raise InvalidParameter("pairs", names, "a list of pairs of names of two different questions")
         return index_by_name[names[0]], index_by_name[names[1]]
 
     def _miss_probability(self, confidence: Number, pairs: list[tuple[int, int]], *, together: bool) -> float:
@@ -471,9 +477,9 @@ class FormManifest:
         if type(self.format) is not int or self.format < 1:
             raise InvalidParameter("format", self.format, "a whole number ≥ 1")
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
-            raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
+            raise InvalidParameter("members", self.members, f"a mapping with the hash of {MANIFEST}")
         if type(self.form) is not Form:
-            raise InvalidParameter("form", self.form, "a form")
+            raise InvalidParameter("form", self.form, "a survey form")
 
 
 def form_bytes(form: Form) -> bytes:
@@ -494,8 +500,10 @@ def parse_form(content: bytes, place: str = "the file") -> Form:
 
 def _read(content: bytes, place: str) -> Form:
     if len(dict(iterate_members(content, place))) > 1:
-        fix = "read a synopsis or a model with sf.synopsis, or sfumato ask"
-        raise SynopsisDamaged(f"a survey form is a zip of {MANIFEST} alone", place=place, fix=fix)
+        fix = "open a synopsis or a model with sf.synopsis(path) or sfumato ask"
+        raise SynopsisDamaged(
+            f"this is not a survey form: a form is a zip file with {MANIFEST} only", place=place, fix=fix
+        )
     manifest, _ = _KIND.read(FormManifest, content, place)
     if form_bytes(manifest.form) != content:
         raise damaged_file_error(place, f"{MANIFEST} does not hold a survey form in its canonical form")

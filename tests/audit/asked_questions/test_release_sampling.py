@@ -108,7 +108,7 @@ def test_the_price_is_the_claim(curator: Curator) -> None:
 
 
 def test_what_is_no_proposal_is_refused(curator: Curator) -> None:
-    with pytest.raises(sf.InvalidParameter, match="proposal of a curator"):
+    with pytest.raises(sf.InvalidParameter, match="the result of a curator's method"):
         sample_proposal("SELECT 1", Guarantee(1), 100)
     with pytest.raises(sf.InvalidParameter, match="samples"):
         sf.audit.falsify(curator.sql("SELECT COUNT(*) FROM visits"), Guarantee(1), 99)
@@ -276,5 +276,5 @@ def test_a_proposal_is_made_again_only_where_the_same_is_declared(curator: Curat
     with Curator(replace(curator.policy, tables=wider), tmp_path / "wider.ledger") as other:
         with pytest.raises(sf.InvalidParameter, match="the same declarations"):
             other.rebind(question)
-        with pytest.raises(sf.InvalidParameter, match="a proposal of a curator"):
+        with pytest.raises(sf.InvalidParameter, match="a the result of a curator's method"):
             other.rebind(COUNT)

@@ -163,7 +163,7 @@ def test_hostile_parameters(call: object) -> None:
 
 
 def test_a_name_that_is_nearly_right_is_proposed() -> None:
-    with pytest.raises(sf.InvalidParameter, match="try 'Half the noise'"):
+    with pytest.raises(sf.InvalidParameter, match="did you mean 'Half the noise'"):
         sf.audit.catch("Half the nois")
 
 

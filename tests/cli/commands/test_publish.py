@@ -80,7 +80,7 @@ def test_before_spending_it_says_what_it_costs(people: Path) -> None:
         (("--ways", "2", "--of", "sex", "--epsilon", "1", "-o", "people.sfu"), "not both"),
         (("--of", "sex,who", "--epsilon", "1", "-o", "people.sfu"), "identifies the unit of each row"),
         (("--of", "sex,note", "--epsilon", "1", "-o", "people.sfu"), "has no cells"),
-        (("--rows", "3", "--epsilon", "1", "-o", "people.sfu"), "can only lower the limits of the policy"),
+        (("--rows", "3", "--epsilon", "1", "-o", "people.sfu"), "can only lower the policy's limits"),
     ],
     ids=str,
 )

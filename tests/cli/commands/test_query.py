@@ -81,7 +81,7 @@ def test_limits_count_less_of_one_unit_for_less_noise(policy: Path) -> None:
     errors = [json.loads(done.stdout)["columns"]["flights"] for done in (wide, narrow)]
     assert float(errors[1]) < float(errors[0]) / 3
     for given, told in (
-        (("rows=1000",), "a question can only lower the limits of the policy"),
+        (("rows=1000",), "a question can only lower the policy's limits"),
         (("rows=0",), "≥ 1"),
         (("rows",), "rows=NUMBER"),
         (("columns=3",), "rows=NUMBER"),

@@ -99,7 +99,7 @@ def test_a_ctrl_c_at_the_price_spends_nothing(policy: Path) -> None:
         terminal.expect("Nothing was spent.")
         terminal.expect("flights ε 3 of 3>")
         terminal.type("SELEC 1;" + ENTER)
-        terminal.expect("did you mean SELECT?")
+        terminal.expect("did you mean SELECT instead of")
         terminal.expect("of 3>")
         terminal.type("quit" + ENTER)
         assert terminal.ends() == 0

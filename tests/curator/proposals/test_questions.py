@@ -154,7 +154,7 @@ def test_other_limits_are_another_question(shop: sf.Curator) -> None:
     ask = shop.sql("SELECT COUNT(*) FROM visits")
     ask.release(epsilon=1)
     assert not ask.limit(rows=2).release(epsilon="0.1").receipt.free
-    with pytest.raises(sf.InvalidParameter, match="can only lower the limits of the policy"):
+    with pytest.raises(sf.InvalidParameter, match="can only lower the policy's limits"):
         ask.limit(rows=6)
 
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from plan.samples import NESTED, nested, read, resolve, shown
 from sfumato.errors import Unsupported
+from sfumato.plan.sql.fragments import parse_expression
 from sfumato.plan.sql.sql_expressions import DEEPEST, lower_expression
 
 READ = {
@@ -337,3 +338,23 @@ def test_a_large_value_after_case_is_refused() -> None:
     with pytest.raises(Unsupported) as caught:
         read("CASE " + " + ".join(["age"] * 20) + " WHEN 1 THEN 2 END")
     assert caught.value.code == "case-operand"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("strptime(name, '%Y')", "STRPTIME"),
+        ("time_bucket(INTERVAL '1 day', born)", "TIME_BUCKET"),
+        ("lpad(name, 3, 'x')", "LPAD"),
+        ("epoch(moment)", "EPOCH"),
+        ("json_array(age)", "JSON_ARRAY"),
+        ("char_length(name, 2)", "CHAR_LENGTH"),
+        ("ceil(weight, 2)", "CEIL"),
+        ("unheard_of(age)", "UNHEARD_OF"),
+    ],
+)
+def test_a_refusal_names_a_function_as_it_was_typed(text: str, name: str) -> None:
+    """The parser has one class for all spellings of a function, whose own name nobody wrote."""
+    with pytest.raises(Unsupported) as refused:
+        lower_expression(parse_expression(text), resolve)
+    assert name in refused.value.rule.split(" is not ")[0].split()

@@ -537,7 +537,7 @@ def wide() -> Iterator[DuckDB]:
         (SETS, {"objective": "best"}, "total"),
         (SETS, {"where": "note ="}, ""),
         (SETS, {"where": "COUNT(*) > 3"}, ""),
-        (SETS, {"rows": 4}, "can only lower the limits of the policy"),
+        (SETS, {"rows": 4}, "can only lower the policy's limits"),
         (SETS, {"rows": 0}, ""),
         ([["big", "large"]], {}, "at most 10,000,000 cells"),
     ],

@@ -169,7 +169,7 @@ def read_questions(source: Any) -> tuple[str, ...]:
             sql = Path(source).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             raise SfumatoError(
-                "the file of questions cannot be read", place=str(source), fix="give the path of a .sql file in UTF-8"
+                "the file of questions cannot be read", place=str(source), fix="pass the path of a .sql file in UTF-8"
             ) from None
         return tuple(entry.text for entry in split_questions(sql))
     return tuple(str(text) for text in source)

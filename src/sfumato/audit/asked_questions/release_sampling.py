@@ -144,7 +144,9 @@ class SamplingWorkers:
         replies = [pickle.load(process.stdout) for process in self._running[: len(jobs)] if process.stdout is not None]
         for reply in replies:
             if isinstance(reply, str):
-                raise SfumatoError(reply, place="a process of the audit", fix="audit a query that the policy answers")
+                raise SfumatoError(
+                    reply, place="a process of the audit", fix="audit a question that the policy answers"
+                )
         return replies
 
 
@@ -175,10 +177,12 @@ def sample_proposal(
     """
     policy = policy_of(question)
     if policy is None:
-        raise InvalidParameter("question", question, "a proposal of a curator, such as curator.sql(…)")
+        raise InvalidParameter("question", question, "the result of a curator's method, such as curator.sql(…)")
     if isinstance(question, SynthesisProposal):
-        fix = "audit it with canaries in one run: audit.plant and audit.one_run"
-        raise InvalidParameter("question", question, "a proposal whose answers are numbers, not a table", fix=fix)
+        fix = "audit a synthetic table with canaries in one run: audit.plant and audit.one_run"
+        raise InvalidParameter(
+            "question", question, "a question whose answers are numbers, not a synthetic table", fix=fix
+        )
     tables, price_arguments = neighbours_of(policy), dict(price or arguments_at_claim(question, claim))
     pair = most_distinguishable_pair(question, claim, tables)
     pilot = max(MIN_PILOT, math.ceil(samples * PILOT_SHARE))

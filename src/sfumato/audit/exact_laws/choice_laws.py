@@ -26,7 +26,7 @@ from fractions import Fraction
 from itertools import pairwise, permutations
 from typing import Any
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import Exponential, FrequentValues, MaxNoise, NoisyMax, PermuteAndFlip, Quantiles, TopK, bits
 from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
 from sfumato.privacy import Neighbours
@@ -56,7 +56,9 @@ def score_law(mechanism: ScoreSelection, scores: Any) -> Law:
 def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
     """Return the law of the most frequent values of all groups; groups select independently."""
     if math.prod(math.perm(len(row), mechanism.k) for row in table) > MAX_OUTCOMES:
-        raise InvalidParameter("neighbours", f"{len(table)} groups", "fewer groups or fewer values")
+        raise InvalidParameter(
+            "neighbours", Description(f"counts of {len(table)} groups"), "counts of fewer groups or fewer values"
+        )
     laws: Law = {(): Decimal(1)}
     context = law_context()
     for row in table:
@@ -83,8 +85,8 @@ def _selection_law(mechanism: ScoreSelection) -> Callable[[list[int], Fraction],
 
 def _check_steps(steps: list[int], rate: Fraction) -> list[int]:
     if len(steps) > _MAX_CANDIDATES or max(steps) * rate > _MAX_SPREAD:
-        rule = f"at most {_MAX_CANDIDATES} scores, none less likely than another by a factor of e^-{_MAX_SPREAD}"
-        raise InvalidParameter("neighbours", f"{len(steps)} scores", rule)
+        rule = f"lists of at most {_MAX_CANDIDATES} scores, with probabilities within a factor of e^{_MAX_SPREAD:,}"
+        raise InvalidParameter("neighbours", Description(f"a list of {len(steps)}"), rule)
     return steps
 
 
@@ -103,7 +105,9 @@ def _top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
     """Return the law of k selections without replacement."""
     if not 0 < math.perm(len(steps), k) <= MAX_OUTCOMES:
         raise InvalidParameter(
-            "neighbours", f"{len(steps)} candidates", f"at least k = {k} candidates, and fewer possible lists"
+            "neighbours",
+            Description(f"lists of {len(steps)}"),
+            f"lists of at least k = {k} candidates, with fewer possible results",
         )
     context, weights = law_context(), _weights(_check_steps(steps, rate), rate)
     law: Law = {}
@@ -235,9 +239,9 @@ def rank_law(mechanism: Quantiles, values: Any) -> Law:
     """Return the law of all quantiles of one group of values, as tuples in the order of the probabilities."""
     low, high = mechanism.bounds
     if not isinstance(values, (list, tuple)) or not all(type(value) is int for value in values):
-        raise InvalidParameter("neighbours", values, "two lists of integers")
+        raise InvalidParameter("neighbours", values, "a pair of lists of integers")
     if (high - low + 1) ** len(mechanism.probabilities) > MAX_OUTCOMES:
-        raise InvalidParameter("neighbours", mechanism.bounds, "narrower bounds, or fewer quantiles")
+        raise InvalidParameter("neighbours", values, "inputs of a mechanism with narrower bounds or fewer quantiles")
     rows = tuple((min(max(value, low), high), Fraction(1)) for value in values)
     part = _QuantilePart(mechanism.probabilities, Fraction(0), Fraction(1), low, high, rows, 0)
     return _part_law(mechanism, part, mechanism.epsilon / _count_levels(part))

@@ -30,7 +30,7 @@ _DEVIATIONS = 23
 def report_pairs(mechanism: Response, answers: tuple[Any, Any]) -> Pairs:
     """Return the paired laws of a report for two answers."""
     if not all(type(answer) is int and 0 <= answer < mechanism.choices for answer in answers):
-        raise InvalidParameter("neighbours", answers, f"two integers in [0, {mechanism.choices})")
+        raise InvalidParameter("neighbours", answers, f"a pair of integers from 0 to {mechanism.choices - 1}")
     if isinstance(mechanism, RandomizedResponse):
         return _randomized_response_pairs(mechanism, answers)
     if answers[0] == answers[1]:
@@ -82,7 +82,7 @@ def key_law(mechanism: KeyThreshold, counts: Any) -> Law:
     if len(unit_counts) > _MAX_KEYS or not all(
         type(count) is int and 0 <= count <= _MAX_COUNT for count in unit_counts
     ):
-        raise InvalidParameter("neighbours", counts, f"counts of at most {_MAX_KEYS} keys, up to {_MAX_COUNT} each")
+        raise InvalidParameter("neighbours", counts, f"counts of at most {_MAX_KEYS} keys, each at most {_MAX_COUNT:,}")
     context = law_context()
     laws: Law = {(): Decimal(1)}
     for count in unit_counts:

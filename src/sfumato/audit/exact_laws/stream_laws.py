@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.audit.exact_laws.choice_laws import MAX_OUTCOMES, Law, law_context, multiply_polynomials
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.mechanisms import AboveThreshold, bits
 
 _MAX_QUERIES, _MAX_SPREAD = 14, 4000
@@ -30,7 +30,11 @@ def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
     sums = _ThresholdSum.of(mechanism, query_values)
     law = dict(_enumerate_streams((), sums, query_values, mechanism.positives))
     if len(law) > MAX_OUTCOMES:
-        raise InvalidParameter("neighbours", f"{len(query_values)} queries", "fewer queries, or fewer positives")
+        raise InvalidParameter(
+            "neighbours",
+            Description(f"lists of {len(query_values)}"),
+            "lists of fewer queries, or with fewer positives",
+        )
     return law
 
 
@@ -39,7 +43,7 @@ def _check_values(mechanism: AboveThreshold, values: Any) -> tuple[int, ...]:
     if not 0 < len(query_values) <= _MAX_QUERIES or not all(type(value) is int for value in query_values):
         raise InvalidParameter("neighbours", values, f"lists of 1 to {_MAX_QUERIES} integers, one for each query")
     if max(abs(value - mechanism.threshold) for value in query_values) > _MAX_SPREAD:
-        raise InvalidParameter("neighbours", values, f"values within {_MAX_SPREAD} of the threshold")
+        raise InvalidParameter("neighbours", values, f"lists of values within {_MAX_SPREAD:,} of the threshold")
     return query_values
 
 

@@ -117,7 +117,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         )
     first, second = (_law_of(mechanism)(world) for world in neighbours)
     if first.keys() != second.keys():
-        raise InvalidParameter("neighbours", neighbours, "two inputs of one shape")
+        raise InvalidParameter("neighbours", neighbours, "a pair of inputs of the same shape")
     pairs = [(Fraction(first[key]), Fraction(second[key])) for key in first]
     min_probability = _PROBABILITY_ERROR if isinstance(mechanism, KeyThreshold) else Fraction(0)
     return _enumerate_pairs(pairs, mechanism.curve(), min_probability=min_probability)
@@ -151,7 +151,7 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
     """Pair the laws of all streams; if values are released, each "above" is paired with its own noisy value."""
     first, second = (stream_law(mechanism, values) for values in neighbours)
     if first.keys() != second.keys():
-        raise InvalidParameter("neighbours", neighbours, "the same number of queries in both worlds")
+        raise InvalidParameter("neighbours", neighbours, "a pair of lists with the same number of queries")
     pairs: list[Pair] = []
     for stream, probability in first.items():
         stream_pair = Fraction(probability), Fraction(second[stream])
@@ -161,7 +161,9 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
             for i in valued
         ]
         if len(pairs) + math.prod(column.width for column in columns) > MAX_OUTCOMES:
-            raise InvalidParameter("neighbours", neighbours, "fewer queries or positives, or less noise on the values")
+            raise InvalidParameter(
+                "neighbours", neighbours, "lists of fewer queries, with fewer positives or less noise"
+            )
         pairs += [
             _multiply_pairs(stream_pair, value_pairs)
             for value_pairs in product(*(column.outcomes() for column in columns))
@@ -185,11 +187,13 @@ def _enumerate_additive(
         type(number) is int and abs(number) < 1 << 62 for row in rows for number in row
     ):
         raise InvalidParameter(
-            "neighbours", neighbours, "two integers below 2^62 in magnitude, or two rows of the same length"
+            "neighbours",
+            neighbours,
+            "a pair of integers below 2^62 in absolute value, or of rows of such integers with the same length",
         )
     scales = mechanism.sizes
     if len(scales) not in (1, len(rows[0])):
-        raise InvalidParameter("neighbours", neighbours, f"rows of {len(scales)} numbers, one for each scale")
+        raise InvalidParameter("neighbours", neighbours, f"a pair of rows of {len(scales)} numbers, one for each scale")
     columns = [
         _NoisyCoordinate(
             mechanism.order, scales[i % len(scales)], *_coordinate_steps(rows, i, mechanism.grid), len(rows[0])
@@ -197,7 +201,9 @@ def _enumerate_additive(
         for i in range(len(rows[0]))
     ]
     if math.prod(column.width for column in columns) > MAX_OUTCOMES:
-        raise InvalidParameter("neighbours", neighbours, "inputs with fewer outcomes: less noise or fewer coordinates")
+        raise InvalidParameter(
+            "neighbours", neighbours, "inputs with fewer possible outcomes: fewer numbers, or less noise"
+        )
     certain = Fraction(1), Fraction(1)
     outcomes = tuple(_multiply_pairs(certain, pairs) for pairs in product(*(column.outcomes() for column in columns)))
     min_probability = (

@@ -261,7 +261,7 @@ class OutputShares:
         if not (
             lengths_match and cells and type(self.seen) is str and all(type(member) is bool for member in self.inside)
         ):
-            raise InvalidParameter("laws", self.seen, "as many shares of both worlds as there are cells")
+            raise InvalidParameter("laws", self.seen, "shares of both worlds for the same cells")
 
 
 def summarize_event(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> OutputShares:

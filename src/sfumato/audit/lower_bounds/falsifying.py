@@ -36,7 +36,7 @@ from sfumato.audit.lower_bounds.events import (
     trained_views,
 )
 from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, missed
-from sfumato.errors import InvalidParameter, SessionClosed
+from sfumato.errors import Description, InvalidParameter, SessionClosed
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
 from sfumato.mechanisms.protocols import Additive, SelectionMechanism
@@ -88,7 +88,7 @@ def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int]
         return lambda value, count: [mechanism.choose(value) for _ in range(count)]
     if isinstance(mechanism, AboveThreshold):
         return lambda value, count: [_ask_stream(mechanism, value) for _ in range(count)]
-    rule = "a mechanism of ours, or a pair of functions count → outputs, one for each world"
+    rule = "a built-in mechanism, or a pair of functions (one per world) that take a count and return outputs"
     raise InvalidParameter("mechanism", mechanism, rule)
 
 
@@ -190,9 +190,9 @@ def falsify(
     promise = Guarantee.of(claim, "claim")
     level = exact(confidence, "confidence", CONFIDENCES)
     if isinstance(mechanism, str):
-        fix = "pass a query of a curator: falsify(curator.sql(…), claim)"
+        fix = "pass a question of a curator: falsify(curator.sql(…), claim)"
         raise InvalidParameter(
-            "mechanism", mechanism, "a mechanism, two functions, or a proposal of a curator", fix=fix
+            "mechanism", mechanism, "a mechanism, a pair of functions, or a question of a curator", fix=fix
         )
     if callable(getattr(mechanism, "release", None)):  # a proposal of a curator
         from sfumato.audit.asked_questions.release_sampling import (
@@ -206,7 +206,11 @@ def falsify(
         sample_count = _check_sample_count(default_samples(mechanism) if samples is None else samples, promise, level)
     first, second = (_draw_outputs(world, sample_count) for world in worlds)
     if first.shape != second.shape:
-        raise InvalidParameter("mechanism", (first.shape, second.shape), "worlds whose outputs have one shape")
+        raise InvalidParameter(
+            "mechanism",
+            Description(f"the shapes {first.shape} and {second.shape}"),
+            "a pair of functions whose outputs have the same shape",
+        )
     return _verdict_of(_split_samples(first, second), promise, level)
 
 
@@ -306,12 +310,12 @@ def _check_sample_count(samples: int, promise: Guarantee, level: Fraction) -> in
     """Return the number of samples; refuse too few to refute the claim, and state how many could."""
     sample_count, min_samples = exact_integer(samples, "samples", at_least=1), required_samples(promise, level)
     if sample_count > _MAX_SAMPLES:
-        raise InvalidParameter("samples", samples, f"at most {_MAX_SAMPLES}")
+        raise InvalidParameter("samples", samples, f"at most {_MAX_SAMPLES:,}")
     if min_samples > _MAX_SAMPLES:
-        rule = f"an ε and a δ that {_MAX_SAMPLES} samples could refute"
-        raise InvalidParameter("claim", promise, rule, fix="enumerate the mechanism, or audit a smaller claim")
+        rule = f"a guarantee that {_MAX_SAMPLES:,} samples could refute"
+        raise InvalidParameter("claim", promise, rule, fix="audit a smaller ε, or compute exactly with audit.enumerate")
     if sample_count < min_samples:
-        rule = f"at least {min_samples:,}, which could refute {promise} if the two worlds had no output in common"
+        rule = f"at least {min_samples:,} to be able to refute {promise}"
         raise InvalidParameter("samples", samples, rule)
     return sample_count
 
@@ -325,8 +329,8 @@ def _draw_outputs(world: Sampler, count: int) -> Outputs:
     if outputs.shape[:1] != (count,) or outputs.ndim > 2 or bad_width or outputs.dtype.kind not in "biuf":
         raise InvalidParameter(
             "mechanism",
-            outputs.shape,
-            f"functions that return {count} numbers, or rows of at most {MAX_COLUMNS} numbers",
+            Description(f"an array of the shape {outputs.shape}"),
+            f"a pair of functions that return {count:,} numbers, or rows of at most {MAX_COLUMNS} numbers",
         )
     outputs = outputs.astype(np.int64) if outputs.dtype.kind == "b" else outputs
     return outputs if outputs.ndim == 2 else outputs[:, None]

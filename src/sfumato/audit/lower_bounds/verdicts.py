@@ -157,7 +157,7 @@ class Verdict:
         if not (
             laws_valid and 0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0
         ):
-            rule = "a bound ≥ 0, a confidence inside (0, 1), and samples that were measured"
+            rule = "a result with a bound ≥ 0, a confidence between 0 and 1, and at least one sample"
             raise InvalidParameter("verdict", (self.lower_bound, self.confidence, self.measured), rule)
 
     @property
@@ -199,7 +199,10 @@ class Verdict:
         """Plot both output distributions with the distinguishing event; also write it to ``path`` if given."""
         if self.laws is None:
             raise InvalidParameter(
-                "verdict", self.event, "a verdict with an event to plot", fix="no event distinguished the two worlds"
+                "verdict",
+                self.event,
+                "a verdict with an event to plot",
+                fix="draw more samples: no event distinguished the two worlds",
             )
         return save_if_path(plot_shares(self.laws, f"{self.claim} {self._outcome}", [str(self)]), path)
 

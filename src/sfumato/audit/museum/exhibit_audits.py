@@ -144,7 +144,11 @@ def _find_exhibit(name: str) -> Exhibit:
     if name in by_name:
         return by_name[name]
     nearest = get_close_matches(name, by_name, 1)
-    fix = f"try {nearest[0]!r}" if nearest else "list the names: [exhibit.name for exhibit in audit.museum.EXHIBITS]"
+    fix = (
+        f"did you mean {nearest[0]!r}?"
+        if nearest
+        else "list the names: [exhibit.name for exhibit in audit.museum.EXHIBITS]"
+    )
     raise InvalidParameter("exhibit", name, "the name of an exhibit of the museum", fix=fix)
 
 

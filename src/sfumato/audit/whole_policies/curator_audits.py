@@ -106,7 +106,7 @@ def curator(
     """
     declared, allowed_minutes = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
     if allowed_minutes > 24 * 60:
-        raise InvalidParameter("minutes", minutes, "at most 1440, which is a day")
+        raise InvalidParameter("minutes", minutes, "at most 1,440, which is one day")
     _require_price(declared)
     level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
     used_seed = bits.random_below(_SEEDS) if seed is None else exact_integer(seed, "seed")

@@ -43,7 +43,7 @@ _FLAG_OF_PARAMETER = {
 _FLAGS_TO_SHELL = (
     (re.compile(r"--(epsilon|delta|within|limit|explain)\b"), r"\\\1"),
     (re.compile(r"--dry-run\b"), r"\\explain"),
-    (re.compile(r", or give it: --param name=40"), ""),
+    (re.compile(r", or pass it: --param name=40"), ""),
 )
 
 
@@ -79,7 +79,7 @@ def format_refusal(refusal: SfumatoError, flags: Collection[str] = (), prefix: s
         return message
     flag_text = f"{prefix}{flag} {name}=" if flag == "limit" != name else f"{prefix}{flag}"
     return re.sub(
-        rf"(^|place: |give |write |leave out ){re.escape(name)}\b", lambda match: f"{match[1]}{flag_text}", message
+        rf"(^|place: |set |give |write |leave out ){re.escape(name)}\b", lambda match: f"{match[1]}{flag_text}", message
     )
 
 

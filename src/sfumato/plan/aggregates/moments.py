@@ -63,7 +63,7 @@ class Axis:
         for name, value in (("low", low), ("high", high), ("middle", middle), ("rounding", rounding)):
             object.__setattr__(self, name, exact(value, name))
         if not self.low <= self.middle <= self.high or self.low == self.high or self.rounding < 0:
-            raise InvalidParameter("axis", self, "low ≤ middle ≤ high, low < high and no negative rounding")
+            raise InvalidParameter("axis", self, "an axis with low < high, low ≤ middle ≤ high and rounding ≥ 0")
 
     @property
     def width(self) -> float:
@@ -531,5 +531,5 @@ def _require_nonnegative(estimator: SpreadEstimate | Covariance, name: str) -> N
 def _require_all_nonnegative(estimator: Correlation | RegressionLine, name: str) -> None:
     roundings = tuple(exact(rounding, name) for rounding in getattr(estimator, name))
     if any(rounding < 0 for rounding in roundings):
-        raise InvalidParameter(name, roundings, "numbers of at least 0")
+        raise InvalidParameter(name, roundings, "a tuple of numbers ≥ 0")
     object.__setattr__(estimator, name, roundings)

@@ -146,8 +146,8 @@ class UnitSum(_ValueAggregate):
             return intervals.real_domain(ends, nullable=self.nullable, grid=grid)
         domain = intervals.integer_domain(low, high, nullable=self.nullable)
         if domain is None:
-            rule = f"a sum of {self.cap:,} such values does not fit into 64 bits"
-            raise Unsupported("unbounded", rule, fix="narrow the range with LEAST(GREATEST(…, low), high)")
+            rule = f"a sum of {self.cap:,} values of this range does not fit into 64 bits"
+            raise Unsupported("unbounded", rule, fix="narrow their range with LEAST(GREATEST(…, low), high)")
         return domain
 
 

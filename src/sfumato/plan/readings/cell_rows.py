@@ -87,7 +87,9 @@ class CellRows(PlanReading[CodedRows]):
     def __post_init__(self) -> None:
         Marginals(self.bounded, self.cells, ((),))  # the same rows may be read, under the same conditions
         if max(self.sizes) > MAX_COLUMN_CELLS:
-            raise InvalidParameter("cells", max(self.sizes), f"at most {MAX_COLUMN_CELLS:,} cells of one column")
+            raise InvalidParameter(
+                "cells", max(self.sizes), f"a list with at most {MAX_COLUMN_CELLS:,} cells per column"
+            )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -121,7 +123,7 @@ class CellCounts:
     def __post_init__(self) -> None:
         if list(self.columns) != sorted({*self.columns} & {*range(len(self.reading.cells))}):
             raise InvalidParameter(
-                "places", self.columns, f"places from 0 to {len(self.reading.cells) - 1}, in rising order"
+                "places", self.columns, f"column indices from 0 to {len(self.reading.cells) - 1} in ascending order"
             )
 
     @property
@@ -163,17 +165,21 @@ class ColumnSetDistances:
     def __post_init__(self) -> None:
         lengths = {len(candidates) for candidates in (self.views, self.predicted, self.weights, self.penalties)}
         if lengths != {max(1, len(self.views))}:
-            raise InvalidParameter("views", sorted(lengths), "as many as predictions, weights and penalties")
+            raise InvalidParameter(
+                "views", sorted(lengths), "a list of as many views as there are predictions, weights and penalties"
+            )
         if [view.size for view in self.views] != [values.size for values in self.predicted]:
-            raise InvalidParameter("predicted", len(self.predicted), "for each of the views as many numbers as it has")
+            raise InvalidParameter(
+                "predicted", len(self.predicted), "a list with one array for each view, of the same length as the view"
+            )
         if any(values.dtype != np.int64 for values in self.predicted):
-            raise InvalidParameter("predicted", self.predicted[0].dtype, "whole steps: what is rounded decides nothing")
+            raise InvalidParameter("predicted", self.predicted[0].dtype, "a list of arrays of whole numbers")
         if any(type(weight) is not int or not 1 <= weight <= MAX_WEIGHT for weight in self.weights):
-            raise InvalidParameter("weights", self.weights[:3], f"whole numbers from 1 to {MAX_WEIGHT:,}")
+            raise InvalidParameter("weights", self.weights[:3], f"a list of whole numbers from 1 to {MAX_WEIGHT:,}")
         if any(type(penalty) is not int for penalty in self.penalties):
-            raise InvalidParameter("penalties", self.penalties[:3], "whole numbers")
+            raise InvalidParameter("penalties", self.penalties[:3], "a list of whole numbers")
         if any(view.reading != self.views[0].reading for view in self.views[1:]):
-            raise InvalidParameter("views", len(self.views), "views of the same rows")
+            raise InvalidParameter("views", len(self.views), "a list of views of the same rows")
 
     @property
     def bounded(self) -> BoundedPlan:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
@@ -50,22 +50,30 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         if len(self.cells) != len(self.bounded.plan.keys) or not all(self.cells):
             raise InvalidParameter("cells", len(self.cells), "a list of cells for each key of the plan")
         if any(len(set(key_cells)) != len(key_cells) or None in key_cells for key_cells in self.cells):
-            raise InvalidParameter("cells", "a cell twice, or None", "different values: what is missing has its own")
+            raise InvalidParameter(
+                "cells", Description("a cell twice, or None"), "a list of different values without None"
+            )
         key_indices = range(len(self.cells))
         if not self.sets or any(list(attributes) != sorted({*attributes} & {*key_indices}) for attributes in self.sets):
             raise InvalidParameter(
-                "sets", self.sets[:3], f"sets of the places 0 to {len(self.cells) - 1}, in rising order"
+                "sets", self.sets[:3], f"sets of indices from 0 to {len(self.cells) - 1}, each in ascending order"
             )
         if len({*self.sets}) != len(self.sets):
-            raise InvalidParameter("sets", "a set twice", "different sets")
+            raise InvalidParameter("sets", Description("a set twice"), "a list of different sets")
         if self.cell_count > MAX_CELLS:
-            raise InvalidParameter("sets", "too many cells", f"at most {MAX_CELLS:,} cells in all")
+            raise InvalidParameter(
+                "sets", Description("too many cells"), f"sets with at most {MAX_CELLS:,} cells in total"
+            )
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE):
-            raise InvalidParameter("bounded", self.bounded.strategy.value, "rows that are weighted or sampled")
+            raise InvalidParameter("bounded", self.bounded.strategy.value, "a plan whose rows are weighted or sampled")
         if len(self.bounded.measures) != 1 or self.bounded.measures[0].coordinates != 1:
-            raise InvalidParameter("bounded", "other measures", "a plan with exactly one measure, which has one total")
+            raise InvalidParameter(
+                "bounded", Description("other measures"), "a plan with exactly one measure, which has one total"
+            )
         if not all(key.domain.nullable for key in self.bounded.plan.keys):
-            raise InvalidParameter("bounded", "a key that cannot be missing", "keys under which every row counts")
+            raise InvalidParameter(
+                "bounded", Description("a key that cannot be missing"), "a plan whose keys count every row"
+            )
 
     def shape(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of cells of each of these attributes."""
@@ -180,9 +188,9 @@ class MarginalView:
 
     def __post_init__(self) -> None:
         if len(self.reading.sets) != 1 or not {*self.places} <= {*self.reading.sets[0]}:
-            raise InvalidParameter("places", self.places, "attributes of the one marginal that is read")
+            raise InvalidParameter("places", self.places, "indices of the marginal that is read")
         if list(self.places) != sorted({*self.places}):
-            raise InvalidParameter("places", self.places, "different places, in rising order")
+            raise InvalidParameter("places", self.places, "different indices in ascending order")
         cell_count = math.prod(self.reading.shape(self.places))
         cell_indices = self.cells or (0,)
         if (
@@ -192,7 +200,7 @@ class MarginalView:
             or cell_indices[-1] >= cell_count
         ):
             raise InvalidParameter(
-                "cells", cell_indices[:3], f"different places from 0 to {cell_count - 1}, in rising order"
+                "cells", cell_indices[:3], f"different indices from 0 to {cell_count - 1} in ascending order"
             )
 
     @property
@@ -245,9 +253,11 @@ class CountDistances:
 
     def __post_init__(self) -> None:
         if not self.views or [view.size for view in self.views] != [values.size for values in self.predicted]:
-            raise InvalidParameter("predicted", len(self.predicted), "for each of the views as many numbers as it has")
+            raise InvalidParameter(
+                "predicted", len(self.predicted), "a list with one array for each view, of the same length as the view"
+            )
         if any(view.reading != self.views[0].reading for view in self.views):
-            raise InvalidParameter("views", len(self.views), "views of one marginal that is read")
+            raise InvalidParameter("views", len(self.views), "a list of views of one marginal that is read")
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -301,9 +311,15 @@ class ValueCounts(PlanReading[Values]):
 
     def __post_init__(self) -> None:
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
-            raise InvalidParameter("bounded", self.bounded.strategy.value, "whole rows: sampled, or each a unit")
+            raise InvalidParameter(
+                "bounded", self.bounded.strategy.value, "a plan that samples rows, or in which every row is a unit"
+            )
         if [scaled.coordinates for scaled in self.bounded.measures] != [1, 1]:
-            raise InvalidParameter("bounded", "other measures", "a sum of the value and a count of the rows with one")
+            raise InvalidParameter(
+                "bounded",
+                Description("other measures"),
+                "a plan with a sum of the value and a count of the rows that have one",
+            )
 
     @property
     def row_count(self) -> ScaledMeasure:

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Neighbours, Sensitivity, codec
@@ -191,9 +191,13 @@ class Matrix:
         object.__setattr__(self, "rows", tuple(map(tuple, self.rows)))
         flat = [weight for row in self.rows for weight in row]
         if not flat or any(len(row) != len(self.rows[0]) for row in self.rows):
-            raise InvalidParameter("weights", "rows of several lengths, or none", "rows of the same length")
+            raise InvalidParameter(
+                "weights", Description("rows of different lengths, or no rows"), "a list of rows of the same length"
+            )
         if not all(type(weight) is int and abs(weight) <= 10**12 for weight in flat):
-            raise InvalidParameter("weights", "something else", "whole numbers of at most 1e12 in size")
+            raise InvalidParameter(
+                "weights", Description("something else"), "rows of whole numbers of at most 1e12 in absolute value"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -237,11 +241,15 @@ class Thresholds:
         is_rising = all(type(value) is int and 0 < value <= 10**12 for value in self.values)
         is_rising &= all(a < b for a, b in pairwise(self.values))
         if not self.values or not is_rising:
-            raise InvalidParameter("values", "something else", "rising whole numbers from 1 to 1e12")
+            raise InvalidParameter(
+                "values", Description("something else"), "a list of ascending whole numbers from 1 to 1e12"
+            )
         if not self.reached or not all(
             type(number) is int and 0 <= number <= len(self.values) for number in self.reached
         ):
-            raise InvalidParameter("reached", "something else", "for each group how many values it reaches")
+            raise InvalidParameter(
+                "reached", Description("something else"), "a list with the number of values that each group reaches"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -301,7 +309,7 @@ class LinearTotals:
 
 def _require_one_total(totals: Totals) -> None:
     if totals.scaled.coordinates != 1:
-        raise InvalidParameter("totals", totals.scaled.measure.name, "a measure with one total in a group")
+        raise InvalidParameter("totals", totals.scaled.measure.name, "a measure with one total per group")
 
 
 @dataclass(frozen=True)
@@ -449,7 +457,9 @@ class GroupSizes:
 
     def __post_init__(self) -> None:
         if self.totals.scaled.coordinates != 1 or self.totals.scaled.bits or self.totals.scaled.low < 0:
-            raise InvalidParameter("totals", self.totals.scaled.measure.name, "whole counts of every group")
+            raise InvalidParameter(
+                "totals", self.totals.scaled.measure.name, "a measure that counts every group in whole numbers"
+            )
 
     @property
     def bounded(self) -> BoundedPlan:

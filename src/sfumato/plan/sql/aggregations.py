@@ -63,18 +63,18 @@ class Aggregation:
         if self.name not in _SQL:
             raise InvalidParameter("name", self.name, f"one of {', '.join(_SQL)}")
         if self.of is None and self.name != "count":
-            raise InvalidParameter("of", self.of, f'a column or an expression: sf.{self.name}("cost")')
+            raise InvalidParameter("of", self.of, f'a column or an expression, as in sf.{self.name}("cost")')
         if (self.k is not None) != (self.name == "top_k"):
-            raise InvalidParameter("k", self.k, 'the number of most frequent values: sf.top_k("drug", k=3)')
+            raise InvalidParameter("k", self.k, 'a number of values, given for top_k only: sf.top_k("drug", k=3)')
         if self.k is not None and exact_integer(self.k, "k", at_least=1) > MOST_FREQUENT:
             raise InvalidParameter("k", self.k, f"at most {MOST_FREQUENT}")
         if (self.at is None) is (self.name == "quantile"):
-            raise InvalidParameter("at", self.at, "a share such as 0.9, given for quantiles only")
+            raise InvalidParameter("at", self.at, "a fraction such as 0.9, given for quantiles only")
         if (self.beside is None) == (self.name in _PAIR_AGGREGATES):
             rule = (
-                "given: this aggregate takes two expressions"
+                "a column or an expression, since this aggregate takes two"
                 if self.beside is None
-                else "left out: this aggregate takes one expression"
+                else "left out, since this aggregate takes one expression"
             )
             raise InvalidParameter("beside", self.beside, rule)
 
@@ -116,7 +116,7 @@ def aggregate_tree(asked: AggregateText, names: Names) -> Tree:
     from sfumato.plan.sql.fragments import parse_expression, substitute_names
 
     if not isinstance(asked, (Aggregation, str)):
-        raise InvalidParameter("agg", asked, "aggregations, such as sf.count(), or SQL over aggregates")
+        raise InvalidParameter("agg", asked, "an aggregation, such as sf.count(), or SQL with aggregates")
     return asked.tree(names) if isinstance(asked, Aggregation) else substitute_names(parse_expression(asked), names)
 
 
@@ -198,7 +198,7 @@ def quantile(of: str, share: Number, *, where: str | None = None) -> Aggregation
 def quantiles(of: str, shares: Sequence[Number], *, where: str | None = None) -> Aggregation:
     """Return several quantiles at once, for less than separately: a column for each, named by its share."""
     if isinstance(shares, str) or not isinstance(shares, Sequence) or not shares:
-        raise InvalidParameter("shares", shares, "a non-empty list of shares, such as [0.25, 0.5, 0.75]")
+        raise InvalidParameter("shares", shares, "a non-empty list of fractions, such as [0.25, 0.5, 0.75]")
     return Aggregation("quantile", of, where, at=f"[{', '.join(map(_probability_text, shares))}]")
 
 

@@ -420,7 +420,7 @@ def _key_name(key: OutputColumn) -> str:
     if isinstance(tree, exp.Column):
         return tree.name
     key_text = f"sf.{key}" if isinstance(key, Histogram) else f'"{quote_text(key)}"'
-    fix = f"write band={key_text}, or derive it first"
+    fix = f"name it, as in band={key_text}, or use derive(…) first"
     raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
 
 

@@ -109,7 +109,7 @@ def _conjuncts(condition: Tree) -> list[Tree]:
 def identifier(name: object) -> exp.Identifier:
     """Return a name as an SQL identifier, quoted where it needs to be."""
     if not isinstance(name, str) or not name or "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
-        raise Unsupported("not-text", "a name must be plain text", fix="use letters, such as visits")
+        raise Unsupported("not-text", "a name must be plain text", fix="pass a name such as 'visits'")
     return exp.to_identifier(name, quoted=True if name.upper() in _KEYWORDS else None)
 
 

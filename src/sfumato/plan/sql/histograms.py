@@ -66,7 +66,7 @@ class Histogram:
             rule = f"a histogram needs a numeric column; {self.of} is {domain.type.value}"
             raise Unsupported("histogram", rule, fix="group by its values, or by a numeric expression of it")
         if domain.range is None or domain.range[0] == domain.range[1]:
-            rule = f"a histogram divides a range into equal bins, and {self.of} has no two different declared bounds"
+            rule = f"a histogram divides the declared range into equal bins, and {self.of} has no such range"
             raise Unsupported("histogram", rule, fix=f"declare bounds for {self.of} in the policy")
         low, high = (Fraction(end) for end in domain.range)  # type: ignore[arg-type]
         return [low + (high - low) * index / self.bins for index in range(self.bins + 1)]

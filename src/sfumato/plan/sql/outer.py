@@ -262,7 +262,7 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
             "use SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
         )
     if not inner.plan.measures:
-        rule = "the inner SELECT has no aggregate, so there is nothing to measure"
+        rule = "the inner SELECT has no aggregate, so the outer SELECT has nothing to compute with"
         raise refuse(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
@@ -444,7 +444,7 @@ class _OuterBuilder:
             raise refuse(
                 item,
                 "star",
-                "* stands for all columns of the inner SELECT, without GROUP BY, aggregates or EXCLUDE",
+                "* over aggregated rows cannot be combined with GROUP BY, aggregates or EXCLUDE",
                 "name the columns",
             )
         names = [output.name for output in self.inner.outputs]

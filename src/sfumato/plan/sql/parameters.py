@@ -92,7 +92,7 @@ def parameter_literals(places: list[ParameterPosition], parameters: Parameters |
     positions = {position.name: position for position in reversed(places)}
     for name, position in positions.items():
         if name not in values:
-            fix = "give one: sql(question, [40]), sql(question, {'name': 40}) or --param name=40"
+            fix = "pass one: sql(question, [40]), sql(question, {'name': 40}) or --param name=40"
             rule = f"the parameter {position.shown} has no value"
             raise Unsupported("parameter", rule, fix=fix, line=position.line, column=position.column)
     surplus = [name for name in values if name not in positions]
@@ -109,7 +109,7 @@ def _values_by_name(parameters: Parameters | None) -> dict[str, Any]:
         return {str(name): value for name, value in parameters.items()}
     if isinstance(parameters, (list, tuple)):
         return {str(position): value for position, value in enumerate(parameters, 1)}
-    fix = "give sql(question, [40, 'Rome']) or sql(question, {'age': 40})"
+    fix = "pass them as in sql(question, [40, 'Rome']) or sql(question, {'age': 40})"
     raise Unsupported("parameter", "parameter values must be a list, or a dict by name", fix=fix)
 
 

@@ -246,7 +246,7 @@ def lower_condition(node: exp.Expr, source: RowSource) -> Expression:
         raise refuse(
             node,
             "type-mismatch",
-            f"a condition must be true or false; {node_text(node)} is {predicate.domain.type.value}",
+            f"a condition must be true or false; {node_text(node)} has the type {predicate.domain.type.value}",
             "compare it with something, such as x > 5",
         )
     return predicate
@@ -464,7 +464,7 @@ def _join_private_to_public(
         raise refuse(
             first,
             "public-first",
-            "a question starts from a private table",
+            "a question must start from a private table",
             "write FROM <private table> JOIN <public table> …",
         )
     if joins[0].side == "LEFT":

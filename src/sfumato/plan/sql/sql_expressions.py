@@ -16,6 +16,7 @@ from typing import Any
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
+from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.values.expressions import Expression, Literal, Resolve, size
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.values.functions.declaring import written
@@ -24,28 +25,32 @@ from sfumato.policy.domains import LARGEST_INTEGER, Type
 
 _CLOCK = (
     "clock",
-    "an answer cannot depend on the time at which it is asked",
+    "the current date and time are not supported: an answer cannot depend on when it is asked",
     "write the date as a literal, such as DATE '2024-01-31'",
 )
 _CHANCE = (
     "random",
     "random functions are not supported: only the privacy mechanism draws random numbers",
-    "leave it out",
+    "leave out the random function",
 )
-_REGEX = ("regex", "regular expressions are not supported, since some take forever", "use LIKE '%part%' or STARTS_WITH")
+_REGEX = (
+    "regex",
+    "regular expressions are not supported: some would never finish",
+    "use LIKE '%part%' or STARTS_WITH(text, 'start')",
+)
 _SUBQUERY = (
     "subquery",
     "a subquery inside an expression is not supported",
     "write the values out, as in x IN (1, 2), or join a public table in FROM",
 )
-_BITS = ("bits", "bitwise operators are not supported", "use arithmetic, such as x % 2, or POW for powers")
+_BITS = ("bits", "bitwise operators are not supported", "use arithmetic, such as x % 2 or POW(2, x)")
 _NESTED = ("nested", "lists, maps, structs and JSON are not supported here", "use columns of plain values")
-_PARAMETER = ("parameter", "this parameter has no value", "write the value itself, or give it: sql(question, [40])")
-_WINDOW = ("window", "window functions are not supported here", "use GROUP BY")
+_PARAMETER = ("parameter", "this parameter has no value", "write the value itself, or pass it: sql(question, [40])")
+_WINDOW = ("window", "window functions are not supported here", "use GROUP BY instead")
 _AGGREGATE = (
     "aggregate",
-    "an aggregate is not possible here",
-    "put it in SELECT or HAVING, not in WHERE or inside another aggregate",
+    "aggregates are not supported here",
+    "put the aggregate in SELECT or HAVING, not in WHERE or inside another aggregate",
 )
 _STAR = ("star", "* is only possible in COUNT(*)", "name the columns")
 _ZONE = ("time-zone", "time zones are not supported", "compare timestamps as they are stored")
@@ -63,7 +68,10 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
     ((exp.Rand, exp.Randn, exp.Uuid), _CHANCE),
     ((exp.RegexpLike, exp.RegexpILike, exp.RegexpExtract, exp.RegexpReplace, exp.SimilarTo, exp.Glob), _REGEX),
     ((exp.Subquery, exp.Query, exp.Exists, exp.Any, exp.All), _SUBQUERY),
-    ((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift), _BITS),
+    (
+        (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift),
+        _BITS,
+    ),
     ((exp.Array, exp.Struct, exp.Map, exp.Bracket, exp.JSONExtract, exp.Dot, exp.Tuple, exp.Lambda), _NESTED),
     ((exp.Placeholder, exp.Parameter), _PARAMETER),
     ((exp.Star, exp.Columns), _STAR),
@@ -73,15 +81,15 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
         (
             "like-escape",
             "LIKE … ESCAPE is not supported",
-            "use STARTS_WITH, or remove the character first with REPLACE",
+            "use STARTS_WITH(text, 'start'), or remove the character first with REPLACE(text, '%', '')",
         ),
     ),
     (
         (exp.Log,),
         (
             "function",
-            "LOG is not supported, since its base differs between databases",
-            "write LN(x), or LN(x) / LN(10)",
+            "only the natural logarithm LN is supported: the base of LOG differs between databases",
+            "write LN(x), LN(x) / LN(10) for LOG10, or LN(x) / LN(2) for LOG2",
         ),
     ),
     (
@@ -101,7 +109,7 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
         (
             "function",
             "functions that search for a position in a text are not supported",
-            "use LIKE '%part%' or STARTS_WITH",
+            "use LIKE '%part%' or STARTS_WITH(text, 'start')",
         ),
     ),
     ((exp.Explode, exp.Unnest), _UNNEST),
@@ -120,6 +128,8 @@ _NAMES = {
         "count by bins: SELECT WIDTH_BUCKET(x, 0, 100, 10) AS bin, COUNT(*) … GROUP BY bin",
     ),
     "date_sub": ("function", "DATE_SUB is not supported", "write DATE_DIFF('day', a, b)"),
+    "strptime": ("function", "STRPTIME is not supported", "write CAST(… AS DATE) or CAST(… AS TIMESTAMP)"),
+    "time_bucket": ("function", "TIME_BUCKET is not supported", "write DATE_TRUNC('day', x)"),
 }
 
 
@@ -128,15 +138,9 @@ def refusal(node: exp.Expr) -> Unsupported:
     for classes, (code, rule, fix) in _CLASSES:
         if isinstance(node, classes):
             return Unsupported(code, rule, fix=fix)
-    name = node.name if isinstance(node, exp.Anonymous) else _function_name(node)
-    code, rule, fix = _NAMES.get(
-        name.lower(), ("function", f"{name[:40].upper()} is not a supported function", _nearest_function(name))
-    )
+    name, kind = function_name(node), "a supported function" if isinstance(node, exp.Func) else "supported"
+    code, rule, fix = _NAMES.get(name.lower(), ("function", f"{name[:40]} is not {kind}", _nearest_function(name)))
     return Unsupported(code, rule, fix=fix)
-
-
-def _function_name(node: exp.Expr) -> str:
-    return node.sql_name() if isinstance(node, exp.Func) else node.key
 
 
 def _nearest_function(name: str) -> str:
@@ -144,7 +148,7 @@ def _nearest_function(name: str) -> str:
     close = difflib.get_close_matches(name[:40].upper(), names, n=1, cutoff=0.75)
     if close:
         return f"did you mean {FUNCTIONS[close[0]].signature}?"
-    return "use one of " + ", ".join(names)
+    return "use one of " + ", ".join(name for name in names if FUNCTIONS[name].signature.startswith(f"{name}("))
 
 
 DEEPEST = 100
@@ -168,7 +172,9 @@ def lower_with(node: Node, lower_own: OwnLowering) -> Expression:
     if _depth(node) > DEEPEST:
         raise with_position(
             Unsupported(
-                "too-deep", f"an expression can be nested at most {DEEPEST} levels deep", fix="use IN, or a subquery"
+                "too-deep",
+                f"an expression can be nested at most {DEEPEST} levels deep",
+                fix="use x IN (…) instead of many ORs, or compute parts of it in a subquery",
             ),
             node,
         )
@@ -196,7 +202,7 @@ def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
     def read(part: Node) -> Expression:
         lowered = attempt(part)
         if lowered is None:
-            raise Unsupported("part", "a part of it is not read", fix="read it in another way")
+            raise Unsupported("part", "a part of this expression is not supported", fix="write it in another way")
         return lowered
 
     def attempt(part: Node) -> Expression | None:
@@ -270,7 +276,7 @@ def _reader(node: Node) -> Reader:
     reader, parts = entry
     for part, value in node.args.items():
         if value and part not in parts:
-            raise Unsupported("clause", f"this form of {node.key.upper()} is not supported", fix=_plain_form(node))
+            raise Unsupported("clause", f"this form of {function_name(node)} is not supported", fix=_plain_form(node))
     return reader
 
 
@@ -282,7 +288,7 @@ def _plain_form(node: Node) -> str:
 def _column(node: exp.Column, resolve: Resolve) -> Expression:
     if node.args.get("db") or node.args.get("join_mark") or not isinstance(node.this, exp.Identifier):
         raise Unsupported(
-            "column", "a column is written as name or table.name", fix="leave out the schema or database before it"
+            "column", "a column is written as name or table.name", fix="leave out the name of the schema or database"
         )
     try:
         return resolve(node.table or None, node.name)
@@ -309,9 +315,9 @@ def _number(digits: str) -> Literal:
     """Parse a number exactly; digits alone are an integer."""
     if digits.isdecimal() and len(digits) <= 100:
         if int(digits) > LARGEST_INTEGER:
-            rule = "a whole number can be at most 2^62 in size"
+            rule = "a whole number can be at most 2^62 in absolute value"
             raise Unsupported(
-                "literal", rule, fix="write a real number, with a decimal point or an exponent, such as 1e30"
+                "literal", rule, fix="write it as a real number, with a decimal point or an exponent, such as 1e30"
             )
         return literal(Type.INTEGER, int(digits))
     if len(digits) > 100 or len(digits.lower().partition("e")[2]) > 5:
@@ -419,7 +425,7 @@ def _case(node: exp.Case, read: Read) -> Expression:
         raise Unsupported(
             "case-operand",
             "CASE <expression> WHEN … needs a simpler expression",
-            fix="compute it as a column of a subquery first",
+            fix="compute the expression as a column of a subquery first",
         )
     searched = [part for candidate, value in branches for part in (call("=", operand, read(candidate)), read(value))]
     return call("CASE", *searched, *default)
@@ -555,7 +561,7 @@ def _cast(node: exp.Cast, read: Read) -> Expression:
     if kind is None or node.to.expressions:
         raise Unsupported(
             "cast-type",
-            "this type is not supported",
+            "CAST to this type is not supported",
             fix="use BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE or TIMESTAMP; ROUND(x, 2) keeps two decimals",
         )
     return call("CAST", read(node.this), literal(Type.TEXT, kind.value))

@@ -38,6 +38,7 @@ from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, NoisyWindow, Output
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sharing import with_measures
+from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.grouping import Grouping, lower_grouping
 from sfumato.plan.sql.outer import (
     MAX_COLUMNS,
@@ -235,7 +236,7 @@ def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
         return _lower_query(statement, catalog)
     except RecursionError:
         raise Unsupported(
-            "too-deep", "the question is nested too deeply", fix="flatten it, for instance with WITH"
+            "too-deep", "the question is nested too deeply", fix="flatten the question, for instance with WITH"
         ) from None
 
 
@@ -344,7 +345,7 @@ class _SelectBuilder:
                 return self.source.resolve(qualifier, name)
             lowered = self._attempt(named_output[0])
             if lowered is None:
-                raise Unsupported("part", "not an expression over one row", fix="use it as a noisy number")
+                raise Unsupported("part", "this is not computed from one row", fix="use it in SELECT or HAVING")
             return lowered
 
         return cached_lowering(resolve)
@@ -417,7 +418,7 @@ def _lower_finish_expression(node: exp.Expr, building: _SelectBuilder, *, rename
             window, domain = lower_noisy_window(part, read)
             return building.windows.setdefault(window, Column(WindowResult(len(building.windows)), domain))
         if isinstance(part, exp.Window):
-            rule = "a window function over rows must be in a subquery, and the outer SELECT aggregates its result"
+            rule = "a window function over rows must be in a subquery whose result the outer SELECT aggregates"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {node_text(part)} AS x FROM …)")
         if isinstance(part, exp.AggFunc):
             raise refuse(part, "aggregate", f"{node_text(part)} is not supported", _AGGREGATE_FIX)
@@ -483,7 +484,9 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.ApproxDistinct) and argument is not None:  # the noise is far above what it would save
         argument = exp.Distinct(expressions=[argument])
     if node.args.get("expressions"):
-        raise refuse(node, "aggregate", "this aggregate takes one argument", "write one aggregate for each argument")
+        raise refuse(
+            node, "aggregate", f"{function_name(node)} takes one argument", "write one aggregate for each argument"
+        )
     if isinstance(argument, exp.Distinct):
         return _lower_distinct(node, argument, where, source)
     if type(node) in _PAIR_AGGREGATES:
@@ -494,7 +497,9 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.Count):
         return _lower_count(argument, where, source)
     if argument is None:
-        raise refuse(node, "aggregate", f"{node_text(node)} needs an argument", f"name a column: {node.key.upper()}(x)")
+        raise refuse(
+            node, "aggregate", f"{node_text(node)} needs an argument", f"write {function_name(node)}(<column>)"
+        )
     value = lower_expression(argument, source.resolve)
     if isinstance(node, exp.Mode):
         _check_not_constant(value, node)

@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
+from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.parameters import (
     Parameters,
     bind_parameters,
@@ -98,15 +99,13 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
             "too-long", "a question can have at most 64 KB of text", fix="split it into several questions"
         )
     if "\0" in text or not _encodable(text):
-        raise Unsupported("not-text", "a question must be plain text", fix="remove NUL and invalid characters")
+        raise Unsupported("not-text", "a question must be plain text", fix="remove NUL characters and invalid UTF-8")
     tokens, places = locate_parameters(_tokenize(text))
     values = parameter_literals(places, parameters)
     try:
         with _silence_parser_log():
             statements = [
-                statement
-                for statement in _QuantileParser(dialect="duckdb").parse(tokens, text)
-                if statement is not None
+                statement for statement in _QuantileParser(dialect=DIALECT).parse(tokens, text) if statement is not None
             ]
     except RecursionError:
         raise _too_deep() from None
@@ -229,7 +228,7 @@ def _too_deep() -> Unsupported:
     return Unsupported(
         "too-deep",
         f"parentheses, CASE and subqueries can be nested at most {DEEPEST} levels deep",
-        fix="flatten it, for instance with WITH",
+        fix="flatten the question, for instance with WITH",
     )
 
 
@@ -256,7 +255,7 @@ def parse_fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
         tokens = _tokenize(text)
         with _silence_parser_log():
             parsed = [
-                node for node in _QuantileParser(dialect="duckdb").parse_into(kind, tokens, text) if node is not None
+                node for node in _QuantileParser(dialect=DIALECT).parse_into(kind, tokens, text) if node is not None
             ]
     except RecursionError:
         raise _too_deep() from None

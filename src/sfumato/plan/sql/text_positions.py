@@ -8,11 +8,13 @@ from collections.abc import Iterable
 
 import sqlglot
 from sqlglot import ErrorLevel, exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from sfumato.errors import Unsupported
 from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import position
 from sfumato.untrusted import escape_unprintable
 
@@ -29,7 +31,7 @@ def suggest_name(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)
     if close:
         return f"did you mean {quoted(next(name for name in names if name.lower() == close[0]))}?"
-    return f"available: {', '.join(map(quoted, names[:20]))}" if names else "nothing is available by name here"
+    return f"available: {', '.join(map(quoted, names[:20]))}" if names else "no names can be used here"
 
 
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "DISTINCT", "BETWEEN", "JOIN", "UNION")
@@ -41,7 +43,7 @@ def suggest_keyword(text: str) -> str:
     """Suggest the keyword that a word of an unreadable text was perhaps meant to be; empty where none is close.
 
     >>> suggest_keyword("SELEC COUNT(*) FROM flights"), suggest_keyword("SELECT COUNT(* FROM flights")
-    ('did you mean SELECT? it is written SELEC', '')
+    ('did you mean SELECT instead of SELEC?', '')
     """
     try:
         words = [token for token in sqlglot.tokenize(text, dialect="duckdb") if token.token_type is TokenType.VAR]
@@ -50,14 +52,18 @@ def suggest_keyword(text: str) -> str:
     for word in words:
         close = difflib.get_close_matches(word.text[:20].upper(), _KEYWORDS, n=1, cutoff=_SIMILARITY_CUTOFF)
         if close and close[0] != word.text.upper():
-            return f"did you mean {close[0]}? it is written {escape_unprintable(word.text[:20])}"
+            return f"did you mean {close[0]} instead of {escape_unprintable(word.text[:20])}?"
     return ""
 
 
 def node_text(node: exp.Expr) -> str:
-    """Return the analyst's own text of a node, truncated."""
+    """Return the analyst's own text of a node, with functions as they were typed, truncated."""
+    return _shown_sql(node, DIALECT).replace("LISTAGG(", "STRING_AGG(")
+
+
+def _shown_sql(node: exp.Expr, dialect: DuckDB) -> str:
     try:
-        node_sql = node.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
+        node_sql = node.sql(dialect=dialect, unsupported_level=ErrorLevel.IGNORE)
         text = escape_unprintable(node.name if isinstance(node, exp.Literal) else node_sql)
     except (ValueError, RecursionError):
         return "this"
@@ -72,7 +78,7 @@ def default_column_name(node: exp.Expr) -> str:
         is_verbatim = word[0][0] in "'\"" or (word[0] in identifiers and not word.string.startswith("(", word.end()))
         return word[0] if is_verbatim else word[0].lower()
 
-    return _WORD_PATTERN.sub(spell, node_text(node))
+    return _WORD_PATTERN.sub(spell, _shown_sql(node, DuckDB()))
 
 
 _WORD_PATTERN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*""")

@@ -32,6 +32,7 @@ from sfumato.plan.aggregates.unit_measures import (
     WindowFunction,
 )
 from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal, Order, Resolve
@@ -103,7 +104,7 @@ def _lower_aggregate(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure
 def _lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
     predicate = lower_expression(node, resolve)
     if predicate.domain.type is not Type.BOOLEAN:
-        rule = f"a condition must be true or false; {node_text(node)} is {predicate.domain.type.value}"
+        rule = f"a condition must be true or false; {node_text(node)} has the type {predicate.domain.type.value}"
         raise refuse(node, "type-mismatch", rule, "compare it with something, such as x > 5")
     return predicate
 
@@ -320,8 +321,8 @@ class WindowParsing:
                 raise refuse(
                     node,
                     "window",
-                    f"{function_node.sql_name()} takes no argument",
-                    f"write {function_node.sql_name()}() OVER (…)",
+                    f"{function_name(function_node)} takes no argument",
+                    f"write {function_name(function_node)}() OVER (…)",
                 )
             self._check_order(node, order)
             # the last stands for all later ones

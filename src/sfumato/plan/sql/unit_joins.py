@@ -609,7 +609,7 @@ def _check_distinct(operand: Expression, domain: Domain, node: exp.Join) -> None
         raise refuse(
             node,
             "join-real",
-            "a real can only be joined with whole numbers of at most 2^53 in size",
+            "a real number can only be joined with whole numbers of at most 2^53 in absolute value",
             "write CAST(… AS INTEGER) on the private side",
         )
 

@@ -84,13 +84,15 @@ def call(name: str, *arguments: Expression) -> Expression:
         raise Unsupported(
             "function",
             f"{name} is not a supported function",
-            fix="see the list of supported functions in the reference",
+            fix="use a function from the reference page What can be asked",
         )
     try:
         _signature(declared.rule).bind(*arguments)
     except TypeError:
         raise Unsupported(
-            "arguments", f"{name} does not take {len(arguments)} arguments", fix=f"write {declared.signature}"
+            "arguments",
+            f"{name} does not take {len(arguments)} argument{'' if len(arguments) == 1 else 's'}",
+            fix=f"write {declared.signature}",
         ) from None
     typed: Any = declared.rule(*arguments)
     if not isinstance(typed, tuple):
@@ -142,7 +144,7 @@ _WORDS = {
     Type.INTEGER: "a whole number",
     Type.REAL: "a number",
     Type.TEXT: "text",
-    Type.BOOLEAN: "true or false",
+    Type.BOOLEAN: "a boolean",
     Type.DATE: "a date",
     Type.TIMESTAMP: "a time",
 }
@@ -159,12 +161,18 @@ _PART_OF_DATE = "extract a number from it: EXTRACT(year FROM …), or DATE_DIFF(
 _NO_DATE = "use a date column, or write DATE '2024-01-31'; numbers and booleans cannot become dates"
 
 
+_LITERAL_FIXES = {True: "write a shorter text", False: "write a value in this range"}
+_EXAMPLES = {Type.TEXT: "'J%'", Type.INTEGER: "3", Type.REAL: "2.5"}
+
+
 def literal(kind: Type, value: Value) -> Literal:
     """Return a literal whose range is its value."""
     try:
         return Literal(value, Domain(kind, values=(value,)))
     except InvalidParameter as error:
-        raise Unsupported("literal", f"a literal must be {error.allowed}", fix="write an allowed value") from None
+        raise Unsupported(
+            "literal", f"a value in a question must be {error.allowed}", fix=_LITERAL_FIXES[kind is Type.TEXT]
+        ) from None
 
 
 def null(kind: Type = Type.TEXT) -> Literal:
@@ -181,7 +189,7 @@ def is_null(expression: Expression) -> bool:
 
 
 def type_mismatch(argument: Expression, target: Type) -> Unsupported:
-    rule = f"this must be {_WORDS[target]}, not {_WORDS[argument.domain.type]}"
+    rule = f"{_WORDS[target]} is needed here, not {_WORDS[argument.domain.type]}"
     return Unsupported("type-mismatch", rule, fix=_conversion_advice(argument.domain.type, target))
 
 
@@ -379,8 +387,9 @@ def boolean_domain(*found: Expression) -> Domain:
 def written(argument: Expression, kind: Type, description: str) -> Value:
     """Return the value of an argument that must be a literal."""
     if not isinstance(argument, Literal) or argument.value is None or argument.domain.type is not kind:
-        rule = f"{description} must be {_WORDS[kind]} written in the question"
-        raise Unsupported("literal-needed", rule, fix=f"write {description} as a literal, such as 'J%' or 3")
+        rule = f"{description} must be {_WORDS[kind]} written out in the question"
+        example = f", such as {_EXAMPLES[kind]}" if kind in _EXAMPLES else ""
+        raise Unsupported("literal-needed", rule, fix=f"write {description} as a literal{example}")
     return argument.value
 
 

@@ -196,7 +196,7 @@ def _convert(x: Expression, kind: Type) -> Expression | TypedCall:
     if kind is Type.TEXT and source_type is Type.REAL:
         raise Unsupported(
             "type-mismatch",
-            "a real number cannot become text, since databases write it differently",
+            "a real number cannot become text, since databases format it differently",
             fix="use ROUND and CAST(… AS BIGINT) first, or compare numbers as numbers",
         )
     if kind is Type.TEXT:

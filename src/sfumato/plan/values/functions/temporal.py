@@ -41,7 +41,7 @@ PARTS = {
 def _unit(argument: Expression, known_units: Sequence[str]) -> str:
     unit = str(written(argument, Type.TEXT, "the unit"))
     if unit not in known_units:
-        raise Unsupported("unit", "this unit is not supported", fix="use one of " + ", ".join(known_units))
+        raise Unsupported("unit", "this unit of time is not supported", fix="use one of " + ", ".join(known_units))
     return unit
 
 
