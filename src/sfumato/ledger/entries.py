@@ -246,29 +246,32 @@ class Line:
 
     @classmethod
     def of(cls, row: Row) -> Line:
+        """Show a row whose seal was checked; its columns have their types (``Row.seal``), so none is checked again."""
         spending = read_spending(row.totals)
-        return cls(
-            row.number,
-            datetime_from_microseconds(row.time),
-            row.kind,
-            row.account,
-            row.analyst or None,
-            row.question,
-            row.plan,
-            row.data,
-            read_cost(row.cost),
-            spending.spent,
-            spending.held,
-            row.tab or None,
-            row.about or None,
-            row.request or None,
-            row.parts or "[]",
-            _public_detail(row),
-            row.body,
-            row.file,
-            row.previous,
-            row.hash,
+        line = object.__new__(cls)
+        line.__dict__.update(
+            number=row.number,
+            time=datetime_from_microseconds(row.time),
+            kind=row.kind,
+            account=row.account,
+            analyst=row.analyst or None,
+            question=row.question,
+            plan=row.plan,
+            data=row.data,
+            cost=read_cost(row.cost),
+            spent=spending.spent,
+            held=spending.held,
+            tab=row.tab or None,
+            about=row.about or None,
+            request_id=row.request or None,
+            parts=row.parts or "[]",
+            detail=_public_detail(row),
+            body=row.body,
+            file=row.file,
+            previous=row.previous,
+            hash=row.hash,
         )
+        return line
 
 
 _NAMED_FIELDS = {column.name for column in fields(Line)} - {"kind", "cost", "spent", "held"}

@@ -290,14 +290,18 @@ class GuardedStore:
         All are appended in one transaction: either every period has paid, or none.
         """
         charge = transaction.append("charge", account, columns, cost=cost)
-        shared_columns = {"analyst": columns["analyst"], "parts": columns["parts"], "detail": json.dumps(charge.number)}
         for period in periods:
             name = period_account(account, period)
             if transaction.newest(account=name) is None:
                 terms = replace(self.terms(transaction, account), per="", period_of=account)
                 transaction.append("account-open", name, {"detail": codec.dumps(terms)})
-            words = f"{period}, for line {charge.number}"
-            transaction.append("period", name, {**shared_columns, "question": words}, cost=cost)
+            period_columns = {
+                "analyst": columns["analyst"],
+                "parts": columns["parts"],
+                "detail": json.dumps(charge.number),
+                "question": f"{period}, for line {charge.number}",
+            }
+            transaction.append("period", name, period_columns, cost=cost)
         return charge
 
     def admit(

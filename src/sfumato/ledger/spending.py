@@ -99,7 +99,8 @@ class Spending(NamedTuple):
     @property
     def total(self) -> Cost:
         """Spent plus held: admission is decided on this."""
-        return self.spent + self.held
+        spent = self.spent
+        return spent if self[3:] == _NOTHING_HELD and not spent.is_zero else spent + self.held
 
     def __str__(self) -> str:
         if Fraction in map(type, self):
@@ -107,6 +108,9 @@ class Spending(NamedTuple):
         pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = self
         spent = f"{'-' if pure is None else pure} {'-' if renyi is None else renyi} {failure}"
         return f"{spent} {held_pure} {'-' if held_renyi is None else held_renyi} {held_failure} {unbounded}"
+
+
+_NOTHING_HELD = Spending()[3:]
 
 
 def _add_units(a: int | None, b: int | None) -> int | None:
