@@ -4,7 +4,73 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
+_RUNS = "ledger/proofs/test_verification_runs.py::"
+
 MUTANTS = (
+    Mutant(
+        "the joint between two parts of a verification is not compared",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:_joint_fault",
+        "part.previous != earlier.last_hash",
+        "False",
+        (f"{_RUNS}test_a_part_that_follows_another_line_is_named",),
+    ),
+    Mutant(
+        "a part whose first line names no line before it follows any",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:_joint_fault",
+        "part.previous is None",
+        "not part.previous",
+        (f"{_RUNS}test_a_part_that_follows_another_line_is_named",),
+    ),
+    Mutant(
+        "lines may follow the last line of a moved ledger where a part begins",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:_joint_fault",
+        "if earlier.moved:",
+        "if False:",
+        (f"{_RUNS}test_a_part_that_follows_another_line_is_named",),
+    ),
+    Mutant(
+        "the totals of the first line of a part are taken as they are",
+        Kind.AUDIT,
+        "ledger.proofs.verifying:Checker._earlier_account",
+        "RunningTotals(read_spending(earlier_line.totals))",
+        "RunningTotals(read_spending(row.totals)._replace(pure=read_spending(row.totals).pure - read_cost(row.cost).pure))",
+        (f"{_RUNS}test_totals_are_compared_across_parts",),
+    ),
+    Mutant(
+        "a checkpoint is believed without its seal",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:Checkpoint.load",
+        "if not hmac.compare_digest(seal, _seal(text)):",
+        "if False:",
+        (f"{_RUNS}test_a_checkpoint_without_the_seal_of_this_user_is_not_believed",),
+    ),
+    Mutant(
+        "a checkpoint of another ledger is believed",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:VerificationRun.resume",
+        "task is not None and _has_same_ends(self._store, part)",
+        "task is not None",
+        (f"{_RUNS}test_a_history_that_was_sealed_anew_is_read_again",),
+    ),
+    Mutant(
+        "a part whose process died counts as verified",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:VerificationRun.finish",
+        "for task in tasks:",
+        "for task in tasks if processes == 1 else ():",
+        (f"{_RUNS}test_a_part_whose_process_dies_is_verified_by_the_other",),
+    ),
+    Mutant(
+        "running totals forget failures",
+        Kind.DELTA,
+        "ledger.spending:RunningTotals.follow",
+        "self._spent = (pure, renyi, failure)",
+        "self._spent = (pure, renyi, 0)",
+        (f"{_RUNS}test_running_totals_are_what_spending_says",),
+    ),
     Mutant(
         "the answer on the very line that is named is not found",
         Kind.REUSE,

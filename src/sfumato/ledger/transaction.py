@@ -200,7 +200,7 @@ def _load_cached(detail: str) -> Any:
 
 
 def _has_values(row: Row, equal: Where) -> bool:
-    for column, value in equal.items():  # called several times for every charge: a generator would cost as much again
+    for column, value in equal.items():  # noqa: SIM110 - called seven times for every charge: a generator costs twice
         if getattr(row, column) != value:
             return False
     return True
