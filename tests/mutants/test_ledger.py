@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
+_LOOKS = "ledger/accounts/test_look_up.py::"
 _RUNS = "ledger/proofs/test_verification_runs.py::"
 
 MUTANTS = (
@@ -36,7 +37,8 @@ MUTANTS = (
         Kind.AUDIT,
         "ledger.proofs.verifying:Checker._earlier_account",
         "RunningTotals(read_spending(earlier_line.totals))",
-        "RunningTotals(read_spending(row.totals)._replace(pure=read_spending(row.totals).pure - read_cost(row.cost).pure))",
+        "RunningTotals((lambda stated: stated._replace(pure=stated.pure - read_cost(row.cost).pure))"
+        "(read_spending(row.totals)))",
         (f"{_RUNS}test_totals_are_compared_across_parts",),
     ),
     Mutant(
@@ -62,6 +64,53 @@ MUTANTS = (
         "for task in tasks:",
         "for task in tasks if processes == 1 else ():",
         (f"{_RUNS}test_a_part_whose_process_dies_is_verified_by_the_other",),
+    ),
+    Mutant(
+        "what a charge may spend is read before its transaction",
+        Kind.CHARGE_ORDER,
+        "ledger.guarded:GuardedStore.admit",
+        "        with self.writing() as transaction:\n",
+        "        with self.reading() as transaction:\n"
+        "            early = self.first_refusal(transaction, account, analyst, cost, periods)\n"
+        "        self.first_refusal = lambda *_: early\n"
+        "        with self.writing() as transaction:\n",
+        (f"{_LOOKS}test_what_decides_is_read_in_the_transaction_that_charges",),
+    ),
+    Mutant(
+        "what a query may spend is read before its transaction",
+        Kind.CHARGE_ORDER,
+        "ledger.accounts.asking:PendingQuery._charge_or_find",
+        "    with self._guarded.writing() as transaction:\n",
+        "    with self._guarded.reading() as transaction:\n"
+        "        early = self._guarded.first_refusal("
+        "transaction, self._account, self._columns['analyst'], self._cost, self._periods)\n"
+        "    self._guarded.first_refusal = lambda *_: early\n"
+        "    with self._guarded.writing() as transaction:\n",
+        (f"{_LOOKS}test_what_decides_is_read_in_the_transaction_that_charges",),
+    ),
+    Mutant(
+        "an answer that was bought after the look is paid for again",
+        Kind.REUSE,
+        "ledger.accounts.asking:PendingQuery._find_ahead",
+        "after=last_seen,",
+        "after=transaction.last_number,",
+        (f"{_LOOKS}test_an_answer_bought_after_the_look_is_not_paid_twice",),
+    ),
+    Mutant(
+        "an answer bought after the last line that counts is reused",
+        Kind.REUSE,
+        "ledger.accounts.asking:PendingQuery._find_ahead",
+        ", before=_page_end(self._until)",
+        "",
+        (f"{_LOOKS}test_an_answer_after_the_last_line_that_counts_is_not_reused",),
+    ),
+    Mutant(
+        "a receipt shows a share that was changed since",
+        Kind.LIMITS,
+        "ledger.guarded:GuardedStore._share_at",
+        "if (number, share) not in self._shares:",
+        "if not any((line == number for line, _ in self._shares)):",
+        (f"{_LOOKS}test_the_history_of_epsilon_follows_amendments",),
     ),
     Mutant(
         "running totals forget failures",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -354,7 +355,13 @@ def write_widths(accuracy: Mapping[str, Fraction]) -> str:
 
 
 def read_widths(text: str) -> dict[str, Fraction]:
-    return {column: Fraction(width) for column, width in json.loads(text).items()}
+    """Parse the half-widths of a line: once, though it is first compared and then shown."""
+    return dict(_parse_widths(text))
+
+
+@lru_cache(maxsize=256)
+def _parse_widths(text: str) -> tuple[tuple[str, Fraction], ...]:
+    return tuple((column, Fraction(width)) for column, width in json.loads(text).items())
 
 
 def is_accurate_enough(accuracy: Mapping[str, Fraction], requested: Mapping[str, Fraction]) -> bool:

@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import count
+from fractions import Fraction
+from itertools import count, groupby
 from pathlib import Path
 from typing import TypeVar
 
@@ -70,6 +71,10 @@ class GuardedStore:
         self.unrecorded_stops: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next transaction records it."""
         self._terms: dict[int, Terms] = {}
+        self._epsilons: dict[int, tuple[Fraction, ...]] = {}
+        """By the line with the terms in force: every ε until then."""
+        self._shares: dict[tuple[int, str], Budget] = {}
+        """By the line with the terms, and the share of them."""
         self.memory = Memory()
         """What this process wrote."""
         self._write_numbers, self._number = count(), next(_store_numbers)
@@ -230,7 +235,15 @@ class GuardedStore:
             self._terms[number] = transaction.terms(number)
         return self._terms[number]
 
-    def every_terms(self, transaction: Transaction, account: str) -> list[Terms]:
+    def epsilons(self, transaction: Transaction, account: str) -> tuple[Fraction, ...]:
+        """Return every ε the account has had, oldest first. Lines never change, so each history is read once."""
+        number = transaction.last(account).terms
+        if number not in self._epsilons:
+            all_epsilons = [terms.budget.epsilon for terms in self._every_terms(transaction, account)]
+            self._epsilons[number] = tuple(epsilon for epsilon, _ in groupby(all_epsilons))
+        return self._epsilons[number]
+
+    def _every_terms(self, transaction: Transaction, account: str) -> list[Terms]:
         """List all terms since the account was opened, oldest first: each amendment follows a line under the terms
         before.
         """
@@ -252,12 +265,13 @@ class GuardedStore:
         if periods:
             by_period = [self._period_budgets(transaction, account, analyst, share, period) for period in periods]
             return [budget for period_budgets in by_period for budget in period_budgets]
-        budget = self.terms(transaction, account).budget
-        budgets = [(budget.with_spent(read_spending(transaction.last(account).totals).total), "the account")]
+        last = transaction.last(account)
+        budget = self._terms_at(transaction, last.terms).budget
+        budgets = [(budget.with_spent(read_spending(last.totals).total), "the account")]
         if analyst_row is not None and share:
-            budgets.append(
-                (budget.share(share).with_spent(read_spending(analyst_row.own).total), "the analyst's share")
-            )
+            own_share = self._share_at(last.terms, budget, share)
+            own_budget = own_share.with_spent(read_spending(analyst_row.own).total)
+            budgets.append((own_budget, "the analyst's share"))
         return budgets
 
     def _period_budgets(
@@ -279,8 +293,15 @@ class GuardedStore:
         if share:
             analyst_row = transaction.newest(account=name, analyst=analyst)
             analyst_spent = read_spending(analyst_row.own if analyst_row else "").total
-            budgets.append((terms.budget.share(share).with_spent(analyst_spent), f"the analyst's share of {period}"))
+            own_budget = terms.budget.share(share).with_spent(analyst_spent)
+            budgets.append((own_budget, f"the analyst's share of {period}"))
         return budgets
+
+    def _share_at(self, number: int, budget: Budget, share: str) -> Budget:
+        """Return a share of the budget in the terms of this line. Lines never change, so each is computed once."""
+        if (number, share) not in self._shares:
+            self._shares[number, share] = budget.share(share)
+        return self._shares[number, share]
 
     def append_charge(
         self, transaction: Transaction, account: str, columns: Mapping[str, str], cost: Cost, periods: Periods = ()

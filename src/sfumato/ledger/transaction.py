@@ -55,6 +55,11 @@ class Transaction:
         self.appended: list[Row] = []
 
     @property
+    def last_number(self) -> int:
+        """The number of the last line; 0 before the first."""
+        return 0 if self.head is None else self.head.number
+
+    @property
     def moved_to(self) -> str:
         """Where the ledger was moved to, as its last line records; empty if it was not moved."""
         return "" if self.head is None else self.head.moved_to
