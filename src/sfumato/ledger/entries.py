@@ -247,7 +247,7 @@ class Line:
 
     @classmethod
     def of(cls, row: Row) -> Line:
-        """Show a row whose seal was checked; its columns have their types (``Row.seal``), so none is checked again."""
+        # The seal of the row was checked, and with it the types of its columns: none is checked again.
         spending = read_spending(row.totals)
         line = object.__new__(cls)
         line.__dict__.update(
