@@ -113,6 +113,22 @@ MUTANTS = (
         (f"{_LOOKS}test_the_history_of_epsilon_follows_amendments",),
     ),
     Mutant(
+        "the totals of an account are compared on its first line alone",
+        Kind.AUDIT,
+        "ledger.proofs.verifying:Checker._money",
+        "elif state[0].follow(cost, before, left) != totals:",
+        "elif state[0].follow(cost, before, left) == '':",
+        ("ledger/test_chain.py::test_a_chain_resealed_to_its_end_still_has_to_add_up",),
+    ),
+    Mutant(
+        "the totals of an analyst are compared on their first line alone",
+        Kind.AUDIT,
+        "ledger.proofs.verifying:Checker._money",
+        "elif own_state[0].follow(cost, before, left) != own:",
+        "elif own_state[0].follow(cost, before, left) == '':",
+        (f"{_RUNS}test_totals_are_compared_across_parts",),
+    ),
+    Mutant(
         "running totals forget failures",
         Kind.DELTA,
         "ledger.spending:RunningTotals.follow",

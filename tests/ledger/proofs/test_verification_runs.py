@@ -104,12 +104,14 @@ def test_a_part_that_follows_another_line_is_named(
     assert why in found.why
 
 
-def test_totals_are_compared_across_parts(path: Path) -> None:
+@pytest.mark.parametrize("place", [10, 12], ids=["first of a part", "inside a part"])
+@pytest.mark.parametrize("column", ["totals", "own"])
+def test_totals_are_compared_across_parts(path: Path, place: int, column: str) -> None:
     """A forger who seals everything anew has to forget a charge somewhere: at the first line of a part, too."""
     rows = read_rows(path)
-    forged = rows[10]._replace(totals=rows[9].totals)
-    replace_rows(path, *reseal([forged, *rows[11:]]))
-    assert verify(path).bad == 11
+    forged = rows[place]._replace(**{column: getattr(rows[place - 1], column)})
+    replace_rows(path, *reseal([forged, *rows[place + 1 :]]))
+    assert verify(path).bad == place + 1
 
 
 def interrupt_after(lines: int) -> Callable[[str], None]:

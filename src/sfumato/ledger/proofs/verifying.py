@@ -25,7 +25,11 @@ _SPENDING = {"charge", "period", "correction", "acknowledge", "tab-open", "step"
 _ON_TABS = {"tab-open", "step", "tab-close"}
 _NO_TAB = (NO_COST, NO_COST)
 _PAID = {"charge", "step"}
+_STATING_TERMS = {"account-open", "amend"}
 _ENDING = {"answer", "stopped"}
+_WRONG_TOTALS = "the account's totals do not follow from the lines before"
+_WRONG_OWN_TOTALS = "the analyst's totals do not follow from the lines before"
+
 LOST = "the file that holds this answer is missing or was changed"
 
 
@@ -134,19 +138,33 @@ class Checker:
         return ""
 
     def _money(self, row: Row) -> None:
-        cost = NO_COST if row.cost == _ZERO else read_cost(row.cost)
-        before, left = self._tab(row, cost) if row.tab or row.left or row.kind in _ON_TABS else _NO_TAB
-        self._account(row, cost, before, left)
-        if row.analyst:
+        # Slices (up to the request; from cost to own): a million lines have two dozen million attributes.
+        number, _, tab, _, terms, kind, account, analyst = row[:8]
+        written_cost, written_left, totals, share, own = row[16:21]
+        cost = NO_COST if written_cost == _ZERO else read_cost(written_cost)
+        before, left = self._tab(row, cost) if tab or written_left or kind in _ON_TABS else _NO_TAB
+        state = self.accounts.get(account)
+        if state is None or state[1] != terms or kind in _STATING_TERMS:
+            self._account(row, cost, before, left)
+        elif state[0].follow(cost, before, left) != totals:
+            raise _Bad(_WRONG_TOTALS)
+        if not analyst:
+            if share or own:
+                raise _Bad("it has totals of nobody")
+        elif (own_state := self.analysts.get((account, analyst))) is None or own_state[1] != share:
             self._analyst(row, cost, before, left)
-        elif row.share or row.own:
-            raise _Bad("it has totals of nobody")
+        elif own_state[0].follow(cost, before, left) != own:
+            raise _Bad(_WRONG_OWN_TOTALS)
+        if kind in _PAID:
+            self.unanswered.add(number)
+            self.charge = row
+        else:
+            self._other_kind(row, cost)
+
+    def _other_kind(self, row: Row, cost: Cost) -> None:
         if cost is not NO_COST and row.kind not in _SPENDING:
             raise _Bad("this kind of line cannot spend")
-        if row.kind in _PAID:
-            self.unanswered.add(row.number)
-            self.charge = row
-        elif row.kind == "period":
+        if row.kind == "period":
             self._period(row)
         elif row.kind in _ENDING:
             self._end(row)
@@ -154,27 +172,28 @@ class Checker:
             raise _Bad("there is no such kind of line")
 
     def _account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
-        """Check that spent grows by the cost, and held by what the tab holds now less what it held."""
+        """Check that spent grows by the cost, and held by what the tab holds now less what it held: on the first line
+        of an account here, and where its terms change.
+        """
         account_state = self.accounts.get(row.account) or self._earlier_account(row)
         if (account_state is None) is not (row.kind == "account-open"):
             raise _Bad("its account was not opened, or is opened twice")
         totals, terms = account_state or (RunningTotals(Spending()), row.number)
         if totals.follow(cost, before, left) != row.totals:
-            raise _Bad("the account's totals do not follow from the lines before")
+            raise _Bad(_WRONG_TOTALS)
         if row.terms != (row.number if row.kind == "amend" else terms):
             raise _Bad("it names the wrong terms")
-        if row.terms != terms or row.account not in self.accounts:
-            self.accounts[row.account] = totals, row.terms
+        self.accounts[row.account] = totals, row.terms
 
     def _analyst(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
+        """Check the totals of the analyst: on their first line here, and where their share changes."""
         key = row.account, row.analyst
         totals, share = self.analysts.get(key) or self._earlier_analyst(row) or (RunningTotals(Spending()), "")
         if totals.follow(cost, before, left) != row.own:
-            raise _Bad("the analyst's totals do not follow from the lines before")
+            raise _Bad(_WRONG_OWN_TOTALS)
         if row.share != share and row.kind != "share":
             raise _Bad("the analyst's share was changed")
-        if row.share != share or key not in self.analysts:
-            self.analysts[key] = totals, row.share
+        self.analysts[key] = totals, row.share
 
     def _tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
         """Check what the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
