@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.small_accounts import BEHIND, account, pure
+from ledger.small_accounts import BEHIND, account, pure, script
 from ledger.test_chain import edit
 from sfumato.ledger import local_files
 from sfumato.ledger.proofs import verification_runs
@@ -269,3 +269,31 @@ def test_running_totals_are_what_spending_says() -> None:
             before, after = held, _cost(generator) if generator.random() < 0.2 else held
             spending, held = spending.after(cost, before, after), after
             assert totals.follow(cost, before, after) == totals.text == str(spending)
+
+
+IN_TWO_PROCESSES = """
+import os, sys, sfumato as sf
+from sfumato.ledger.proofs import verification_runs
+verification_runs.PART = 2
+os.sched_getaffinity = lambda _: range(3)
+
+def interrupt(phase):
+    if not phase.startswith("checking lines: 0 of"):
+        raise KeyboardInterrupt
+
+with sf.Ledger.open(sys.argv[1]) as ledger:
+    try:
+        ledger.verify(progress=interrupt)
+    except KeyboardInterrupt:
+        print("interrupted")
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print("no process is left")
+    print(ledger.verify())
+"""
+
+
+def test_an_interrupted_run_leaves_no_process(path: Path) -> None:
+    printed = script(IN_TWO_PROCESSES, path).stdout.splitlines()
+    assert printed == ["interrupted", "no process is left", f"{LINES} lines, all as they were written"]
