@@ -132,6 +132,7 @@ def test_a_whole_ledger_verifies_and_a_damaged_one_is_named(asked: Path) -> None
     good = run("ledger", "verify", ledger)
     assert good.exit_code == 0
     assert good.stdout == "5 lines, all as they were written\n"
+    assert run("ledger", "verify", ledger, "--resume").stdout == good.stdout  # nothing was interrupted
     with sqlite3.connect(ledger) as connection:
         for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {trigger}")

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ import sfumato as sf
 from cli.running import run
 from forked_commands import forked_command, run_forked
 from sfumato.cli.commands.demo import TOUR_STEPS, WIDTH
-from sfumato.cli.common.output import ProgressPrinter
+from sfumato.cli.common.output import ProgressPrinter, slow_progress
 from sfumato.data import FILES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -116,6 +117,22 @@ def test_phases_are_said_late_and_only_to_a_terminal(
     with ProgressPrinter(patience=60) as say:
         say("opening")
     assert capsys.readouterr().err == ""
+
+
+def test_a_verification_is_told_without_a_thread(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its processes are forked, which a second thread forbids."""
+    slow_progress(0)("unseen")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    threads = threading.active_count()
+    tell, patient = slow_progress(0), slow_progress(60)
+    for phase in ("first", "second, within the same second"):
+        tell(phase)
+        patient(phase)
+    assert threading.active_count() == threads
+    assert re.sub(r"\x1b\[\d+m", "", capsys.readouterr().err) == "… first\n"
 
 
 # ── the tour ───────────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,7 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import BEHIND, account, pure, script
 from sfumato.engine.sources.inspected_tables import identify_file
-from sfumato.ledger.proofs.verifying import CHECKPOINT
+from sfumato.ledger.proofs.verification_runs import CHECKPOINT
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.sqlite import MIGRATIONS
 from sfumato.untrusted import escape_for_spreadsheet
@@ -241,7 +241,7 @@ def test_opening_verifies_from_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_ledger: Callable[[Path], None]
 ) -> None:
     """Damage since it stops charging at once; older damage is verify's to find."""
-    monkeypatch.setattr("sfumato.ledger.proofs.verifying.CHECKPOINT", 10)
+    monkeypatch.setattr("sfumato.ledger.proofs.verification_runs.CHECKPOINT", 10)
     path = tmp_path / "a"
     busy_ledger(path)
     with sf.Ledger.open(path) as ledger:
@@ -267,9 +267,9 @@ def test_opening_verifies_from_the_last_checkpoint(
 
 IN_PARTS = """
 import sys, sfumato as sf
-from sfumato.ledger.proofs import verifying
-verifying.PART = 10
-verifying.os.sched_getaffinity = lambda _: range(4)
+from sfumato.ledger.proofs import verification_runs
+verification_runs.PART = 10
+verification_runs.os.sched_getaffinity = lambda _: range(4)
 for path in sys.argv[1:]:
     found = sf.Ledger.open(path).verify()
     print(found.lines, found.bad)

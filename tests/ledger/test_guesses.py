@@ -244,7 +244,7 @@ def test_a_key_that_was_changed_is_noticed_at_opening(tmp_path: Path, monkeypatc
     data = path.read_bytes()
     assert data.count(key.encode()) == 1
     path.write_bytes(data.replace(key.encode(), b"ab" * 32))
-    monkeypatch.setattr("sfumato.ledger.proofs.verifying.CHECKPOINT", 2)
+    monkeypatch.setattr("sfumato.ledger.proofs.verification_runs.CHECKPOINT", 2)
     with sf.Ledger.open(path) as ledger:
         with pytest.raises(sf.LedgerDamaged, match="the key in the ledger's header"):
             account(ledger).charge(pure())

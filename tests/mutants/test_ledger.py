@@ -4,7 +4,138 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
+_LOOKS = "ledger/accounts/test_look_up.py::"
+_RUNS = "ledger/proofs/test_verification_runs.py::"
+
 MUTANTS = (
+    Mutant(
+        "the joint between two parts of a verification is not compared",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:_joint_fault",
+        "part.previous != earlier.last_hash",
+        "False",
+        (f"{_RUNS}test_a_part_that_follows_another_line_is_named",),
+    ),
+    Mutant(
+        "a part whose first line names no line before it follows any",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:_joint_fault",
+        "part.previous is None",
+        "not part.previous",
+        (f"{_RUNS}test_a_part_that_follows_another_line_is_named",),
+    ),
+    Mutant(
+        "lines may follow the last line of a moved ledger where a part begins",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:_joint_fault",
+        "if earlier.moved:",
+        "if False:",
+        (f"{_RUNS}test_a_part_that_follows_another_line_is_named",),
+    ),
+    Mutant(
+        "the totals of the first line of a part are taken as they are",
+        Kind.AUDIT,
+        "ledger.proofs.verifying:Checker._earlier_account",
+        "RunningTotals(read_spending(earlier_line.totals))",
+        "RunningTotals((lambda stated: stated._replace(pure=stated.pure - read_cost(row.cost).pure))"
+        "(read_spending(row.totals)))",
+        (f"{_RUNS}test_totals_are_compared_across_parts",),
+    ),
+    Mutant(
+        "a checkpoint is believed without its seal",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:Checkpoint.load",
+        "if not hmac.compare_digest(seal, _seal(text)):",
+        "if False:",
+        (f"{_RUNS}test_a_checkpoint_without_the_seal_of_this_user_is_not_believed",),
+    ),
+    Mutant(
+        "a checkpoint of another ledger is believed",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:VerificationRun.resume",
+        "task is not None and _has_same_ends(self._store, part)",
+        "task is not None",
+        (f"{_RUNS}test_a_history_that_was_sealed_anew_is_read_again",),
+    ),
+    Mutant(
+        "a part whose process died counts as verified",
+        Kind.AUDIT,
+        "ledger.proofs.verification_runs:VerificationRun.finish",
+        "for task in tasks:",
+        "for task in tasks if processes == 1 else ():",
+        (f"{_RUNS}test_a_part_whose_process_dies_is_verified_by_the_other",),
+    ),
+    Mutant(
+        "what a charge may spend is read before its transaction",
+        Kind.CHARGE_ORDER,
+        "ledger.guarded:GuardedStore.admit",
+        "        with self.writing() as transaction:\n",
+        "        with self.reading() as transaction:\n"
+        "            early = self.first_refusal(transaction, account, analyst, cost, periods)\n"
+        "        self.first_refusal = lambda *_: early\n"
+        "        with self.writing() as transaction:\n",
+        (f"{_LOOKS}test_what_decides_is_read_in_the_transaction_that_charges",),
+    ),
+    Mutant(
+        "what a query may spend is read before its transaction",
+        Kind.CHARGE_ORDER,
+        "ledger.accounts.asking:PendingQuery._charge_or_find",
+        "    with self._guarded.writing() as transaction:\n",
+        "    with self._guarded.reading() as transaction:\n"
+        "        early = self._guarded.first_refusal("
+        "transaction, self._account, self._columns['analyst'], self._cost, self._periods)\n"
+        "    self._guarded.first_refusal = lambda *_: early\n"
+        "    with self._guarded.writing() as transaction:\n",
+        (f"{_LOOKS}test_what_decides_is_read_in_the_transaction_that_charges",),
+    ),
+    Mutant(
+        "an answer that was bought after the look is paid for again",
+        Kind.REUSE,
+        "ledger.accounts.asking:PendingQuery._find_ahead",
+        "after=last_seen,",
+        "after=transaction.last_number,",
+        (f"{_LOOKS}test_an_answer_bought_after_the_look_is_not_paid_twice",),
+    ),
+    Mutant(
+        "an answer bought after the last line that counts is reused",
+        Kind.REUSE,
+        "ledger.accounts.asking:PendingQuery._find_ahead",
+        ", before=_page_end(self._until)",
+        "",
+        (f"{_LOOKS}test_an_answer_after_the_last_line_that_counts_is_not_reused",),
+    ),
+    Mutant(
+        "a receipt shows a share that was changed since",
+        Kind.LIMITS,
+        "ledger.guarded:GuardedStore._share_at",
+        "if (number, share) not in self._shares:",
+        "if not any((line == number for line, _ in self._shares)):",
+        (f"{_LOOKS}test_the_history_of_epsilon_follows_amendments",),
+    ),
+    Mutant(
+        "the totals of an account are compared on its first line alone",
+        Kind.AUDIT,
+        "ledger.proofs.verifying:Checker._money",
+        "elif state[0].follow(cost, before, left) != totals:",
+        "elif state[0].follow(cost, before, left) == '':",
+        ("ledger/test_chain.py::test_a_chain_resealed_to_its_end_still_has_to_add_up",),
+    ),
+    Mutant(
+        "the totals of an analyst are compared on their first line alone",
+        Kind.AUDIT,
+        "ledger.proofs.verifying:Checker._money",
+        "elif own_state[0].follow(cost, before, left) != own:",
+        "elif own_state[0].follow(cost, before, left) == '':",
+        (f"{_RUNS}test_totals_are_compared_across_parts",),
+    ),
+    Mutant(
+        "running totals forget failures",
+        Kind.DELTA,
+        "ledger.spending:RunningTotals.follow",
+        "self._spent = (pure, renyi, failure)",
+        "self._spent = (pure, renyi, 0)",
+        (f"{_RUNS}test_running_totals_are_what_spending_says",),
+    ),
     Mutant(
         "the answer on the very line that is named is not found",
         Kind.REUSE,
@@ -84,8 +215,8 @@ MUTANTS = (
         "all ledgers have one key",
         Kind.REUSE,
         "ledger.sealed_rows:KeyedHash.__init__",
-        "self._key = key",
-        "self._key = bytes(32)",
+        "hmac.new(key, digestmod='sha256')",
+        "hmac.new(bytes(32), digestmod='sha256')",
         ("ledger/test_guesses.py::test_two_ledgers_have_two_keys_and_one_has_the_same_for_life",),
     ),
     Mutant(

@@ -52,10 +52,10 @@ def test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_writte
 
         monkeypatch.setattr(owner, name, noting)
 
-    for owner, name in ((DuckDB, "check"), (PendingQuery, "begin"), (DuckDB, "read"), (Account, "answer")):
+    for owner, name in ((DuckDB, "check"), (PendingQuery, "begin"), (DuckDB, "read"), (Account, "record_answer")):
         noted(owner, name)
     answer = curator.sql(COUNT).release(epsilon=1)
-    assert happened == ["check", "begin", "read", "answer"]
+    assert happened == ["check", "begin", "read", "record_answer"]
     kinds = {line.number: line.kind for line in curator.ledger}
     assert kinds[answer.receipt.line] == "answer"
 

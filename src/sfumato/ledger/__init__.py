@@ -19,7 +19,8 @@ accounts.holds               amounts held for a series of releases
 accounts.spending_limits     amounts reserved elsewhere before an account is charged; amended budgets
 accounts.period_accounts     an account for each period
 accounts.joined_sources      the data an account protects
-proofs.anchors, .verifying   lines that must still exist; every line checked
+proofs.anchors, .verifying   lines that must still exist; the rules that every line obeys
+proofs.verification_runs     all lines verified in parts, by several processes, and resumed
 proofs.exporting             exports of all lines
 ledgers                      the ledger itself
 """

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -253,29 +254,32 @@ class Line:
 
     @classmethod
     def of(cls, row: Row) -> Line:
+        # The seal of the row was checked, and with it the types of its columns: none is checked again.
         spending = read_spending(row.totals)
-        return cls(
-            row.number,
-            datetime_from_microseconds(row.time),
-            row.kind,
-            row.account,
-            row.analyst or None,
-            row.question,
-            row.plan,
-            row.data,
-            read_cost(row.cost),
-            spending.spent,
-            spending.held,
-            row.tab or None,
-            row.about or None,
-            row.request or None,
-            row.parts or "[]",
-            _public_detail(row),
-            row.body,
-            row.file,
-            row.previous,
-            row.hash,
+        line = object.__new__(cls)
+        line.__dict__.update(
+            number=row.number,
+            time=datetime_from_microseconds(row.time),
+            kind=row.kind,
+            account=row.account,
+            analyst=row.analyst or None,
+            question=row.question,
+            plan=row.plan,
+            data=row.data,
+            cost=read_cost(row.cost),
+            spent=spending.spent,
+            held=spending.held,
+            tab=row.tab or None,
+            about=row.about or None,
+            request_id=row.request or None,
+            parts=row.parts or "[]",
+            detail=_public_detail(row),
+            body=row.body,
+            file=row.file,
+            previous=row.previous,
+            hash=row.hash,
         )
+        return line
 
 
 _NAMED_FIELDS = {column.name for column in fields(Line)} - {"kind", "cost", "spent", "held"}
@@ -358,7 +362,13 @@ def write_widths(accuracy: Mapping[str, Fraction]) -> str:
 
 
 def read_widths(text: str) -> dict[str, Fraction]:
-    return {column: Fraction(width) for column, width in json.loads(text).items()}
+    """Parse the half-widths of a line: once, though it is first compared and then shown."""
+    return dict(_parse_widths(text))
+
+
+@lru_cache(maxsize=256)
+def _parse_widths(text: str) -> tuple[tuple[str, Fraction], ...]:
+    return tuple((column, Fraction(width)) for column, width in json.loads(text).items())
 
 
 def is_accurate_enough(accuracy: Mapping[str, Fraction], requested: Mapping[str, Fraction]) -> bool:

@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import count
+from fractions import Fraction
+from itertools import count, groupby
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,6 +72,10 @@ class GuardedStore:
         self.unrecorded_stops: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next transaction records it."""
         self._terms: dict[int, Terms] = {}
+        self._epsilons: dict[int, tuple[Fraction, ...]] = {}
+        """By the line with the terms in force: every ε until then."""
+        self._shares: dict[tuple[int, str], Budget] = {}
+        """By the line with the terms, and the share of them."""
         self.memory = Memory()
         """What this process wrote."""
         self._write_numbers, self._number = count(), next(_store_numbers)
@@ -247,7 +252,15 @@ class GuardedStore:
             self._terms[number] = transaction.terms(number)
         return self._terms[number]
 
-    def every_terms(self, transaction: Transaction, account: str) -> list[Terms]:
+    def epsilons(self, transaction: Transaction, account: str) -> tuple[Fraction, ...]:
+        """Return every ε the account has had, oldest first. Lines never change, so each history is read once."""
+        number = transaction.last(account).terms
+        if number not in self._epsilons:
+            all_epsilons = [terms.budget.epsilon for terms in self._every_terms(transaction, account)]
+            self._epsilons[number] = tuple(epsilon for epsilon, _ in groupby(all_epsilons))
+        return self._epsilons[number]
+
+    def _every_terms(self, transaction: Transaction, account: str) -> list[Terms]:
         """List all terms since the account was opened, oldest first: each amendment follows a line under the terms
         before.
         """
@@ -269,12 +282,13 @@ class GuardedStore:
         if periods:
             by_period = [self._period_budgets(transaction, account, analyst, share, period) for period in periods]
             return [budget for period_budgets in by_period for budget in period_budgets]
-        budget = self.terms(transaction, account).budget
-        budgets = [(budget.with_spent(read_spending(transaction.last(account).totals).total), "the account")]
+        last = transaction.last(account)
+        budget = self._terms_at(transaction, last.terms).budget
+        budgets = [(budget.with_spent(read_spending(last.totals).total), "the account")]
         if analyst_row is not None and share:
-            budgets.append(
-                (budget.share(share).with_spent(read_spending(analyst_row.own).total), "the analyst's share")
-            )
+            own_share = self._share_at(last.terms, budget, share)
+            own_budget = own_share.with_spent(read_spending(analyst_row.own).total)
+            budgets.append((own_budget, "the analyst's share"))
         return budgets
 
     def _period_budgets(
@@ -296,8 +310,15 @@ class GuardedStore:
         if share:
             analyst_row = transaction.newest(account=name, analyst=analyst)
             analyst_spent = read_spending(analyst_row.own if analyst_row else "").total
-            budgets.append((terms.budget.share(share).with_spent(analyst_spent), f"the analyst's share of {period}"))
+            own_budget = terms.budget.share(share).with_spent(analyst_spent)
+            budgets.append((own_budget, f"the analyst's share of {period}"))
         return budgets
+
+    def _share_at(self, number: int, budget: Budget, share: str) -> Budget:
+        """Return a share of the budget in the terms of this line. Lines never change, so each is computed once."""
+        if (number, share) not in self._shares:
+            self._shares[number, share] = budget.share(share)
+        return self._shares[number, share]
 
     def append_charge(
         self, transaction: Transaction, account: str, columns: Mapping[str, str], cost: Cost, periods: Periods = ()
@@ -307,14 +328,18 @@ class GuardedStore:
         All are appended in one transaction: either every period has paid, or none.
         """
         charge = transaction.append("charge", account, columns, cost=cost)
-        shared_columns = {"analyst": columns["analyst"], "parts": columns["parts"], "detail": json.dumps(charge.number)}
         for period in periods:
             name = period_account(account, period)
             if transaction.newest(account=name) is None:
                 terms = replace(self.terms(transaction, account), per="", period_of=account)
                 transaction.append("account-open", name, {"detail": codec.dumps(terms)})
-            words = f"{period}, for line {charge.number}"
-            transaction.append("period", name, {**shared_columns, "question": words}, cost=cost)
+            period_columns = {
+                "analyst": columns["analyst"],
+                "parts": columns["parts"],
+                "detail": json.dumps(charge.number),
+                "question": f"{period}, for line {charge.number}",
+            }
+            transaction.append("period", name, period_columns, cost=cost)
         return charge
 
     def admit(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Self
@@ -25,7 +26,7 @@ from sfumato.ledger.accounts.period_accounts import PeriodAccounts
 from sfumato.ledger.disk_reserve import DiskReserve
 from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
-from sfumato.ledger.proofs import anchors, verifying
+from sfumato.ledger.proofs import anchors, verification_runs
 from sfumato.ledger.proofs.anchors import Anchor, accept, anchored_numbers, current_anchor, mark_numbers, marks_of
 from sfumato.ledger.proofs.exporting import export, write_complete
 from sfumato.ledger.proofs.verifying import Verification
@@ -199,9 +200,13 @@ class Ledger:
 
     # ── integrity ──────────────────────────────────────────────────────────────────────────────
 
-    def verify(self) -> Verification:
-        """Check everything (the file, every seal, link and total, the anchors) and report the first bad line."""
-        verification = verifying.verify_everything(self._guarded.store)
+    def verify(self, *, progress: Callable[[str], None] = lambda _: None, resume: bool = False) -> Verification:
+        """Check everything (the file, every seal, link and total, the anchors) and report the first bad line.
+
+        ``progress`` is called with the current phase, in words. A run that was interrupted is continued with
+        ``resume``: what it has read is not read again, and the report says so.
+        """
+        verification = verification_runs.verify_everything(self._guarded.store, progress=progress, resume=resume)
         if not verification.holds:
             # Only an answer is lost: what was spent is in the lines, so charging may continue.
             self._guarded.damage = None if verification.answers else LedgerDamaged(verification.bad, verification.why)
@@ -209,9 +214,7 @@ class Ledger:
         with self._guarded.reading() as transaction:
             missing = self._guarded.missing_line(transaction)
         return (
-            verification
-            if missing is None
-            else Verification(verification.lines, missing, "its anchor has another line")
+            verification if missing is None else replace(verification, bad=missing, why="its anchor has another line")
         )
 
     def anchor(self) -> Anchor:
@@ -300,7 +303,7 @@ def open_guarded(
         given_anchors = [anchor if isinstance(anchor, Anchor) else anchors.load(anchor)] if anchor is not None else []
         stored_anchors = [Anchor.load(path) for path in store.anchor_places if path.exists()]
         running = anchors.load_process_anchors(store.anchor_places)
-        verification = verifying.verify_newest(store)
+        verification = verification_runs.verify_newest(store)
         keyed = KeyedHash(store.key() if verification.holds else _readable_key(store))
         guarded = GuardedStore(store, (*given_anchors, *stored_anchors), keyed, running)
         guarded.damage = None if verification.holds else LedgerDamaged(verification.bad, verification.why)

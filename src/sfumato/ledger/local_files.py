@@ -61,6 +61,34 @@ def anchor_folder() -> Path:
     return Path(state) / "sfumato" / "anchors"
 
 
+def verification_folder() -> Path:
+    """Return the folder in which this user's checkpoints of verifications are stored, apart from every ledger."""
+    return anchor_folder().parent / "verifications"
+
+
+def write_privately(path: Path, content: bytes, *, replace: bool = True) -> None:
+    """Write a file that only its owner can read, complete or not at all; without ``replace`` one that exists stays."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = create_temporary(path)
+    try:
+        temporary.write_bytes(content)
+        if replace:
+            os.replace(temporary, path)
+        else:
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def is_private(path: Path) -> bool:
+    """Return whether a file belongs to this user and nobody else can read or replace it."""
+    stats = [os.stat(path, follow_symlinks=False), os.stat(path.parent)]
+    return (
+        all(each.st_uid == os.geteuid() and not each.st_mode & 0o022 for each in stats) and not stats[0].st_mode & 0o077
+    )
+
+
 def require_local(path: Path) -> None:
     """Refuse network file systems: two machines that do not see each other's charges would both spend the budget."""
     kind = filesystem(path, MOUNTS.read_text(errors="replace")) if MOUNTS.exists() else None

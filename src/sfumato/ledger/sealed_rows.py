@@ -96,6 +96,10 @@ class Row(NamedTuple):
         """Where the ledger was moved to, if this line records a move; else empty."""
         return str(json.loads(self.detail)["moved"]) if self.kind == "moved" else ""
 
+    def sealed(self) -> Row:
+        """Return the row with its seal."""
+        return tuple.__new__(Row, (*self[:-1], self.seal()))
+
     def seal(self) -> str:
         """Compute the SHA-256 of every other column.
 
@@ -104,7 +108,7 @@ class Row(NamedTuple):
         """
         texts: Any = self[_INTEGER_COLUMNS:-1]
         try:
-            columns = "\0".join((_INTEGER_FORMAT % self[:_INTEGER_COLUMNS], *texts))
+            columns = _INTEGER_FORMAT % self[:_INTEGER_COLUMNS] + "\0".join(texts)
         except TypeError:
             raise LedgerDamaged(self.number, "a column is not of its type") from None
         return sha256(columns.encode(errors="surrogatepass")).hexdigest()
@@ -112,18 +116,21 @@ class Row(NamedTuple):
 
 COLUMNS = Row._fields
 _INTEGER_COLUMNS = COLUMNS.index("kind")  # integers come first, then texts
-_INTEGER_FORMAT = "\0".join(["%d"] * _INTEGER_COLUMNS)
+_INTEGER_FORMAT = "%d\0" * _INTEGER_COLUMNS
 
 
 class KeyedHash:
     """HMAC-SHA-256 under one ledger's key: equal for equal values, and unpredictable without the key."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self._keyed = hmac.new(key, digestmod="sha256")
+        """HMAC after the key and before any text: each hash continues a copy of it."""
 
     def __call__(self, what: str, value: str) -> str:
         """Hash a value for one purpose, ``what``; the same text for another purpose has another hash."""
-        return hmac.digest(self._key, f"{what}\0{value}".encode(errors="surrogatepass"), "sha256").hex()
+        keyed = self._keyed.copy()
+        keyed.update(f"{what}\0{value}".encode(errors="surrogatepass"))
+        return keyed.hexdigest()
 
     @cached_property
     def origin(self) -> str:

@@ -49,10 +49,15 @@ class Transaction:
     def __init__(self, rows: StoreRows, origin: str) -> None:
         self._rows = rows
         self._origin = origin
-        self._newest_rows: dict[frozenset[tuple[str, str | int]], Row | None] = {}
+        self._newest_rows: dict[tuple[tuple[str, str | int], ...], Row | None] = {}
         """Cached lookups: nobody else writes during the transaction."""
         self.head = next(iter(self.page({}, newest=True, limit=1)), None)
         self.appended: list[Row] = []
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last line; 0 before the first."""
+        return 0 if self.head is None else self.head.number
 
     @property
     def moved_to(self) -> str:
@@ -75,9 +80,9 @@ class Transaction:
     def newest(self, **equal: str | int) -> Row | None:
         """Return the last line whose columns equal these, often the very last one."""
         head = self.head
-        if head is not None and all(getattr(head, column) == value for column, value in equal.items()):
+        if head is not None and _has_values(head, equal):
             return head
-        key = frozenset(equal.items())
+        key = tuple(equal.items())
         if key not in self._newest_rows:
             self._newest_rows[key] = next(iter(self.page(equal, newest=True, limit=1)), None)
         return self._newest_rows[key]
@@ -159,28 +164,28 @@ class Transaction:
         tab_row = self.newest(tab=tab) if tab else None
         number = self.head.number + 1 if self.head else 1
         held_before, held_after = NO_COST if tab_row is None else read_cost(tab_row.left), left or NO_COST
-        row_columns = {"share": analyst_row.share if analyst_row else "", **columns}
-        draft = Row(**row_columns)._replace(  # type: ignore[arg-type]
-            number=number,
-            time=max(min(self._rows.now(), MAX_TIME), self.head.time if self.head else 0),
-            kind=kind,
-            account=account,
-            tab=number if kind == "tab-open" else tab,
-            cost=write_cost(cost),
-            left="" if left is None else write_cost(left),
-            totals=str(read_spending(last.totals if last else "").after(cost, held_before, held_after)),
-            own=str(read_spending(analyst_row.own if analyst_row else "").after(cost, held_before, held_after))
+        derived_columns: dict[str, str | int] = {
+            "number": number,
+            "time": max(min(self._rows.now(), MAX_TIME), self.head.time if self.head else 0),
+            "kind": kind,
+            "account": account,
+            "tab": number if kind == "tab-open" else tab,
+            "cost": write_cost(cost),
+            "left": "" if left is None else write_cost(left),
+            "totals": str(read_spending(last.totals if last else "").after(cost, held_before, held_after)),
+            "own": str(read_spending(analyst_row.own if analyst_row else "").after(cost, held_before, held_after))
             if analyst
             else "",
-            terms=number if last is None or kind == "amend" else last.terms,
-            salt=f"{bits.random_bits(128):032x}",
-            previous=self.head.hash if self.head else self._origin,
-        )
-        self.head = draft._replace(hash=draft.seal())
+            "terms": number if last is None or kind == "amend" else last.terms,
+            "salt": f"{bits.random_bits(128):032x}",
+            "previous": self.head.hash if self.head else self._origin,
+        }
+        share = analyst_row.share if analyst_row else ""
+        self.head = Row(**{"share": share, **columns, **derived_columns}).sealed()  # type: ignore[arg-type]
         self._rows.append(self.head)
         self.appended.append(self.head)
         for key in self._newest_rows:
-            if all(getattr(self.head, column) == value for column, value in key):
+            if _has_values(self.head, dict(key)):
                 self._newest_rows[key] = self.head
         return self.head
 
@@ -197,6 +202,13 @@ def all_lines(transaction: Transaction) -> Iterator[Row]:
 def _load_cached(detail: str) -> Any:
     """Parse terms once: those of many periods are the same."""
     return codec.loads(detail)
+
+
+def _has_values(row: Row, equal: Where) -> bool:
+    for column, value in equal.items():  # noqa: SIM110 - called seven times for every charge: a generator costs twice
+        if getattr(row, column) != value:
+            return False
+    return True
 
 
 def _require_seal(row: Row) -> Row:

@@ -59,7 +59,8 @@ _WRITTEN = re.compile(r"[1-9][0-9]{0,400}/[1-9][0-9]{0,60}")
 
 def exact_amount(value: Fraction) -> Amount:
     """Convert an ε or δ to units, whatever its denominator."""
-    return _int_if_whole(value * UNIT)
+    whole, rest = divmod(value.numerator * UNIT, value.denominator)
+    return value * UNIT if rest else whole
 
 
 def charge_amount(value: Fraction) -> Amount:

@@ -218,12 +218,12 @@ def _nearest(value: Fraction) -> float:
 
 def charge_units(value: Fraction) -> int:
     """Convert a cost to whole units of 1e-30, rounded up."""
-    return math.ceil(value * UNIT)
+    return -(-value.numerator * UNIT // value.denominator)
 
 
 def allowance_units(value: Fraction) -> int:
     """Convert an allowance to whole units of 1e-30, rounded down."""
-    return math.floor(value * UNIT)
+    return value.numerator * UNIT // value.denominator
 
 
 def from_units(units: int | Fraction) -> Fraction:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Account, Entry, Line, StoredAnswer, Tab
+from sfumato.ledger.accounts.account import AccountStatement, AnswerLookup
 from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.plan import descriptions
 from sfumato.privacy import Curve, codec
@@ -51,6 +52,24 @@ class Payer(Protocol):
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment: ...
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line: ...
+
+
+class AccountPayer:
+    """An account as a payer, for a query whose answer was looked up in vain."""
+
+    def __init__(self, account: Account, lookup: AnswerLookup) -> None:
+        self._account = account
+        self._searched = lookup.last_line
+        self.statement: AccountStatement | None = None
+        """The state of the account after the answer, once it is stored: what its receipt shows."""
+
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:
+        return self._account.ask(entry, accuracy, fresh=fresh, searched=self._searched)
+
+    def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
+        recorded = self._account.record_answer(line, body, accuracy)
+        self.statement = recorded.statement
+        return recorded.line
 
 
 @dataclass(frozen=True)

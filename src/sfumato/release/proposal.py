@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from sfumato.engine.protocols import Engine
@@ -27,7 +27,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
 from sfumato.release import releasing
 from sfumato.release.answers.receipts import Receipt, describe_charged_periods, describe_period_guarantee
 from sfumato.release.measurement import Batch
-from sfumato.release.payers import Purchase
+from sfumato.release.payers import AccountPayer, Purchase
 from sfumato.release.prices import Price, warn_if_weak
 from sfumato.release.releasing import Progress, ReleaseRequest, ReleaseStrategy, StoredResult
 from sfumato.version import __version__
@@ -182,21 +182,23 @@ def release_or_find(
     """
     _require_paid(kind.batch, context)
     request = ReleaseRequest(question, plan, context.engine.identity(), context.analyst, call.request_id)
-    result = releasing.find_stored(kind, request, context.account, fresh=call.fresh)
+    result, lookup = releasing.find_stored(kind, request, context.account, fresh=call.fresh)
     if result is None:
         if not skip_dry_run:
-            check_dry_run(kind, show)
+            check_dry_run(kind, show, lookup.statement)
         warn_of_weak_price(price, context)
         with context.running_work.running():
+            payer = AccountPayer(context.account, lookup)
             result = releasing.release(
                 kind,
                 request,
-                payer=context.account,
+                payer=payer,
                 engine=context.engine,
                 fresh=call.fresh,
                 seconds=call.time_limit(context.seconds),
                 progress=context.progress if call.progress is None else call.progress,
             )
+            result = replace(result, statement=payer.statement)
     return show(result)
 
 
@@ -212,10 +214,12 @@ def is_stored(kind: ReleaseStrategy[Any], plan: str, context: ReleaseContext) ->
     return stored_answer is not None
 
 
-def check_dry_run(kind: ReleaseStrategy[T], show: Callable[[StoredResult[T]], S]) -> None:
+def check_dry_run(
+    kind: ReleaseStrategy[T], show: Callable[[StoredResult[T]], S], statement: AccountStatement | None = None
+) -> None:
     """Compute, encode and render an answer without data: what fails is refused before the charge."""
     try:
-        repr(show(releasing.dry_run(kind)))
+        repr(show(releasing.dry_run(kind, statement)))
     except (InvalidParameter, ArithmeticError):
         raise Unsupported(
             "extreme-numbers",
@@ -235,7 +239,7 @@ def make_receipt(
     confidence: Number,
 ) -> Receipt:
     """Return the receipt of a release on the terms on which it was bought; ``mechanisms`` describes what was run."""
-    policy, statement = context.policy, context.account.statement(context.analyst)
+    policy, statement = context.policy, result.statement or context.account.statement(context.analyst)
     return Receipt(
         question=question,
         unit=str(policy.unit),

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from sfumato.engine.protocols import OpenReading, Reader
 from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
+from sfumato.ledger.accounts.account import AccountStatement, AnswerLookup
 from sfumato.mechanisms import bits
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.privacy import codec
@@ -114,27 +115,30 @@ class StoredResult(Generic[T]):
     hash: str
     free: bool
     """Whether it was bought before, so that nothing was charged now."""
+    statement: AccountStatement | None = None
+    """The state of the account in the transaction that found or stored it; None: it is read when it is shown."""
 
 
 def find_stored(
     kind: ReleaseStrategy[T], request: ReleaseRequest, account: Account, *, fresh: bool = False
-) -> StoredResult[T] | None:
+) -> tuple[StoredResult[T] | None, AnswerLookup]:
     """Return the stored answer to this request id, or, unless ``fresh``, to the same question on the same data if it is
-    good enough; None without one.
+    good enough; None without one. The ledger is read once, and what it shows is returned, too.
     """
-    if request.request_id is not None:
-        stored_answer = account.requested(
-            request.request_id, analyst=request.analyst, question=request.question, plan=request.plan
-        )
-        if stored_answer is not None:
-            return _decode(stored_answer)
-    if fresh:
-        return None
-    stored_answer = account.stored(plan=request.plan, data=request.data, accuracy=kind.required_accuracy)
-    return None if stored_answer is None else _decode(stored_answer)
+    lookup = account.look_up(
+        kind.required_accuracy,
+        plan=request.plan,
+        data=request.data,
+        question=request.question,
+        analyst=request.analyst,
+        request_id=request.request_id,
+        fresh=fresh,
+    )
+    stored_answer = lookup.answer
+    return None if stored_answer is None else replace(_decode(stored_answer), statement=lookup.statement), lookup
 
 
-def dry_run(kind: ReleaseStrategy[T]) -> StoredResult[T]:
+def dry_run(kind: ReleaseStrategy[T], statement: AccountStatement | None = None) -> StoredResult[T]:
     """Encode and decode the result for totals at the ends of their ranges: an answer that cannot be stored and read
     back is refused here, before the charge.
     """
@@ -146,7 +150,7 @@ def dry_run(kind: ReleaseStrategy[T]) -> StoredResult[T]:
             f"{entries.MAX_BODY_LENGTH:,} fit"
         )
         raise Unsupported("answer-too-large", rule, fix="ask for fewer groups or fewer columns at once")
-    return StoredResult(codec.loads(body, longest=len(body)), 0, datetime.now(UTC), "", free=False)
+    return StoredResult(codec.loads(body, longest=len(body)), 0, datetime.now(UTC), "", False, statement)
 
 
 def release(

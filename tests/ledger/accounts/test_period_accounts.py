@@ -20,7 +20,7 @@ from ledger.test_races import in_processes
 from sfumato.errors import WeakLedger
 from sfumato.ledger import PeriodAccounts
 from sfumato.ledger.accounts.period_accounts import _max_totals
-from sfumato.ledger.proofs.verifying import _verify_stretch
+from sfumato.ledger.proofs.verification_runs import verify_part
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
 
@@ -201,10 +201,10 @@ def test_verifying_may_begin_between_a_charge_and_its_periods(ledger: sf.Ledger)
     line = opened(ledger).for_periods(SPRING).charge(pure("0.5"))
     last = list(ledger)[-1].number
     for start in range(line.number, last):
-        assert _verify_stretch(ledger._guarded.store, start, last).holds
+        assert verify_part(ledger._guarded.store, start, last).holds
     with ledger._guarded.writing() as transaction:
         transaction.append("period", "clinic 2024-03", {"detail": str(line.number)}, cost=Cost(1, None, 0))
-    assert not _verify_stretch(ledger._guarded.store, last, last + 1).holds
+    assert not verify_part(ledger._guarded.store, last, last + 1).holds
 
 
 def test_two_processes_race_over_overlapping_months(tmp_path: Path) -> None:

@@ -313,7 +313,7 @@ def test_lines_and_shapes_that_were_changed_are_named(busy: Place, statement: st
 
 def test_a_key_that_was_changed_is_noticed_at_opening(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under another key nothing is recognised: known sources would get a second budget."""
-    monkeypatch.setattr("sfumato.ledger.proofs.verifying.CHECKPOINT", 2)
+    monkeypatch.setattr("sfumato.ledger.proofs.verification_runs.CHECKPOINT", 2)
     with place.open() as ledger:
         for _ in range(3):
             account(ledger).charge(pure())
@@ -369,7 +369,7 @@ def test_the_first_of_many_changed_lines_is_named_and_a_new_one_stops_charging_a
     busy: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Opening verifies from the last checkpoint; older damage is verify's to find."""
-    monkeypatch.setattr("sfumato.ledger.proofs.verifying.CHECKPOINT", 10)
+    monkeypatch.setattr("sfumato.ledger.proofs.verification_runs.CHECKPOINT", 10)
     kept = {row.number: row.question for row in busy.rows()}
     last = max(kept)
     busy.edit("UPDATE lines SET question = 'x' WHERE number = 7")

@@ -9,6 +9,7 @@ import click
 
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 from sfumato.cli.common.options import LedgerAddress
+from sfumato.cli.common.output import slow_progress
 from sfumato.errors import OUTCOMES
 
 _file = click.argument("file", type=LedgerAddress(exists=True))
@@ -32,12 +33,16 @@ def command() -> None:
 
 @command.command(epilog=EXIT_CODES_HELP)
 @_file
-def verify(file: Path | str) -> None:
-    """Check the seal of every line of FILE, its link to the previous line, and every total."""
+@click.option("--resume", is_flag=True, help="Continue a verification that was interrupted: read only the rest.")
+def verify(file: Path | str, resume: bool) -> None:
+    """Check the seal of every line of FILE, its link to the previous line, and every total.
+
+    A long ledger is read in parts, on all processors.
+    """
     from sfumato.ledger import Ledger
 
     with Ledger.open(file) as ledger:
-        verification = ledger.verify()
+        verification = ledger.verify(progress=slow_progress(), resume=resume)
     click.secho(str(verification), fg="green" if verification.holds else "red", err=not verification.holds)
     if not verification.holds:
         sys.exit(OUTCOMES["ledger-damaged"].exit_code)

@@ -2,7 +2,7 @@
 
 No command overwrites what it reads: the policy, its data or the ledger.
 
-Progress names the phase of a slow command, never a count or a percentage, which could reveal something of the data.
+Progress of a release names the phase, never a count or a percentage, which could reveal something of the data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -98,6 +99,21 @@ PROGRESS_DELAY = 2.0
 """Seconds before progress is shown."""
 _STORED = ("writing down", "showing")
 """Phases in which an interrupted release has stored its answer, unless it is refused as charged but not answered."""
+
+
+def slow_progress(patience: float = PROGRESS_DELAY) -> Callable[[str], None]:
+    """Return a progress callback that prints on a terminal, from some seconds on and at most once a second. It needs no
+    thread, so that its caller may fork.
+    """
+    next_time = time.monotonic() + patience
+
+    def print_phase(phase: str) -> None:
+        nonlocal next_time
+        if sys.stderr.isatty() and time.monotonic() >= next_time:
+            next_time = time.monotonic() + 1
+            click.secho(f"… {phase}", dim=True, err=True)
+
+    return print_phase
 
 
 class ProgressPrinter:

@@ -404,7 +404,7 @@ class WorkloadProposal(PreviewedByOldName):
             if (
                 stored_result := releasing.find_stored(
                     strategies[index], self._release_request(identities[index]), context.account
-                )
+                )[0]
             )
             is not None
         }

@@ -8,8 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import groupby
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerDamaged, LedgerInDoubt, SourceTaken, Unanswered
 from sfumato.ledger import entries
@@ -28,6 +27,7 @@ from sfumato.ledger.entries import Entry, Line, Publication, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NO_COST, read_spending
+from sfumato.ledger.stores.store import Where
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
 from sfumato.privacy.numbers import PROBABILITY, Number, exact, format_exact, format_percent
@@ -61,6 +61,24 @@ class AccountStatement:
     """Every ε the account has had, oldest first; the last is in force."""
     analyst_budget: Budget | None = None
     """What the share of the asking analyst admits; None where there is no analyst."""
+
+
+class RecordedAnswer(NamedTuple):
+    """The line of an answer, and the state of the account after it."""
+
+    line: Line
+    statement: AccountStatement
+
+
+@dataclass(frozen=True)
+class AnswerLookup:
+    """What one reading transaction shows of a query, before it is charged."""
+
+    answer: StoredAnswer | None
+    """The answer that is free; None: it has to be charged."""
+    statement: AccountStatement
+    last_line: int
+    """The last line then: an answer that is not found can only be in a later one."""
 
 
 class Account:
@@ -105,11 +123,15 @@ class Account:
 
     def statement(self, analyst: str | None = None) -> AccountStatement:
         """Read the state of the account that a receipt shows, and the asking analyst's share, in one transaction."""
+        if analyst is not None:
+            entries.checked_name(analyst, "analyst")
         with self._guarded.reading() as transaction:
-            analyst_budget = (
-                None if analyst is None else self._budget(transaction, entries.checked_name(analyst, "analyst"))
-            )
-            return AccountStatement(self._budget(transaction), self._epsilons(transaction), analyst_budget)
+            return self._statement(transaction, analyst)
+
+    def _statement(self, transaction: Transaction, analyst: str | None) -> AccountStatement:
+        analyst_budget = None if analyst is None else self._budget(transaction, analyst)
+        epsilons = self._guarded.epsilons(transaction, self.name)
+        return AccountStatement(self._budget(transaction), epsilons, analyst_budget)
 
     def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
         """Return every budget that must afford a charge now: the account's, and the share of the asking analyst."""
@@ -169,9 +191,11 @@ class Account:
     def _reserve(self, cost: Cost, curve: Curve | None, charged: Callable[[], bool]) -> AbstractContextManager[None]:
         return reserve_while_charging(self.limit, lambda: epsilon_of(cost, curve, self._opening_terms.budget), charged)
 
-    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> PendingQuery:
+    def ask(
+        self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False, searched: int | None = None
+    ) -> PendingQuery:
         """Prepare a query to be answered with this accuracy: from a stored answer, from an equal query under way, or
-        charged.
+        charged. With ``searched`` only the lines after this one can hold its answer (``look_up``).
 
         Nothing happens before ``begin`` of the result.
         """
@@ -187,6 +211,7 @@ class Account:
             periods=self._paying_periods(),
             reserving=partial(self._reserve, cost, entry.curve),
             until=self.until,
+            searched=searched,
         )
 
     def _paying_periods(self) -> Periods:
@@ -209,6 +234,10 @@ class Account:
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         """Record the answer to a charge; it may be shown once this has returned."""
+        return self.record_answer(line, body, accuracy).line
+
+    def record_answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> RecordedAnswer:
+        """Record the answer to a charge, and return its line with the state of the account after it."""
         if not isinstance(line, Line):
             raise InvalidParameter("line", line, "the Line of a charge or a step")
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
@@ -216,7 +245,7 @@ class Account:
         entries.checked_line_number(line.number, "line")
         return self._guarded.write_answer(lambda: self._append_answer(line, body, detail))
 
-    def _append_answer(self, line: Line, body: str, detail: str) -> Line:
+    def _append_answer(self, line: Line, body: str, detail: str) -> RecordedAnswer:
         body_columns = self._guarded.body(body)
         with self._guarded.writing() as transaction:
             charge = transaction.line(line.number)
@@ -236,22 +265,53 @@ class Account:
                 "plan": charge.plan,
                 "data": charge.data,
             }
-            return Line.of(
-                transaction.append(
-                    "answer", self.name, {**shared_columns, **body_columns, "about": charge.number, "detail": detail}
-                )
-            )
+            columns: Where = {**shared_columns, **body_columns, "about": charge.number, "detail": detail}
+            answer_line = Line.of(transaction.append("answer", self.name, columns))
+            return RecordedAnswer(answer_line, self._statement(transaction, answer_line.analyst))
+
+    def _answer_columns(self, plan: str, data: str) -> dict[str, str]:
+        """Return the columns of every answer to this exact query on this exact data."""
+        return {
+            "kind": "answer",
+            "account": self.name,
+            "plan": entries.checked_name(plan, "plan"),
+            "data": self._guarded.data(entries.checked_name(data, "data")),
+        }
+
+    def look_up(
+        self,
+        accuracy: Mapping[str, Number],
+        *,
+        plan: str,
+        data: str,
+        question: str,
+        analyst: str | None = None,
+        request_id: str | None = None,
+        fresh: bool = False,
+    ) -> AnswerLookup:
+        """Find the stored answer to a request id or, unless ``fresh``, to the same query on the same data, and read the
+        state of the account for its analyst: in one transaction.
+        """
+        widths, where = entries.checked_widths(accuracy), None if fresh else self._answer_columns(plan, data)
+        for name, value in (("analyst", analyst), ("request_id", request_id)):
+            if value is not None:
+                entries.checked_name(value, name)
+        newest = None
+        with self._guarded.reading() as transaction:
+            row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plan)
+            if row is None and where is not None:
+                newest = asking.newest_answer(transaction, where, self.until)
+            statement, last_line = self._statement(transaction, analyst), transaction.last_number
+        if where is not None and newest is not None:
+            row = asking.first_accurate_from(self._guarded, where, widths, newest)
+        return AnswerLookup(None if row is None else self._guarded.stored(row), statement, last_line)
 
     def stored(self, *, plan: str, data: str, accuracy: Mapping[str, Number] | None = None) -> StoredAnswer | None:
         """Return the newest answer to this exact query on this exact data, at least as accurate in every requested
         column.
         """
         requested_widths = entries.checked_widths(accuracy or {})
-        where = {"kind": "answer", "account": self.name}
-        where |= {
-            "plan": entries.checked_name(plan, "plan"),
-            "data": self._guarded.data(entries.checked_name(data, "data")),
-        }
+        where = self._answer_columns(plan, data)
         row = asking.find_stored_answer(self._guarded, where, requested_widths, self.until)
         return None if row is None else self._guarded.stored(row)
 
@@ -307,11 +367,7 @@ class Account:
     def epsilons(self) -> tuple[Fraction, ...]:
         """Every ε the account has had, oldest first; the last is in force."""
         with self._guarded.reading() as transaction:
-            return self._epsilons(transaction)
-
-    def _epsilons(self, transaction: Transaction) -> tuple[Fraction, ...]:
-        all_epsilons = [terms.budget.epsilon for terms in self._guarded.every_terms(transaction, self.name)]
-        return tuple(epsilon for epsilon, _ in groupby(all_epsilons))
+            return self._guarded.epsilons(transaction, self.name)
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:
         """Add what was spent beyond what was charged, whatever remains. No line ever subtracts."""

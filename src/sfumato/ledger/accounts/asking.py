@@ -11,7 +11,7 @@ was charged and stopped. A repeated request never pays twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from fractions import Fraction
 from typing import NamedTuple
@@ -55,9 +55,12 @@ class PendingQuery:
         reserving: Callable[[Callable[[], bool]], AbstractContextManager[None]] = lambda _: nullcontext(),
         opening: TabOpening | None = None,
         until: int | None = None,
+        searched: int | None = None,
     ) -> None:
         self._guarded = guarded
         self._until = until
+        self._searched = searched
+        """The last line up to which an answer was looked up, in vain; None where nothing was."""
         self._account = account
         self._entry = entry
         self._cost = cost
@@ -102,15 +105,21 @@ class PendingQuery:
                 pass  # every transaction records stopped charges
 
     def _find_answer(self) -> tuple[Row | None, int]:
-        """Return an answer, and the number of the last line at that time: searching here keeps writers from waiting."""
+        """Return an answer, and the number of the last line at that time: searching here keeps writers from waiting.
+
+        Where an answer was looked up before, in vain, only later lines can hold one, and the charge's transaction reads
+        them.
+        """
+        if self._searched is not None:
+            return None, self._searched
         if self._entry.request_id is None and not self._may_reuse:
             return None, 0
-        rows: list[Row] = []
+        newest = None
         with self._guarded.reading() as transaction:
-            answer, last_seen = self._requested(transaction), transaction.head.number if transaction.head else 0
+            answer, last_seen = self._requested(transaction), transaction.last_number
             if answer is None and self._may_reuse:
-                rows = _page(transaction, self._answer_columns, _page_end(self._until))
-        return answer or _search(self._guarded, self._answer_columns, self._accuracy, rows), last_seen
+                newest = newest_answer(transaction, self._answer_columns, self._until)
+        return answer or first_accurate_from(self._guarded, self._answer_columns, self._accuracy, newest), last_seen
 
     @property
     def _may_reuse(self) -> bool:
@@ -147,9 +156,10 @@ class PendingQuery:
         if self._fresh or answer is not None or pending is not None:
             return answer or pending
         if self._may_reuse:
-            answer = _first_accurate(
-                transaction.page(self._answer_columns, newest=True, after=last_seen), self._accuracy
+            later_answers = transaction.page(
+                self._answer_columns, newest=True, after=last_seen, before=_page_end(self._until)
             )
+            answer = _first_accurate(later_answers, self._accuracy)
         return answer or next(iter(self._equal_charges(transaction)), None)
 
     @property
@@ -244,26 +254,29 @@ def find_stored_answer(
     among the lines up to this one.
     """
     with guarded.reading() as transaction:
-        rows = _page(transaction, question, _page_end(until))
-    return _search(guarded, question, accuracy, rows)
+        newest = newest_answer(transaction, question, until)
+    return first_accurate_from(guarded, question, accuracy, newest)
 
 
-def _search(
-    guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction], rows: Sequence[Row]
+def newest_answer(transaction: Transaction, question: Where, until: int | None) -> Row | None:
+    """Return the newest answer to this query, which is nearly always accurate enough; no other line is read."""
+    return next(iter(transaction.page(question, newest=True, before=_page_end(until), limit=1)), None)
+
+
+def first_accurate_from(
+    guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction], newest: Row | None
 ) -> Row | None:
-    """Return the first accurate answer among these rows, the newest to a query, and those before them: each page is
-    read in its own transaction.
+    """Return this answer to a query or the first before it that is accurate enough: each page is read in its own
+    transaction.
     """
-    while True:
+    rows = [] if newest is None else [newest]
+    while rows:
         answer = _first_accurate(rows, accuracy)
-        if answer is not None or len(rows) < _PAGE:
+        if answer is not None:
             return answer
         with guarded.reading() as transaction:
-            rows = _page(transaction, question, rows[-1].number)
-
-
-def _page(transaction: Transaction, question: Where, before: int) -> list[Row]:
-    return transaction.page(question, newest=True, before=before, limit=_PAGE)
+            rows = transaction.page(question, newest=True, before=rows[-1].number, limit=_PAGE)
+    return None
 
 
 def _page_end(until: int | None) -> int:

@@ -379,8 +379,9 @@ class Memory:
         self._moved = ""
         """Where the ledger was moved to, if this last line says so."""
         self._last_turn = -1
-        self._since: dict[str, tuple[int, str, Terms, str]] = {}
-        """Of accounts that it charged: in which turn, their terms as text and as a value, and their total as text."""
+        self._since: dict[str, tuple[int, int, Terms, str]] = {}
+        """Of accounts that it charged: in which turn, their terms (line and value), and the totals of their last line,
+        as it states them: they are added up when an anchor is made, not at every charge."""
         self._texts: dict[int, str] = {}
 
     def shared(self, transaction: Transaction) -> Marks:
@@ -389,8 +390,10 @@ class Memory:
         """
         lineage = self.lineage
         before = lineage if lineage and transaction.has(*lineage[0]) else ()
-        head = transaction.head
-        return before if head is None else _thin_out(dict.fromkeys([(head.number, head.hash), *before]))
+        if transaction.head is None:
+            return before
+        mark = (transaction.head.number, transaction.head.hash)
+        return _thin_out(before if before[:1] == (mark,) else (mark, *before))
 
     def add(self, turn: int, before: Marks, written: Sequence[tuple[Row, Terms]]) -> None:
         """Add lines with their terms, written in this turn after the lines ``before``; threads come in any order, and
@@ -398,8 +401,7 @@ class Memory:
         """
         for row, terms in written:
             if self._since.get(row.account, (-1,))[0] <= turn:
-                total = write_cost(read_spending(row.totals).total)
-                self._since[row.account] = turn, self._text(row.terms, terms), terms, total
+                self._since[row.account] = turn, row.terms, terms, row.totals
         if turn >= self._last_turn:
             last, _ = written[-1]
             self.lineage = ((last.number, last.hash), *before)
@@ -417,14 +419,19 @@ class Memory:
             return None
         (number, last_hash), *before = self.lineage
         charged = list(self._since.items())
-        accounts = [AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in charged]
+        accounts = [
+            AnchoredAccount(name, terms, read_spending(totals).total) for name, (_, _, terms, totals) in charged
+        ]
         return Anchor(number, last_hash, tuple(accounts), tuple(before), self._moved)
 
     def save(self, path: Path) -> None:
         """Write a temporary file and rename it: a process that is killed leaves the whole file of this line, or of the
         one before. No charge should wait long for it, so texts are cached.
         """
-        accounts = [(name, terms, total) for name, (_, terms, _, total) in self._since.items()]
+        accounts = [
+            (name, self._text(number, terms), write_cost(read_spending(totals).total))
+            for name, (_, number, terms, totals) in self._since.items()
+        ]
         moved = [self._moved] if self._moved else []
         text = json.dumps([local_files.this_process(), self.lineage, accounts, *moved])
         temporary = path.with_suffix(".partial")
@@ -446,10 +453,9 @@ def _create_exclusive(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _thin_out(lines: Iterable[tuple[int, str]]) -> Marks:
+def _thin_out(lines: Marks) -> Marks:
     """Keep the newest and the oldest of these lines."""
-    all_lines = tuple(lines)
-    return (*all_lines[:_NEWEST_KEPT], *all_lines[_NEWEST_KEPT:][-_OLDEST_KEPT:])
+    return lines[:_NEWEST_KEPT] + lines[_NEWEST_KEPT:][-_OLDEST_KEPT:]
 
 
 def process_anchor_path(places: tuple[Path, ...], number: int) -> Path:

@@ -1,30 +1,23 @@
 """Verification checks every line's seal, its link to the line before, and every total against the costs.
 
-All lines are verified, in as many processes as there are processors, or only the newest. Every line carries all totals,
-so any line can be a checkpoint: a stretch is right if it follows from the line before it, and the whole is right if
-every stretch is.
-
 An export is copied where its ledger is lost: whatever can be seen of that ledger from here is checked first.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import threading
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import pairwise
+from datetime import datetime
 from pathlib import Path
 
-from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable
-from sfumato.ledger.sealed_rows import KINDS, KeyedHash, Row
-from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
+from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.ledger.sealed_rows import KINDS, Row
+from sfumato.ledger.spending import NO_COST, RunningTotals, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
-from sfumato.ledger.stores.store import Store, Where
+from sfumato.ledger.stores.store import Where
 from sfumato.privacy import Cost
 
 _ZERO = write_cost(NO_COST)
@@ -32,7 +25,11 @@ _SPENDING = {"charge", "period", "correction", "acknowledge", "tab-open", "step"
 _ON_TABS = {"tab-open", "step", "tab-close"}
 _NO_TAB = (NO_COST, NO_COST)
 _PAID = {"charge", "step"}
+_STATING_TERMS = {"account-open", "amend"}
 _ENDING = {"answer", "stopped"}
+_WRONG_TOTALS = "the account's totals do not follow from the lines before"
+_WRONG_OWN_TOTALS = "the analyst's totals do not follow from the lines before"
+
 LOST = "the file that holds this answer is missing or was changed"
 
 
@@ -45,6 +42,10 @@ class Verification:
     why: str = ""
     answers: tuple[int, ...] = ()
     """Lines whose answers are lost with their files; where there is no other fault, nothing else is."""
+    resumed_lines: int = 0
+    """How many lines only the interrupted run has read that this one resumed."""
+    resumed_since: datetime | None = None
+    """When it began to read them."""
 
     @property
     def holds(self) -> bool:
@@ -52,8 +53,15 @@ class Verification:
 
     def __str__(self) -> str:
         if self.holds:
-            return f"{self.lines:,} lines, all as they were written"
+            return f"{self.lines:,} lines, all as they were written{self._resumed_words}"
         return f"line {self.bad} is bad: {self.why}" if self.bad is not None else f"the ledger is bad: {self.why}"
+
+    @property
+    def _resumed_words(self) -> str:
+        if self.resumed_since is None:
+            return ""
+        since = f"{self.resumed_since:%Y-%m-%d %H:%M} UTC"
+        return f" ({self.resumed_lines:,} of them as read by the interrupted run of {since}, and not again)"
 
 
 Earlier = Callable[[int, Where], Row | None]
@@ -74,9 +82,9 @@ class Checker:
     time: int
     hash: str
     earlier: Earlier = _no_earlier_line
-    accounts: dict[str, tuple[Spending, int]] = field(default_factory=dict)
+    accounts: dict[str, tuple[RunningTotals, int]] = field(default_factory=dict)
     """Totals, and the line with the terms."""
-    analysts: dict[tuple[str, str], tuple[Spending, str]] = field(default_factory=dict)
+    analysts: dict[tuple[str, str], tuple[RunningTotals, str]] = field(default_factory=dict)
     """Totals, and the share."""
     tabs: dict[int, tuple[str, str, Cost]] = field(default_factory=dict)
     """Open tabs: account, analyst, what is left."""
@@ -95,8 +103,11 @@ class Checker:
         return cls(0, 0, origin)
 
     @classmethod
-    def after(cls, row: Row, earlier: Earlier) -> Checker:
-        return cls(row.number, row.time, row.hash, earlier, sealed=row.kind == "moved")
+    def before(cls, row: Row, number: int, earlier: Earlier) -> Checker:
+        """Start a checker at the line after a number, which should be this row: what it states of the line before is
+        taken as it stands, and has to be compared with that line by the caller.
+        """
+        return cls(number, row.time, row.previous, earlier)
 
     def check(self, rows: Iterable[Row]) -> Verification:
         for row in rows:
@@ -127,19 +138,33 @@ class Checker:
         return ""
 
     def _money(self, row: Row) -> None:
-        cost = NO_COST if row.cost == _ZERO else read_cost(row.cost)
-        before, left = self._tab(row, cost) if row.tab or row.left or row.kind in _ON_TABS else _NO_TAB
-        self._account(row, cost, before, left)
-        if row.analyst:
+        # Slices (up to the request; from cost to own): a million lines have two dozen million attributes.
+        number, _, tab, _, terms, kind, account, analyst = row[:8]
+        written_cost, written_left, totals, share, own = row[16:21]
+        cost = NO_COST if written_cost == _ZERO else read_cost(written_cost)
+        before, left = self._tab(row, cost) if tab or written_left or kind in _ON_TABS else _NO_TAB
+        state = self.accounts.get(account)
+        if state is None or state[1] != terms or kind in _STATING_TERMS:
+            self._account(row, cost, before, left)
+        elif state[0].follow(cost, before, left) != totals:
+            raise _Bad(_WRONG_TOTALS)
+        if not analyst:
+            if share or own:
+                raise _Bad("it has an analyst's totals, but names no analyst")
+        elif (own_state := self.analysts.get((account, analyst))) is None or own_state[1] != share:
             self._analyst(row, cost, before, left)
-        elif row.share or row.own:
-            raise _Bad("it has an analyst's totals, but names no analyst")
+        elif own_state[0].follow(cost, before, left) != own:
+            raise _Bad(_WRONG_OWN_TOTALS)
+        if kind in _PAID:
+            self.unanswered.add(number)
+            self.charge = row
+        else:
+            self._other_kind(row, cost)
+
+    def _other_kind(self, row: Row, cost: Cost) -> None:
         if cost is not NO_COST and row.kind not in _SPENDING:
             raise _Bad("this kind of line cannot spend")
-        if row.kind in _PAID:
-            self.unanswered.add(row.number)
-            self.charge = row
-        elif row.kind == "period":
+        if row.kind == "period":
             self._period(row)
         elif row.kind in _ENDING:
             self._end(row)
@@ -147,27 +172,28 @@ class Checker:
             raise _Bad("its kind is unknown")
 
     def _account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
-        """Check that spent grows by the cost, and held by what the tab holds now less what it held."""
+        """Check that spent grows by the cost, and held by what the tab holds now less what it held: on the first line
+        of an account here, and where its terms change.
+        """
         account_state = self.accounts.get(row.account) or self._earlier_account(row)
         if (account_state is None) is not (row.kind == "account-open"):
             raise _Bad("its account was not opened, or is opened twice")
-        spending, terms = account_state or (Spending(), row.number)
-        spending = spending.after(cost, before, left)
-        if str(spending) != row.totals:
-            raise _Bad("the account's totals do not follow from the lines before")
+        totals, terms = account_state or (RunningTotals(Spending()), row.number)
+        if totals.follow(cost, before, left) != row.totals:
+            raise _Bad(_WRONG_TOTALS)
         if row.terms != (row.number if row.kind == "amend" else terms):
             raise _Bad("it names the wrong terms")
-        self.accounts[row.account] = spending, row.terms
+        self.accounts[row.account] = totals, row.terms
 
     def _analyst(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
+        """Check the totals of the analyst: on their first line here, and where their share changes."""
         key = row.account, row.analyst
-        spending, share = self.analysts.get(key) or self._earlier_analyst(row) or (Spending(), "")
-        spending = spending.after(cost, before, left)
-        if str(spending) != row.own:
-            raise _Bad("the analyst's totals do not follow from the lines before")
+        totals, share = self.analysts.get(key) or self._earlier_analyst(row) or (RunningTotals(Spending()), "")
+        if totals.follow(cost, before, left) != row.own:
+            raise _Bad(_WRONG_OWN_TOTALS)
         if row.share != share and row.kind != "share":
             raise _Bad("the analyst's share was changed")
-        self.analysts[key] = spending, row.share
+        self.analysts[key] = totals, row.share
 
     def _tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
         """Check what the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
@@ -203,13 +229,13 @@ class Checker:
         if not row.account.startswith(f"{charge.account} "):
             raise _Bad("its account is not a period of the account that was charged")
 
-    def _earlier_account(self, row: Row) -> tuple[Spending, int] | None:
+    def _earlier_account(self, row: Row) -> tuple[RunningTotals, int] | None:
         earlier_line = self.earlier(row.number, {"account": row.account})
-        return None if earlier_line is None else (read_spending(earlier_line.totals), earlier_line.terms)
+        return None if earlier_line is None else (RunningTotals(read_spending(earlier_line.totals)), earlier_line.terms)
 
-    def _earlier_analyst(self, row: Row) -> tuple[Spending, str] | None:
+    def _earlier_analyst(self, row: Row) -> tuple[RunningTotals, str] | None:
         earlier_line = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
-        return None if earlier_line is None else (read_spending(earlier_line.own), earlier_line.share)
+        return None if earlier_line is None else (RunningTotals(read_spending(earlier_line.own)), earlier_line.share)
 
     def _earlier_paid(self, row: Row) -> bool:
         charge = self.earlier(row.number, {"number": row.about})
@@ -225,163 +251,6 @@ class Checker:
 
 class _Bad(Exception):
     """A line breaks a rule."""
-
-
-CHECKPOINT = 1000
-"""Opening verifies the lines since the last one whose number is a multiple of this."""
-PART = 100_000
-"""Fewer lines than this are not worth a process."""
-_PAGE = 1000
-
-
-def verify_newest(store: Store) -> Verification:
-    """Verify the store's shape, its key, and the lines since the last checkpoint."""
-    try:
-        fault, last = store.schema_fault(), _last_number(store)
-        has_origin = fault or not last or _has_origin(store)
-    except LedgerDamaged as damage:
-        return Verification(0, damage.number, damage.why)
-    if fault or not last:
-        return Verification(0, None, fault or "")
-    if not has_origin:
-        return Verification(0, 1, "it does not begin with the key in the ledger's header")
-    return _verify_stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last, files=False)
-
-
-def verify_everything(store: Store) -> Verification:
-    """Verify every line, and the store itself; the first fault is named."""
-    try:
-        last = _last_number(store)
-        processes = min(len(os.sched_getaffinity(0)), last // PART)
-        is_single_threaded = (
-            threading.active_count() == 1
-        )  # a fork keeps only one thread: the others' locks would never open
-        verification, fault = _verify_stretches(
-            store, _bounds(last, processes if is_single_threaded and processes > 1 else 1)
-        )
-    except LedgerDamaged as damage:
-        return Verification(0, damage.number, damage.why)
-    return (
-        Verification(verification.lines, None, fault)
-        if fault and (verification.holds or verification.answers)
-        else verification
-    )
-
-
-def _verify_stretches(store: Store, parts: list[tuple[int, int]]) -> tuple[Verification, str | None]:
-    """Verify all stretches but the first in processes of their own; return the first fault, and what is wrong with the
-    store.
-
-    A stretch whose process did not answer is verified here.
-    """
-    children = [_fork_verifier(store, part) for part in parts[1:]]
-    verifications = [_verify_stretch(store, *parts[0])]
-    fault = (
-        store.schema_fault() or store.content_fault() if verifications[0].holds or verifications[0].answers else None
-    )
-    verifications += [
-        _read_verdict(answer) or _verify_stretch(store, *part) for answer, part in zip(children, parts[1:], strict=True)
-    ]
-    first_broken = next(
-        (verification for verification in verifications if not verification.holds and not verification.answers), None
-    )
-    return first_broken or _lost(
-        verifications[-1].lines, tuple(number for verification in verifications for number in verification.answers)
-    ), fault
-
-
-def _lost(lines: int, answers: tuple[int, ...]) -> Verification:
-    """Return a verification in which every line is right; some answers may be lost with their files."""
-    return Verification(lines, answers[0], LOST, answers) if answers else Verification(lines)
-
-
-def _last_number(store: Store) -> int:
-    with store.reading() as rows:
-        return next((row.number for row in rows.select({}, newest=True, limit=1)), 0)
-
-
-def _has_origin(store: Store) -> bool:
-    """Return whether the first line was written under the current key: under another, nothing is recognised."""
-    with store.reading() as rows:
-        return [row.previous for row in rows.select({"number": 1}, limit=1)] == [KeyedHash(store.key()).origin]
-
-
-def _bounds(last: int, parts: int) -> list[tuple[int, int]]:
-    """Split the lines into even stretches; the first is a sixth shorter, because whoever verifies it also checks the
-    store's pages.
-    """
-    if parts == 1:
-        return [(0, last)]
-    first_end = last * 5 // (6 * parts)
-    bounds = [0, *(first_end + (last - first_end) * part // (parts - 1) for part in range(parts))]
-    return list(pairwise(bounds))
-
-
-def _verify_stretch(store: Store, after: int, until: int, *, files: bool = True) -> Verification:
-    """Verify the lines after one number up to another, with the files that hold their large answers."""
-    lost_answers: list[int] = []
-
-    def earlier(before: int, equal: Where) -> Row | None:
-        with store.reading() as rows:
-            return _require_sealed(rows.select(equal, newest=True, before=before, limit=1))
-
-    checker = Checker.whole(KeyedHash(store.key()).origin)
-    try:
-        if after:
-            start = earlier(after + 1, {"number": after})
-            if start is None:
-                return Verification(after, after, "it is missing")
-            checker = Checker.after(start, earlier)
-        while checker.number < until:
-            with store.reading() as rows:
-                page = rows.select({}, after=checker.number, limit=min(_PAGE, until - checker.number))
-            if not page:
-                return Verification(checker.number, checker.number + 1, "it is missing")
-            verification = checker.check(page)
-            if not verification.holds:
-                return verification
-            lost_answers += [row.number for row in page if files and row.file and store.bodies.read(row.file) is None]
-    except LedgerDamaged as damage:
-        return Verification(checker.number, damage.number, damage.why)
-    return _lost(checker.number, tuple(lost_answers))
-
-
-def _require_sealed(rows: Sequence[Row]) -> Row | None:
-    for row in rows:
-        if row.hash != row.seal():
-            raise LedgerDamaged(row.number, "its hash does not match its content")
-        return row
-    return None
-
-
-def _fork_verifier(store: Store, stretch: tuple[int, int]) -> tuple[int, int]:
-    """Verify a stretch in a child, which opens the store for itself; return the child and the read end of its pipe."""
-    read_end, write_end = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads below Python: the child uses none of theirs
-        child = os.fork()
-    if child:
-        os.close(write_end)
-        return child, read_end
-    try:
-        verification = _verify_stretch(store, *stretch)
-        os.write(
-            write_end,
-            json.dumps([verification.lines, verification.bad, verification.why, verification.answers]).encode(),
-        )
-    finally:
-        os._exit(0)
-
-
-def _read_verdict(child_and_pipe: tuple[int, int]) -> Verification | None:
-    child, read_end = child_and_pipe
-    with os.fdopen(read_end, "rb") as pipe:
-        message = pipe.read()
-    os.waitpid(child, 0)
-    if not message:
-        return None
-    lines, bad, why, answers = json.loads(message)
-    return Verification(lines, bad, why, tuple(answers))
 
 
 _CONNECT_TIMEOUT = 10.0

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -100,23 +100,19 @@ class SQLiteStore:
         with self._lock, self._translate_errors():
             self._open_connection()
 
-    @contextlib.contextmanager
     def reading(
         self,
         numbers: Sequence[int] = (),  # noqa: ARG002 - all lines are local
-    ) -> Iterator[SQLiteRows]:
-        with self._transaction("BEGIN") as rows:
-            yield rows
+    ) -> AbstractContextManager[SQLiteRows]:
+        return self._transaction("BEGIN")
 
-    @contextlib.contextmanager
     def writing(
         self,
         numbers: Sequence[int] = (),  # noqa: ARG002 - all lines are local
         *,
         moving: bool = False,  # noqa: ARG002 - no connection times out
-    ) -> Iterator[SQLiteRows]:
-        with self._transaction("BEGIN IMMEDIATE") as rows:
-            yield rows
+    ) -> AbstractContextManager[SQLiteRows]:
+        return self._transaction("BEGIN IMMEDIATE")
 
     def is_written(self, number: int, seal: str) -> bool:
         with self.reading() as rows:
