@@ -104,4 +104,4 @@ def test_two_beliefs_about_one_promise_are_explained() -> None:
     )
     assert "1e-05" in found.caption
     assert "above" not in precedents(sf.Guarantee(3)).caption
-    assert "a value of theirs" in precedents(sf.Guarantee(1, "1e-6"), neighbours="replace").caption
+    assert "a value of the unit" in precedents(sf.Guarantee(1, "1e-6"), neighbours="replace").caption
