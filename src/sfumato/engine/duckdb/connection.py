@@ -87,6 +87,13 @@ class Sources:
         self._ensure_view(table)
         return quote_identifier(f"sf_{table}")
 
+    def narrow_scan(self, table: str, columns: Sequence[str]) -> str:
+        """Return the subquery with the same rows as ``scan`` and only these columns beside ``sf_unit``: the time to
+        bind a view grows with its width.
+        """
+        self._ensure_view(table)
+        return f"({self._scans[table].select(columns)})"
+
     def table_scan(self, table: str) -> TableScan:
         """Return how the view of a table is built from its source, for the owner's inspection."""
         self._ensure_view(table)

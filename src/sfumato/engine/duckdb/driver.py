@@ -12,7 +12,7 @@ from sfumato.engine.arrays import ROW_READINGS, exact_keys, parameter, totals_fr
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import statement
-from sfumato.engine.lowering.relational import StagedSelect
+from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
@@ -78,7 +78,7 @@ class StatementReader:
         for every key.
         """
         cached, is_cacheable = self._last_totals, isinstance(reading, GroupTotals)
-        scans = tuple(map(self._scan, tables(reading.bounded.plan.source))) if is_cacheable else ()
+        scans = self._copy_names(reading) if is_cacheable else ()
         if is_cacheable and cached is not None and cached[0]() is reading.bounded and cached[1] == scans:
             return cached[2]
         text = self._render(statement(reading, key))
@@ -89,9 +89,15 @@ class StatementReader:
     def _render(self, select: StagedSelect) -> str:
         return Generator(DuckDBSpelling(), self._scan).statement(select)
 
-    def _scan(self, table: str) -> str:
-        """Return the name of the relation that holds a table's clean rows."""
-        return self.sources.scan(table)
+    def _scan(self, table: CleanTable) -> str:
+        """Return what is read for a table's clean rows: its columns that the statement reads, or a copy of it."""
+        if table.columns is None:
+            return self.sources.scan(table.name)
+        return self.sources.narrow_scan(table.name, table.columns)
+
+    def _copy_names(self, reading: PlanReading[E]) -> tuple[str | None, ...]:
+        """Name the copies that are read instead of the tables of a reading."""
+        return ()
 
     def _check_unchanged(self) -> None:
         """Raise ``SourceChanged`` unless the rows are those that were opened."""
@@ -204,8 +210,11 @@ class DuckDBSnapshot(StatementReader):
         """List the tables of a reading that have no copy yet."""
         return [table for table in tables(reading.bounded.plan.source) if table not in self._copies]
 
-    def _scan(self, table: str) -> str:
-        return self._copies.get(table) or super()._scan(table)
+    def _scan(self, table: CleanTable) -> str:
+        return self._copies.get(table.name) or super()._scan(table)
+
+    def _copy_names(self, reading: PlanReading[E]) -> tuple[str | None, ...]:
+        return tuple(self._copies.get(table) for table in tables(reading.bounded.plan.source))
 
     def _check_unchanged(self) -> None:
         """Do nothing: copies do not depend on their sources."""

@@ -14,7 +14,7 @@ nothing. Texts lose the collation of their source. A list keeps its first ``most
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,9 +126,15 @@ class TableScan:
     @property
     def statement(self) -> str:
         """The SELECT of the declared columns, cleaned, and ``sf_unit`` when rows belong to units."""
-        columns = {key: clean_cell(*column) for key, column in self.columns.items()}
-        lists = {key: clean_items(*column) for key, column in self.lists.items()}
-        return select_with_units({**columns, **lists}, self.source, self.owner)
+        return self.select((*self.columns, *self.lists))
+
+    def select(self, names: Iterable[str]) -> str:
+        """Return the SELECT of these columns, cleaned, and ``sf_unit``: the rows are the same whichever are read."""
+        cells = {
+            name: clean_cell(*self.columns[name]) if name in self.columns else clean_items(*self.lists[name])
+            for name in names
+        }
+        return select_with_units(cells or {"sf_row": "0"}, self.source, self.owner)
 
     @property
     def is_owned(self) -> str:
