@@ -42,6 +42,8 @@ _ARROW_SOURCE = "sf arriving"  # no view has a space after sf
 _LOGGED_STATEMENTS = 10_000
 """How many statements the log keeps."""
 _MAX_PARSED = 32
+_FEW_VALUES = 32
+"""How many values of a column are written into statements: binding one takes as long as joining a hundred rows."""
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
 
 
@@ -353,24 +355,30 @@ class Sources:
                 place=f"{path}.most_items",
                 fix="remove most_items; lists are read from Parquet, DuckDB and Arrow, not from CSV",
             )
-        items, choices = self._enforced_domain(table, list_column.items)
+        items, choices = self._enforced_domain(table, list_column.items, can_join=False)
         return cell, replace(list_column, items=items), choices
 
-    def _enforced_domain(self, table: Table, domain: Domain) -> tuple[Domain, str | None]:
-        """Return the domain the scan must enforce, and the ENUM of its texts if it declares any.
+    def _enforced_domain(self, table: Table, domain: Domain, *, can_join: bool = True) -> tuple[Domain, str | None]:
+        """Return the domain the scan must enforce, and what holds its values: an ENUM of texts or, where cells can be
+        joined to it, a table of many others. Few are written into each statement.
 
         Values discovered in public data hold already and are not enforced again.
         """
         if domain.values is None or not table.has_columns:
             return replace(domain, values=None), None
-        if domain.type is not Type.TEXT:
+        is_text = domain.type is Type.TEXT
+        if not is_text and (len(domain.values) <= _FEW_VALUES or not can_join):
             return domain, None
-        enum_type = quote_identifier(
+        choices = quote_identifier(
             f"sf values {self._enum_count}"
         )  # numbered: table and column names joined by a space may collide
         self._enum_count += 1
-        self._execute(f"CREATE TYPE {enum_type} AS ENUM ({literal_list(domain.values)})")
-        return domain, enum_type
+        if is_text:
+            self._execute(f"CREATE TYPE {choices} AS ENUM ({literal_list(domain.values)})")
+        else:
+            rows = ", ".join(f"({literal(value)})" for value in domain.values)
+            self._execute(f"CREATE TABLE {choices} AS SELECT * FROM (VALUES {rows}) AS t(v)")
+        return domain, choices
 
     def _declared(self, table: str) -> Table:
         if table not in self.policy.tables:

@@ -186,9 +186,7 @@ class CleanScans:
         for table in self.tables:
             self.text(table)
 
-    def scan(
-        self, table: str, named: Callable[[str], str] = str, only: Collection[str] | None = None
-    ) -> CleanScan:
+    def scan(self, table: str, named: Callable[[str], str] = str, only: Collection[str] | None = None) -> CleanScan:
         """Select the declared columns, or ``only`` these, clean, and ``sf_unit`` when rows belong to units."""
         build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
         columns: dict[str, Scalar] = {}
