@@ -57,6 +57,7 @@ class Sources:
         self.statements: deque[str] = deque(maxlen=_LOGGED_STATEMENTS)
         self._lock, self._view_lock = Lock(), RLock()
         self._process = os.getpid()
+        self._has_failed = False
         self._spill = Spill()
         self._connection = duckdb.connect(":memory:")
         self._running_cursors: dict[duckdb.DuckDBPyConnection, int] = {}
@@ -158,6 +159,14 @@ class Sources:
                 statement,
                 lambda: consume(iter(cursor.sql(_parse_select(cursor, statement)).to_arrow_reader(batch_rows))),
             )
+
+    def check_running(self) -> None:
+        """Raise unless the engine runs statements: it does unless it was closed, or the last statement broke it."""
+        if self._has_failed:
+            self._has_failed = False  # first: a failure meanwhile, of the statement below too, sets it again
+            self.bind("SELECT 1")
+        with self._cursor():
+            pass
 
     def bind(self, statement: str) -> None:
         """Check that the engine accepts the statement, without reading a row."""
@@ -413,7 +422,11 @@ class Sources:
     def _log_and_run(self, statement: str, action: Callable[[], T]) -> T:
         """Log the statement and return the result of the action."""
         self.statements.append(statement)
-        return _without_cause(action)
+        try:
+            return _without_cause(action)
+        except EngineFailed:
+            self._has_failed = True
+            raise
 
     def _parse_cached(self, cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
         """Parse a text as one SELECT and cache it: what is bound is run, and often again."""
