@@ -681,7 +681,7 @@ class Question(PreviewedByOldName):
         """Return half-widths for groups of this size, of the declared size, or of several sizes."""
         # the declared size counts units, which are rows only where every row is a unit
         is_size_known = self.table.every_row and not self.query.plan.keys
-        rows = self._context.policy.size if is_size_known else size
+        rows = (self._context.policy.size if is_size_known else None) or size
         results = self.shared_parts.requests
         return half_widths(self.query, prepared, results, self.groups, self._max_groups, confidence, rows)
 
