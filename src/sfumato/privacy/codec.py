@@ -26,7 +26,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from datetime import date
@@ -172,10 +172,16 @@ def check_fields(item: Any) -> None:
     """Refuse a value whose fields do not have their annotated types: for fields that are str, int, bool or tuples of
     str.
     """
-    for field in dataclasses.fields(item):
-        field_value = getattr(item, field.name)
-        if field.type in _TYPE_CHECKS and not _TYPE_CHECKS[field.type](field_value):
-            raise InvalidParameter(field.name, field_value, f"of the type {field.type}")
+    for name, annotation, has_type in _checked_fields(type(item)):
+        field_value = getattr(item, name)
+        if not has_type(field_value):
+            raise InvalidParameter(name, field_value, f"of the type {annotation}")
+
+
+@functools.cache
+def _checked_fields(cls: Any) -> tuple[tuple[str, object, Callable[[Any], bool]], ...]:
+    checked = (field for field in dataclasses.fields(cls) if field.type in _TYPE_CHECKS)
+    return tuple((field.name, field.type, _TYPE_CHECKS[field.type]) for field in checked)
 
 
 _TYPE_CHECKS: dict[object, Callable[[Any], bool]] = {
@@ -217,16 +223,18 @@ def _encode(item: object) -> Any:
             return item
         return [_encode(element) for element in item]
     if type(item) in _kind_by_class and dataclasses.is_dataclass(item):
-        fields = ((f, getattr(item, f.name)) for f in dataclasses.fields(item) if f.init)
+        fields = ((name, f, getattr(item, f.name)) for name, f in _written_fields(type(item)).items())
         encoded = {
-            field_name(f): _encode_mapping(field_value)
-            if _is_mapping(f)
-            else f.metadata.get(WRITER, _encode)(field_value)
-            for f, field_value in fields
-            if not _is_default(f, field_value)
+            name: _encode_field(f, field_value) for name, f, field_value in fields if not _is_default(f, field_value)
         }
         return dict(sorted({"kind": _kind_by_class[type(item)], **encoded}.items()))
     raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
+
+
+@functools.cache
+def _written_fields(cls: Any) -> Mapping[str, dataclasses.Field[Any]]:
+    """Return the fields of a class by the names under which they are written."""
+    return {field_name(field): field for field in dataclasses.fields(cls) if field.init}
 
 
 def _encode_field(field: dataclasses.Field[Any], content: object) -> Any:
@@ -283,18 +291,21 @@ def _decode(data: Any) -> Any:
     cls = _class_of_kind(kind)
     if cls is None:
         raise InvalidParameter("kind", kind, "one of " + ", ".join(sorted(_class_by_kind)))
-    written = {field_name(field): field for field in dataclasses.fields(cls) if field.init}
-    refusal = InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(written))
-    if not set(fields) <= set(written):
-        raise refusal
+    written = _written_fields(cls)
+    if not fields.keys() <= written.keys():
+        raise _wrong_fields(kind, fields, written)
     try:
         decoded = cls(**{written[name].name: _decode_field(written[name], fields[name]) for name in fields})
     except InvalidParameter:
         raise
     except MALFORMED_INPUT as error:  # a field without a default is missing, or has a shape the constructor cannot take
-        raise refusal from error
+        raise _wrong_fields(kind, fields, written) from error
     _check_nested_values(decoded)
     return decoded
+
+
+def _wrong_fields(kind: object, fields: Collection[str], written: Collection[str]) -> InvalidParameter:
+    return InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(written))
 
 
 def _decode_field(field: dataclasses.Field[Any], data: Any) -> Any:

@@ -593,11 +593,16 @@ class Question(PreviewedByOldName):
                 *discovery_notes(measured.selection, shown_groups, self._max_groups, combined=together),
             )
         answer_receipt = make_receipt(
-            result, measured.purchase, noise_words, question=self.text, context=self._context, confidence=confidence
+            result,
+            measured.purchase,
+            noise_words,
+            question=self.text,
+            context=self._context,
+            confidence=confidence,
+            joint=joint,
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
-        finished_answer = answer(self.query, finished, replace(answer_receipt, joint=joint), warnings)
-        return replace(finished_answer, ranks=ranks, chosen=selected)
+        return answer(self.query, finished, answer_receipt, warnings, ranks, selected)
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""
