@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.curator import curators, question_cache
+from sfumato.curator import question_cache
 from sfumato.ledger.stores.sqlite import SQLiteStore
+from sfumato.plan.sql import statements
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 KINDS = "SELECT kind, COUNT(*) AS n FROM visits GROUP BY kind"
@@ -33,13 +34,13 @@ def clinic(tmp_path: Path) -> Iterator[sf.Curator]:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that are parsed."""
     texts: list[str] = []
-    parse = curators.parse
+    parse = statements.parse
 
     def noted(text: str, *more: Any) -> Any:
         texts.append(text)
         return parse(text, *more)
 
-    monkeypatch.setattr(curators, "parse", noted)
+    monkeypatch.setattr(statements, "parse", noted)
     return texts
 
 

@@ -76,24 +76,6 @@ def test_another_key_is_another_sample() -> None:
     assert engine._statement(sampled, 10**17) != engine._statement(sampled, 10**17 + 1)
 
 
-def test_a_statement_is_written_once_for_its_check_and_its_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sample has the key of its reading, not that of its check."""
-    engine = _engine("who", max_rows=1, max_groups=1)
-    places = tuple((each,) for each in PLACES)
-    readings = [
-        GroupTotals(_asked(engine, "SELECT place, COUNT(*) FROM t GROUP BY place", strategy), places)
-        for strategy in (Strategy.REWEIGHT, Strategy.SAMPLE)
-    ]
-    direct = [tuples(engine.read(reading, 10**17 + 2)) for reading in readings]
-    engine._last_totals = None
-    opened, written = engine.check(*readings), engine._render
-    rendered: list[str] = []
-    monkeypatch.setattr(engine, "_render", lambda select: rendered.append(written(select)) or rendered[-1])
-    assert [tuples(opened.read(reading, 10**17 + 2)) for reading in readings] == direct
-    assert len(rendered) == 1
-    assert str(10**17 + 2) in rendered[0]
-
-
 def test_codes_are_ordered_as_their_texts_are() -> None:
     """Rows whose digests tie are ordered by their keys: '' is left out of no digest, but a|b and a, b tie."""
     source = {"who": [1, 1], "a": ["a|b", "a"], "b": ["c", "b|c"]}

@@ -34,22 +34,6 @@ MUTANTS = (
         ("engine/spellings/test_duckdb.py::test_an_engine_that_failed_is_tried_before_the_next_charge",),
     ),
     Mutant(
-        "a sample is drawn by the key of its check",
-        Kind.SAMPLING,
-        "engine.duckdb.driver:StatementReader._check",
-        "None if str(_BIND_KEY) in text else (copies, text)",
-        "(copies, text)",
-        ("engine/test_totals.py::test_a_statement_is_written_once_for_its_check_and_its_reading",),
-    ),
-    Mutant(
-        "a statement that was bound over the source is run after a copy was made",
-        Kind.REUSE,
-        "engine.duckdb.driver:StatementReader.read",
-        "bound is not None and bound[0] == self._copy_names(reading)",
-        "bound is not None",
-        ("release/test_series.py::test_a_statement_written_before_a_copy_was_made_is_not_read_after",),
-    ),
-    Mutant(
         "many declared values are not looked up",
         Kind.KEYS,
         "engine.duckdb.scan:_listed_value",

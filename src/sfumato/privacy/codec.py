@@ -172,7 +172,8 @@ def check_fields(item: Any) -> None:
     """Refuse a value whose fields do not have their annotated types: for fields that are str, int, bool or tuples of
     str.
     """
-    for name, annotation, has_type in _checked_fields(type(item)):
+    cls: Any = type(item)
+    for name, annotation, has_type in _checked_fields(cls):
         field_value = getattr(item, name)
         if not has_type(field_value):
             raise InvalidParameter(name, field_value, f"of the type {annotation}")
@@ -222,12 +223,13 @@ def _encode(item: object) -> Any:
         if _is_plain(item):
             return item
         return [_encode(element) for element in item]
-    if type(item) in _kind_by_class and dataclasses.is_dataclass(item):
-        fields = ((name, f, getattr(item, f.name)) for name, f in _written_fields(type(item)).items())
+    cls: Any = type(item)
+    if cls in _kind_by_class and dataclasses.is_dataclass(item):
+        fields = ((name, f, getattr(item, f.name)) for name, f in _written_fields(cls).items())
         encoded = {
             name: _encode_field(f, field_value) for name, f, field_value in fields if not _is_default(f, field_value)
         }
-        return dict(sorted({"kind": _kind_by_class[type(item)], **encoded}.items()))
+        return dict(sorted({"kind": _kind_by_class[cls], **encoded}.items()))
     raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
 
 

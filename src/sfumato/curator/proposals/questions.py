@@ -592,14 +592,9 @@ class Question(PreviewedByOldName):
                 *warnings,
                 *discovery_notes(measured.selection, shown_groups, self._max_groups, combined=together),
             )
+        terms, context = measured.purchase, self._context
         answer_receipt = make_receipt(
-            result,
-            measured.purchase,
-            noise_words,
-            question=self.text,
-            context=self._context,
-            confidence=confidence,
-            joint=joint,
+            result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
         return answer(self.query, finished, answer_receipt, warnings, ranks, selected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Event, Lock, Thread, get_ident
 from typing import Any, Self, cast
 from weakref import ReferenceType, ref
@@ -14,7 +13,7 @@ from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import statement
 from sfumato.engine.lowering.relational import CleanTable, StagedSelect
-from sfumato.engine.protocols import DataIdentity, OpenReading
+from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
@@ -34,17 +33,13 @@ FREE_SECONDS = 5
 """The time limit for listing the keys of a query: that costs no budget, so it may not take long."""
 
 
-BoundText = tuple[tuple[str | None, ...], str] | None
-"""A statement that was bound, with the copies that it reads; None where it has the key of a sample in it."""
-
-
 class StatementReader:
     """A reader that runs one statement per reading, over the clean scans of a set of sources."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._bound: set[str] = set()
-        self._last_totals: tuple[ReferenceType[BoundedPlan], tuple[str, ...], str] | None = None
+        self._last_totals: tuple[ReferenceType[BoundedPlan], tuple[str | None, ...], str] | None = None
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Bind the statements, and check that the engine is open and the sources are those that were opened.
@@ -52,23 +47,22 @@ class StatementReader:
         No row is read. What statements read is fixed at opening, so a bound statement stays bound; whether the engine
         still runs statements is checked each time, since it may have been closed, forked or broken in between.
         """
-        return BoundStatements(self, tuple((reading, self._check(reading)) for reading in readings))
+        for reading in readings:
+            self._check(reading)
+        return StatelessReading(self)
 
-    def _check(self, reading: PlanReading[Any]) -> BoundText:
+    def _check(self, reading: PlanReading[Any]) -> None:
         self._check_unchanged()
-        copies, text = self._copy_names(reading), self._statement(reading, _BIND_KEY)
+        text = self._statement(reading, _BIND_KEY)
         if text in self._bound:
             self.sources.check_running()
         else:
             self.sources.bind(text)
             self._bound = {text} if len(self._bound) > _MAX_BOUND else self._bound | {text}
-        return None if str(_BIND_KEY) in text else (copies, text)
 
-    def read(self, reading: PlanReading[E], key: int, bound: BoundText = None) -> E:
-        """Run one statement and return its rows as arrays; ``bound`` is what ``check`` wrote for the reading."""
-        is_bound = bound is not None and bound[0] == self._copy_names(reading)
-        text = bound[1] if bound is not None and is_bound else self._statement(reading, key)
-        converted = self._arrays(reading, text)
+    def read(self, reading: PlanReading[E], key: int) -> E:
+        """Run one statement and return its rows as arrays."""
+        converted = self._arrays(reading, self._statement(reading, key))
         self._check_unchanged()  # a file replaced during the read is not the version that was charged
         return cast("E", converted)
 
@@ -114,27 +108,6 @@ class StatementReader:
 
     def interrupt(self, token: int | None = None) -> None:
         self.sources.interrupt(token)
-
-
-@dataclass(frozen=True)
-class BoundStatements:
-    """The statements that one check bound, which are run as they were written."""
-
-    reader: StatementReader
-    readings: tuple[tuple[PlanReading[Any], BoundText], ...]
-
-    def read(self, reading: PlanReading[E], key: int) -> E:
-        written = (text for bound_reading, text in self.readings if bound_reading == reading)
-        return self.reader.read(reading, key, next(written, None))
-
-    def close(self) -> None:
-        """Do nothing: statements hold nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class DuckDB(StatementReader):
@@ -213,18 +186,18 @@ class DuckDBSnapshot(StatementReader):
         self._closed = False
         self._lock = Lock()
 
-    def _check(self, reading: PlanReading[Any]) -> BoundText:
+    def _check(self, reading: PlanReading[Any]) -> None:
         self._require_open()
         if self._uncopied_tables(reading):
             self.sources.check_unchanged()
-        return super()._check(reading)
+        super()._check(reading)
 
-    def read(self, reading: PlanReading[E], key: int, bound: BoundText = None) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         with self._lock:
             self._require_open()
             for table in self._uncopied_tables(reading):
                 self._copies[table] = self._copy(table)
-        return super().read(reading, key, bound)
+        return super().read(reading, key)
 
     def _copy(self, table: str) -> str:
         """Copy a table, unless its file was replaced in the meantime: that is not the version that was opened."""

@@ -469,7 +469,7 @@ def _limit_time(session: psycopg.Connection[Any], seconds: float) -> None:
     session.execute(f"SET LOCAL statement_timeout = '{int(seconds * 1000)}ms'")
 
 
-def _no_table(table: str) -> str:
+def _no_table(table: CleanTable) -> str:
     raise AssertionError(table)
 
 
