@@ -91,7 +91,7 @@ def count_cases(curator: sf.Curator) -> Iterator[Case]:
     yield Case("explain", lambda: held.explain(epsilon=next(bounds) / 1000), 2)
 
 
-def plain_cases(curator: sf.Curator, source: Path) -> Iterator[Case]:
+def plain_cases(source: Path) -> Iterator[Case]:
     """Plain DuckDB on the same file, and two durable commits."""
     session = duckdb.connect()
     text = COUNT.replace("visits", f"'{source}'")
@@ -176,7 +176,7 @@ def measure(folder: Path, repeats: int, only: str) -> None:
 
     policy = write_policy(folder, 2)
     with sf.open(policy) as curator:
-        for case in (*plain_cases(curator, folder / "visits2-1000.parquet"), *count_cases(curator)):
+        for case in (*plain_cases(folder / "visits2-1000.parquet"), *count_cases(curator)):
             show_case(case)
         if not only:
             functions, modules = work_of_one_count(curator)

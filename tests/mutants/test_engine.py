@@ -34,6 +34,14 @@ MUTANTS = (
         ("engine/spellings/test_duckdb.py::test_an_engine_that_failed_is_tried_before_the_next_charge",),
     ),
     Mutant(
+        "a lambda over items looks its values up in a table",
+        Kind.HOSTILE,
+        "engine.duckdb.connection:Sources._list_column",
+        "can_join=False",
+        "can_join=True",
+        ("engine/duckdb/test_scan.py::test_items_of_a_list_may_have_many_declared_values",),
+    ),
+    Mutant(
         "many declared values are not looked up",
         Kind.KEYS,
         "engine.duckdb.scan:_listed_value",

@@ -31,8 +31,8 @@ MUTANTS = (
         "an invented answer is shown as a bought one",
         Kind.CONSENT,
         "release.proposal:make_receipt",
-        "is_preview=context.is_preview)",
-        "is_preview=False)",
+        "is_preview=context.is_preview, joint",
+        "is_preview=False, joint",
         (_POISON,),
     ),
     Mutant(

@@ -146,6 +146,15 @@ def test_a_table_of_many_values_means_what_a_list_of_them_does(
         assert found[0] == found[1], domain
 
 
+def test_items_of_a_list_may_have_many_declared_values() -> None:
+    """A lambda cannot read a table: such values stand in the statement."""
+    source = pa.table({"codes": [[1, 99, 39], [40], None]})
+    with Sources(
+        private(source, {"codes": {"type": "integer", "values": list(range(40)), "most_items": 3}})
+    ) as sources:
+        assert sources.run(f"SELECT codes FROM {sources.scan('t')}") == [([1, None, 39],), ([None],), (None,)]
+
+
 def _check(cell: Any, domain: Domain) -> None:
     value = Fraction(repr(cell)) if domain.type is Type.REAL else cell
     assert type(cell) is PYTHON_TYPES[domain.type]
