@@ -69,10 +69,14 @@ def test_the_same_text_is_parsed_once(clinic: sf.Curator, parsed: list[str]) -> 
     assert parsed == [COUNT, KINDS]
 
 
-def test_a_question_by_groups_is_not_kept_with_its_groups(clinic: sf.Curator) -> None:
-    first = clinic.sql(KINDS)
-    assert first.groups == (("a",), ("b",))
-    assert "groups" not in clinic.sql(KINDS).__dict__
+def test_a_question_is_kept_with_few_groups_only(clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert clinic.sql(KINDS).groups == (("a",), ("b",))
+    assert "groups" in clinic.sql(KINDS).__dict__
+    unlisted = KINDS.replace("GROUP BY kind", "GROUP BY UPPER(kind)").replace("SELECT kind", "SELECT UPPER(kind)")
+    monkeypatch.setattr(question_cache, "_MAX_GROUPS", 2)  # and NULL is one more
+    for text in (unlisted, f"{KINDS} "):
+        assert len(clinic.sql(text).groups) == 2
+        assert "groups" not in clinic.sql(text).__dict__
 
 
 def test_parameters_are_read_each_time(clinic: sf.Curator) -> None:

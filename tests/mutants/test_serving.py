@@ -172,6 +172,14 @@ MUTANTS = (
         ("curator/test_question_cache.py::test_whoever_asks_the_same_text_pays_under_their_own_name",),
     ),
     Mutant(
+        "questions are kept with however long lists of groups",
+        Kind.HOSTILE,
+        "curator.question_cache:_has_few_groups",
+        "<= _MAX_GROUPS",
+        "> 0",
+        ("curator/test_question_cache.py::test_a_question_is_kept_with_few_groups_only",),
+    ),
+    Mutant(
         "what is shown of a purchase has its salt",
         Kind.CONSENT,
         "curator.proposals.private_bounds:BoundsProposal._with_receipt",
