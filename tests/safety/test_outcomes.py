@@ -219,7 +219,7 @@ _OURS += """
     dow doy escape float isodow minute nullif pg_catalog week quarter
 """
 """What PostgreSQL's statements have beside these."""
-_OURS += " collate isnan sf_row strlen "
+_OURS += " collate isnan materialized sf_row sf_scan strlen "
 """What clean scans have beside these."""
 _CATALOG = (
     stored_relations._RELATION_SQL,

@@ -90,7 +90,20 @@ class StatementReader:
         return text
 
     def _render(self, select: StagedSelect) -> str:
-        return Generator(DuckDBSpelling(), self._scan).statement(select)
+        """Write a statement in which each scan stands once, however often it is read: DuckDB takes a millisecond to
+        parse a kilobyte. It is planned as if it stood at every place.
+        """
+        names: dict[str, str] = {}
+
+        def name_scan(table: CleanTable) -> str:
+            scan = self._scan(table)
+            return names.setdefault(scan, f"sf_scan{len(names)}") if scan.startswith("(") else scan
+
+        text = Generator(DuckDBSpelling(), name_scan).statement(select)
+        scans = ", ".join(f"{name} AS NOT MATERIALIZED {scan}" for scan, name in names.items())
+        if not scans:
+            return text
+        return f"WITH {scans}, {text.removeprefix('WITH ')}" if select.stages else f"WITH {scans} {text}"
 
     def _scan(self, table: CleanTable) -> str:
         """Return what is read for a table's clean rows: its columns that the statement reads, or a copy of it."""
