@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.curator import curators, question_cache
+from sfumato.curator import question_cache
 from sfumato.ledger.stores.sqlite import SQLiteStore
+from sfumato.plan.sql import statements
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 KINDS = "SELECT kind, COUNT(*) AS n FROM visits GROUP BY kind"
@@ -33,13 +34,13 @@ def clinic(tmp_path: Path) -> Iterator[sf.Curator]:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that are parsed."""
     texts: list[str] = []
-    parse = curators.parse
+    parse = statements.parse
 
     def noted(text: str, *more: Any) -> Any:
         texts.append(text)
         return parse(text, *more)
 
-    monkeypatch.setattr(curators, "parse", noted)
+    monkeypatch.setattr(statements, "parse", noted)
     return texts
 
 
@@ -68,10 +69,14 @@ def test_the_same_text_is_parsed_once(clinic: sf.Curator, parsed: list[str]) -> 
     assert parsed == [COUNT, KINDS]
 
 
-def test_a_question_by_groups_is_not_kept_with_its_groups(clinic: sf.Curator) -> None:
-    first = clinic.sql(KINDS)
-    assert first.groups == (("a",), ("b",))
-    assert "groups" not in clinic.sql(KINDS).__dict__
+def test_a_question_is_kept_with_few_groups_only(clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert clinic.sql(KINDS).groups == (("a",), ("b",))
+    assert "groups" in clinic.sql(KINDS).__dict__
+    unlisted = KINDS.replace("GROUP BY kind", "GROUP BY UPPER(kind)").replace("SELECT kind", "SELECT UPPER(kind)")
+    monkeypatch.setattr(question_cache, "_MAX_GROUPS", 2)  # and NULL is one more
+    for text in (unlisted, f"{KINDS} "):
+        assert len(clinic.sql(text).groups) == 2
+        assert "groups" not in clinic.sql(text).__dict__
 
 
 def test_parameters_are_read_each_time(clinic: sf.Curator) -> None:

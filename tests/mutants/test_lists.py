@@ -30,7 +30,7 @@ MUTANTS = (
         "items are not what is declared",
         Kind.SENSITIVITY,
         "engine.duckdb.scan:clean_items",
-        "clean_item = clean_cell(cell.item, column.items, enum_type)",
+        "clean_item = clean_cell(cell.item, column.items, choices)",
         "clean_item = cell.item.sql",
         _STORED,
     ),

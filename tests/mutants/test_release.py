@@ -7,6 +7,14 @@ from mutants.running import Kind, Mutant, suite
 _JOINT = ("safety/test_joint.py::test_everything_that_is_drawn_is_drawn_for_itself",)
 MUTANTS = (
     Mutant(
+        "a price is the largest that does not suffice",
+        Kind.RANGES,
+        "release.prices:least_in_four_digits",
+        "return _in_four_digits(high)",
+        "return _in_four_digits(low)",
+        ("release/test_pricing.py::test_the_least_price_of_four_digits_is_found_in_few_tries",),
+    ),
+    Mutant(
         "rows are read before the charge",
         Kind.CHARGE_ORDER,
         "release.releasing:_buy",

@@ -25,7 +25,7 @@ MUTANTS = (
         "a snapshot reads the source again",
         Kind.REUSE,
         "engine.duckdb.driver:DuckDBSnapshot._scan",
-        "return self._copies.get(table) or super()._scan(table)",
+        "return self._copies.get(table.name) or super()._scan(table)",
         "return super()._scan(table)",
         ("release/test_series.py::test_every_step_of_a_series_sees_the_rows_of_its_first",),
     ),

@@ -31,8 +31,8 @@ MUTANTS = (
         "an invented answer is shown as a bought one",
         Kind.CONSENT,
         "release.proposal:make_receipt",
-        "is_preview=context.is_preview)",
-        "is_preview=False)",
+        "is_preview=context.is_preview, joint",
+        "is_preview=False, joint",
         (_POISON,),
     ),
     Mutant(
@@ -170,6 +170,14 @@ MUTANTS = (
         "cached.context is context and ",
         "",
         ("curator/test_question_cache.py::test_whoever_asks_the_same_text_pays_under_their_own_name",),
+    ),
+    Mutant(
+        "questions are kept with however long lists of groups",
+        Kind.HOSTILE,
+        "curator.question_cache:_has_few_groups",
+        "<= _MAX_GROUPS",
+        "> 0",
+        ("curator/test_question_cache.py::test_a_question_is_kept_with_few_groups_only",),
     ),
     Mutant(
         "what is shown of a purchase has its salt",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -20,7 +21,7 @@ from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import NoiseStrength, noise
-from sfumato.release.prices import Price
+from sfumato.release.prices import Price, least_in_four_digits, rounded_up
 from sfumato.release.pricing import price_release
 
 TEXTS = (
@@ -187,3 +188,34 @@ def test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen() -> Non
     least = 1 + Fraction(5, 10**14)
     found = noise(NoiseStrength(sf.Gaussian, Price(rho=1 / (2 * least**2))), Sensitivity(1, 1), Fraction(1))
     assert least <= found.sizes[0] <= least * (1 + Fraction(1, 10**11))
+
+
+SHORTFALLS: dict[str, Callable[[float, float], float]] = {
+    "inverse": lambda price, root: math.log(root / price),
+    "steps": lambda price, root: math.log(20 if price >= root else math.ceil(21 * root / price)) - math.log(20),
+    "squares": lambda price, root: 2 * math.log(root / price),
+    "unknown": lambda price, root: -math.inf if price >= root else math.inf,
+}
+
+
+@given(st.integers(10**4, 10**6), st.integers(-12, 12), st.sampled_from(sorted(SHORTFALLS)))
+def test_the_least_price_of_four_digits_is_found_in_few_tries(digits: int, power: int, name: str) -> None:
+    """The price is the least of its digits that suffices, and one that was tried."""
+    root = digits * Fraction(10) ** power
+    tried = []
+
+    def short(price: Fraction) -> float:
+        tried.append(price)
+        return 0.0 if price == root else SHORTFALLS[name](float(price), float(root))
+
+    price = least_in_four_digits(short)
+    assert price in tried
+    assert price == rounded_up(root)
+    assert len(tried) <= (60 if name == "unknown" else 34)
+
+
+@pytest.mark.parametrize("shortfall", [-math.inf, math.inf])
+def test_a_goal_without_a_least_price_is_refused(shortfall: float) -> None:
+    with pytest.raises(sf.InvalidParameter) as refusal:
+        least_in_four_digits(lambda _: shortfall)
+    assert refusal.value.place == "price"

@@ -184,7 +184,7 @@ def _slow(curator: Curator, monkeypatch: pytest.MonkeyPatch) -> None:
     run = type(sources).run
 
     def slowly(self: Any, statement: str, parameters: Any = ()) -> Any:
-        if "sf_people" not in statement:
+        if "people" not in statement:
             return run(self, statement, parameters)
         return run(self, ENDLESS)
 
@@ -211,7 +211,7 @@ def test_one_question_out_of_time_stops_no_other(tmp_path: Path, monkeypatch: py
         run, slow, began = type(sources).run, threading.local(), threading.Event()
 
         def read_slowly(self: Any, statement: str, parameters: Any = ()) -> Any:
-            if getattr(slow, "yes", False) and "sf_people" in statement:
+            if getattr(slow, "yes", False) and "people" in statement:
                 began.set()
                 return run(self, ENDLESS)
             return run(self, statement, parameters)

@@ -96,7 +96,7 @@ def test_a_file_that_is_replaced_while_it_is_read_gives_no_answer(
 
     def replacing(sources: Sources, statement: str, parameters: Any = ()) -> Any:
         found = run(sources, statement, parameters)
-        if "sf_people" in statement:
+        if "people" in statement:
             damage(path)
         return found
 

@@ -29,7 +29,6 @@ from sfumato.engine.protocols import Engine, Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.codings import describe_cells
 from sfumato.privacy import Guarantee
@@ -75,6 +74,8 @@ def reading_times(policy: Policy) -> tuple[ReadingTime, ...]:
 
 def _time_question(policy: Policy, engine: Engine, catalog: Catalog, suggestion: ExampleQuestion) -> ReadingTime | None:
     """Release one question and discard its answer; None where this policy refuses it."""
+    from sfumato.plan.sql.statements import parse
+
     watch = _Stopwatch()
     with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "scratch") as ledger:
         budget = policy.account_budget

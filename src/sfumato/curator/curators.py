@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context, PreviewEngine
@@ -33,13 +33,10 @@ from sfumato.curator.policy_account import (
 )
 from sfumato.curator.previews.previewing import rebind_proposal
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.selected_columns import DeclaredValues
-from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.question_cache import QuestionCache
 from sfumato.curator.release_kinds import Spec, Workspace, kind_of
 from sfumato.curator.standings import PeriodStandings, Standing
-from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine, types_in_memory
 from sfumato.engine.protocols import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
@@ -47,16 +44,17 @@ from sfumato.ledger import Ledger, Line, SpendingLimit
 from sfumato.ledger.entries import AccountLines
 from sfumato.notebook_html import paragraph
 from sfumato.plan.nodes import Query
-from sfumato.plan.sql.building import selection
-from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.sql.statements import parse
-from sfumato.plan.sql.text import parse_listing, query_text
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Value
 from sfumato.policy.domains import check_keys
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, exact_integer
 from sfumato.privacy.pictures import History, SpendingPoint
 from sfumato.release.releasing import Progress, ignore_progress
+
+if TYPE_CHECKING:  # opening a policy needs no parser, and a question no publishing
+    from sfumato.curator.proposals.workloads import WorkloadProposal
+    from sfumato.curator.tables import TableView
+    from sfumato.plan.sql.parameters import Parameters
 
 P = TypeVar("P")
 
@@ -141,6 +139,8 @@ class Curator(Proposing):
         ``parameters`` are the values of ``?``, ``$1``, … in a list, or those of ``$name`` and ``:name`` in a dict. SHOW
         TABLES and DESCRIBE are answered at once.
         """
+        from sfumato.plan.sql.text import parse_listing
+
         table = parse_listing(question)
         if table is not None:
             return list_declarations(question, table, self.policy, self._catalog)
@@ -151,10 +151,15 @@ class Curator(Proposing):
         question = Question(self._context, text, query, query.plan.limits)
         if query.plan.measures or question.discovered_keys:
             return question
+        from sfumato.curator.proposals.selected_columns import DeclaredValues
+
         return DeclaredValues(self._context, text, query, query.plan.limits)
 
     def table(self, name: str, alias: str | None = None) -> TableView:
         """Start a question about a table in Python, step by step, as in SQL. This is free."""
+        from sfumato.curator.tables import TableView
+        from sfumato.plan.sql.building import selection
+
         return TableView(self._context, selection(self._catalog, name, alias))
 
     def propose(self, spec: Spec[P]) -> P:
@@ -169,10 +174,17 @@ class Curator(Proposing):
         return self.propose(WorkloadSpec(questions))
 
     def _question(self, text: str, parameters: Parameters | None = None) -> Question:
+        from sfumato.plan.sql import statements
+        from sfumato.plan.sql.text import query_text
+
         if parameters is not None or not isinstance(text, str):
-            return self._propose_question(query_text(text, parameters), parse(text, self._catalog, parameters))
+            query = statements.parse(text, self._catalog, parameters)
+            return self._propose_question(query_text(text, parameters), query)
         return self._recent.get(
-            text, self._context, lambda: parse(text, self._catalog), lambda query: self._propose_question(text, query)
+            text,
+            self._context,
+            lambda: statements.parse(text, self._catalog),
+            lambda query: self._propose_question(text, query),
         )
 
     def as_analyst(self, name: str) -> Curator:

@@ -28,7 +28,6 @@ from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.descriptions import count_with_noun, literal_sql
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import describe_cells
 from sfumato.privacy.numbers import format_exact
@@ -46,6 +45,8 @@ class PolicyAlone:
 
     def question(self, text: str) -> Question:
         """Parse a question in SQL."""
+        from sfumato.plan.sql.statements import parse
+
         query = parse(text, self.catalog)
         return Question(self.context, text, query, query.plan.limits)
 

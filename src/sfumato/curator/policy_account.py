@@ -25,7 +25,6 @@ from sfumato.ledger.stores.server_addresses import is_same_ledger, is_server_add
 from sfumato.plan import account_periods
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.sql.declared_cells import impossible
 from sfumato.policy import Policy
 from sfumato.policy.toml_parsing import read
 from sfumato.privacy import Budget, Guarantee
@@ -44,7 +43,10 @@ def read_policy(policy: Policy | PathOrText) -> Policy:
     """Return the policy, or read it from a file; its impossible conditions are checked as SQL."""
     parsed = policy if isinstance(policy, Policy) else read(Path(policy))
     for table in parsed.tables.values():
-        impossible(table)
+        if table.impossible:
+            from sfumato.plan.sql.declared_cells import impossible  # most policies need no parser to be opened
+
+            impossible(table)
     return parsed
 
 

@@ -5,6 +5,7 @@ Nothing cached depends on rows, budget or time; the number and the length of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,14 +13,14 @@ from sfumato.curator.context import Context
 from sfumato.curator.proposals.questions import Question
 from sfumato.plan.nodes import Query
 
-_MAX_ENTRIES, _MAX_TEXT_LENGTH = 32, 4096
+_MAX_ENTRIES, _MAX_TEXT_LENGTH, _MAX_GROUPS = 32, 4096, 1000
 
 
 class _CachedQuestion(NamedTuple):
     query: Query
     context: Context
     question: Question | None
-    """None for a grouped question, which holds a possibly long list of its groups."""
+    """None for a question that may hold a long list of groups."""
 
 
 class QuestionCache:
@@ -40,5 +41,11 @@ class QuestionCache:
         if len(text) <= _MAX_TEXT_LENGTH:
             if len(self._cache) >= _MAX_ENTRIES:
                 self._cache.clear()
-            self._cache[text] = _CachedQuestion(query, context, None if query.plan.keys else question)
+            self._cache[text] = _CachedQuestion(query, context, question if _has_few_groups(query) else None)
         return question
+
+
+def _has_few_groups(query: Query) -> bool:
+    """Return whether the values declared for its keys, and NULL, make few combinations."""
+    counts = [len(key.domain.values or ()) for key in query.plan.keys]
+    return all(counts) and math.prod(count + 1 for count in counts) <= _MAX_GROUPS

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow
-
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.lowering.reading_statements import arrow_type
 from sfumato.engine.protocols import DataIdentity
 from sfumato.engine.spellings.duckdb import quote_identifier as quoted
 from sfumato.errors import InvalidPolicy
@@ -24,15 +23,6 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import InMemory, Policy, Table, Type, Via
-
-_ARROW_TYPES = {
-    Type.INTEGER: pyarrow.int64(),
-    Type.REAL: pyarrow.float64(),
-    Type.TEXT: pyarrow.string(),
-    Type.BOOLEAN: pyarrow.bool_(),
-    Type.DATE: pyarrow.date32(),
-    Type.TIMESTAMP: pyarrow.timestamp("us"),
-}
 
 
 def without_data(policy: Policy) -> Policy:
@@ -57,9 +47,11 @@ def without_private_data(policy: Policy) -> Policy:
 
 def _empty_table(table: Table, policy: Policy) -> InMemory:
     """Return a table without rows, with every column that the policy names."""
+    import pyarrow
+
     fields = dict.fromkeys(_id_columns(table, policy), pyarrow.string())
-    fields |= {name: _ARROW_TYPES[column.type] for name, column in table.columns.items()}
-    fields |= {name: pyarrow.list_(_ARROW_TYPES[column.items.type]) for name, column in table.lists.items()}
+    fields |= {name: arrow_type(column.type) for name, column in table.columns.items()}
+    fields |= {name: pyarrow.list_(arrow_type(column.items.type)) for name, column in table.lists.items()}
     return InMemory(pyarrow.schema(list(fields.items())).empty_table())
 
 

@@ -427,7 +427,7 @@ def _compute_statements(dialect: Dialect, tested_cases: Sequence[StatementCase])
     if dialect.compute is not None:
         return dialect.compute(statement, sources.__getitem__)
     parameters.extend(list(values) for case in tested_cases for values in case.values)
-    return dialect.run(Generator(dialect.spelling, sources.__getitem__).statement(statement), parameters)
+    return dialect.run(Generator(dialect.spelling, lambda table: sources[table.name]).statement(statement), parameters)
 
 
 def _compute_columns(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 
-import sqlglot
-from sqlglot.parser import Parser
-
 
 def quoted(name: str) -> str:
     """Write a name as an SQL identifier.
@@ -14,6 +11,9 @@ def quoted(name: str) -> str:
     >>> quoted("age"), quoted("Total Cost €")
     ('age', '"Total Cost €"')
     """
+    import sqlglot  # here: whoever opens a policy imports this module, and needs no parser
+    from sqlglot.parser import Parser
+
     if _PLAIN.fullmatch(name) and sqlglot.tokenize(name, dialect="duckdb")[0].token_type in Parser.ID_VAR_TOKENS:
         return name
     return '"' + name.replace('"', '""') + '"'

@@ -173,10 +173,17 @@ def check_fields(item: Any) -> None:
     """Refuse a value whose fields do not have their annotated types: for fields that are str, int, bool or tuples of
     str.
     """
-    for field in dataclasses.fields(item):
-        field_value = getattr(item, field.name)
-        if field.type in _TYPE_CHECKS and not _TYPE_CHECKS[field.type](field_value):
-            raise InvalidParameter(field.name, field_value, f"a value of the type {field.type}")
+    cls: Any = type(item)
+    for name, annotation, has_type in _checked_fields(cls):
+        field_value = getattr(item, name)
+        if not has_type(field_value):
+            raise InvalidParameter(name, field_value, f"a value of the type {annotation}")
+
+
+@functools.cache
+def _checked_fields(cls: Any) -> tuple[tuple[str, object, Callable[[Any], bool]], ...]:
+    checked = (field for field in dataclasses.fields(cls) if field.type in _TYPE_CHECKS)
+    return tuple((field.name, field.type, _TYPE_CHECKS[field.type]) for field in checked)
 
 
 _TYPE_CHECKS: dict[object, Callable[[Any], bool]] = {
@@ -217,17 +224,20 @@ def _encode(item: object) -> Any:
         if _is_plain(item):
             return item
         return [_encode(element) for element in item]
-    if type(item) in _kind_by_class and dataclasses.is_dataclass(item):
-        fields = ((f, getattr(item, f.name)) for f in dataclasses.fields(item) if f.init)
+    cls: Any = type(item)
+    if cls in _kind_by_class and dataclasses.is_dataclass(item):
+        fields = ((name, f, getattr(item, f.name)) for name, f in _written_fields(cls).items())
         encoded = {
-            field_name(f): _encode_mapping(field_value)
-            if _is_mapping(f)
-            else f.metadata.get(WRITER, _encode)(field_value)
-            for f, field_value in fields
-            if not _is_default(f, field_value)
+            name: _encode_field(f, field_value) for name, f, field_value in fields if not _is_default(f, field_value)
         }
-        return dict(sorted({"kind": _kind_by_class[type(item)], **encoded}.items()))
+        return dict(sorted({"kind": _kind_by_class[cls], **encoded}.items()))
     raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
+
+
+@functools.cache
+def _written_fields(cls: Any) -> Mapping[str, dataclasses.Field[Any]]:
+    """Return the fields of a class by the names under which they are written."""
+    return {field_name(field): field for field in dataclasses.fields(cls) if field.init}
 
 
 def _encode_field(field: dataclasses.Field[Any], content: object) -> Any:
@@ -289,8 +299,8 @@ def _decode(data: Any) -> Any:
             "a kind of value that this version can read",
             fix="correct the kind, or update Sfumato: a newer version may have written this text",
         )
-    written = {field_name(field): field for field in dataclasses.fields(cls) if field.init}
-    if not set(fields) <= set(written):
+    written = _written_fields(cls)
+    if not fields.keys() <= written.keys():
         raise _wrong_fields(kind, cls, fields)
     try:
         decoded = cls(**{written[name].name: _decode_field(written[name], fields[name]) for name in fields})
@@ -304,7 +314,7 @@ def _decode(data: Any) -> Any:
 
 def _wrong_fields(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidParameter:
     """Refuse an object and name the fields that it lacks, and those that its kind does not have."""
-    written = {field_name(field): field for field in dataclasses.fields(cls) if field.init}
+    written = _written_fields(cls)
     parameters = inspect.signature(cls).parameters.values()
     required = {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
     missing = [name for name, field in written.items() if name not in fields and field.name in required]

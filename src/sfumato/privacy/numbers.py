@@ -27,6 +27,7 @@ UNIT = 10**30
 # time and memory could be spent on digits alone.
 _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)
 _MAX_BITS = 4096
+_SURELY_INSIDE = 996  # 2^996 < 1e300: a quotient of two numbers of so many bits is within both ends
 _FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
@@ -108,8 +109,10 @@ def is_infinite(value: object) -> bool:
 
 
 def _is_in_size_limits(number: Fraction) -> bool:
-    is_too_long = number.numerator.bit_length() > _MAX_BITS or number.denominator.bit_length() > _MAX_BITS
-    return not is_too_long and (number == 0 or _SMALLEST <= abs(number) <= _LARGEST)
+    bits = max(number.numerator.bit_length(), number.denominator.bit_length())
+    if bits <= _SURELY_INSIDE:
+        return True
+    return bits <= _MAX_BITS and (number == 0 or _SMALLEST <= abs(number) <= _LARGEST)
 
 
 def _parse(value: object) -> Fraction | None:

@@ -82,6 +82,48 @@ def rounded_up(epsilon: Fraction) -> Fraction:
     return Fraction(math.ceil(epsilon * power)) / power
 
 
+_NUMBERS_OF_A_DECADE = 9000
+"""Numbers of four significant digits from 1 to below 10."""
+_LARGEST_POSITION, _FIRST_STRIDE, _LARGEST_GUESS = 60 * _NUMBERS_OF_A_DECADE, 16, 25.0
+
+
+def _in_four_digits(position: int) -> Fraction:
+    """Return the number of four significant digits at this position in their order; 1 is at 0."""
+    decade, offset = divmod(position, _NUMBERS_OF_A_DECADE)
+    return (1000 + offset) * Fraction(10) ** (decade - 3)
+
+
+def _position(size: float) -> int:
+    """Return the position of a number of four significant digits that is close to this one."""
+    decade = math.floor(math.log10(size))
+    return decade * _NUMBERS_OF_A_DECADE + min(9000, max(0, round(size / 10.0**decade * 1000) - 1000))
+
+
+def least_in_four_digits(short: Callable[[Fraction], float]) -> Fraction:
+    """Return the least price of four significant digits at which ``short`` is at most 0, having checked it.
+
+    ``short`` is ln(error / goal), and most errors are inverse to the price: the first one shows where to look. A
+    half-width of whole numbers is a step function, so the rest is found by doubling strides, then by bisection.
+    """
+
+    def enough(position: int) -> bool:
+        if abs(position) > _LARGEST_POSITION:
+            raise InvalidParameter("price", _in_four_digits(position), "a price from 1e-60 to 1e60")
+        return short(_in_four_digits(position)) <= 0
+
+    first = min(_LARGEST_GUESS, max(-_LARGEST_GUESS, short(Fraction(1))))
+    position, stride = _position(math.exp(first)), _FIRST_STRIDE
+    is_enough = enough(position)
+    step = -1 if is_enough else 1
+    while enough(position + step * stride) is is_enough:
+        position, stride = position + step * stride, 2 * stride
+    low, high = sorted((position, position + step * stride))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return _in_four_digits(high)
+
+
 def least_epsilon(error: Callable[[Fraction], float], within: Number) -> float:
     """Return the least ε, rounded up, at which an error is within a limit; the error must not grow with ε."""
     error_limit = exact(within, "within", POSITIVE)

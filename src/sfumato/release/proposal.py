@@ -237,6 +237,7 @@ def make_receipt(
     question: str,
     context: ReleaseContext,
     confidence: Number,
+    joint: bool = False,
 ) -> Receipt:
     """Return the receipt of a release on the terms on which it was bought; ``mechanisms`` describes what was run."""
     policy, statement = context.policy, result.statement or context.account.statement(context.analyst)
@@ -265,6 +266,7 @@ def make_receipt(
         promise=describe_period_guarantee(policy),
         weak=bought.weak,
         is_preview=context.is_preview,
+        joint=joint,
     )
 
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from engine.tables import SOURCES, policy_of, private
+from sfumato.engine.duckdb import connection
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.sources.clean_cells import inner_bounds
 from sfumato.policy import Domain, Table, Type
@@ -77,6 +78,7 @@ DOMAINS = {
     "timestamp in bounds": Domain("timestamp", bounds=("2000-01-01", "2024-12-31")),
     "timestamp values": Domain("timestamp", values=("1970-01-01",)),
 }
+TABLED = ("integer values", "real values", "timestamp values")
 ENGINE_TYPES = {
     Type.INTEGER: "BIGINT",
     Type.REAL: "DOUBLE",
@@ -125,6 +127,32 @@ def test_hostile_cells_become_values_of_the_domain_or_null(hostile: tuple[Any, l
     assert {row[len(names) :] for row in rows} == {(ENGINE_TYPES[domain.type],) * len(names)}
     for cell in (cell for row in rows for cell in row[: len(names)] if cell is not None):
         _check(cell, domain)
+
+
+@pytest.mark.parametrize("kind", ["arrow", "csv"])
+def test_a_table_of_many_values_means_what_a_list_of_them_does(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A join computes its key for every row, whatever its type."""
+    names = FLAT if kind == "csv" else list(HOSTILE)
+    source = SOURCES[kind](pa.table({each: HOSTILE[each] for each in names}), tmp_path)
+    for domain in (domain for name, domain in DOMAINS.items() if name in TABLED):
+        found = []
+        for few in (len(domain.values or ()), 0):
+            monkeypatch.setattr(connection, "_FEW_VALUES", few)
+            with Sources(private(source, dict.fromkeys(names, domain))) as sources:
+                found.append(Counter(map(repr, sources.run(f"SELECT {', '.join(names)} FROM {sources.scan('t')}"))))
+                assert ("SELECT v FROM" in sources.table_scan("t").statement) is (few == 0)
+        assert found[0] == found[1], domain
+
+
+def test_items_of_a_list_may_have_many_declared_values() -> None:
+    """A lambda cannot read a table: such values stand in the statement."""
+    source = pa.table({"codes": [[1, 99, 39], [40], None]})
+    with Sources(
+        private(source, {"codes": {"type": "integer", "values": list(range(40)), "most_items": 3}})
+    ) as sources:
+        assert sources.run(f"SELECT codes FROM {sources.scan('t')}") == [([1, None, 39],), ([None],), (None,)]
 
 
 def _check(cell: Any, domain: Domain) -> None:

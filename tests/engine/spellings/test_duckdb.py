@@ -60,6 +60,26 @@ def test_a_broken_engine_charges_nothing(curator: sf.Curator) -> None:
     assert _refused(curator) is EngineFailed
 
 
+def test_an_engine_that_failed_is_tried_before_the_next_charge(
+    curator: sf.Curator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fatal error breaks every later statement, so after any failure one is run first; as long as it fails, nothing
+    is charged.
+    """
+    sources = curator._context.engine.sources  # type: ignore[attr-defined]
+    probe = "PREPARE sf_bound AS SELECT 1"
+    sources.statements.clear()
+    curator.sql("SELECT COUNT(*) FROM t").release(epsilon="0.1", fresh=True)
+    assert probe not in sources.statements
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "_parse_cached", lambda *_: 1 / 0)
+        with pytest.raises(EngineFailed):
+            sources.run("SELECT 2")
+        assert [_refused(curator), _refused(curator)] == [EngineFailed, EngineFailed]
+    curator.sql("SELECT COUNT(*) FROM t").release(epsilon="0.1", fresh=True)
+    assert list(sources.statements).count(probe) == 3
+
+
 def test_a_file_that_cannot_be_read_any_more_charges_nothing(curator: sf.Curator, tmp_path: Path) -> None:
     (tmp_path / "t.csv").unlink()
     assert _refused(curator) is SourceChanged

@@ -27,7 +27,7 @@ from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LogScale
 from sfumato.policy import Type
 from sfumato.privacy import PrivacyUnit, codec
-from sfumato.privacy.calibration import excess_over, least_by
+from sfumato.privacy.calibration import excess_over
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     POSITIVE,
@@ -44,7 +44,7 @@ from sfumato.release.measured import NoisyMeasurements, by_column, estimator, ra
 from sfumato.release.noisy_rows.finishing import count_noise_draws, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
-from sfumato.release.prices import rounded_up
+from sfumato.release.prices import least_in_four_digits
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import Within
 from sfumato.untrusted import escape_unprintable
@@ -342,7 +342,6 @@ def marginal_name(columns: Sequence[str]) -> str:
     return " × ".join(columns)
 
 
-_PRICE_PRECISION = Fraction(1, 2**20)  # relative precision of the price search
 Widths = Callable[[Fraction, int | None], Mapping[str, Width]]
 """The half-widths of every column at a price, for groups of one size, or of every size."""
 
@@ -358,8 +357,8 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
 
     # A price that suffices for every group size suffices for one: the least for one is the least if it does for all.
     try:
-        price = least_by(lambda price: excess(price, SIZES[0]), "within", _PRICE_PRECISION)
-        return rounded_up(price if excess(price) <= 0 else least_by(excess, "within", _PRICE_PRECISION))
+        price = least_in_four_digits(lambda price: excess(price, SIZES[0]))
+        return price if excess(price) <= 0 else least_in_four_digits(excess)
     except InvalidParameter as refusal:
         if refusal.place not in ("guarantee", "price"):
             raise

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
 from sfumato.curator.previews.forecasts import unknown_column
@@ -37,16 +37,17 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_exact as digits, format_number
-from sfumato.publish.cells import answering
-from sfumato.publish.cells.answering import referenced_columns, require_published_columns
-from sfumato.publish.marginals.measuring import PublishedMarginals, columns_of, expected_width, noise_words
-from sfumato.publish.marginals.planning import NoisePlan
-from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.answer import MEASURED, Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import PriceRequest, Within
+
+if TYPE_CHECKING:  # most accounts have bought no synopsis: nothing of publishing is imported for them
+    from sfumato.publish.cells import answering
+    from sfumato.publish.marginals.measuring import PublishedMarginals
+    from sfumato.publish.marginals.planning import NoisePlan
+    from sfumato.publish.synopsis import Synopsis
 
 _MAX_CANDIDATES = 8
 _MAX_FRONTS, _MAX_OUTLINES, _MAX_BODIES = 64, 256, 4
@@ -62,6 +63,10 @@ def plan_prefix(context: Context, table: str) -> str:
 def rank_synopses(query: Query, limits: Limits, context: Context) -> tuple[list[Publication], list[str]]:
     """Return the synopses with the best forecasts for a question, the best first, and why others cannot answer."""
     publications = context.account.published(plan_prefix(context, query.plan.table), data=context.engine.identity())
+    if not publications:
+        return [], []
+    from sfumato.publish.cells.answering import referenced_columns
+
     ranked: list[tuple[tuple[float, float], int, Publication]] = []
     refusals: list[str] = []
     for publication in undominated_publications(publications):
@@ -141,6 +146,9 @@ class SynopsisOutline:
 
         The first is infinite if no measured set holds them all; such synopses are compared by the second.
         """
+        from sfumato.publish.cells.answering import require_published_columns
+        from sfumato.publish.marginals.measuring import expected_width
+
         names = [attribute.name for attribute in self.plan.attributes]
         require_published_columns(names, columns)
         indices = tuple(sorted(map(names.index, columns)))
@@ -158,6 +166,9 @@ class LoadedSynopsis:
 def _forecast(
     publication: Publication, columns: frozenset[str], limits: Limits, context: Context
 ) -> tuple[float, float]:
+    from sfumato.publish.cells.answering import require_published_columns
+    from sfumato.publish.marginals.measuring import columns_of
+
     published_columns = columns_of(publication.accuracy)
     if published_columns:  # older lines do not list columns; the body does
         require_published_columns(published_columns, columns)
@@ -176,6 +187,9 @@ def load_synopsis(publication: Publication, context: Context) -> LoadedSynopsis:
 
 
 def _load(publication: Publication, context: Context) -> LoadedSynopsis:
+    from sfumato.publish.marginals.measuring import PublishedMarginals
+    from sfumato.publish.synopsis import Synopsis
+
     stored = context.account.read_published(publication)
     value = codec.loads(stored.body, longest=len(stored.body))
     assert isinstance(value, PublishedMarginals)
@@ -185,6 +199,8 @@ def _load(publication: Publication, context: Context) -> LoadedSynopsis:
 
 def synopsis_receipt(result: StoredResult[PublishedMarginals], context: Context) -> Receipt:
     """Return the receipt of a synopsis in the current context."""
+    from sfumato.publish.marginals.measuring import noise_words
+
     words = (noise_words(result.value.plan),)
     return make_receipt(result, result.value.purchase, words, question="", context=context, confidence="0.95")
 
@@ -354,6 +370,8 @@ def _weight_note(table: str, limits: Limits, context: Context) -> tuple[str, ...
 
 
 def _query_synopsis(face: answering.QueryableTable, question: SynopsisQuestion, notes: tuple[str, ...]) -> FreeAnswer:
+    from sfumato.publish.cells import answering
+
     answering.require_same_semantics(face, question.query)
     options: dict[str, Any] = {"confidence": question.confidence, "together": question.joint, "groups": question.groups}
     answer = answering.answer_query(face, question.query, question.text, **options)

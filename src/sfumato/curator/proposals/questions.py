@@ -604,12 +604,12 @@ class Question(PreviewedByOldName):
                 *warnings,
                 *discovery_notes(measured.selection, shown_groups, self._max_groups, combined=together),
             )
+        terms, context = measured.purchase, self._context
         answer_receipt = make_receipt(
-            result, measured.purchase, noise_words, question=self.text, context=self._context, confidence=confidence
+            result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
-        finished_answer = answer(self.query, finished, replace(answer_receipt, joint=joint), warnings)
-        return replace(finished_answer, ranks=ranks, chosen=selected)
+        return answer(self.query, finished, answer_receipt, warnings, ranks, selected)
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""
@@ -694,7 +694,7 @@ class Question(PreviewedByOldName):
         """Return half-widths for groups of this size, of the declared size, or of several sizes."""
         # the declared size counts units, which are rows only where every row is a unit
         is_size_known = self.table.every_row and not self.query.plan.keys
-        rows = self._context.policy.size if is_size_known else size
+        rows = (self._context.policy.size if is_size_known else None) or size
         results = self.shared_parts.requests
         groups, max_groups, confidence = self.groups, self._max_groups, request.confidence
         return half_widths(self.query, prepared, results, groups, max_groups, confidence, rows, joint=request.joint)

@@ -371,14 +371,16 @@ class RunningTotalsProposal(PreviewedByOldName):
         cells = [self._column(output.expression, measured_totals.keys.groups, numbers) for output in outputs]
         words = (measured_totals.noise.words(),)
         terms, text = measured_totals.purchase, self.question.text
-        answer_receipt = make_receipt(result, terms, words, question=text, context=context, confidence=confidence)
+        answer_receipt = make_receipt(
+            result, terms, words, question=text, context=context, confidence=confidence, joint=joint
+        )
         return RunningAnswer(
             tuple(output.name for output in outputs),
             tuple(output.expression.domain.type for output in outputs),
             tuple(zip(*cells, strict=True)),
             {outputs[self._total_index].name: ranges},
             tuple(output.name for output in outputs if not _is_result(output.expression)),
-            replace(answer_receipt, joint=joint),
+            answer_receipt,
             self.question.warnings,
             period=next(output.name for output in outputs if _key_index(output.expression) == self.period),
         )

@@ -42,6 +42,8 @@ _ARROW_SOURCE = "sf arriving"  # no view has a space after sf
 _LOGGED_STATEMENTS = 10_000
 """How many statements the log keeps."""
 _MAX_PARSED = 32
+_FEW_VALUES = 32
+"""How many values of a column are written into statements: binding one takes as long as joining a hundred rows."""
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
 
 
@@ -55,6 +57,7 @@ class Sources:
         self.statements: deque[str] = deque(maxlen=_LOGGED_STATEMENTS)
         self._lock, self._view_lock = Lock(), RLock()
         self._process = os.getpid()
+        self._has_failed = False
         self._spill = Spill()
         self._connection = duckdb.connect(":memory:")
         self._running_cursors: dict[duckdb.DuckDBPyConnection, int] = {}
@@ -86,6 +89,13 @@ class Sources:
         """Return the name of the view with the cleaned, declared columns, and ``sf_unit`` where rows have ids."""
         self._ensure_view(table)
         return quote_identifier(f"sf_{table}")
+
+    def narrow_scan(self, table: str, columns: Sequence[str]) -> str:
+        """Return the subquery with the same rows as ``scan`` and only these columns beside ``sf_unit``: the time to
+        bind a view grows with its width.
+        """
+        self._ensure_view(table)
+        return f"({self._scans[table].select(columns)})"
 
     def table_scan(self, table: str) -> TableScan:
         """Return how the view of a table is built from its source, for the owner's inspection."""
@@ -149,6 +159,14 @@ class Sources:
                 statement,
                 lambda: consume(iter(cursor.sql(_parse_select(cursor, statement)).to_arrow_reader(batch_rows))),
             )
+
+    def check_running(self) -> None:
+        """Raise unless the engine runs statements: it does unless it was closed, or the last statement broke it."""
+        if self._has_failed:
+            self._has_failed = False  # first: a failure meanwhile, of the statement below too, sets it again
+            self.bind("SELECT 1")
+        with self._cursor():
+            pass
 
     def bind(self, statement: str) -> None:
         """Check that the engine accepts the statement, without reading a row."""
@@ -346,24 +364,30 @@ class Sources:
                 place=f"{path}.most_items",
                 fix="remove most_items; lists are read from Parquet, DuckDB and Arrow, not from CSV",
             )
-        items, choices = self._enforced_domain(table, list_column.items)
+        items, choices = self._enforced_domain(table, list_column.items, can_join=False)
         return cell, replace(list_column, items=items), choices
 
-    def _enforced_domain(self, table: Table, domain: Domain) -> tuple[Domain, str | None]:
-        """Return the domain the scan must enforce, and the ENUM of its texts if it declares any.
+    def _enforced_domain(self, table: Table, domain: Domain, *, can_join: bool = True) -> tuple[Domain, str | None]:
+        """Return the domain the scan must enforce, and what holds its values: an ENUM of texts or, where cells can be
+        joined to it, a table of many others. Few are written into each statement.
 
         Values discovered in public data hold already and are not enforced again.
         """
         if domain.values is None or not table.has_columns:
             return replace(domain, values=None), None
-        if domain.type is not Type.TEXT:
+        is_text = domain.type is Type.TEXT
+        if not is_text and (len(domain.values) <= _FEW_VALUES or not can_join):
             return domain, None
-        enum_type = quote_identifier(
+        choices = quote_identifier(
             f"sf values {self._enum_count}"
         )  # numbered: table and column names joined by a space may collide
         self._enum_count += 1
-        self._execute(f"CREATE TYPE {enum_type} AS ENUM ({literal_list(domain.values)})")
-        return domain, enum_type
+        if is_text:
+            self._execute(f"CREATE TYPE {choices} AS ENUM ({literal_list(domain.values)})")
+        else:
+            rows = ", ".join(f"({literal(value)})" for value in domain.values)
+            self._execute(f"CREATE TABLE {choices} AS SELECT * FROM (VALUES {rows}) AS t(v)")
+        return domain, choices
 
     def _declared(self, table: str) -> Table:
         if table not in self.policy.tables:
@@ -398,7 +422,11 @@ class Sources:
     def _log_and_run(self, statement: str, action: Callable[[], T]) -> T:
         """Log the statement and return the result of the action."""
         self.statements.append(statement)
-        return _without_cause(action)
+        try:
+            return _without_cause(action)
+        except EngineFailed:
+            self._has_failed = True
+            raise
 
     def _parse_cached(self, cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
         """Parse a text as one SELECT and cache it: what is bound is run, and often again."""

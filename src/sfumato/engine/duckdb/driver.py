@@ -12,7 +12,7 @@ from sfumato.engine.arrays import ROW_READINGS, exact_keys, parameter, totals_fr
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import statement
-from sfumato.engine.lowering.relational import StagedSelect
+from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
@@ -39,13 +39,13 @@ class StatementReader:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._bound: set[str] = set()
-        self._last_totals: tuple[ReferenceType[BoundedPlan], tuple[str, ...], str] | None = None
+        self._last_totals: tuple[ReferenceType[BoundedPlan], tuple[str | None, ...], str] | None = None
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Bind the statements, and check that the engine is open and the sources are those that were opened.
 
-        No row is read. Views are fixed at opening, so a bound statement stays bound; whether the engine still runs
-        statements is checked each time, since it may have been closed, forked or broken in between.
+        No row is read. What statements read is fixed at opening, so a bound statement stays bound; whether the engine
+        still runs statements is checked each time, since it may have been closed, forked or broken in between.
         """
         for reading in readings:
             self._check(reading)
@@ -54,8 +54,11 @@ class StatementReader:
     def _check(self, reading: PlanReading[Any]) -> None:
         self._check_unchanged()
         text = self._statement(reading, _BIND_KEY)
-        self.sources.bind("SELECT 1" if text in self._bound else text)
-        self._bound = {text} if len(self._bound) > _MAX_BOUND else self._bound | {text}
+        if text in self._bound:
+            self.sources.check_running()
+        else:
+            self.sources.bind(text)
+            self._bound = {text} if len(self._bound) > _MAX_BOUND else self._bound | {text}
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         """Run one statement and return its rows as arrays."""
@@ -78,7 +81,7 @@ class StatementReader:
         for every key.
         """
         cached, is_cacheable = self._last_totals, isinstance(reading, GroupTotals)
-        scans = tuple(map(self._scan, tables(reading.bounded.plan.source))) if is_cacheable else ()
+        scans = self._copy_names(reading) if is_cacheable else ()
         if is_cacheable and cached is not None and cached[0]() is reading.bounded and cached[1] == scans:
             return cached[2]
         text = self._render(statement(reading, key))
@@ -87,11 +90,30 @@ class StatementReader:
         return text
 
     def _render(self, select: StagedSelect) -> str:
-        return Generator(DuckDBSpelling(), self._scan).statement(select)
+        """Write a statement in which each scan stands once, however often it is read: DuckDB takes a millisecond to
+        parse a kilobyte. It is planned as if it stood at every place.
+        """
+        names: dict[str, str] = {}
 
-    def _scan(self, table: str) -> str:
-        """Return the name of the relation that holds a table's clean rows."""
-        return self.sources.scan(table)
+        def name_scan(table: CleanTable) -> str:
+            scan = self._scan(table)
+            return names.setdefault(scan, f"sf_scan{len(names)}") if scan.startswith("(") else scan
+
+        text = Generator(DuckDBSpelling(), name_scan).statement(select)
+        scans = ", ".join(f"{name} AS NOT MATERIALIZED {scan}" for scan, name in names.items())
+        if not scans:
+            return text
+        return f"WITH {scans}, {text.removeprefix('WITH ')}" if select.stages else f"WITH {scans} {text}"
+
+    def _scan(self, table: CleanTable) -> str:
+        """Return what is read for a table's clean rows: its columns that the statement reads, or a copy of it."""
+        if table.columns is None:
+            return self.sources.scan(table.name)
+        return self.sources.narrow_scan(table.name, table.columns)
+
+    def _copy_names(self, reading: PlanReading[E]) -> tuple[str | None, ...]:  # noqa: ARG002
+        """Name the copies that are read instead of the tables of a reading."""
+        return ()
 
     def _check_unchanged(self) -> None:
         """Raise ``SourceChanged`` unless the rows are those that were opened."""
@@ -204,8 +226,11 @@ class DuckDBSnapshot(StatementReader):
         """List the tables of a reading that have no copy yet."""
         return [table for table in tables(reading.bounded.plan.source) if table not in self._copies]
 
-    def _scan(self, table: str) -> str:
-        return self._copies.get(table) or super()._scan(table)
+    def _scan(self, table: CleanTable) -> str:
+        return self._copies.get(table.name) or super()._scan(table)
+
+    def _copy_names(self, reading: PlanReading[E]) -> tuple[str | None, ...]:
+        return tuple(self._copies.get(table) for table in tables(reading.bounded.plan.source))
 
     def _check_unchanged(self) -> None:
         """Do nothing: copies do not depend on their sources."""

@@ -14,7 +14,7 @@ nothing. Texts lose the collation of their source. A list keeps its first ``most
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,7 +117,7 @@ class TableScan:
 
     source: str
     columns: Mapping[str, tuple[Cell, Domain, str | None]]
-    """Each declared column's cell, its enforced domain, and the ENUM of its values if there is one."""
+    """Each declared column's cell, its enforced domain, and the ENUM or table of its values if there is one."""
     owner: Owner | None
     """None where every row is its own unit, or the table is public."""
     lists: Mapping[str, tuple[Cell, ListColumn, str | None]] = field(default_factory=dict)
@@ -126,9 +126,15 @@ class TableScan:
     @property
     def statement(self) -> str:
         """The SELECT of the declared columns, cleaned, and ``sf_unit`` when rows belong to units."""
-        columns = {key: clean_cell(*column) for key, column in self.columns.items()}
-        lists = {key: clean_items(*column) for key, column in self.lists.items()}
-        return select_with_units({**columns, **lists}, self.source, self.owner)
+        return self.select((*self.columns, *self.lists))
+
+    def select(self, names: Iterable[str]) -> str:
+        """Return the SELECT of these columns, cleaned, and ``sf_unit``: the rows are the same whichever are read."""
+        cells = {
+            name: clean_cell(*self.columns[name]) if name in self.columns else clean_items(*self.lists[name])
+            for name in names
+        }
+        return select_with_units(cells or {"sf_row": "0"}, self.source, self.owner)
 
     @property
     def is_owned(self) -> str:
@@ -191,16 +197,16 @@ def exact_id(unit: Cell) -> str:
     return unit.sql if unit.family in _EXACT_ID_TYPES else unit.text.sql
 
 
-def clean_cell(cell: Cell, domain: Domain, enum_type: str | None = None) -> str:
-    """Return the SQL of a cell as its domain declares it. ``choices`` names an ENUM of the domain's values."""
-    if enum_type is not None:  # a hash lookup, several times faster than IN
+def clean_cell(cell: Cell, domain: Domain, choices: str | None = None) -> str:
+    """Return the SQL of a cell as its domain declares it. ``choices`` names what holds the domain's values: an ENUM of
+    texts, or a table of others.
+    """
+    if choices is not None and domain.type is Type.TEXT:  # a hash lookup, several times faster than IN
         return _or_declared_other(
-            cell, domain, f"CAST(TRY_CAST({convert_cell(cell, domain.type)} AS {enum_type}) AS VARCHAR)"
+            cell, domain, f"CAST(TRY_CAST({convert_cell(cell, domain.type)} AS {choices}) AS VARCHAR)"
         )
     if domain.values is not None:
-        return _or_declared_other(
-            cell, domain, _convert(cell, domain.type, lambda reading: _if_listed(reading, domain))
-        )
+        return _or_declared_other(cell, domain, _listed_value(cell, domain, choices))
     if domain.type is Type.TEXT:
         text, max_length = cell.text.sql, domain.max_letters
         # bytes bound the characters: DuckDB tests equal cells once, but truncates cell by cell
@@ -222,11 +228,20 @@ def integer_id(cell: Cell) -> str:
     return f"CASE WHEN strlen({text}) <= {LONGEST} AND ({is_exact}) THEN {integer} END"
 
 
-def clean_items(cell: Cell, column: ListColumn, enum_type: str | None = None) -> str:
+def clean_items(cell: Cell, column: ListColumn, choices: str | None = None) -> str:
     """Return the SQL of the first items of a list, each cleaned by its domain."""
     assert cell.item is not None
-    clean_item = clean_cell(cell.item, column.items, enum_type)
+    clean_item = clean_cell(cell.item, column.items, choices)
     return f"list_transform(list_slice({cell.sql}, 1, {column.max_items}), lambda {cell.item.sql}: {clean_item})"
+
+
+def _listed_value(cell: Cell, domain: Domain, choices: str | None) -> str:
+    """Return the SQL of a cell that has one of the declared values, NULL for any other."""
+    if choices is None:
+        return _convert(cell, domain.type, lambda reading: _if_listed(reading, domain))
+    # A join computes its key for every row, so the key is the whole conversion, not the branch of one grammar.
+    value = _convert(cell, domain.type, lambda reading: _bounded(reading, domain.type, None))
+    return f"CASE WHEN {value} IN (SELECT v FROM {choices}) THEN {value} END"
 
 
 def _if_listed(cell: Cell, domain: Domain) -> str:

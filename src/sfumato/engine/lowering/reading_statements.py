@@ -216,11 +216,12 @@ def _arrow_table(rows: Iterable[tuple[Any, ...]], kinds: list[Type], totals: int
 def _arrow_fields(kinds: list[Type], totals: int) -> list[tuple[str, Any]]:
     import pyarrow
 
-    key_fields = [(f"k{index}", _arrow_type(kind)) for index, kind in enumerate(kinds)]
+    key_fields = [(f"k{index}", arrow_type(kind)) for index, kind in enumerate(kinds)]
     return key_fields + [(f"v{index}", pyarrow.int64()) for index in range(totals)]
 
 
-def _arrow_type(kind: Type) -> Any:
+def arrow_type(kind: Type) -> Any:
+    """Return the Arrow type in which values of a type are held."""
     import pyarrow
 
     arrow_types = {
@@ -239,5 +240,5 @@ def as_arrow(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type], names: Sequ
     import pyarrow
 
     columns = zip(*rows, strict=True) if rows else ([] for _ in kinds)
-    arrays = [pyarrow.array(column, _arrow_type(kind)) for column, kind in zip(columns, kinds, strict=True)]
+    arrays = [pyarrow.array(column, arrow_type(kind)) for column, kind in zip(columns, kinds, strict=True)]
     return pyarrow.Table.from_arrays(arrays, list(names))

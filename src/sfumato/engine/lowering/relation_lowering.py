@@ -118,7 +118,8 @@ class RelationLowering:
     def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
         unit_column = (("u", Reference(UNIT, "r")),) if unit else ()
         table_columns = tuple((short_name, Reference(field.name, "r")) for field, short_name in names.items())
-        return Select((*unit_column, *table_columns) or (("c", integer_constant(0)),), CleanTable(base.table))
+        table = CleanTable(base.table, _distinct_names(names))
+        return Select((*unit_column, *table_columns) or (("c", integer_constant(0)),), table)
 
     def limit_rows_per_unit(self, base: nodes.LimitRowsPerUnit, names: Names, unit: bool) -> Select:
         """Keep all rows of units within the limit, and of the other units the rows with the smallest digests."""
@@ -317,8 +318,14 @@ def _join_public_table(source: Select, lowering: RowLowering, join: nodes.Join, 
     public_columns = tuple(
         (short_name, Reference(field.name, "j")) for field, short_name in names.items() if field.source == join.source
     )
-    public_join = RelationalJoin(CleanTable(join.table), "j", all_of(conditions), join.outer)
+    compared = (name for _, _, name in lowered)
+    columns_read = _distinct_names((field for field in names if field.source == join.source), compared)
+    public_join = RelationalJoin(CleanTable(join.table, columns_read), "j", all_of(conditions), join.outer)
     return Select(public_columns, source, joins=(public_join,), all_columns=True)
+
+
+def _distinct_names(fields: Iterable[Field], more: Iterable[str] = ()) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*(field.name for field in fields), *more)))
 
 
 def _rename_columns(rows: Select, names: Names, unit: bool) -> Select:

@@ -241,6 +241,8 @@ class CleanTable:
     """The clean scan of a table of the policy."""
 
     name: str
+    columns: tuple[str, ...] | None = None
+    """The columns that the statement reads, beside the unit; None where it may read all."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from sfumato.engine import self_test
 from sfumato.engine.arrays import exact_keys, parameter
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import arrays_from_rows, as_arrow, counted_statement
-from sfumato.engine.lowering.relational import StagedSelect
+from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, ServerSessions, without_cause
 from sfumato.engine.postgres.stored_relations import PostgresCells, StoredRelation
@@ -304,12 +304,12 @@ class Postgres:
         carried: list[object] = []
         carried_scans: dict[str, str] = {}
 
-        def scan(table: str) -> str:
-            if table in self._scan_texts:
-                return f"({self._scan_texts[table]})"
-            if table not in carried_scans:
-                carried_scans[table] = self._carried_scan(table, carried)
-            return carried_scans[table]
+        def scan(table: CleanTable) -> str:
+            if table.name in self._scan_texts:
+                return f"({self.scans.text(table.name, table.columns)})"
+            if table.name not in carried_scans:
+                carried_scans[table.name] = self._carried_scan(table.name, carried)
+            return carried_scans[table.name]
 
         return Generator(self.spelling, scan).statement(statement), carried
 
@@ -469,7 +469,7 @@ def _limit_time(session: psycopg.Connection[Any], seconds: float) -> None:
     session.execute(f"SET LOCAL statement_timeout = '{int(seconds * 1000)}ms'")
 
 
-def _no_table(table: str) -> str:
+def _no_table(table: CleanTable) -> str:
     raise AssertionError(table)
 
 

@@ -9,7 +9,7 @@ too. No rule can raise. A driver reports how its columns are stored, and writes 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -186,24 +186,28 @@ class CleanScans:
         for table in self.tables:
             self.text(table)
 
-    def scan(self, table: str, named: Callable[[str], str] = str) -> CleanScan:
-        """Select the declared columns, clean, and ``sf_unit`` when rows belong to units."""
+    def scan(self, table: str, named: Callable[[str], str] = str, only: Collection[str] | None = None) -> CleanScan:
+        """Select the declared columns, or ``only`` these, clean, and ``sf_unit`` when rows belong to units."""
         build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
-        columns = {name: build.clean(rows, declared, name, domain) for name, domain in declared.columns.items()}
-        columns |= {name: build.items(declared, name, list_column) for name, list_column in declared.lists.items()}
+        columns: dict[str, Scalar] = {}
+        for name in (*declared.columns, *declared.lists) if only is None else only:
+            if name in declared.columns:
+                columns[name] = build.clean(rows, declared, name, declared.columns[name])
+            else:
+                columns[name] = build.items(declared, name, declared.lists[name])
         named_columns = tuple((named(name), scalar) for name, scalar in columns.items())
-        return build.finish(build.with_units(declared, rows, named_columns))
+        return build.finish(build.with_units(declared, rows, named_columns or (("sf_row", integer_constant(0)),)))
 
-    def text(self, table: str) -> str:
-        """Write the scan of a table as a SELECT."""
-        return self.written(self.scan(table, self.spelling.name))
+    def text(self, table: str, only: Collection[str] | None = None) -> str:
+        """Write the scan of a table, or of ``only`` these of its columns, as a SELECT."""
+        return self.written(self.scan(table, self.spelling.name, only))
 
     def written(self, scan: CleanScan) -> str:
         """Write a scan as a SELECT over the sources."""
 
-        def source(table: str) -> str:
-            cells = ", ".join(f"{sql} AS {name}" for sql, name in scan.cells.get(table, {}).items())
-            return f"(SELECT {cells or '1 AS r0'} FROM {self.tables[table].source})"
+        def source(table: Source) -> str:
+            cells = ", ".join(f"{sql} AS {name}" for sql, name in scan.cells.get(table.name, {}).items())
+            return f"(SELECT {cells or '1 AS r0'} FROM {self.tables[table.name].source})"
 
         return Generator(self.spelling, source).statement(StagedSelect((), scan.select))
 

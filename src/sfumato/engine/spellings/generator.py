@@ -34,8 +34,8 @@ from sfumato.engine.lowering.relational import (
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.policy import Type
 
-Scan = Callable[[str], str]
-"""From a table's name to what FROM says to read its clean scan."""
+Scan = Callable[[CleanTable], str]
+"""From a table, and the columns read of it, to what FROM says to read its clean scan."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Generator:
         match source:
             case Select():
                 return f"({self.select(source)}{self.spelling.staged}) AS {part}"
-            case CleanTable(name):
-                return f"{self.scan(name)} AS {part}"
+            case CleanTable():
+                return f"{self.scan(source)} AS {part}"
             case StageReference(name):
                 return f"{name} AS {part}"
             case RelationalUnion(members):

@@ -17,6 +17,7 @@ from fractions import Fraction
 from importlib import import_module
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -468,7 +469,15 @@ class Answer:
         )
 
 
-def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[str, ...] = ()) -> Answer:
+def answer(
+    query: Query,
+    finished: Finished,
+    receipt: Receipt,
+    warnings: tuple[str, ...] = (),
+    ranks: Mapping[str, float] = MappingProxyType({}),
+    chosen: Mapping[str, str] = MappingProxyType({}),
+) -> Answer:
+    """Build the answer of finished noisy rows, with rank errors and notes on selected values by column."""
     names = tuple(output.name for output in query.outputs)
     types = tuple(output.expression.domain.type for output in query.outputs)
     columns, intervals, keys = [], {}, []
@@ -479,7 +488,8 @@ def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[s
         elif isinstance(column, ExactColumn) and not column.chosen_by_noise:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
-    return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible_ranges(query))
+    possible = _possible_ranges(query)
+    return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks, chosen=chosen)
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -320,10 +321,14 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
         keys[GroupingFlag(index)] = ExactColumn(objects(is_summed_over.astype(int).tolist()))
     joint_draws = count_noise_draws(query, len(rows.keys)) if joint or selects_by_noise(query) else None
 
+    @cache
+    def columns_holding_for(draws: int) -> dict[Reference, Evaluated]:
+        results = {Result(index): _estimate_column(estimate) for index, estimate in enumerate(estimated(draws))}
+        return keys | results
+
     def evaluate(expression: Expression, windows: dict[Reference, Evaluated]) -> Evaluated:
-        estimates = estimated(max(1, joint_draws or noise_count(expression)))
-        results = {Result(index): _estimate_column(estimate) for index, estimate in enumerate(estimates)}
-        return evaluate_on(expression, keys | results | windows, len(rows.keys))
+        columns = columns_holding_for(max(1, joint_draws or noise_count(expression)))
+        return evaluate_on(expression, columns | windows if windows else columns, len(rows.keys))
 
     finished_rows = _finish_rows(query.finish, evaluate, Presence.everywhere(len(rows.keys)))
     for outer in query.outer:
