@@ -400,6 +400,13 @@ def test_an_owner_gives_and_ends_what_lets_people_in(served: RunningServer, peop
     assert "zoe" in people["audrey"].get(f"{POLICY}/people").text  # among what owners did
 
 
+def test_the_owner_alone_is_warned_of_a_weak_budget_and_no_answer_is(people: dict[str, SignedIn]) -> None:
+    words = "ε = 30 for life is a weak promise"
+    assert words in people["olga"].get(f"{POLICY}/budget").text
+    for name, page in (("ana", "budget"), ("audrey", "budget"), ("ana", "ask"), ("olga", "ask"), ("olga", "data")):
+        assert words not in people[name].get(f"{POLICY}/{page}").text
+
+
 def test_a_ledger_is_verified_and_the_budget_amended(people: dict[str, SignedIn]) -> None:
     assert "all as they were written" in people["audrey"].get(f"{POLICY}/ledger?verify=yes").text
     refused = people["olga"].post(f"{POLICY}/budget", {"do": "amend", "reason": ""})
