@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "an owner is warned only once a whole unit is expected to be exposed",
         Kind.DELTA,
-        "curator.weak_policies:MAX_EXPECTED_EXPOSED",
+        "curator.weak_policies:MIN_WARNED_EXPOSURE",
         "Fraction(1, 10)",
         "Fraction(1, 1)",
         (f"{_HERE}test_an_owner_is_warned_from_a_tenth_of_a_unit_on",),
@@ -20,8 +20,8 @@ MUTANTS = (
         "a tenth of a unit itself is not warned of",
         Kind.DELTA,
         "curator.weak_policies:describe_exposure",
-        "delta * units < MAX_EXPECTED_EXPOSED",
-        "delta * units <= MAX_EXPECTED_EXPOSED",
+        "delta * units < MIN_WARNED_EXPOSURE",
+        "delta * units <= MIN_WARNED_EXPOSURE",
         (f"{_HERE}test_an_owner_is_warned_from_a_tenth_of_a_unit_on",),
     ),
     Mutant(

@@ -24,7 +24,7 @@ MAX_LIFETIME_EPSILON = 10
 """The largest ε for life that is not warned about."""
 LARGE_DELTA = Fraction(1, 1000)
 """The smallest δ for life that a new account has only if its policy allows it."""
-MAX_EXPECTED_EXPOSED = Fraction(1, 10)
+MIN_WARNED_EXPOSURE = Fraction(1, 10)
 """The smallest δ · n that the owner is warned about: the expected number of units whose rows δ permits to publish."""
 _DELTA_UNKNOWN_SIZE = Fraction(1, 10**9)
 _MAX_PROPOSED_DELTA = Fraction(1, 10**4)
@@ -45,7 +45,7 @@ def proposed_delta(people: int | None) -> Fraction:
 def describe_exposure(policy: Policy, units: int) -> str | None:
     """Describe what the policy's δ permits over this many units; None if fewer than 1 in 10 is expected. PRIVATE."""
     delta = policy.budget.delta
-    if delta * units < MAX_EXPECTED_EXPOSED:
+    if delta * units < MIN_WARNED_EXPOSURE:
         return None
     unit = policy.unit
     name = unit.name if unit.period is None else f"{unit.name}-{unit.period}"

@@ -195,7 +195,7 @@ class _Drafting:
     """A sentence for each table whose id column was chosen by its name alone."""
 
     def policy(self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]) -> Policy:
-        """Ask in order for reading consent, tables, unit, ids, limits, budget and columns; return the policy."""
+        """Ask in order for reading consent, tables, unit, ids, limits, number of units, budget and columns."""
         tables = self._read_tables(data, relations, flags)
         guess = suggested_unit([table.columns for table in tables.values()])
         self.unit = self.interview.ask(interview.unit_question(guess), PrivacyUnit).name
