@@ -1133,7 +1133,8 @@ def online() -> None:
     }
     frame["delay"] = frame["delay"].clip(-30, 180)
     table = sf.Table("flights", frame[list(columns)], columns, id="row")
-    policy = sf.Policy(sf.PrivacyUnit("flight", every_row=True), sf.Budget(100, "1e-3"), {"flights": table})
+    unit, budget = sf.PrivacyUnit("flight", every_row=True), sf.Budget(100, "1e-3")
+    policy = sf.Policy(unit, budget, {"flights": table}, allow_large_delta=True)
     kinds = {"from marginals of two columns": False, "textbook: from the number of rows": True}
     data, bounds = [], []
     with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/flights.ledger") as curator:

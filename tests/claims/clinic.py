@@ -140,4 +140,4 @@ def clinic(neighbours: Neighbours = Neighbours.ADD_REMOVE, *, every_row: bool = 
         amounts = {"amount": {"type": "integer", "bounds": [0, 30]}}
         tables["bills"] = Table("bills", bills(), amounts, id={"via": "visits", "on": "visit"}, max_rows=4)
     unit = PrivacyUnit("visit" if every_row else "patient", every_row=every_row)
-    return Policy(unit, Budget(10**6, "1e-3", neighbours=neighbours), tables | public, size=40)
+    return Policy(unit, Budget(10**6, "1e-3", neighbours=neighbours), tables | public, size=40, allow_large_delta=True)

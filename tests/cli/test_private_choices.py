@@ -84,7 +84,7 @@ def test_what_has_no_bounds_is_refused_and_nothing_spent(clinic: Path) -> None:
 
 
 def draft(data: Path, *more: str, after: str = "") -> Result:
-    told = ["yes", "patient", "visits", "who", "3", "3", "-", "real", "", "text", "", "date", ""]
+    told = ["yes", "patient", "visits", "who", "3", "", "3", "-", "real", "", "text", "", "date", ""]
     asked = ["init", str(data), "-o", str(data.with_name("policy.toml")), *more]
     return CliRunner().invoke(main, asked, input="\n".join(told) + "\n" + after)
 

@@ -59,7 +59,7 @@ BOUNDS: tuple[tuple[Any, ...], ...] = (
 def curator(path: Path, real: sf.Domain, whole: sf.Domain) -> sf.Curator:
     rows = pyarrow.table({"x": [0.25, None, 1.0], "w": [1, 2, 3], "who": [1, 1, 2]})
     table = sf.Table("people", rows, {"x": real, "w": whole}, id="who", max_rows=2)
-    budget = sf.Budget(10**9, "1e-3")
+    budget = sf.Budget(10**9, "9e-4")
     return sf.Curator(sf.Policy(sf.PrivacyUnit("person"), budget, {"people": table}), path)
 
 

@@ -24,7 +24,9 @@ def curator(folder: Path, rows: list[dict[str, object]], *, neighbours: str = "a
     schema = pyarrow.schema([("name", pyarrow.string()), ("x", pyarrow.float64()), ("p", pyarrow.int64())])
     table = sf.Table("people", pyarrow.Table.from_pylist(rows, schema=schema), PEOPLE, id="row")
     budget = sf.Budget(100, "1e-3", neighbours=neighbours)
-    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), budget, {"people": table}, size=10)
+    policy = sf.Policy(
+        sf.PrivacyUnit("person", every_row=True), budget, {"people": table}, size=10, allow_large_delta=True
+    )
     return sf.Curator(policy, folder / f"{len(list(folder.iterdir()))}.ledger")
 
 

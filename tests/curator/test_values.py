@@ -13,7 +13,7 @@ import sfumato as sf
 POLICY = """
 [unit]
 name = "patient"
-budget = {{ epsilon = 1000, delta = 1e-3 }}
+budget = {{ epsilon = 1000, delta = 1e-3, allow_large_delta = true }}
 neighbours = "{relation}"
 {size}
 

@@ -54,7 +54,7 @@ def empty_policy() -> Policy:
         "stays": Table("stays", visits, VISITS, id="who", max_rows=2),
         "places": Table("places", pa.table(_PLACES), public=True),
     }
-    return Policy(PrivacyUnit("person"), Budget(10**6, "1e-3"), tables, size=1000)
+    return Policy(PrivacyUnit("person"), Budget(10**6, "1e-3"), tables, size=1000, allow_large_delta=True)
 
 
 COLUMNS = {

@@ -43,6 +43,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[int, int]
         sf.PrivacyUnit("person", every_row=True),
         sf.Budget(10**6, "0.1"),
         {"people": sf.Table("people", source, COLUMNS, id="row")},
+        allow_large_delta=True,
     )
     return sf.Curator(policy, tmp_path_factory.mktemp("apart") / "ledger")
 

@@ -89,7 +89,7 @@ def _opened(folder: pytest.TempPathFactory, stored: dict[str, list[Any]], *, uni
     limits: dict[str, Any] = {"id": "who", "max_rows": 4, "max_groups": 2} if units else {"id": "row"}
     table = sf.Table("people", pa.table(cells), _COLUMNS, **limits)
     unit = sf.PrivacyUnit("person", every_row=not units)
-    policy = sf.Policy(unit, sf.Budget(10**6, "0.1"), {"people": table})
+    policy = sf.Policy(unit, sf.Budget(10**6, "0.1"), {"people": table}, allow_large_delta=True)
     return Curator(policy, folder.mktemp("equal") / "ledger")
 
 

@@ -96,6 +96,7 @@ CALLS: dict[str, Call] = {
     "new_token": lambda counter, who: counter.new_token(who, "ana", expires=timedelta(days=1)),
     "revoke_token": lambda counter, who: counter.revoke_token(who, 1),
     "shares": lambda counter, who: counter.shares(who, "clinic"),
+    "weaknesses": lambda counter, who: counter.weaknesses(who, "clinic"),
     "amend": lambda counter, who: counter.amend(who, "clinic", "second year"),
     "pause": lambda counter, who: counter.pause(who, "clinic"),
     "acts": lambda counter, who: counter.acts(who),
@@ -112,7 +113,7 @@ ASKING = ("propose", "columns", "explain", "error", "price", "advise", "plot", "
 OF_BUYERS = ("progress", "answer_of_request", "answer_on_line")
 OWNERS = (
     *("users", "add_user", "disable_user", "new_login_link", "tokens", "new_token", "revoke_token"),
-    *("shares", "amend", "pause", "overruns", "require_owner"),
+    *("shares", "weaknesses", "amend", "pause", "overruns", "require_owner"),
 )
 AUDITING = ("acts", "latest_acts", "verify", "export", "anchor")
 PEOPLE = ("owner", "auditor", "ana", "stranger")

@@ -356,7 +356,7 @@ class Planted:
         if self.replacements is not None:
             parts.append(self.replacements.filter(pyarrow.array(~present)))
         table = replace(self.policy.tables[self.table], source=InMemory(pyarrow.concat_tables(parts)), relation=None)
-        return replace(self.policy, tables={**self.policy.tables, self.table: table})
+        return replace(self.policy, tables={**self.policy.tables, self.table: table}, allow_large_delta=True)
 
     def release(self, ask: Callable[[Curator], Any]) -> Release:
         """Return a function for ``one_run`` that releases once with a curator over these rows and scores each canary.

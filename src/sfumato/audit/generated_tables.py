@@ -234,6 +234,7 @@ class NeighbouringTables:
             self.policy,
             tables={**self.policy.tables, **private},
             budget=Budget(_EPSILON_BUDGET, "0.5", neighbours=self.policy.neighbours),
+            allow_large_delta=True,
             id_type=_id_type(self.policy),
             path=None,
             account="invented",

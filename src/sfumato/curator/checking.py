@@ -21,9 +21,10 @@ from pathlib import Path
 from sfumato.curator.context import Context
 from sfumato.curator.described_tables import ExampleQuestion
 from sfumato.curator.describing import PolicyAlone, domain_words, policy_alone, suggestions
-from sfumato.curator.policy_account import PathOrText, read_policy
+from sfumato.curator.policy_account import PathOrText, read_policy, require_permitted_delta_of_file
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.weak_policies import describe_exposure, describe_weak_policy
 from sfumato.engine.opening import misquoted_lines, open_engine, open_inspector
 from sfumato.engine.protocols import Engine, Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
@@ -177,7 +178,16 @@ class CheckReport:
     def warnings(self) -> tuple[str, ...]:
         """Warnings about declarations that are allowed but probably unintended."""
         zero_epsilon = "With ε = 0 every question is refused: give the budget an ε above 0."
-        return () if self.policy.budget.epsilon else (zero_epsilon,)
+        return (*(() if self.policy.budget.epsilon else (zero_epsilon,)), *describe_weak_policy(self.policy))
+
+    @property
+    def exposure(self) -> str | None:
+        """What δ permits over the counted units, where that is dangerous. PRIVATE.
+
+        Tables may be about the same units, so the largest number of units in one table is counted.
+        """
+        units = max((table.costs.units for table in self.tables if table.costs is not None), default=0)
+        return describe_exposure(self.policy, units)
 
     @property
     def answer_after(self) -> int | None:
@@ -217,13 +227,20 @@ def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
     is wrong.
     """
     parsed_policy = read_policy(policy)
+    if parsed_policy.path is not None or parsed_policy.ledger is not None:
+        require_permitted_delta_of_file(parsed_policy)
+    return compare_with_sources(parsed_policy, private=private)
+
+
+def compare_with_sources(policy: Policy, *, private: bool) -> CheckReport:
+    """Compare a policy whose account is or may be opened with its sources (``check``)."""
     try:
-        with open_inspector(parsed_policy) as sources:
-            tables = tuple(_check_table(sources, table, private) for table in parsed_policy.tables.values())
+        with open_inspector(policy) as sources:
+            tables = tuple(_check_table(sources, table, private) for table in policy.tables.values())
     except InvalidPolicy as refusal:
-        return CheckReport(parsed_policy, (), refusal, tuple(misquoted_lines(parsed_policy)) if private else ())
-    times = reading_times(parsed_policy) if private else ()
-    return CheckReport(parsed_policy, tables, advice=typical_advice(parsed_policy), times=times)
+        return CheckReport(policy, (), refusal, tuple(misquoted_lines(policy)) if private else ())
+    times = reading_times(policy) if private else ()
+    return CheckReport(policy, tables, advice=typical_advice(policy), times=times)
 
 
 def typical_advice(policy: Policy) -> tuple[Advice, ...]:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from sfumato.curator.checking import CheckReport, check
+from sfumato.curator.checking import CheckReport, compare_with_sources
 from sfumato.curator.context import Context, PreviewEngine
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.describing import describe
@@ -28,6 +28,7 @@ from sfumato.curator.policy_account import (
     compute_standings,
     ledger_address,
     list_charges,
+    open_account,
     read_policy,
     require_analyst,
 )
@@ -37,6 +38,7 @@ from sfumato.curator.proposing import Proposing
 from sfumato.curator.question_cache import QuestionCache
 from sfumato.curator.release_kinds import Spec, Workspace, kind_of
 from sfumato.curator.standings import PeriodStandings, Standing
+from sfumato.curator.weak_policies import warn_if_weak_policy
 from sfumato.engine.opening import open_engine, types_in_memory
 from sfumato.engine.protocols import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
@@ -102,8 +104,8 @@ class Curator(Proposing):
             self.ledger = address if isinstance(address, Ledger) else Ledger.open(address)
             if self._owns_ledger:
                 cleanup.callback(self.ledger.close)
-            unit, budget, per = self.policy.unit, self.policy.account_budget, self.policy.per or ""
-            account = self.ledger.account(self.name, unit=unit, budget=budget, per=per)
+            account = open_account(self.ledger, self.policy)
+            warn_if_weak_policy(self.policy)
             sources = account.look(*engine.data(public=False))
             progress("joining")  # all rows that opening reads have been read, and nothing is written yet
             for source in sources:
@@ -248,14 +250,14 @@ class Curator(Proposing):
             raise InvalidParameter("policy", policy, "a policy or its path: this curator was not opened from a file")
         amended = read_policy(source)
         line = amend_account(self._context.account, amended, reason)
-        self.policy = replace(self.policy, budget=amended.budget)
+        self.policy = replace(self.policy, budget=amended.budget, allow_large_delta=amended.allow_large_delta)
         self._context = replace(self._context, policy=self.policy)
         return line
 
     def check(self, *, private: bool = True) -> CheckReport:
         """Compare the policy with its sources, opened anew; ``private`` adds exact figures for the owner alone."""
         self._require_owner("check")
-        return check(self.policy, private=private)
+        return compare_with_sources(self.policy, private=private)
 
     def _resolve_analyst(self, analyst: str | None) -> str | None:
         caller = self._context.analyst
@@ -371,13 +373,15 @@ def protect(
     columns: Sequence[str] | None = None,
     name: str = "data",
     called: str | None = None,
+    allow_large_delta: bool = False,
 ) -> Curator:
     """Open a curator of a pandas, polars or Arrow table: answers do not reveal whether one unit is in it.
 
     ``unit`` is the column with the unit's id, or "row"; ``called`` is the word for a unit, and ``name`` the table's
     name in questions. Types are those of the columns; ``bounds`` and ``values`` are what you know in advance, never
     what you read off these rows. The account is kept in the ``ledger``, a file, so that the budget outlives the
-    process. Protecting a copy or an edited table under the same account spends the same budget.
+    process. Protecting a copy or an edited table under the same account spends the same budget. A new account has a δ
+    of 1/1000 or more only with ``allow_large_delta``.
     """
     if isinstance(table, (str, os.PathLike)):
         fix = "run sfumato init on a file to draft its policy, and open that: sf.open('policy.toml')"
@@ -408,7 +412,9 @@ def protect(
     }
     protected_table = Table(name, table, domains, id=unit, max_rows=max_rows)
     privacy_unit = PrivacyUnit(called or ("row" if unit == ROW else unit), every_row=unit == ROW)
-    return Curator(Policy(privacy_unit, Budget(epsilon, delta), {name: protected_table}, account=account), ledger)
+    budget, tables = Budget(epsilon, delta), {name: protected_table}
+    policy = Policy(privacy_unit, budget, tables, account=account, allow_large_delta=allow_large_delta)
+    return Curator(policy, ledger)
 
 
 def _domain(column_type: Type, bounds: Any, values: Any) -> Domain:

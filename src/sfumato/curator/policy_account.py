@@ -19,6 +19,7 @@ from typing import cast
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Operator
 from sfumato.curator.standings import PeriodStandings, Standing
+from sfumato.curator.weak_policies import needs_permission, require_permitted_delta, warn_if_weak_policy
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLedger
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
 from sfumato.ledger.stores.server_addresses import is_same_ledger, is_server_address
@@ -250,8 +251,25 @@ def amend_account(account: Account, policy: Policy, reason: str) -> Line:
             place="unit.budget.per",
             fix=f'write per = "{account.per}"' if account.per else "remove per",
         )
+    require_permitted_delta(policy, account.budget)
     new_budget = policy.account_budget
+    warn_if_weak_policy(policy)
     return account.amend(reason=reason, epsilon=new_budget.epsilon, delta=new_budget.delta, reserve=new_budget.reserve)
+
+
+def open_account(ledger: Ledger, policy: Policy) -> Account:
+    """Open a policy's account, on first use with its budget; a large δ that it does not allow is refused then."""
+    name = policy.account_name
+    if needs_permission(policy):
+        require_permitted_delta(policy, ledger.account(name).budget if name in ledger.accounts else None)
+    return ledger.account(name, unit=policy.unit, budget=policy.account_budget, per=policy.per or "")
+
+
+def require_permitted_delta_of_file(policy: Policy) -> None:
+    """Refuse a large δ that neither the policy allows nor its account already has. No data are opened."""
+    if needs_permission(policy):
+        with _account(policy, None) as account:
+            require_permitted_delta(policy, None if account is None else account.budget)
 
 
 def refuse_if_curated(data: PathOrText) -> None:

@@ -291,6 +291,8 @@ class Policy:
     """The name of its account; by default that of its file, or else of its unit."""
     ledger: Any = None
     """The database of its ledger, postgresql://host/db; None for a file beside the policy."""
+    allow_large_delta: bool = False
+    """Whether a new account may have a δ of 1/1000 or more."""
 
     def __repr__(self) -> str:
         return f"<Policy protecting {self.unit}, {self.budget.promise}; tables {', '.join(self.tables)}>"
@@ -316,6 +318,12 @@ class Policy:
                 "a policy needs a private table", place="tables", fix="declare one with [tables.<name>]"
             )
         object.__setattr__(self, "id_type", _parse_id_type(self.id_type))
+        if not isinstance(self.allow_large_delta, bool):
+            raise InvalidPolicy(
+                "allow_large_delta is true or false",
+                place="unit.budget.allow_large_delta",
+                fix="write allow_large_delta = true, or remove it",
+            )
         check_ledger(self.ledger)
         check_distinct_names(self.tables, "tables")
         for name, table in self.tables.items():

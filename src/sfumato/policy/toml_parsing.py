@@ -33,6 +33,8 @@ _TABLE_KEYS = (
     "impossible",
     "implies",
 )
+_POLICY_KEYS = ("per", "allow_large_delta")
+"""Keys of the budget that say how an account is opened: they are the policy's, not the account's."""
 _PERIOD_FIX = 'write period = { column = "day", every = "day" } ("week" or "month")'
 
 
@@ -60,6 +62,7 @@ def _parse_policy(document: dict[str, Any], file: Path) -> Policy:
         unit=_parse_unit(unit, parsed_tables),
         budget=_parse_budget(unit),
         per=unit["budget"].get("per"),
+        allow_large_delta=unit["budget"].get("allow_large_delta", False),
         tables=parsed_tables,
         size=unit.get("size"),
         analysts={name: _parse_share(name, _optional_analysts(document)) for name in _optional_analysts(document)},
@@ -159,7 +162,7 @@ def _parse_period(unit: Mapping[str, Any]) -> tuple[str, str] | tuple[None, None
 
 def _parse_budget(unit: Mapping[str, Any]) -> Budget:
     section = _require_section(unit, "budget", "unit", "write budget = { epsilon = 3.0, delta = 1e-6 }")
-    check_keys(section, ("epsilon", "delta", "reserve", "order", "per"), "unit.budget")
+    check_keys(section, ("epsilon", "delta", "reserve", "order", *_POLICY_KEYS), "unit.budget")
     if "epsilon" not in section:
         raise InvalidPolicy(
             "a budget needs an epsilon",
@@ -171,7 +174,7 @@ def _parse_budget(unit: Mapping[str, Any]) -> Budget:
         raise InvalidPolicy(
             "neighbours are add-remove or replace", place="unit.neighbours", fix='write neighbours = "add-remove"'
         )
-    amounts = {name: amount for name, amount in section.items() if name != "per"}
+    amounts = {name: amount for name, amount in section.items() if name not in _POLICY_KEYS}
     return with_policy_path("unit.budget", lambda: Budget(**amounts, neighbours=relation))
 
 

@@ -31,7 +31,11 @@ def to_toml(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] =
     unit_keys: dict[str, Any] = {
         "name": policy.unit.name,
         "neighbours": policy.neighbours.value,
-        "budget": {**_budget_keys(policy.budget), "per": policy.per},
+        "budget": {
+            **_budget_keys(policy.budget),
+            "per": policy.per,
+            "allow_large_delta": policy.allow_large_delta or None,
+        },
         "size": policy.size,
         "period": policy.unit.period and {"column": policy.unit.period_column, "every": policy.unit.period},
         "id_type": policy.id_type and policy.id_type.value,

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sfumato.data.deployments import SCOPES, Deployment, deployments
@@ -83,15 +84,13 @@ class Precedents:
     @property
     def lines(self) -> list[str]:
         """The meaning of the guarantee for one person, and how many deployments promise more or less, in words."""
-        stated_count, total_count = len(self.stated), len(self.stated) + len(self.unstated)
         persons = [
             sum(precedent.deployment.scope == "person" for precedent in side) for side in (self.smaller, self.larger)
         ]
         return [
             f"The promise {format_guarantee(self.promise.epsilon, self.promise.delta)} protects {self.protects}.",
             *str(self.reading).splitlines(),
-            f"Of {total_count} real deployments {stated_count} state what they promise: the ε is smaller than "
-            f"{format_exact(self.promise.epsilon)} in {len(self.smaller)} of them, larger in {len(self.larger)}.",
+            compare_with_deployments(self.promise),
             f"Of those that protect all of one person, it is smaller in {persons[0]}, larger in {persons[1]}.",
             _CAVEAT,
         ]
@@ -185,9 +184,8 @@ def precedents(
     """
     guarantee = Guarantee.of(promise, "promise")
     converted = [
-        _precedent(deployment, guarantee.delta or _DEFAULT_DELTA, prior)
-        for deployment in deployments()
-        if deployment.is_stated
+        Precedent(deployment, promise, posterior_belief(promise, prior))
+        for deployment, promise in _stated_guarantees(guarantee.delta or _DEFAULT_DELTA)
     ]
     stated = tuple(sorted(converted, key=lambda precedent: (precedent.promise.epsilon, precedent.deployment.name)))
     unstated = tuple(deployment for deployment in deployments() if not deployment.is_stated)
@@ -196,12 +194,27 @@ def precedents(
     )
 
 
-def _precedent(deployment: Deployment, delta: Fraction, prior: Number) -> Precedent:
+def compare_with_deployments(promise: Guarantee) -> str:
+    """Describe how many real deployments promise a smaller and a larger ε."""
+    epsilons = [stated.epsilon for _, stated in _stated_guarantees(promise.delta or _DEFAULT_DELTA)]
+    smaller = sum(epsilon < promise.epsilon for epsilon in epsilons)
+    larger = sum(epsilon > promise.epsilon for epsilon in epsilons)
+    return (
+        f"Of {len(deployments())} real deployments {len(epsilons)} state what they promise: the ε is smaller than "
+        f"{format_exact(promise.epsilon)} in {smaller} of them, larger in {larger}."
+    )
+
+
+@lru_cache(maxsize=64)
+def _stated_guarantees(delta: Fraction) -> tuple[tuple[Deployment, Guarantee], ...]:
+    """Return the deployments that state a guarantee; a ρ is converted to an ε at this δ."""
+    return tuple((each, _stated_guarantee(each, delta)) for each in deployments() if each.is_stated)
+
+
+def _stated_guarantee(deployment: Deployment, delta: Fraction) -> Guarantee:
     if deployment.epsilon is not None:
-        promise = Guarantee(deployment.epsilon, deployment.delta or 0)
-    else:
-        promise = Guarantee(Curve.concentrated(deployment.rho or 0).epsilon(delta), delta)
-    return Precedent(deployment, promise, posterior_belief(promise, prior))
+        return Guarantee(deployment.epsilon, deployment.delta or 0)
+    return Guarantee(Curve.concentrated(deployment.rho or 0).epsilon(delta), delta)
 
 
 def posterior_belief(promise: Guarantee, prior: Number) -> float:
@@ -212,6 +225,14 @@ def posterior_belief(promise: Guarantee, prior: Number) -> float:
     """
     slack = -math.log1p(-0.1) if promise.delta else 0.0
     return posterior(float(exact(prior, "prior", INSIDE_UNIT)), float_above(promise.epsilon) + slack)
+
+
+def describe_belief(promise: Guarantee, neighbours: Neighbours) -> str:
+    """Describe what a belief of 1 % about one unit becomes at most; where membership is public, about a value."""
+    prior = Fraction(1, 100)
+    guess = "in a value of one unit" if neighbours is Neighbours.REPLACE else "that one unit is in the data"
+    exception = f", except with probability {min(1.0, float(10 * promise.delta)):.3g}" if promise.delta else ""
+    return f"a belief of 1 % {guess} may grow to {_percent_up(posterior_belief(promise, prior))}{exception}"
 
 
 def _unit_words(deployment: Deployment) -> str:

@@ -22,6 +22,8 @@ from sfumato.privacy.calibration import excess_over, least, shortfall
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, format_exact
 
 LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
+ODDS_WORDS = "lets an attacker's odds grow by a factor of up to e^ε"
+"""What a large ε means, in the words of every warning."""
 
 
 GAUSSIAN_NEEDS = "Laplace for a price without a δ: Gaussian noise needs a δ, or a price in ρ"
@@ -139,12 +141,10 @@ def weak_words(price: Price) -> tuple[str, ...]:
     if price.rho is not None and (epsilon := _epsilon_at(price.rho, LARGE_DELTA)) > LARGE_EPSILON:
         reasons.append(
             f"weak privacy: ρ = {float(price.rho):.3g} at δ = {float(LARGE_DELTA):.3g} is ε = {epsilon:.3g}, which "
-            "lets an attacker's odds grow by a factor of up to e^ε"
+            f"{ODDS_WORDS}"
         )
     if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
-        reasons.append(
-            f"weak privacy: ε = {float(price.epsilon):.3g} lets an attacker's odds grow by a factor of up to e^ε"
-        )
+        reasons.append(f"weak privacy: ε = {float(price.epsilon):.3g} {ODDS_WORDS}")
     if price.delta > LARGE_DELTA:
         reasons.append(f"weak privacy: with probability δ = {float(price.delta):.3g} nothing is guaranteed")
     return tuple(reasons)
@@ -159,10 +159,10 @@ def _epsilon_at(rho: Fraction, delta: Fraction) -> float:
 def warn_if_weak(price: Price) -> None:
     """Warn before the charge that a price is a weak guarantee; every proposal calls this."""
     for reason in weak_words(price):
-        _warn(reason)
+        warn_caller(reason)
 
 
-def _warn(reason: str) -> None:
+def warn_caller(reason: str) -> None:
     """Emit a WeakPrivacy warning at the first stack frame outside this package."""
     frame, stack_level = inspect.currentframe(), 1
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sfumato."):

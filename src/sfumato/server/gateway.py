@@ -23,6 +23,7 @@ from sfumato.curator import Curator, PeriodStandings, Standing
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import amend_account, latest_account_lines
+from sfumato.curator.weak_policies import describe_weak_policy
 from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,
@@ -383,6 +384,11 @@ class Gateway:
         with self._logged_as(caller, "shares", Role.OWNER):
             curator = self.served.curator(name)
             return {each: curator.standing(each) for each in curator.policy.analysts}
+
+    def weaknesses(self, caller: Caller, name: str) -> tuple[str, ...]:
+        """Describe why a policy's guarantee for life is weak, from the policy alone."""
+        with self._logged_as(caller, "weaknesses", Role.OWNER):
+            return describe_weak_policy(self.served.curator(name).policy)
 
     def amend(self, caller: Caller, name: str, reason: str) -> Line:
         """Amend the account to the budget in the current policy file; the ledger keeps the reason."""

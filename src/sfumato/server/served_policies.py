@@ -25,7 +25,7 @@ from typing import Any, Self
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
 from sfumato.curator.described_tables import Tables
-from sfumato.curator.policy_account import ledger_address, read_policy, users_path
+from sfumato.curator.policy_account import ledger_address, open_account, read_policy, users_path
 from sfumato.errors import (
     AccountDiffers,
     InvalidParameter,
@@ -223,8 +223,7 @@ class ServedPolicies:
 
     def _require_written(self, name: str) -> None:
         """Refuse early what needs no rows to refuse: an invalid policy file, or one that contradicts its account."""
-        policy = self.read_current_policy(name)
-        self.ledger.account(name, unit=policy.unit, budget=policy.account_budget, per=policy.per or "")
+        open_account(self.ledger, self.read_current_policy(name))
 
     def _open_again(self, name: str, needed: Callable[[], bool]) -> None:
         tables = len(self._latest(name).curator.policy.tables)

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import sqlite3
 import stat
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,9 @@ def script(folder: Path, *more: str, data: Path) -> Result:
 
 
 def answers(**columns: list[str]) -> list[str]:
-    """A unit, a name, its limits and its budget; then each column's answers, or a dash."""
+    """A unit, a name, its limits, its number and its budget; then each column's answers, or a dash."""
     told = [each for name in schema(FLIGHTS) for each in columns.get(name, ["-"])]
-    return ["plane", "flights", "tailnum", "20", "3 1e-6", *told]
+    return ["plane", "flights", "tailnum", "20", "10,000", "3 1e-6", *told]
 
 
 @pytest.fixture
@@ -124,8 +125,9 @@ def test_the_schema_is_shown_and_no_cell(tmp_path: Path) -> None:
 
 
 def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
-    told = ["", "sf_name", "flights", "nobody", "tailnum", "0", "many", "20", "-1", "half", "3 2", "3 1e-6"]
-    told += answers(month=["number", "integer", "12 1", "1", "1 2 3", "low high", "1 12"])[5:]
+    told = ["", "sf_name", "flights", "nobody", "tailnum", "0", "many", "20"]
+    told += ["none", "0", "1.5", "10000", "-1", "half", "3 2", "3 1e-6"]
+    told += answers(month=["number", "integer", "12 1", "1", "1 2 3", "low high", "1 12"])[6:]
     done = draft(tmp_path, told)
     assert done.exit_code == 0, done.output
     policy = read(tmp_path / "policy.toml")
@@ -135,7 +137,7 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
 
 
 def test_every_question_is_explained_with_what_it_costs(people: Path) -> None:
-    told = [*("?", "yes", "?", "person", "?", "", "?", "", "?", "", "?", "3"), "?", "", "?", "text"]
+    told = [*("?", "yes", "?", "person", "?", "", "?", "", "?", "", "?", "", "?", "3"), "?", "", "?", "text"]
     told += ["?", "", "?", "", "?", "0 9", "*"]
     done = draft(people.parent, told, data=people)
     assert done.exit_code == 0, done.output
@@ -145,12 +147,13 @@ def test_every_question_is_explained_with_what_it_costs(people: Path) -> None:
         "SELECT COUNT(*)",
         "TABLE.COLUMN",
         "ten times as noisy",
+        "you would say in public",
         "e^ε",
     ):
         assert words in " ".join(done.output.split()), words
     for words in ("leaves the column out", "List the possible values", "is itself a disclosure"):
         assert words in " ".join(done.output.split()), words
-    assert done.output.count("In a script: --") == 11
+    assert done.output.count("In a script: --") == 12
 
 
 def test_rows_are_read_only_when_the_owner_lets_them_be(people: Path) -> None:
@@ -204,7 +207,7 @@ def test_the_draft_is_commented(people: Path) -> None:
 
 def test_rows_may_be_the_units_of_a_csv_file(tmp_path: Path) -> None:
     data = Path(shutil.copy(DATA / "visits" / "visits.csv", tmp_path))
-    told = ["no", "visit", "visits", "row", "1", "-", "-", "integer", "0 120", "-", "-"]
+    told = ["no", "visit", "visits", "row", "", "1", "-", "-", "integer", "0 120", "-", "-"]
     assert draft(tmp_path, told, data=data).exit_code == 0
     policy = read(tmp_path / "policy.toml")
     assert policy.unit.every_row
@@ -242,7 +245,7 @@ def test_the_tables_of_a_database_are_listed(tmp_path: Path) -> None:
     data = in_database(pa.table({"who": ["a"], "age": [1]}), tmp_path)
     with duckdb.connect(str(data)) as connection:
         connection.execute("CREATE TABLE other (x INTEGER)")
-    done = draft(tmp_path, ["person", "-", "", "", "who", "3", "1", "*"], data=data)
+    done = draft(tmp_path, ["person", "-", "", "", "who", "3", "", "1", "*"], data=data)
     assert done.exit_code == 0, done.output
     assert "The columns of other" in done.output
     assert read(tmp_path / "policy.toml").tables["t"].relation == "t"
@@ -308,7 +311,7 @@ def test_an_interview_goes_on_where_it_was(people: Path) -> None:
     kept = people.parent / ".sfumato-init.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert not any(cell in kept.read_text() for cell in SECRETS)
-    done = draft(people.parent, ["3", "*"], data=people)
+    done = draft(people.parent, ["", "3", "*"], data=people)
     assert done.exit_code == 0, done.output
     assert "Continuing where the last interview stopped" in done.output
     assert "citizen (your earlier answer)" in done.output
@@ -331,7 +334,7 @@ def test_a_kept_answer_that_is_no_answer_is_asked_again(people: Path) -> None:
     left = json.loads(kept.read_text())
     left["answers"]["unit"] = ""
     kept.write_text(json.dumps(left))
-    done = draft(people.parent, ["person", "", "", "4", "3", "*"], data=people)
+    done = draft(people.parent, ["person", "", "", "4", "", "3", "*"], data=people)
     assert done.exit_code == 0, done.output
 
 
@@ -412,7 +415,7 @@ def test_columns_of_one_name_are_told_apart_in_a_copy(tmp_path: Path) -> None:
 def test_ten_thousand_columns_are_drafted(tmp_path: Path) -> None:
     names = ["user_id", *(f"c{number}" for number in range(9_999))]
     (tmp_path / "t.csv").write_text(",".join(names) + "\n")
-    done = draft(tmp_path, ["no", "", "", "", "", "1", "*"], data=tmp_path / "t.csv")
+    done = draft(tmp_path, ["no", "", "", "", "", "", "1", "*"], data=tmp_path / "t.csv")
     assert done.exit_code == 0, done.output
     assert len(read(tmp_path / "policy.toml").tables["t"].columns) == 9_999
     assert len(done.output.splitlines()) < 80
@@ -450,7 +453,7 @@ def test_an_interview_at_a_terminal(people: Path) -> None:
     asked = ("init", people, "-o", people.with_name("policy.toml"))
     running = forked_command(*asked, streams=[other_end] * 3, terminal=True)
     os.close(other_end)
-    os.write(main_end, b"?\nyes\ncitizen\n\n\n4\n3\n*\n\n")
+    os.write(main_end, b"?\nyes\ncitizen\n\n\n4\n\n3\n*\n\n")
     shown = b""
     while True:
         try:
@@ -495,7 +498,7 @@ def test_the_unit_is_called_as_the_one_key_of_people(tmp_path: Path, names: str,
 
 def test_an_explanation_writes_names_as_a_shell_reads_them(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("Patient ID,Time spent (mins)\n1,2\n")
-    told = ["yes", "", "", "", "", "1", "", "?", "", "?", ""]
+    told = ["yes", "", "", "", "", "", "1", "", "?", "", "?", ""]
     done = draft(tmp_path, told, data=tmp_path / "t.csv")
     assert "--column 'Time spent (mins)'='integer 0 110', or --column 'Time spent (mins)'=-" in done.output
     assert "'Time spent (mins)'='integer values 0,1'" in done.output
@@ -657,12 +660,12 @@ def test_texts_without_values_are_told_with_what_a_group_by_them_needs(
 
 
 def test_nothing_is_said_to_be_left_out_where_nothing_is_or_its_owner_typed_it(people: Path) -> None:
-    told = ["yes", "", "", "", "4", "3", "-", "-", "integer", "0 9", "*"]
+    told = ["yes", "", "", "", "4", "", "3", "-", "-", "integer", "0 9", "*"]
     done = draft(people.parent, told, data=people)
     assert done.exit_code == 0, done.output
     assert "Left out" not in done.output
     people.with_name("policy.toml").unlink()
-    taken = draft(people.parent, ["yes", "", "", "", "4", "3", "*", ""], data=people)
+    taken = draft(people.parent, ["yes", "", "", "", "4", "", "3", "*", ""], data=people)
     assert "Left out of people: name." in taken.output
 
 
@@ -675,3 +678,78 @@ def test_columns_that_no_question_can_name_are_told_by_name(tmp_path: Path) -> N
     assert f"left out, because SQL cannot name them: {listed}" in done.output
     assert "\x1b" not in done.output
     assert list(read(tmp_path / "policy.toml").tables["t"].columns) == ["X"]
+
+
+def budgeted(folder: Path, *typed: str) -> Result:
+    """Type the number of units and the budget, and what is asked again; the flags answer the rest."""
+    (folder / "t.csv").write_text("person_id,age\n1,50\n2,60\n")
+    rest = ("--read-rows", "--unit", "person", "--id", "person_id", "--max-rows", "3", "--name", "t=t")
+    return draft(folder, [*typed, "*"], *rest, data=folder / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("typed", "delta", "allowed"),
+    [
+        (("500", "3 2e-5"), "2e-5", False),  # as proposed: not asked again
+        (("500", "3 2.1e-5", "2.1e-5"), "2.1e-5", False),
+        (
+            ("500", "3 2.1e-5", "2.2e-5", "x", ""),
+            "2e-5",
+            False,
+        ),  # another δ above it is none, Enter is the proposed one
+        (("", "3 1e-9"), "1e-9", False),
+        (("", "3 1e-6", "1e-6"), "1e-6", False),
+        (("", "3 1e-6", "0"), "0", False),
+        (("500", "3 0.05", "0.05"), "0.05", True),
+        (("500", "3 0.001", "0.001"), "0.001", True),
+        (("500", "3"), "0", False),
+    ],
+)
+def test_a_delta_above_the_proposed_one_is_asked_for_again(
+    tmp_path: Path, typed: tuple[str, ...], delta: str, allowed: bool
+) -> None:
+    done = budgeted(tmp_path, *typed)
+    assert done.exit_code == 0, done.output
+    policy = read(tmp_path / "policy.toml")
+    assert (policy.budget.epsilon, policy.budget.delta) == (3, Fraction(delta))
+    assert policy.allow_large_delta is allowed
+    assert policy.size is None  # the number is not written
+    proposed = "2e-05" if typed[0] else "1e-09"
+    assert f"(such as 3 {proposed})" in done.output
+    assert ("again to keep it" in done.output) is (len(typed) > 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (("--delta", "1e-6", "--people", "10000"), 0, ""),
+        (("--delta", "1.1e-6", "--people", "10,000"), 0, "is above 1e-06 (1/(100 · 10,000 units))"),
+        (("--delta", "1e-6"), 0, "is above 1e-09 (the number of units is unknown)"),
+        (("--delta", "0.00099"), 0, "is above"),
+        (("--delta", "0.001"), 1, "or add --allow-large-delta"),
+        (("--delta", "0.001", "--allow-large-delta"), 0, "is above"),
+        (("--people", "many"), 1, "a whole number"),
+    ],
+)
+def test_a_delta_of_a_script_is_judged_by_its_number_of_people(
+    people: Path, flags: tuple[str, ...], code: int, said: str
+) -> None:
+    done = yes_to_all(people, *flags)
+    assert done.exit_code == code, done.output
+    assert said in " ".join(done.output.split())
+    assert bool(said) is ("is above" in done.output or bool(code))
+    if code == 0:
+        assert read(people.with_name("policy.toml")).allow_large_delta is ("--allow-large-delta" in flags)
+
+
+def test_an_interview_never_counts_people(tmp_path: Path) -> None:
+    """Whatever the rows are, every byte that is asked and written is the same."""
+    shown = []
+    for number in (1, 400):
+        (tmp_path / "t.csv").write_text("person_id,age\n" + "".join(f"{each},5\n" for each in range(number)))
+        done = draft(tmp_path, ["yes", "", "", "", "", "", "3 1e-6", "", "*"], data=tmp_path / "t.csv")
+        assert done.exit_code == 0, done.output
+        assert "roughly (empty: unknown): " in done.output
+        shown.append(done.output + (tmp_path / "policy.toml").read_text())
+        (tmp_path / "policy.toml").unlink()
+    assert shown[0] == shown[1]

@@ -291,7 +291,7 @@ def test_another_ledger_may_be_named(policy: Path, tmp_path: Path) -> None:
 
 
 def test_a_weak_promise_is_said_aloud_without_a_traceback(policy: Path) -> None:
-    policy.write_text(policy.read_text().replace("epsilon = 3.0", "epsilon = 30"))
+    policy.write_text(policy.read_text().replace("epsilon = 3.0", "epsilon = 10"))
     done = run("query", policy, COUNTS, "--epsilon", "6")
     assert done.exit_code == 0
     assert done.stderr.startswith(f"{NOTED}warning: weak privacy: ε = 6 lets")

@@ -131,7 +131,7 @@ def _curator(subject: test_oracle.Subject, units: bool, cluster: Cluster, folder
         max_rows_per_group=per_group,
     )
     tables = {subject.name: table, "areas": Table("areas", test_oracle.AREAS, public=True)}
-    policy = Policy(PrivacyUnit("unit", every_row=not units), Budget(10**6, "1e-3"), tables)
+    policy = Policy(PrivacyUnit("unit", every_row=not units), Budget(10**6, "1e-3"), tables, allow_large_delta=True)
     kept = compared.kept_by_spark(policy, folder, compared.in_files(cluster))
     return Curator(kept, folder / f"{subject.name}.ledger")
 

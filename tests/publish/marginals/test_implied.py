@@ -107,7 +107,7 @@ def test_consistent_counts_keep_what_a_policy_implies(order: tuple[str, str], tm
     values = {"city": list(REGION), "region": ["south", "north", "east"]}
     columns = {name: {"values": values[name]} for name in order}
     table = sf.Table("people", frame, columns, id="row", implies={"city": "region"})
-    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(9, "1e-3"), {"people": table})
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(9, "9e-4"), {"people": table})
     with sf.open(policy, ledger=tmp_path / "l") as curator:
         made = curator.marginals("people", 2).release(epsilon=1, delta="1e-9")
     made.save(tmp_path / "people.sfu")
@@ -124,7 +124,7 @@ def test_a_pair_that_was_not_measured_together_changes_nothing(tmp_path: Path) -
     frame = pd.DataFrame({"city": ["Lyon"] * 90, "region": ["south"] * 90})
     columns = {"city": {"values": list(REGION)}, "region": {"values": ["south", "north", "east"]}}
     table = sf.Table("people", frame, columns, id="row", implies={"city": "region"})
-    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(9, "1e-3"), {"people": table})
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(9, "9e-4"), {"people": table})
     with sf.open(policy, ledger=tmp_path / "l") as curator:
         made = curator.marginals("people", [["city"], ["region"]]).release(epsilon=1, delta="1e-9")
         alone = curator.marginals("people", [["city"]]).release(epsilon=1, delta="1e-9")

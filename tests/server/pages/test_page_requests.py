@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 import sfumato as sf
 from server.pages.signed_in import SignedIn, fields, sign_in
-from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
+from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server, write_club
 from sfumato.server.pages import released_pages
 from sfumato.server.pages.page_routes import PAGES
 from sfumato.server.pages.released_pages import page_kinds
@@ -404,6 +405,18 @@ def test_an_owner_gives_and_ends_what_lets_people_in(served: RunningServer, peop
     assert "<td>expired</td>" in page
     assert page.index("user enabled") < page.index("user added")  # the newest act first
     assert "zoe" in people["audrey"].get(f"{POLICY}/people").text  # among what owners did
+
+
+def test_the_owner_alone_is_warned_of_a_weak_budget_on_its_page_alone(tmp_path: Path) -> None:
+    words = "ε = 30 for life is weak privacy"
+    with running_server(tmp_path, policy=write_club(tmp_path)) as served:
+        olga, ana = sign_in(served, "olga"), sign_in(served, "ana")
+        with closing(olga.client), closing(ana.client):
+            assert words in olga.get("/p/club/budget").text
+            for who, page in ((ana, "budget"), (ana, "ask"), (olga, "ask"), (olga, "data")):
+                shown = who.get(f"/p/club/{page}")
+                assert shown.status_code == 200
+                assert words not in shown.text
 
 
 def test_a_ledger_is_verified_and_the_budget_amended(people: dict[str, SignedIn]) -> None:

@@ -74,6 +74,8 @@ def _print_advice(checked: CheckReport) -> None:
 
 def _print_losses(checked: CheckReport) -> None:
     click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
+    if checked.exposure is not None:
+        click.secho(click.wrap_text(checked.exposure, 116, subsequent_indent="  "), fg="yellow")
     for table in checked.tables:
         _print_clamped_and_dropped(table, periods=checked.policy.per is not None)
     _print_times(checked)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, exit_unfinished
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, exit_unfinished, print_warning
 from sfumato.cli.common.output import ProgressPrinter
 from sfumato.cli.drafting import columns as init_columns, interview
 from sfumato.cli.drafting.columns import (
@@ -43,10 +43,11 @@ from sfumato.curator.policy_drafts import (
     write_bounds,
     write_draft,
 )
+from sfumato.curator.weak_policies import LARGE_DELTA, describe_weak_policy, proposed_delta
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
-from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.privacy.numbers import format_exact
+from sfumato.privacy import Budget, Guarantee, PrivacyUnit
+from sfumato.privacy.numbers import format_exact, format_probability
 from sfumato.release.prices import Price
 from sfumato.untrusted import escape_unprintable
 
@@ -83,6 +84,10 @@ _MAX_LISTED = 40
 @click.option("--skip", multiple=True, metavar="TABLE", help="Leave a table out. Repeatable.")
 @click.option("--epsilon", metavar="NUMBER", help="The ε of the lifetime budget.")
 @click.option("--delta", metavar="NUMBER", help="The δ of the lifetime budget, if any.")
+@click.option(
+    "--people", metavar="NUMBER", help="The number of units, roughly, to judge δ by; do not count them in the data."
+)
+@click.option("--allow-large-delta", is_flag=True, help="Accept a --delta of 1/1000 or more.")
 @click.option(
     "--column",
     "columns",
@@ -161,6 +166,8 @@ def command(
     write_draft(policy, output)
     kept_answers.delete()
     click.echo(f"\nWritten: {output}.")
+    for weakness in describe_weak_policy(policy):
+        print_warning(weakness)
     for assumption in drafting.assumed:
         click.echo(f"\n{assumption}")
     for table, columns in drafting.left_out.items():
@@ -190,7 +197,7 @@ class _Drafting:
     """A sentence for each table whose id column was chosen by its name alone."""
 
     def policy(self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]) -> Policy:
-        """Ask in order for reading consent, tables, unit, ids, limits, budget and columns; return the policy."""
+        """Ask in order for reading consent, tables, unit, ids, limits, number of units, budget and columns."""
         tables = self._read_tables(data, relations, flags)
         guess = suggested_unit([table.columns for table in tables.values()])
         self.unit = self.interview.ask(interview.unit_question(guess), PrivacyUnit).name
@@ -202,7 +209,7 @@ class _Drafting:
         id_questions = {
             label: self._id_question(label, names[label], private) for label in tables if roles[label] == "private"
         }
-        budget_question = interview.budget_question(take_defaults)
+        budget_question = interview.budget_question(take_defaults, proposed_delta(None))
         self.interview.require_answers([*id_questions.values(), budget_question])
         owners = {
             label: self.interview.ask(question, _owner_parser(names[label], private))
@@ -214,7 +221,7 @@ class _Drafting:
             if take_defaults and self.interview.known_answer(id_questions[label]) is None
         ]
         limits = {label: self._ask_limit(label) for label, owner in owners.items() if owner != ROW}
-        budget = self.interview.ask(budget_question, lambda answer: Budget(*answer.split()[:2]))
+        budget = self._ask_budget(large_allowed=flags["allow_large_delta"])
         drafted_tables = {}
         for label, table in tables.items():
             if roles[label] == "public":
@@ -232,7 +239,8 @@ class _Drafting:
                 max_rows=limits.get(label),
                 relation=table.relation,
             )
-        return Policy(PrivacyUnit(self.unit, every_row=ROW in owners.values()), budget, drafted_tables)
+        unit = PrivacyUnit(self.unit, every_row=ROW in owners.values())
+        return Policy(unit, budget, drafted_tables, allow_large_delta=budget.delta >= LARGE_DELTA)
 
     def _read_tables(
         self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]
@@ -321,6 +329,22 @@ class _Drafting:
 
     def _ask_limit(self, label: str) -> int:
         return self.interview.ask(interview.max_rows_question(label, self.unit), _parse_limit)
+
+    def _ask_budget(self, *, large_allowed: bool) -> Budget:
+        """Ask for the number of units and the budget; a typed δ above the proposed one is asked for again."""
+        people = self.interview.ask(interview.people_question(self.unit), _parse_people)
+        proposed = proposed_delta(people)
+        question = interview.budget_question(self.interview.take_defaults, proposed)
+        budget = self.interview.ask(question, lambda answer: Budget(*answer.split()[:2]))
+        if budget.delta <= proposed:
+            return budget
+        if question.key in self.interview.flag_answers:  # a flag cannot be asked for again
+            _require_allowed(budget.delta, proposed, large_allowed)
+            print_warning(interview.above_proposal(budget.delta, proposed, people))
+            return budget
+        confirmation = interview.confirm_delta_question(budget.delta, proposed, people)
+        delta = self.interview.ask(confirmation, _delta_parser(budget.delta, proposed))
+        return Budget(budget.epsilon, delta)
 
     def _ask_columns(self, label: str, table: DetectedTable, owner: str | Via) -> dict[str, Any]:
         """Ask for the declaration of each column of a table."""
@@ -429,6 +453,38 @@ def _buy_bounds(policy: Policy, output: Path, missing: list[tuple[str, str]], pr
 def _owner_columns(owner: str | Via) -> set[str]:
     """Return the column that identifies the owner of a row."""
     return {owner} if isinstance(owner, str) else {owner.on}
+
+
+def _require_allowed(delta: Fraction, proposed: Fraction, large_allowed: bool) -> None:
+    """Refuse a large δ from a flag without the flag that allows it."""
+    if delta >= LARGE_DELTA and not large_allowed:
+        raise InvalidPolicy(
+            "a δ of 1/1000 or more has to be allowed: a mechanism that publishes each unit's rows with that "
+            "probability would keep the promise",
+            place=f"--delta {format_probability(delta)}",
+            fix=f"give a smaller --delta, such as {format_probability(proposed)}; or add --allow-large-delta",
+        )
+
+
+def _delta_parser(typed: Fraction, proposed: Fraction) -> Callable[[str], Fraction]:
+    """Return a parser of a δ that is asked for again: the typed one, or at most the proposed one."""
+
+    def read(answer: str) -> Fraction:
+        delta = Guarantee(0, answer).delta
+        if delta > proposed and delta != typed:
+            raise click.UsageError(f"type {format_probability(typed)} again, or at most {format_probability(proposed)}")
+        return delta
+
+    return read
+
+
+def _parse_people(answer: str) -> int | None:
+    digits = answer.replace(",", "").replace("_", "")
+    if digits in ("", SKIP):
+        return None
+    if not digits.isdecimal() or not 1 <= int(digits[:20]) <= 10**12:
+        raise click.UsageError("the number of units is a whole number between 1 and 10^12, or empty")
+    return int(digits)
 
 
 def _parse_type(answer: str) -> Type | None:

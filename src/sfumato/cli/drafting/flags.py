@@ -28,6 +28,8 @@ def answers_from_flags(flags: Mapping[str, Any], tables: Tables, earlier_answers
         answers["budget"] = f"{flags['epsilon']} {flags['delta'] or ''}".strip()
     elif flags["delta"]:
         raise click.UsageError("give --delta together with --epsilon")
+    if flags["people"]:
+        answers["people"] = flags["people"]
     answers |= {f"{_check_table(text, tables, '--public')}.role": "public" for text in flags["public"]}
     answers |= dict(_parse_table_flags(flags["names"], tables, "--name", "name"))
     answers |= dict(_parse_table_flags(flags["max_rows"], tables, "--max-rows", "max_rows"))

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
@@ -22,6 +23,7 @@ import click
 
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import ROW
+from sfumato.privacy.numbers import format_probability
 from sfumato.untrusted import escape_unprintable
 
 SAVED_ANSWERS_NAME = ".sfumato-init.json"
@@ -270,10 +272,42 @@ def max_rows_question(table: str, unit: str) -> InterviewQuestion:
     )
 
 
-def budget_question(without_default: bool) -> InterviewQuestion:
+def people_question(unit: str) -> InterviewQuestion:
+    return InterviewQuestion(
+        "people",
+        f"The number of units ({unit}) in the data, roughly (empty: unknown)",
+        "",
+        "A delta has to be far below 1 / this number: a mechanism that publishes everybody's rows with probability 1 / "
+        "number of people would expose one of them. Type a figure that you would say in public, not one counted in the "
+        "data: it is not written to the policy, but the proposed delta shows its magnitude.",
+        "--people NUMBER",
+    )
+
+
+def above_proposal(delta: Fraction, proposed: Fraction, people: int | None) -> str:
+    """Describe how a δ compares with the proposed one."""
+    reason = "the number of units is unknown" if people is None else f"1/(100 · {people:,} units)"
+    return f"a delta of {format_probability(delta)} is above {format_probability(proposed)} ({reason})"
+
+
+def confirm_delta_question(delta: Fraction, proposed: Fraction, people: int | None) -> InterviewQuestion:
+    """Return the question that is asked when a typed δ is above the proposed one."""
+    return InterviewQuestion(
+        "delta",
+        f"This is {above_proposal(delta, proposed, people)}: type {format_probability(delta)} again to keep it, or a "
+        "smaller one",
+        format_probability(proposed),
+        "With probability delta nothing is promised about a unit. A mechanism that publishes each unit's rows with "
+        "probability delta keeps the promise, so a delta near 1 / number of people permits it to expose a few of them. "
+        "A delta of 1/1000 or more is written with allow_large_delta = true.",
+        "--delta NUMBER, with --allow-large-delta from 0.001 on",
+    )
+
+
+def budget_question(without_default: bool, proposed_delta: Fraction) -> InterviewQuestion:
     return InterviewQuestion(
         "budget",
-        "The lifetime budget: an epsilon, and a delta if any (such as 3 1e-6)",
+        f"The lifetime budget: an epsilon, and a delta if any (such as 3 {format_probability(proposed_delta)})",
         None if without_default else "1",
         "All answers together, for ever, change what anybody can learn about one unit by at most a factor e^ε, where "
         "epsilon (ε) is the budget. ε = 1 is cautious: a suspicion of 50 % can rise to 73 %. ε = 3: to 95 %. More ε "

@@ -123,6 +123,7 @@ def _render_budget(request: Request, caller: Caller, policy: str, error: Sfumato
         gateway.overruns(caller, policy) if owner else None,
         owner,
         None if error is None else refusal_message(error),
+        weaknesses=gateway.weaknesses(caller, policy) if owner else (),
     )
     status = 200 if error is None else outcome(error).http_status
     paused = gateway.is_paused(caller, policy)

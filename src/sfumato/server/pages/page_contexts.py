@@ -259,6 +259,8 @@ class BudgetPage:
     owner: bool
     refusal: RefusalMessage | None = None
     done: str = ""
+    weaknesses: tuple[str, ...] = ()
+    """Why the guarantee for life is weak, for the owner, from the policy alone."""
 
 
 @dataclass(frozen=True)
