@@ -64,7 +64,6 @@ REGISTRY = Registry(
         "curator.proposals.online.OnlineProposal.explain": _SAID,
         "curator.proposals.private_bounds.BoundsProposal.explain": _SAID,
         "curator.proposals.private_limits.UnitLimits.words": _SAID,
-        "curator.proposals.questions.Question.forecast": "it counts groups for a note, and widths are from elsewhere",
         "curator.previews.forecasts.selection_quality": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.explain": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.price": (

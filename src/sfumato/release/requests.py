@@ -79,6 +79,10 @@ class PriceRequest:
         """Whether the request states a price or an accuracy."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
 
+    def with_default_price(self, delta: Fraction) -> PriceRequest:
+        """Return the request with ε = 1, and this δ unless it states one, if it states no price."""
+        return self if self.is_stated else replace(self, epsilon=1, delta=self.delta or delta)
+
     @property
     def family(self) -> Family | None:
         return noise_family(self.mechanism)

@@ -58,7 +58,7 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import pair_limits
 from sfumato.plan.sharing import SharedMeasures, share_measures
-from sfumato.plan.values.expressions import Expression, noise_count
+from sfumato.plan.values.expressions import Expression
 from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Table, Type, Value
@@ -76,7 +76,7 @@ from sfumato.release.measured import (
     rank_errors,
     selection_notes,
 )
-from sfumato.release.noisy_rows.finishing import count_noise_draws, finish, selects_by_noise
+from sfumato.release.noisy_rows.finishing import finish, jointly_held_ranges
 from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 from sfumato.release.parts.other_parts import other_part
 from sfumato.release.parts.question_parts import Family, NamedNoise, OtherPart
@@ -296,7 +296,8 @@ class Question(PreviewedByOldName):
         weights: Weights | None = None,
     ) -> Advice:
         """Advise which limit or bound causes most of the error, at ε = 1 when no price is given. Free."""
-        request = self._with_default_price(PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights))
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights)
+        request = stated.with_default_price(self._default_delta)
         prepared = self.price_release(request)
         return Advice(self.text, str(prepared.price), self._tips(request, prepared))
 
@@ -311,14 +312,6 @@ class Question(PreviewedByOldName):
         every_row, whole = self.table.every_row, self._integer_columns
         return advise(self.query, self.limits, every_row=every_row, again=forecast_again, ranks=ranks, whole=whole)
 
-    def _with_default_price(self, request: PriceRequest) -> PriceRequest:
-        """Default the price to ε = 1, with a small δ where one is required."""
-        if request.is_stated:
-            return request
-        return replace(
-            request, epsilon=1, delta=request.delta or DEFAULT_DELTA if self.discovered_keys else request.delta
-        )
-
     def explain(
         self,
         *,
@@ -332,9 +325,8 @@ class Question(PreviewedByOldName):
         range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Explanation:
         """Explain, operator by operator, what is measured and what it costs; at ε = 1 when no price is given. Free."""
-        request = self._with_default_price(
-            PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range)
-        )
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range)
+        request = stated.with_default_price(self._default_delta)
         prepared, policy = self.price_release(request), self._context.policy
         keys = (key_names(self.query, self.discovered_keys), self._without_delta) if self.discovered_keys else None
         explanation = explain(self.text, self.query, policy, self.groups, self._max_groups, prepared, confidence, keys)
@@ -496,9 +488,8 @@ class Question(PreviewedByOldName):
         joint: bool = False,
     ) -> Answer:
         """Return an answer with invented numbers, marked as such; at ε = 1 when no price is given. Free."""
-        request = self._with_default_price(
-            PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
-        )
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        request = stated.with_default_price(self._default_delta)
         terms = {field.name: getattr(request, field.name) for field in fields(request)}
         return preview_release(self, self._context, lambda proposal: proposal.release(**terms))
 
@@ -580,10 +571,7 @@ class Question(PreviewedByOldName):
 
     def _error_text(self, epsilon: str) -> str:
         try:
-            return (
-                "; ".join(self.error(epsilon=epsilon, delta=DEFAULT_DELTA if self.discovered_keys else 0).parts())
-                or "exact"
-            )
+            return "; ".join(self.error(epsilon=epsilon, delta=self._default_delta).parts()) or "exact"
         except SfumatoError as refusal:
             return refusal.rule
 
@@ -617,6 +605,10 @@ class Question(PreviewedByOldName):
             return self._prepare_at(Price(self.least_price(request), request.delta), request)
         return self._prepare_at(request.price, request)
 
+    @property
+    def _default_delta(self) -> Fraction:
+        return DEFAULT_DELTA if self.discovered_keys else Fraction(0)
+
     def _require_delta(self, price: Price) -> None:
         if self.discovered_keys:
             require_delta(
@@ -635,7 +627,7 @@ class Question(PreviewedByOldName):
         self._require_delta(price)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
         weighted_request, family = WeightedRequest(self.shared_parts.requests, weights), request.family
-        range_miss = request.interval_confidence(self._joint_ranges(request.joint))
+        range_miss = request.interval_confidence(jointly_held_ranges(self.query, self._max_groups, request.joint))
         others = tuple(part.with_ranges(range_miss) for part in self.other_parts)
         if price.allows_gaussian:  # the choice of noise depends on what the account can keep open
             budget = self._context.account.budget
@@ -652,12 +644,6 @@ class Question(PreviewedByOldName):
                 self._prepared_releases.clear()
             self._prepared_releases[key] = cached
         return cached
-
-    def _joint_ranges(self, joint: bool) -> int:
-        """Return the number of ranges that must hold jointly for one range of the answer to hold."""
-        if joint or selects_by_noise(self.query):
-            return max(1, count_noise_draws(self.query, self._max_groups))
-        return max(1, *(noise_count(output.expression) for output in self.query.finish.outputs))
 
     @cached_property
     def _prepared_releases(

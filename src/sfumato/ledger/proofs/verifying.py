@@ -44,7 +44,7 @@ class Verification:
     """Lines whose answers are lost with their files; where there is no other fault, nothing else is."""
     resumed_lines: int = 0
     """How many lines only the interrupted run has read that this one resumed."""
-    resumed_since: datetime | None = None
+    resumed_since: datetime | None = field(default=None, repr=False)
     """When it began to read them."""
 
     @property

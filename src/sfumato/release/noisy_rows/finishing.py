@@ -308,6 +308,13 @@ Estimated = Callable[[int], Sequence[GroupEstimate]]
 Evaluate = Callable[[Expression], Evaluated]
 
 
+def jointly_held_ranges(query: Query, max_groups: int, joint: bool) -> int:
+    """Return the number of ranges that must hold jointly for one range of the answer to hold."""
+    if joint or selects_by_noise(query):
+        return max(1, count_noise_draws(query, max_groups))
+    return max(1, *(noise_count(output.expression) for output in query.finish.outputs))
+
+
 def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool) -> Finished:
     """Compute the answer's columns over all rows, and select the rows to show.
 
