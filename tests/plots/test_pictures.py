@@ -327,6 +327,22 @@ def test_numbers_are_written_as_people_write_them() -> None:
     assert [text for _, text in years.ticks(3)] == ["2020", "2021", "2022"]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [dt.date(2013, month, 1) for month in (6, 7, 8)],
+        [dt.datetime(2013, 6, 1), dt.datetime(2013, 7, 1), None, dt.datetime(2013, 8, 1)],
+    ],
+)
+def test_the_ticks_of_a_monthly_series_are_its_months(values: Sequence[dt.date | None]) -> None:
+    months = key("month", values)
+    ends = [seconds_since_1970(end) for end in (dt.date(2013, 6, 1), dt.date(2013, 8, 1))]
+    ticks = months.scale(*ends, 0, 700).ticks(20)
+    assert [text for _, text in ticks] == ["Jun 2013", "Jul 2013", "Aug 2013"]
+    in_month = key("day", [*values, dt.date(2013, 7, 15) if None not in values else dt.datetime(2013, 7, 1, 12)])
+    assert len(in_month.scale(*ends, 0, 700).ticks(20)) > 3
+
+
 @pytest.mark.parametrize("ends", [(0, 0), (-1e300, 1e300), (1e-300, 2e-300), (5, 5), (0, 1e-9)])
 def test_scales_keep_to_their_ends(ends: tuple[float, float]) -> None:
     scale = LinearScale(*ends, 10, 90)

@@ -125,6 +125,13 @@ class DayScale(TimeScale):
     finest: ClassVar[int] = 86400
 
 
+@dataclass(frozen=True)
+class MonthScale(TimeScale):
+    """A scale of month starts, whose ticks are month starts too: none stands between two points."""
+
+    finest: ClassVar[int] = 31 * 86400
+
+
 _HOUR, _DAY = 3600, 86400
 _STEPS = (
     *((0, each, "%H:%M:%S") for each in (1, 5, 15, 30)),
