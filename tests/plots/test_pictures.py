@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -341,6 +341,15 @@ def test_the_ticks_of_a_monthly_series_are_its_months(values: Sequence[dt.date |
     assert [text for _, text in ticks] == ["Jun 2013", "Jul 2013", "Aug 2013"]
     in_month = key("day", [*values, dt.date(2013, 7, 15) if None not in values else dt.datetime(2013, 7, 1, 12)])
     assert len(in_month.scale(*ends, 0, 700).ticks(20)) > 3
+
+
+def test_the_ticks_of_a_weekly_series_are_mondays() -> None:
+    weeks = key("week", [dt.date(2013, 5, 27) + dt.timedelta(weeks=week) for week in range(14)])
+    ends = [weeks.coordinate(row) for row in (0, 13)]
+    for most, step in ((14, 7), (7, 14)):
+        ticks = [dt.datetime.fromtimestamp(moment, dt.UTC) for moment, _ in weeks.scale(*ends, 0, 700).ticks(most)]
+        assert {tick.weekday() for tick in ticks} == {0}
+        assert {(later - earlier).days for earlier, later in pairwise(ticks)} == {step}
 
 
 @pytest.mark.parametrize("ends", [(0, 0), (-1e300, 1e300), (1e-300, 2e-300), (5, 5), (0, 1e-9)])
