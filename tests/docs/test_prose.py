@@ -40,8 +40,19 @@ FOREIGN = frozenset(
             "PrivateTmp",
         ),  # systemd
         *("credentials_file", "synchronous_standby_names", "full_page_writes", "char", "CHAR", "spark"),
-        *("df", "pd", "frame", "change", "nunique", "std", "corr"),  # pandas
-        *("glimpse", "mutate", "inner_join", "bind_rows", "summarise", "n_distinct", "sd", "cor"),  # dplyr
+        *("df", "pd", "frame", "change", "nunique", "sort_values", "std", "corr"),  # pandas
+        *(
+            "glimpse",
+            "mutate",
+            "inner_join",
+            "bind_rows",
+            "summarise",
+            "n_distinct",
+            "sd",
+            "cor",
+            "arrange",
+            "desc",
+        ),  # dplyr
         *("PatientNr", "patient_id", "icd_level_1", "icd_level_2", "q_25", "q_50", "q_75", "m_A", "t_A", "n_sampling"),
     }
 )

@@ -101,6 +101,8 @@ QUESTIONS = [
         "SELECT SUM(LEAST(GREATEST(score, 0), 9)) FROM visits",
     ),
     ("SELECT SUM(ward) FROM visits", "CASE", "SELECT SUM(CASE WHEN ward = 'a' THEN 1 ELSE 0 END) FROM visits"),
+    ("SELECT AVG('age') FROM visits", 'double quotes: "age"', 'SELECT AVG("age") FROM visits'),
+    ("SELECT MEDIAN('age') FROM visits", 'double quotes: "age"', 'SELECT MEDIAN("age") FROM visits'),
     ("SELECT SUM(ward) FROM visits", "use COUNT", "SELECT COUNT(ward) FROM visits"),
     (
         "SELECT MEDIAN(score) FROM visits",

@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -325,6 +325,31 @@ def test_numbers_are_written_as_people_write_them() -> None:
     assert [text for _, text in LogScale(0.01, 10, 0, 100).ticks(5)] == ["0.01", "0.1", "1", "10"]
     years = TimeScale(seconds_since_1970(dt.date(2020, 1, 1)), seconds_since_1970(dt.date(2022, 1, 1)), 0, 1)
     assert [text for _, text in years.ticks(3)] == ["2020", "2021", "2022"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [dt.date(2013, month, 1) for month in (6, 7, 8)],
+        [dt.datetime(2013, 6, 1), dt.datetime(2013, 7, 1), None, dt.datetime(2013, 8, 1)],
+    ],
+)
+def test_the_ticks_of_a_monthly_series_are_its_months(values: Sequence[dt.date | None]) -> None:
+    months = key("month", values)
+    ends = [seconds_since_1970(end) for end in (dt.date(2013, 6, 1), dt.date(2013, 8, 1))]
+    ticks = months.scale(*ends, 0, 700).ticks(20)
+    assert [text for _, text in ticks] == ["Jun 2013", "Jul 2013", "Aug 2013"]
+    in_month = key("day", [*values, dt.date(2013, 7, 15) if None not in values else dt.datetime(2013, 7, 1, 12)])
+    assert len(in_month.scale(*ends, 0, 700).ticks(20)) > 3
+
+
+def test_the_ticks_of_a_weekly_series_are_mondays() -> None:
+    weeks = key("week", [dt.date(2013, 5, 27) + dt.timedelta(weeks=week) for week in range(14)])
+    ends = [weeks.coordinate(row) for row in (0, 13)]
+    for most, step in ((14, 7), (8, 14)):
+        ticks = [dt.datetime.fromtimestamp(moment, dt.UTC) for moment, _ in weeks.scale(*ends, 0, 700).ticks(most)]
+        assert {tick.weekday() for tick in ticks} == {0}
+        assert {(later - earlier).days for earlier, later in pairwise(ticks)} == {step}
 
 
 @pytest.mark.parametrize("ends", [(0, 0), (-1e300, 1e300), (1e-300, 2e-300), (5, 5), (0, 1e-9)])

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from sfumato import InvalidParameter
 from sfumato.privacy.numbers import (
+    POSITIVE,
     allowance_units,
     charge_units,
     exact,
@@ -103,3 +104,14 @@ def test_charges_round_up_and_allowances_down(value: Fraction) -> None:
 )
 def test_percents_are_written_as_people_write_them(share: object, words: str) -> None:
     assert format_percent(share) == words  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("given", "number"), [("5%", "50"), ("2.5 %", "25")])
+def test_a_percentage_as_an_error_is_refused_with_an_absolute_example(given: str, number: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        exact(given, "within visits", POSITIVE)
+    percent = given.rstrip("% ")
+    assert refused.value.fix == f"within is absolute: for {percent} % of about 1,000 write {number}"
+    with pytest.raises(InvalidParameter) as other:
+        exact(given, "epsilon", POSITIVE)
+    assert "within" not in other.value.fix

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from sfumato.untrusted import escape_unprintable
+
 
 def quoted(name: str) -> str:
     """Write a name as an SQL identifier.
@@ -16,6 +18,17 @@ def quoted(name: str) -> str:
 
     if _PLAIN.fullmatch(name) and sqlglot.tokenize(name, dialect="duckdb")[0].token_type in Parser.ID_VAR_TOKENS:
         return name
+    return _double_quoted(name)
+
+
+def column_advice(text: str) -> str:
+    """Return the fix for a text in single quotes where a text is refused: it may be meant as a column."""
+    return (
+        f"single quotes make a text; write a column in double quotes: {escape_unprintable(_double_quoted(text[:60]))}"
+    )
+
+
+def _double_quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

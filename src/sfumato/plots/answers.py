@@ -17,7 +17,7 @@ from sfumato.plots.frame import INNER_WIDTH, Drawing, framed_picture, side_by_si
 from sfumato.plots.heat_maps import HeatMapGrid, heat_map
 from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_axis_width, line_chart
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import ChartData, DayScale, KeyScale, LinearScale, TimeScale, seconds_since_1970
+from sfumato.plots.scales import ChartData, DayScale, KeyScale, LinearScale, MonthScale, TimeScale, seconds_since_1970
 
 _MAX_PANEL_ROWS, _PANELS_PER_ROW = 10, 2
 """Bars of a small panel, and panels side by side."""
@@ -70,12 +70,21 @@ class GroupColumn:
     @property
     def scale(self) -> type[LinearScale]:
         kinds = set(map(type, self.values))
+        if self.ordered and all(map(_is_month_start, self.values)):
+            return MonthScale
         return TimeScale if dt.datetime in kinds else DayScale if dt.date in kinds else KeyScale
 
     def coordinate(self, row: int) -> float:
         """Return the axis coordinate of a row's value."""
         value = self.values[row]
         return seconds_since_1970(value) if isinstance(value, dt.date) else float(value)
+
+
+def _is_month_start(value: Any) -> bool:
+    """Return whether this is midnight on the first day of a month, or NULL, which has no place on an axis."""
+    if isinstance(value, dt.datetime):
+        return value.day == 1 and value.time() == dt.time.min
+    return value is None or (isinstance(value, dt.date) and value.day == 1)
 
 
 def draw(

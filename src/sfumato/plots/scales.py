@@ -106,8 +106,9 @@ class TimeScale(LinearScale):
         return [(self.low, _datetime(self.low).strftime("%Y-%m-%d %H:%M"))]
 
     def _seconds(self, step: int) -> list[float]:
-        first, last = math.ceil(self.low / step), math.floor(self.high / step)
-        return [float(multiple * step) for multiple in range(first, last + 1)]
+        start = _FIRST_MONDAY if step % (7 * _DAY) == 0 else 0
+        first, last = math.ceil((self.low - start) / step), math.floor((self.high - start) / step)
+        return [float(start + multiple * step) for multiple in range(first, last + 1)]
 
     def _months(self, step: int) -> list[float]:
         first, last = _datetime(self.low), _datetime(self.high)
@@ -125,7 +126,16 @@ class DayScale(TimeScale):
     finest: ClassVar[int] = 86400
 
 
+@dataclass(frozen=True)
+class MonthScale(TimeScale):
+    """A scale of month starts, whose ticks are month starts too: none stands between two points."""
+
+    finest: ClassVar[int] = 31 * 86400
+
+
 _HOUR, _DAY = 3600, 86400
+_FIRST_MONDAY = 4 * _DAY
+"""1970-01-05, so that ticks that are weeks apart stand where DATE_TRUNC begins a week."""
 _STEPS = (
     *((0, each, "%H:%M:%S") for each in (1, 5, 15, 30)),
     *((0, each, "%d %b %H:%M") for each in (60, 300, 900, 1800, _HOUR, 2 * _HOUR, 6 * _HOUR)),

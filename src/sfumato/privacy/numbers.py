@@ -79,6 +79,10 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
 
 def _suggest_spelling(value: object, number: Fraction | None, name: str, allowed: Range) -> str:
     """Suggest a spelling for a decimal comma or a percentage; "" for anything else."""
+    percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if percent and name.startswith("within"):
+        number_text = format_exact(10 * Fraction(percent[1]))
+        return f"within is absolute: for {percent[1]} % of about 1,000 write {number_text}"
     if isinstance(value, str) and _COMMA.fullmatch(value.strip()):
         return f"write {name} with a decimal point: {value.strip().replace(',', '.')}"
     if number is not None and 1 < number <= 100 and allowed.high is not None and number / 100 in allowed:
@@ -86,6 +90,7 @@ def _suggest_spelling(value: object, number: Fraction | None, name: str, allowed
     return ""
 
 
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%")
 _COMMA = re.compile(r"[0-9]{1,20},[0-9]{1,20}")
 
 

@@ -515,6 +515,14 @@ def test_a_run_of_values_is_written_short(people: Path) -> None:
         assert "write a run from low to high, such as 1..16, with at most 10,000 values" in done.output
 
 
+@pytest.mark.parametrize(
+    ("declared", "fix"), [("values 1,2", "'integer values 1,2'"), ("values north,south", "'text north,south'")]
+)
+def test_values_without_a_type_are_refused_with_the_flag_to_type(people: Path, declared: str, fix: str) -> None:
+    done = script(people.parent, "--epsilon", "1", "--column", f"age={declared}", data=people)
+    assert f"write the type first: --column age={fix}" in done.output
+
+
 def test_columns_without_bounds_are_told(people: Path) -> None:
     done = script(people.parent, "--epsilon", "1", data=people)
     assert "Without bounds: income, born. These columns can be counted, but not summed" in done.output

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sfumato.cli.drafting.columns import VALUES
 from sfumato.cli.drafting.interview import SKIP
 from sfumato.curator.policy_drafts import DetectedTable
 from sfumato.policy import Type
@@ -86,6 +89,9 @@ def _parse_column(text: str, tables: Tables) -> dict[str, str]:
     if not equals:
         raise click.UsageError(f"write --column NAME=DECLARATION, such as --column age='integer 0 110'; got {text}")
     kind, _, rest = declaration.strip().partition(" ")
+    if kind == VALUES:
+        typed = f"integer {VALUES} {rest}" if re.fullmatch(r"[-0-9,. ]+", rest) else f"text {rest}"
+        raise click.UsageError(f"write the type first: --column {quote(path)}={quote(typed)}")
     answers = {}
     for table, column in targets:
         answers[f"{table}.columns.{column}.type"] = kind

@@ -449,7 +449,8 @@ class Answer:
             f"{escape_unprintable(name)}: {escape_unprintable(note)}" for name, note in self.chosen.items()
         )
         sampling_notes = [sampling_errors.CAVEAT] if self.sampling else []
-        mark_notes = [explain_mark(Fraction(self.above))] if self.above else []
+        has_marks = self.above and any(any(self._noisy_flags(name)) for name in self.intervals)
+        mark_notes = [explain_mark(Fraction(self.above))] if has_marks else []
         return [
             *([PREVIEW_NOTE] if self.is_preview else []),
             *self._describe_ranks(),
