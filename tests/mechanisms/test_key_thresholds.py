@@ -114,7 +114,7 @@ def test_a_replaced_unit_on_small_worlds(kind: str) -> None:
     units = [w for w in product(range(most + 1), repeat=3) if sum(w) <= g]
     near = mechanism.threshold
     worst = 0.0
-    for others in product((0, 1, near - 3, near), repeat=3):
+    for others in product((0, 1, near - 3, near - 1, near), repeat=3):
         laws = [_sets([mechanism.chance(n + w) for n, w in zip(others, unit, strict=True)]) for unit in units]
         for a, b in product(laws, repeat=2):
             worst = max(worst, float(np.maximum(0, a - math.exp(0.8) * b).sum()))
