@@ -328,7 +328,7 @@ class NoisyMax(ScoreSelection):
     released.
 
     Laplace noise: Dwork & Roth 2014, Claim 3.9, for counts, which are monotone; scores that move both ways take twice
-    the noise, because the winner may rise by Δ while the others fall by Δ. Exponential noise is permute-and-flip, Gumbel
+    the noise, because one score may rise by Δ while another falls by Δ. Exponential noise is permute-and-flip, Gumbel
     noise the exponential mechanism.
     """
 

@@ -9,8 +9,8 @@ Theorem. For t > ε, P(L > t) ≤ δ(ε)/(1 − e^{ε−t}). Proof: on S = {L > 
 
 Odds move by e^L for a reader who knows all other rows, and by no more for one whose beliefs about the others do not
 depend on the unit: both likelihoods are then averages over one law of the other rows. For any other reader the two
-conclusions, with the unit's rows in the data and without, have odds within e^{2ε} of each other if ε is pure (compare
-Kasiviswanathan & Smith 2014). The exception is counted where the guess is true; where it is false, L > t is rarer still.
+conclusions, with and without the unit in the data, have odds within e^{2ε} of each other if ε is pure (compare
+Kasiviswanathan & Smith 2014). The exception is counted where the guess is true; where it is false, L > t is rarer.
 """
 
 from __future__ import annotations
