@@ -187,7 +187,7 @@ def beliefs() -> None:
         alt.Y("later:Q", title="belief afterwards, at most", axis=percent),
         "kind",
         [f"ε = {e}" for e in (0, 0.5, 1, 3)],
-        "How far any belief that one person is in the data can rise",
+        "How far the belief that one person is in the data can rise",
     )
     save(chart, "theory-beliefs")
 

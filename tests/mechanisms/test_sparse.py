@@ -1,4 +1,4 @@
-"""Above threshold: the right one holds, six published wrong ones are caught."""
+"""Above threshold: the right one holds, six wrong ones are caught, four of which were published."""
 
 from __future__ import annotations
 

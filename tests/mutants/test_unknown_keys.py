@@ -17,6 +17,14 @@ MUTANTS = (
         (_LAW,),
     ),
     Mutant(
+        "a replaced unit moves two decisions and each spends all of delta",
+        Kind.KEYS,
+        "mechanisms.key_thresholds:KeyThreshold._decision_budget",
+        "self.delta / self._units_moved",
+        "self.delta",
+        ("mechanisms/test_key_thresholds.py::test_a_replaced_unit_on_small_worlds",),
+    ),
+    Mutant(
         "a unit is said to hold one key",
         Kind.KEYS,
         "release.pricing:_group_selection",

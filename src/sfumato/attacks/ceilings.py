@@ -20,7 +20,7 @@ _MAX_EPSILON = 700.0
 
 def replacement_guarantee(guarantee: Guarantee, neighbours: Neighbours | str) -> Guarantee:
     """Return the guarantee for replacing one person's values: unchanged under replace neighbours, that of a group of
-    two under add-remove (Dwork & Roth 2014, Theorem 2.2, with δ).
+    two under add-remove (``theorems.group``; Dwork & Roth 2014, Theorem 2.2, is the case δ = 0).
     """
     promise = Guarantee.of(guarantee)
     return promise if Neighbours.of(neighbours) is Neighbours.REPLACE else theorems.group(promise, 2)

@@ -192,7 +192,9 @@ class KeyThreshold:
         )
 
     def chance(self, count: int) -> float:
-        """Return the probability that a key with so many units is kept."""
+        """Return the probability that a key with so many units is kept; with Gaussian noise an upper bound on the
+        probability (``_gaussian_tail``).
+        """
         unit_count = exact_integer(count, "count")
         if unit_count == 0:
             return 0.0
@@ -288,13 +290,14 @@ def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
 
 
 def _gaussian_tail(sigma: Fraction, t: int) -> float:
-    """Bound P(Y ≥ t) of the discrete Gaussian from above, within a hair of it.
+    """Return an upper bound on the probability P(Y ≥ t) of the discrete Gaussian.
 
     Beyond σ the density is convex, so every term is below its integral over a unit around it; the normalising sum
-    is at least σ√2π (Canonne, Kamath & Steinke 2020, Fact 19). Nearer to the centre the sum itself.
+    is at least σ√2π (Canonne, Kamath & Steinke 2020, Fact 19). For small σ the bound is up to a third above the
+    probability. Nearer to the centre the sum itself, or for σ > 2000 the same expression, there an approximation.
     """
     s = float(sigma)
-    if t - 0.5 > s or s > 2000:  # for large σ and a nearer t the same expression, as an approximation
+    if t - 0.5 > s or s > 2000:
         return min(1.0, math.erfc((t - 0.5) / (s * math.sqrt(2))) / 2 * (1 + 1e-9))
     x = np.arange(min(t, 0) - math.ceil(12 * s) - 1, math.ceil(12 * s) + 2)
     weights = np.exp(-((x / s) ** 2) / 2)

@@ -327,8 +327,9 @@ class NoisyMax(ScoreSelection):
     """Report noisy max: noise of scale 2Δ/ε (Δ/ε when monotone) on every score; only the index of the largest is
     released.
 
-    Laplace noise: Dwork & Roth 2014, Claim 3.9. Exponential noise is permute-and-flip, Gumbel noise the exponential
-    mechanism.
+    Laplace noise: Dwork & Roth 2014, Claim 3.9, for counts, which are monotone; scores that move both ways take twice
+    the noise, because one score may rise by Δ while another falls by Δ. Exponential noise is permute-and-flip, Gumbel
+    noise the exponential mechanism.
     """
 
     called: ClassVar[str] = "the largest noisy score"

@@ -264,7 +264,7 @@ class ResponseLoss(FamilyLoss):
 
     def group(self, k: int) -> ResponseLoss:
         """Return (kε, δ(1 + e^ε + … + e^{(k−1)ε})): the definition applied along a chain of k neighbours (Dwork & Roth
-        2014, Thm 2.2).
+        2014, Thm 2.2, is the case δ = 0).
         """
         if k == 1:
             return self

@@ -7,7 +7,10 @@ Theorem. For t > ε, P(L > t) ≤ δ(ε)/(1 − e^{ε−t}). Proof: on S = {L > 
 δ(ε) ≥ P(S) − e^ε·Q(S) ≥ (1 − e^{ε−t})·P(S). ∎ So, except with probability p, the loss is at most the least
 ε − ln(1 − δ(ε)/p). With a bare (ε, δ) that is ε + h except with probability δ/(1 − e^{−h}).
 
-Odds move by e^L. The exception is counted where the guess is true; where it is false, L > t is rarer still.
+Odds move by e^L for a reader who knows all other rows, and by no more for one whose beliefs about the others do not
+depend on the unit: both likelihoods are then averages over one law of the other rows. For any other reader the two
+conclusions, with and without the unit in the data, have odds within e^{2ε} of each other if ε is pure (compare
+Kasiviswanathan & Smith 2014). The exception is counted where the guess is true; where it is false, L > t is rarer.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ _ROUND_UP = 1 + 2.0**-45  # what is computed here is known to far better than th
 @codec.serialisable("reading")
 @dataclass(frozen=True)
 class Reading:
-    """How far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith 2014)."""
+    """How far the belief about one unit can move, of a reader who knows all other units, or whose beliefs about them do
+    not depend on this one.
+    """
 
     epsilon: float
     """Except with probability ``delta`` the odds that the unit is in the data (where membership is public: that a value

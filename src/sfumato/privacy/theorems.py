@@ -59,7 +59,7 @@ def _upper_probability(log: float) -> float:
 
 
 def basic(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """Releases on the same data together are (Σεᵢ, Σδᵢ)-DP (Dwork & Roth 2014, Thm 3.16)."""
+    """Releases on the same data together are (Σεᵢ, Σδᵢ)-DP (Dwork & Roth 2014, Thm 3.16; adaptive: Thm B.1)."""
     checked = _checked_guarantees(guarantees)
     epsilon = sum((g.epsilon for g in checked), Fraction(0))
     return _combined_guarantee(epsilon, sum((g.delta for g in checked), Fraction(0)), "guarantees")
@@ -113,7 +113,7 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
 
 def group(guarantee: Guarantee, k: int) -> Guarantee:
     """k units together have kε, and δ(1 + e^ε + … + e^{(k−1)ε}) = δ·(e^{kε} − 1)/(e^ε − 1), along a chain of k
-    neighbours (Dwork & Roth 2014, Thm 2.2).
+    neighbours (Dwork & Roth 2014, Thm 2.2, is the case δ = 0).
     """
     promise = Guarantee.of(guarantee)
     curve = Curve.approximate(promise.epsilon, promise.delta).group(k)

@@ -3,8 +3,9 @@
 Theorem (later readings). The parts beside totals are read for the groups K that passed the threshold. Each of these
 readings limits a unit by its own rows, with a fresh sampling key, before it looks at K. So for every fixed K a unit
 changes the reading of K by no more than the bounding of all groups proves, whether the data hold the keys of K or not;
-and K is known from what was released before. The release is an adaptive composition (Dwork & Roth 2014, Thm 3.16): its
-curve is that of the threshold, the noise and the choices together, under either relation of neighbours. ∎
+and K is known from what was released before. The release is an adaptive composition (Dwork & Roth 2014, Thm B.1; as
+curves: Zhu, Dong & Wang 2022, Thm 10): its curve is that of the threshold, the noise and the choices together, under
+either relation of neighbours. ∎
 """
 
 from __future__ import annotations

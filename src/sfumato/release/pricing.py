@@ -7,8 +7,8 @@ share and also spends δ: all of it beside Laplace noise, half of it beside Gaus
 
 Theorem (discovered groups). The keys K are selected by a key threshold, and then noise is added to the totals of K with
 all declared values of the other keys. For each fixed K those totals move by no more than the bounding proves, whether
-the data hold the keys of K or not. So the release is an adaptive composition of the two (Dwork & Roth 2014, Thm 3.16),
-and its curve is that of both together, under either relation of neighbours. ∎
+the data hold the keys of K or not. So the release is an adaptive composition of the two (Dwork & Roth 2014, Thm B.1; as
+curves: Zhu, Dong & Wang 2022, Thm 10), and its curve is that of both together, under either relation of neighbours. ∎
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def epsilon_of(cost: Cost, curve: Curve | None, budget: Budget) -> Fraction | No
     δ.
 
     Releases of (ε₁, δ₁), (ε₂, δ₂), … are together (Σεᵢ, Σδᵢ)-DP, also where each is chosen after the answers before
-    (Dwork & Roth 2014, Theorem 3.16 and §3.5.2), so a bound on the sum bounds the ε of all. Where only a Rényi
+    (Dwork & Roth 2014, Theorem B.1), so a bound on the sum bounds the ε of all. Where only a Rényi
     divergence r of order α is stated, ε = r + log(1/δ)/(α − 1) (Mironov 2017, Proposition 3).
     """
     if cost.pure is not None:

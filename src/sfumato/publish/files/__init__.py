@@ -1,1 +1,1 @@
-"""Files of published objects: one sealed format, in which every edit is detected."""
+"""Files of published objects: one sealed format, in which an edit is detected unless the file is sealed anew."""

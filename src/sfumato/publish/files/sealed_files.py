@@ -6,7 +6,7 @@ manifest.
 
 A published file is a canonical zip, so equal contents are equal files: members are stored uncompressed, with one date.
 The member ``manifest.json`` contains its own hash. A reader rebuilds the zip and compares it, so an edit anywhere is
-detected.
+detected. The hashes have no key, so a file that somebody made anew is not.
 """
 
 from __future__ import annotations
