@@ -207,8 +207,8 @@ def _method_section(unit: str, neighbours: Neighbours, attempts: Sequence[Attemp
             "was neither read nor written.",
             "The victim has as many rows as the policy counts for one. Questions ran the whole path from SQL to noise, "
             "on an account that was discarded.",
-            f"The proof is about {unit}, {relation}. It holds for every question, every method and any amount of "
-            "computing; what was tried is an illustration of it.",
+            f"The proof is about {unit}, {relation}. It holds for every question and every method, with any computer "
+            "that cannot break AES-256; what was tried is an illustration of it.",
             "Ceilings are rounded up. Right guesses that exceed the ceiling by chance alone are reported "
             f"once in a million times, for each of {len(attempts)} counts.",
             *power_words(attempts),

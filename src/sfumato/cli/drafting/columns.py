@@ -125,7 +125,7 @@ def missing_values_note(policy: Policy, output: Path) -> str:
     need = "which needs a δ and shows only large groups" if policy.budget.delta else "and this budget has no δ for that"
     return (
         f"Without values: {_name_list(without_values)}. GROUP BY one of these has to find its groups in the data, "
-        f"{need}. Write values = [...] into {output.name}, from what you know of the field."
+        f"{need}. Write values = [...] into {output.name}, from what you know of the subject."
     )
 
 

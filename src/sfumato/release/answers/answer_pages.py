@@ -223,7 +223,8 @@ def render_attacker(promise: Guarantee, neighbours: str, publication: str) -> st
         + table(head, rows, [True] * len(head))
         + figure(_plot_beliefs(promise, neighbours, beliefs), "The dotted line is no change at all.")
         + paragraph(
-            f"{this} holds whatever they know and however they compute. A test for whether one of them is there, which "
+            f"{this} holds even if they know everybody else's rows, and however they compute (short of breaking "
+            "AES-256). A test for whether one of them is there, which "
             f"is wrong {format_percent(str(read.false_positive_rate))} of the time when they are not, "
             "finds them at most "
             f"{_percent_rounded_up(read.true_positive_rate)} of the time when they are."
