@@ -46,7 +46,7 @@ def test_weights_say_how_much_the_error_of_a_column_counts(policy: Path) -> None
         for more in ((), ("--weight", "n=4"))
     )
     assert heavy.exit_code == 0, heavy.stderr
-    errors = [float(json.loads(done.stdout)["columns"]["n"]) for done in (plain, heavy)]
+    errors = [float(json.loads(done.stdout)["columns"]["flights"]) for done in (plain, heavy)]
     assert errors[1] < 0.9 * errors[0]
     for given, told in (
         (("n=0",), "--weight n must be"),
@@ -552,3 +552,19 @@ def test_what_does_not_go_together_is_told_in_flags(policy: Path) -> None:
         "would REFUSE it now: sfumato budget says what is left"
         in run("query", policy, COUNTS, "--epsilon", "99", "--dry-run").stdout
     )
+
+
+def test_joint_ranges_are_asked_for_with_a_flag(policy: Path, tmp_path: Path) -> None:
+    """They are wider than each range by itself, in the forecast and in the answer, for one question and for a file."""
+    questions = tmp_path / "questions.sql"
+    questions.write_text(f"{COUNTS};\n")
+    for source in ([COUNTS], ["--file", str(questions)]):
+        widths = []
+        for flags in ((), ("--joint",)):
+            said = json.loads(
+                run("query", str(policy), *source, "--epsilon", "0.1", *flags, "--dry-run", "--json").stdout
+            )
+            widths.append((said["forecasts"][0] if "forecasts" in said else said)["columns"]["flights"])
+        assert widths[0] < widths[1]
+    priced = run("query", str(policy), COUNTS, "--within", "900", "--joint")
+    assert "± 900" in priced.stdout

@@ -31,6 +31,7 @@ def ask_workload(
     explain: bool,
     dry_run: bool,
     fresh: bool,
+    joint: bool,
     request_id: str | None,
     as_json: bool,
     receipt: bool,
@@ -41,10 +42,10 @@ def ask_workload(
         explanation = proposal.explain(**terms)
         click.echo(explanation.to_json() if as_json else calls_to_flags(str(explanation)))
     elif dry_run:
-        _show_workload_forecast(proposal.error(**terms, fresh=fresh), as_json)
+        _show_workload_forecast(proposal.error(**terms, fresh=fresh, joint=joint), as_json)
     else:
         with progress.exit_on_interrupt():
-            answers = proposal.release(**terms, fresh=fresh, request_id=request_id)
+            answers = proposal.release(**terms, fresh=fresh, joint=joint, request_id=request_id)
             for warning in dict.fromkeys(warning for answer in answers for warning in answer.warnings):
                 print_warning(warning)
             progress("showing")
@@ -146,6 +147,11 @@ _price_options = options.combine_decorators(
     ),
     click.option(
         "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each ± range."
+    ),
+    click.option(
+        "--joint",
+        is_flag=True,
+        help="Make all ranges of an answer hold together with this confidence, not each by itself.",
     ),
     click.option(
         "--mechanism",
@@ -325,7 +331,7 @@ def _ask_file(
     if not (values["explain"] or any(terms[name] for name in _PRICES)):
         raise click.UsageError(_ONE_PRICE)
     workload_options = {
-        name: values[name] for name in ("explain", "dry_run", "fresh", "request_id", "as_json", "receipt")
+        name: values[name] for name in ("explain", "dry_run", "fresh", "joint", "request_id", "as_json", "receipt")
     }
     ask_workload(
         curator, file, {**terms, "within": group_accuracies_by_question(terms["within"])}, progress, **workload_options
@@ -355,8 +361,12 @@ def _explain_or_forecast(question: Question | Listing, terms: dict[str, Any], va
     if values["explain"]:
         _print_explanation(question.explain(**terms), values["as_json"])
     else:
-        _print_forecast(question, {**terms, "fresh": values["fresh"]}, values["as_json"])
+        _print_forecast(question, {**terms, "fresh": values["fresh"], **_joint_term(values)}, values["as_json"])
     _draw_error(question, terms, values["plot"])
+
+
+def _joint_term(values: Mapping[str, Any]) -> dict[str, bool]:
+    return {"joint": True} if values["joint"] else {}
 
 
 def _draw_error(question: Question | Listing, terms: dict[str, Any], path: Path | None) -> None:
@@ -373,7 +383,9 @@ def _release_question(
     """Release one question; print, save and plot its answer."""
     for warning in question.warnings:
         print_warning(warning)
-    release_options = {name: values[name] for name in ("fresh", "free", "request_id", "sample_of")}
+    release_options = {name: values[name] for name in ("fresh", "free", "request_id", "sample_of")} | _joint_term(
+        values
+    )
     with progress.exit_on_interrupt():
         answer = question.release(**terms, **release_options)
         for warning in answer.warnings:
