@@ -18,7 +18,11 @@ _MAX_BYTES = 1 << 20
 @click.argument("sql")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
 @click.option(
-    "--together", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself."
+    "--joint",
+    "--together",
+    "together",
+    is_flag=True,
+    help="Make all ranges hold together with this confidence, not each by itself.",
 )
 @options.as_json
 @options.as_csv

@@ -105,7 +105,11 @@ def answer(form: Path, answers: Sequence[str]) -> None:
 @click.option("--pair", "pairs", multiple=True, metavar="A,B", help="Cross-tabulate two questions. Repeatable.")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
 @click.option(
-    "--together", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself."
+    "--joint",
+    "--together",
+    "together",
+    is_flag=True,
+    help="Make all ranges hold together with this confidence, not each by itself.",
 )
 @options.as_json
 @options.plot

@@ -70,7 +70,11 @@ def verify(file: Path, ledger: Path | None) -> None:
 @click.option("--raw", is_flag=True, help="Print only the unbiased counts, without the consistent ones.")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
 @click.option(
-    "--together", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself."
+    "--joint",
+    "--together",
+    "together",
+    is_flag=True,
+    help="Make all ranges hold together with this confidence, not each by itself.",
 )
 @options.as_json
 @options.as_csv
