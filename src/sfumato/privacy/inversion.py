@@ -19,7 +19,8 @@ step h on that line, and every error it makes is known in sign or in size:
   e^{k/2}·∫₀^μ w(v)·e^{−k²/2v²} dv with w(v) = e^{−v²/8}/√(2π), because that is what its derivative in μ integrates to.
   Larger |k| favours larger v, so the ratio of the raises with μ and with rμ is largest at k = 0, where it is
   R = erf(μ/√8)/erf(rμ/√8). With λ = R/(1 − R), (1+λ)·smooth_μ − λ·smooth_{rμ} is therefore not above δ, whatever the
-  law of L, and its gap is of second order in μ.
+  law of L. The raise with μ is at most μ/√(2π), and negligible for |k| ≫ μ, so the gap is of first order in μ at worst
+  (an atom of L about μ away from ε), and of second order where L has a bounded density near ε.
 - *Rounding.* Each term is computed within a known number of units in the last place of its largest possible size, and
   that is added (the elementary functions of numpy are taken to be within 8 units).
 
