@@ -1,10 +1,10 @@
 """Parsing and printing of untrusted input (files, exports, requests, replies).
 
 Parsers check what they expect and report what is wrong. Unexpected input shows as one of Python's own errors, such as
-an ``AttributeError``. ``refusing`` turns these into the parser's own error, with Python's as its cause: no untrusted
-input ends in an internal error.
+an ``AttributeError``. ``refuse_malformed`` turns these into the parser's own error, with Python's as its cause: no
+untrusted input ends in an internal error.
 
-``printable`` and ``defused`` escape untrusted texts for terminals and spreadsheets.
+``escape_unprintable`` and ``escape_for_spreadsheet`` escape untrusted texts for terminals and spreadsheets.
 """
 
 from __future__ import annotations
@@ -61,6 +61,6 @@ def escape_unprintable(text: str) -> str:
 
 
 def escape_for_spreadsheet(text: str) -> str:
-    """Escape a text for spreadsheets: an apostrophe before what would be a formula, and as ``printable`` does."""
+    """Escape a text for spreadsheets: an apostrophe before what would be a formula, and as ``escape_unprintable`` does."""
     escaped = escape_unprintable(text)
     return f"'{escaped}" if escaped.startswith(_FORMULA_STARTS) else escaped

@@ -1,7 +1,7 @@
 """Totals rounded to units: what one unit changes, by exact enumeration of small worlds in the engine.
 
 Every world is a pair of groups of one table: some people whose totals leave every remainder, and one unit more. Units
-are made of several steps by asking for few of them (``MOST_STEPS``), so that small numbers are rounded as large ones
+are made of several steps by asking for few of them (``MAX_STEPS``), so that small numbers are rounded as large ones
 are.
 """
 

@@ -3,7 +3,8 @@
 Every round has new secrets, decided by fair coins. A player asks how many of some people have the secret, as often as
 the curator answers, and then guesses one person's. If the answers are ε-DP under replacement of a value, a guess is
 correct with probability at most e^ε/(1 + e^ε), whatever was asked and whatever happened in other rounds. So the number
-of correct guesses proves a lower bound on ε, except with a stated probability (``attacks.ceilings.least_proven``).
+of correct guesses proves a lower bound on ε, except with a stated probability
+(``attacks.ceilings.epsilon_lower_bound``).
 
 The number of rounds is fixed before a match starts, and unplayed rounds count as wrong: stopping at a lucky moment
 would prove too much.

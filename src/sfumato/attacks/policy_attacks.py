@@ -2,10 +2,11 @@
 
 Every attempt is a guess of a fair coin. The coin decides one fact about a simulated target: whether they are in a
 table, or which of two values they have in a column. The attacker knows all other rows, spends the whole account on the
-most informative question, in ε or in ρ (``spendings``), and guesses. Under a guarantee of (ε, δ) for the change that
-the coin makes, a guess is correct with probability at most (e^ε + δ)/(1 + e^ε), and from a release with a known privacy
-curve at most ½(1 + δ(0)) (``attacks.ceilings``): presence is one unit added or removed, a value is one unit replaced.
-Runs are independent, so the count of correct guesses exceeds the binomial limit only with the stated probability.
+most informative question, in ε or in ρ (``whole_spendings``), and guesses. Under a guarantee of (ε, δ) for the change
+that the coin makes, a guess is correct with probability at most (e^ε + δ)/(1 + e^ε), and from a release with a known
+privacy curve at most ½(1 + δ(0)) (``attacks.ceilings``): presence is one unit added or removed, a value is one unit
+replaced. Runs are independent, so the count of correct guesses exceeds the binomial limit only with the stated
+probability.
 
 Spending the whole price at once gives the least noise that this policy ever allows: the budget bounds what all
 questions reveal together, however it is divided. Every private table is attacked, and every column that declares two

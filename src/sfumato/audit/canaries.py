@@ -297,7 +297,9 @@ def _log_factorials(largest: int) -> NDArray[np.float64]:
 
 
 def epsilon_lower_bound(canaries: int, guesses: int, right: int, delta: float, error_probability: float) -> float:
-    """Return the largest ε, rounded down, at which ``right`` correct guesses have probability at most ``miss``."""
+    """Return the largest ε, rounded down, at which ``right`` correct guesses have at most this
+    ``error_probability``.
+    """
     if guessing_tail_bound(canaries, guesses, right, 0.0, delta) > error_probability:
         return 0.0
     low, high = 0.0, _MAX_EPSILON

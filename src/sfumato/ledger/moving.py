@@ -260,7 +260,7 @@ def _fill_target(
     target: Address, content: LedgerContent, last: Row, interrupted: str | None, *, accept_loss: bool
 ) -> Iterator[tuple[str, Iterable[Row]]]:
     """Fill an empty ledger and yield its identity and its lines for checking; it becomes valid when the block ends. A
-    target ``begun`` before is filled again only if it is the very same.
+    target that was ``interrupted`` before is filled again only if it is the very same.
     """
     if is_server_address(target):
         from sfumato.ledger.stores.postgres import PostgresStore

@@ -1,6 +1,6 @@
 """The accounting periods that a query can read, and so is charged to: they follow from its text and the policy alone.
 
-*Claim.* A unit whose account is not among ``spent`` changes nothing that a ``restricted`` plan reads. Every private
+*Claim.* A unit whose account is not among the charged ones changes nothing that a restricted plan reads. Every private
 scan in it keeps the rows of these periods alone, by a condition of the plan itself. The account of a row follows from
 its column as it is after the scan: a period is read before clamping, rows of accounts outside the declared bounds are
 dropped by the scan, and what is left is clamped within its own account, since days that are clamped lie beyond the day

@@ -28,7 +28,7 @@ A + B is M for one sign and 2M for equal bounds; it is never high − low: a row
 several totals is scaled as one vector, which keeps the ratio of its totals but no box: there every norm doubles,
 unless all values have one sign. ∎
 
-Rounded totals. Where one unit may add more than ``MOST_STEPS`` steps, a total t is released as r(t) = ⌊t/u + 1/2⌋, its
+Rounded totals. Where one unit may add more than ``MAX_STEPS`` steps, a total t is released as r(t) = ⌊t/u + 1/2⌋, its
 number of units of u steps. Theorem: let v be what a unit adds to the totals of the others, t, and w = r(t + v) − r(t).
 Then w has the signs of v or is 0, w_j = 0 where v_j = 0, |w_j| ≤ ⌈|v_j|/u⌉, and over h totals with v_j ≠ 0
 Σ|w_j| ≤ ⌈Σ|v_j|/u⌉ + h − 1 and ‖w‖₂ ≤ ‖v‖₂/u + √h. *Proof.* r never falls, and r(t + k·u) = r(t) + k for whole k: so
@@ -131,7 +131,7 @@ class ScaledMeasure:
 
     @property
     def rounding(self) -> Fraction:
-        """Bound the error of a total of at most ``MOST_ROWS`` rows from rounding, apart from limits: the total is
+        """Bound the error of a total of at most ``MAX_ROWS`` rows from rounding, apart from limits: the total is
         rounded to a unit once, and each value to a step, unless all values are whole steps.
         """
         value, total_rounding = self.measure.value, self.unit_value / 2 if self.bits < 0 else Fraction(0)
@@ -282,7 +282,7 @@ def _width(low: int, high: int) -> int:
 def _bounded(
     plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, bits: int = _FRACTION_BITS
 ) -> BoundedPlan:
-    """Insert a ``Bound`` between the aggregate and its rows, and scale the measures to whole steps."""
+    """Insert ``BoundContributions`` between the aggregate and its rows, and scale the measures to whole steps."""
     effective_limits = replace(limits, groups=min(limits.groups, groups))
     plan_measures = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
     measures = tuple(_scaled(measure, strategy, effective_limits, groups, bits) for measure in plan_measures)
@@ -344,7 +344,7 @@ def max_squared_norm(per_group: int, total: int) -> int:
 
 
 def _bits(steps: int, max_bits: int, *, rounds: bool) -> int:
-    """Return the finest resolution at which one unit adds at most ``MOST_STEPS``: fractions of a step, or several steps
+    """Return the finest resolution at which one unit adds at most ``MAX_STEPS``: fractions of a step, or several steps
     for values that may be rounded; a count of rows is never rounded.
     """
     bits = max_bits

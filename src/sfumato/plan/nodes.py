@@ -9,7 +9,7 @@
     └── outer: Outer, …             an outer SELECT over the rows of the one before it: free
 
 Every relation says which ``columns`` it has, what it is made from (``inputs``), which ``expressions`` it evaluates on
-rows of these, how many rows of one unit it holds at most as far as the tree itself proves it (``most_rows``, None where
+rows of these, how many rows of one unit it holds at most as far as the tree itself proves it (``max_rows``, None where
 it does not), and which ``limits`` a Bound above it has unless others are asked for. A node that adds columns has a
 number, its ``source``, which no other node of the tree has: fields name columns by it.
 

@@ -102,7 +102,7 @@ def format_length(number: float) -> str:
 
 
 def format_lengths(numbers: Sequence[float]) -> list[str]:
-    """Format many lengths at once exactly as ``digits`` does, in a fraction of the time."""
+    """Format many lengths at once exactly as ``format_length`` does, in a fraction of the time."""
     listed = "%.2f\n" * len(numbers) % tuple(numbers)
     return listed.replace("-0.00\n", "0.00\n").replace("0\n", "\n").replace(".0\n", "\n").split()
 
@@ -113,7 +113,7 @@ def escape(text: str) -> str:
 
 
 def escape_all(texts: Sequence[str]) -> list[str]:
-    """Escape many texts at once as ``escaped`` does; joining by newlines is safe, since printable texts have none."""
+    """Escape many texts at once as ``escape`` does; joining by newlines is safe, since printable texts have none."""
     return html.escape("\n".join(map(escape_unprintable, texts))).split("\n") if texts else []
 
 
@@ -140,7 +140,9 @@ def label(
     attributes: str = "",
     rotated: bool = False,
 ) -> str:
-    """Render a text, or ``turned`` upward; if wider than ``room``, it is truncated with the whole as a tooltip."""
+    """Render a text, ``rotated`` upward on request; if wider than ``max_width``, it is truncated with the whole as a
+    tooltip.
+    """
     visible = visible_text(text) if max_width is None else truncate(text, max_width, size)
     tooltip = tooltip_element(text) if visible != text else ""
     position = f'x="{format_length(x)}" y="{format_length(y)}"'
@@ -168,7 +170,7 @@ def _text_attributes(anchor: str, size: float, fill: str) -> str:
 
 
 def box(x: float, y: float, wide: float, high: float, fill: str, *, more: str = "", tooltip_text: str = "") -> str:
-    """Render a rectangle; ``say`` is its tooltip."""
+    """Render a rectangle; ``tooltip_text`` is its tooltip."""
     geometry = (
         f'x="{format_length(x)}" y="{format_length(y)}" width="{format_length(max(0.0, wide))}" '
         f'height="{format_length(max(0.0, high))}"'

@@ -25,7 +25,7 @@ from sfumato.policy.domains import MAX_VALUES, Domain, Type, Value, parse_value
 from sfumato.privacy.numbers import exact, format_exact
 
 MAX_BINS = 1_000
-"""The most bins with explicit edges or calendar periods; equal bins of integers or days may number ``MOST_VALUES``."""
+"""The most bins with explicit edges or calendar periods; equal bins of integers or days may number ``MAX_VALUES``."""
 CALENDAR_PERIODS = ("day", "week", "month", "quarter", "year")
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _BINS_RULE = 'edges such as [0, 18, 30, 65], a number of equal bins such as 20, or for dates "month"'

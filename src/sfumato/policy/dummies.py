@@ -62,7 +62,7 @@ def invent_tables(tables: Mapping[str, DeclaredTable], rows: int, id_type: Type 
     """Invent a table for each that declares columns, with ``rows`` rows if it is private.
 
     Raises:
-        InvalidParameter: if ``rows`` is not a whole number from 1 to ``MOST_ROWS``.
+        InvalidParameter: if ``rows`` is not a whole number from 1 to ``MAX_ROWS``.
     """
     import pyarrow
 

@@ -27,7 +27,8 @@ Rounded sums depend on the order of the lines, so a total is defined as the fold
 Each line records the total after it: whoever replays the lines, from the first or from any other, computes the same
 numbers, and a process that appends a line needs the line before it alone. Because of the roundings, *admission*
 compares the recorded total with the allowance, and an *accusation* that more was spent than allowed compares the
-recorded total less one unit for each rounding there can have been (``ledger.guarded``, ``reports.verifying_bundles``).
+recorded total less one unit for each rounding there can have been (``ledger.guarded``,
+``reports.bundle_verification``).
 
 A whole number of units is written as that number, as it was before fractions were kept; a fraction is written as the
 ε or δ itself, in lowest terms, such as ``1/3``. Old lines therefore read and add up as they did, and every amount has

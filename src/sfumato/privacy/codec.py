@@ -15,7 +15,7 @@ A field that is renamed keeps its name in written texts: ``field(metadata=codec.
 A value's constructor accepts its own fields as they are written, so decoding is validation: a hostile text raises
 ``InvalidParameter``.
 
-``spelled`` is the ``__repr__`` of small values: as they would be typed, with exact numbers as decimals.
+``constructor_repr`` is the ``__repr__`` of small values: as they would be typed, with exact numbers as decimals.
 """
 
 from __future__ import annotations
@@ -397,7 +397,7 @@ def _decode_mapping(data: Any) -> Any:
 
 
 _MAX_SHOWN = 6
-"""Elements of a tuple or a mapping that ``spelled`` shows."""
+"""Elements of a tuple or a mapping that ``constructor_repr`` shows."""
 
 
 def constructor_repr(item: Any) -> str:

@@ -1,9 +1,10 @@
 """MWEM: multiplicative weights with the exponential mechanism (Hardt, Ligett & McSherry 2012).
 
 The model is a weight for every cell of a dense universe, and starts uniform with a noisy number of rows. In each round
-a candidate is chosen by the distance of its counts from the model's (``Misfits``), measured with noise (``Counted``),
-and the weights are multiplied by e^{q(x)·(measured − predicted)/2n̂}. Only choices and measurements read rows, and each
-is a complete release with a charge of its own; the model is deterministic post-processing of what was released.
+a candidate is chosen by the distance of its counts from the model's (``CandidateCounts``), measured with noise
+(``NoisyCounts``), and the weights are multiplied by e^{q(x)·(measured − predicted)/2n̂}. Only choices and measurements
+read rows, and each is a complete release with a charge of its own; the model is deterministic post-processing of what
+was released.
 """
 
 from __future__ import annotations

@@ -295,8 +295,8 @@ class Hypothesis:
     def updated(
         self, asked: IntegerWeightedMeasure, bought: Floats, noise_width: float, threshold: float
     ) -> Hypothesis:
-        """Move totals toward what was bought of them, if that is further off than its noise (``near``), and rescale to
-        the total; ``far`` is the threshold of the gates, in rows.
+        """Move totals toward what was bought of them, if that is further off than its ``noise_width``, and rescale to
+        the total; ``threshold`` is that of the gates, in rows.
 
         Every cell is multiplied by Π_j (bought_j/now_j)^(w_j/V): generalised iterative scaling (Darroch & Ratcliff
         1972), which converges in one round for counts of groups.

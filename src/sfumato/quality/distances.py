@@ -1,7 +1,7 @@
 """Distances between two tables: total variation of their marginals, Cramér's V and correlations.
 
 NIST's k-marginal score is 1000·(1 − the mean total variation over the marginals of k columns): SDNist 2 writes it as
-(2 − mean L1)·500, over a sample of the sets of columns. Here it is over all sets up to ``MOST_SETS``, and beyond that
+(2 − mean L1)·500, over a sample of the sets of columns. Here it is over all sets up to ``MAX_SETS``, and beyond that
 over evenly spaced ones.
 """
 
@@ -77,7 +77,7 @@ class MarginalSummary:
 
 
 def marginal_sets(columns: int, ways: int) -> list[ColumnSet]:
-    """List all sets of ``ways`` columns, or ``MOST_SETS`` evenly spaced ones where there are more."""
+    """List all sets of ``ways`` columns, or ``MAX_SETS`` evenly spaced ones where there are more."""
     count = math.comb(columns, ways)
     combinations = itertools.combinations(range(columns), ways)
     if count <= MAX_SETS:

@@ -40,7 +40,9 @@ _PRECISION = Fraction(1, 2**16)
 
 @dataclass(frozen=True)
 class BatchQuestionPrice:
-    """One question of a batch, which can be prepared at any price; ``finds`` marks one that needs a δ of its own."""
+    """One question of a batch, which can be prepared at any price; ``discovers_groups`` marks one that needs a δ of its
+    own.
+    """
 
     prepare: Callable[[Price, Family], PricedRelease]
     share: Fraction

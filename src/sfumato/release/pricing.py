@@ -132,8 +132,8 @@ def price_release(
     """Return the release with the least noise on totals at this price; among equals, the cheapest to compute.
 
     The parts in ``others`` have strategies of their own. The price is split to minimise the weighted errors of
-    ``asked``, and evenly without it. After Gaussian noise the account can no longer be charged in pure ε, so while it
-    still can, Gaussian noise is chosen by default only if it at least halves the error.
+    ``requests``, and evenly without it. After Gaussian noise the account can no longer be charged in pure ε, so while
+    it still can, Gaussian noise is chosen by default only if it at least halves the error.
     """
     if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)

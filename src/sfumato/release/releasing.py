@@ -81,7 +81,7 @@ class RecordsAccuracy(Protocol):
 
     @property
     def written_accuracy(self) -> Mapping[str, Number]:
-        """All of ``good_enough``, and more half-widths that follow from the policy and the price alone."""
+        """All of ``required_accuracy``, and more half-widths that follow from the policy and the price alone."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 All policies share one ledger, with the people file beside it. To an analyst whom a policy does not list, the policy
 does not exist; the access list is always read from the current file. A changed policy file is opened again and calls
-wait for that (``ClockedOpenings``); while a file cannot be opened, its policy answers nothing.
+wait for that (``DelayedOpenings``); while a file cannot be opened, its policy answers nothing.
 
 History is returned page by page: complete to owners and auditors, redacted for analysts. A ledger line holds the total
 spent so far, the amount on hold and the previous line's hash. All three reveal purchases of others, so they are removed

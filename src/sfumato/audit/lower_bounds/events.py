@@ -11,7 +11,7 @@ discriminant detects exact linear relations between columns; boosted trees over 
 regions. Both are trained on samples of their own, so a score is a fixed function of the output when events are
 selected and when they are measured.
 
-``ToldLaws`` summarises both distributions in few enough cells to plot.
+``OutputShares`` summarises both distributions in few enough cells to plot.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def falsify(
 
     ``mechanism`` is a built-in mechanism, applied to ``inputs``; or a pair of functions, one per world, that take a
     count and return that many independent outputs; or a proposal of a curator, such as a query, which is then released
-    on generated neighbouring tables at the price of the claim (``asked_worlds``). Outputs are numbers or rows of
+    on generated neighbouring tables at the price of the claim (``sample_proposal``). Outputs are numbers or rows of
     numbers; the columns of a row are tested jointly. An input is what the mechanism receives in a release: a number or
     a row for additive noise, an answer for local reports, scores for a selection, counts for a key threshold, sorted
     values for quantiles, the values of all queries for a sparse vector.

@@ -65,10 +65,11 @@ def compare_noise(
     error_probability: Fraction,
     fault: NoiseFault | None = None,
 ) -> NoiseComparison | None:
-    """Draw a release until any two independent noise values agree every time with probability at most ``miss``.
+    """Draw a release until any two independent noise values agree every time with probability at most
+    ``error_probability``.
 
     Returns None if fewer than two numbers are noisy, if groups are discovered in the data, or if the noise is so narrow
-    that it would need too many draws. ``spoil`` injects a fault.
+    that it would need too many draws. ``fault`` injects one.
     """
     if question.discovered_keys:
         return None

@@ -35,7 +35,7 @@ def print_table(
 ) -> None:
     """Print a table with aligned columns; cells are shown as plain text, with control characters escaped.
 
-    In a pipe or a file, lines are folded at ``piped`` characters.
+    In a pipe or a file, lines are folded at ``pipe_width`` characters.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console

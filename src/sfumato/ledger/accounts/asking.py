@@ -84,7 +84,8 @@ class PendingQuery:
         """Return the answer if it was bought before or is being bought by an equal query; None when this query has
         paid.
 
-        Waiting ends after ``seconds``, or after ``PATIENCE``. A ``fresh`` query reuses and joins only its own request.
+        Waiting ends after ``seconds``, or after the default patience. A ``fresh`` query reuses and joins only its own
+        request.
         """
         answer, last_seen = self._find_answer()
         result = answer or self._charge_or_join(last_seen)

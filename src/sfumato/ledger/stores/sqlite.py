@@ -506,7 +506,7 @@ def written_copy(
     place: object, content: LedgerContent, *, partial_file: Path | None = None, mark: int = 0
 ) -> Iterator[Path]:
     """Write lines to a file that gets its final name when the block ends; inside the block it can be checked. A file
-    ``begun`` before is already written.
+    ``partial_file`` is already written.
     """
     target = local_files.resolve(place)
     local_files.require_local(target)

@@ -241,7 +241,7 @@ class AggregateRequest(Protocol):
         ...
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
-        """Return the measures taken for it, where all of ``asked`` are requested, or needed, of the same rows."""
+        """Return the measures taken for it, where all of ``requests`` are requested, or needed, of the same rows."""
         ...
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:

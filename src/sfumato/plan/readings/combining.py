@@ -80,7 +80,7 @@ def combine_readings(readings: Sequence[GroupTotals]) -> tuple[CombinedReading, 
 
 
 def _split_by_size(readings: Sequence[GroupTotals]) -> list[list[GroupTotals]]:
-    """Split readings so that no statement has more than ``MOST_MEASURES`` measures."""
+    """Split readings so that no statement has more than ``MAX_MEASURES`` measures."""
     chunks: list[list[GroupTotals]] = [[]]
     for reading in readings:
         if sum(len(member.bounded.measures) for member in chunks[-1]) + len(reading.bounded.measures) > MAX_MEASURES:

@@ -8,15 +8,15 @@ neighbours), the least sum for Σρ_B = ρ is
     σ_B² = (m²/2ρ)·(Σ√(vc))·√(c_B/v_B),    with the sum (m²/2ρ)·(Σ√(vc))².
 
 Proof. Cauchy–Schwarz: (Σ v_B σ_B²)(Σ c_B/σ_B²) ≥ (Σ√(v_B c_B))², with equality where v_B σ_B⁴ ∝ c_B. ∎ Under add-remove
-neighbours it meets the singular-value bound of Li & Miklau (2013), so no linear mechanism with Gaussian noise does
-better.
+neighbours it meets the singular-value bound of Li & Miklau (2013), so no unbiased linear mechanism with Gaussian noise
+at the same ρ does better.
 
 *The worst variance*, max_A u_A·Var_A, is the greatest over λ ≥ 0, Σλ = 1, of the least Σλ_A u_A Var_A, by convexity.
 λ_A ← λ_A·u_A·Var_A/mean climbs to it: the least weighted sum is a bound from below, the largest a bound from above, and
 the climb ends when they are within 1e-6.
 
 *Ranges.* If all sums over adjacent cells of an attribute are requested instead of single cells, v_B is the sum of
-‖q_B‖² over them: that is where levels pay (``attributes.branched``).
+‖q_B‖² over them: that is where levels pay (``attributes.CellHierarchy``).
 
 *Pure prices.* Laplace noise of scale b_A on whole marginals costs ε = Σm/b_A and has the variance 2b_A²: the weighted
 sum Σ w_A s_A·2b_A² is least for b_A ∝ (w_A s_A)^−1/3, the worst for b_A ∝ w_A^−1/2 (both by Lagrange).

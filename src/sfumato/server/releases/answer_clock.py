@@ -14,7 +14,7 @@ numbers. A session releases its rows at its end, which takes longer the more the
 
 What reads no rows is sent at once: refusals before the charge, and stored answers.
 
-The claim excludes CPU contention: while rows are read, other calls get less of it (``turns`` and ``connections``
+The claim excludes CPU contention: while rows are read, other calls get less of it (``fair_queue`` and ``connections``
 describe the mitigations).
 
 *Reopening.* A changed policy is opened again in a thread of its own, and becomes visible when the clock says so.
