@@ -10,33 +10,12 @@ from pathlib import Path
 SOURCES = Path(__file__).parent.parent / "src" / "sfumato"
 _NAME = re.compile(r"``([A-Za-z_][\w.]*)``")
 ELSEWHERE = frozenset(
-    # columns and parts of generated SQL, cells, files, HTTP, HTML, words of grammars, and names of other packages
-    [
-        "sf_unit",
-        "k0",
-        "v0",
-        "v1",
-        "c0",
-        "x1",
-        "region",
-        "toc",
-        "inf",
-        "infinity",
-        "nan",
-        "HttpOnly",
-        "json",
-        "StrToTime",
-        "DateBin",
-        "u",
-        "m",
-        "with",
-        "repr",
-        "work_mem",
-        "amcheck",
-        "private_id",
-        "row_privacy",
-        "max_ids",
-    ]
+    {
+        *("sf_unit", "k0", "v0", "v1", "c0", "x1", "u"),  # columns and parts of generated SQL
+        *("inf", "infinity", "nan", "region", "m", "with", "repr"),  # cells, an example's column, mathematics, Python
+        *("json", "toc", "HttpOnly", "work_mem", "amcheck", "StrToTime", "DateBin"),  # files, HTML and other software
+        *("private_id", "row_privacy", "max_ids"),  # keys of SmartNoise metadata
+    }
 )
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -59,20 +38,21 @@ def defined_names() -> set[str]:
 def unknown_names() -> Iterator[str]:
     known = defined_names() | ELSEWHERE
     for path in sorted(SOURCES.rglob("*.py")):
-        module = ast.parse(path.read_text())
+        source = path.read_text()
+        module, lines = ast.parse(source), source.splitlines()
         for node in [module, *(each for each in ast.walk(module) if isinstance(each, Definition))]:
-            docstring = ast.get_docstring(node) or ""
-            for name in _NAME.findall(docstring):
+            for name in _NAME.findall(ast.get_docstring(node) or ""):
                 leaf = name.rpartition(".")[2]
-                if leaf not in known and not _is_used(leaf, node):
+                if leaf not in known and not re.search(rf"\b{re.escape(leaf)}\b", _code(node, lines)):
                     yield f"{path.relative_to(SOURCES)}: ``{name}`` in the docstring of {getattr(node, 'name', 'it')}"
 
 
-def _is_used(name: str, node: ast.AST) -> bool:
-    """Whether the code below a docstring has this name: as a variable, a parameter, a keyword or a text."""
-    code = ast.unparse(node.body[1:]) if isinstance(node, ast.Module) else ast.unparse(node)
-    docstring = ast.get_docstring(node, clean=False) or ""  # type: ignore[arg-type]
-    return re.search(rf"\b{re.escape(name)}\b", code.replace(docstring, "", 1)) is not None
+def _code(node: ast.Module | Definition, lines: list[str]) -> str:
+    """The lines of a definition without those of its docstring."""
+    docstring = node.body[0]
+    first = 1 if isinstance(node, ast.Module) else node.lineno
+    last = len(lines) if isinstance(node, ast.Module) else node.end_lineno
+    return "\n".join(lines[first - 1 : docstring.lineno - 1] + lines[docstring.end_lineno : last])
 
 
 def test_docstrings_name_what_exists() -> None:

@@ -61,6 +61,6 @@ def escape_unprintable(text: str) -> str:
 
 
 def escape_for_spreadsheet(text: str) -> str:
-    """Escape a text for spreadsheets: an apostrophe before what would be a formula, and as ``escape_unprintable`` does."""
+    """Escape as ``escape_unprintable`` does, with an apostrophe before what a spreadsheet would take for a formula."""
     escaped = escape_unprintable(text)
     return f"'{escaped}" if escaped.startswith(_FORMULA_STARTS) else escaped
