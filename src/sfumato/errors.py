@@ -259,8 +259,8 @@ class Unanswered(SfumatoError):
         super().__init__(
             "this release was charged and then stopped before it could answer"
             if charged
-            else "this question waited for an equal one, which was charged and then stopped before it could answer; "
-            "nothing was charged for waiting",
+            else "the same question was asked before, and was charged and then stopped before it could answer; "
+            "this request was not charged",
             place=f"line {number} of the ledger",
             fix="ask again, under a new request id if it had one: that is a new release with its own charge",
         )
@@ -276,7 +276,7 @@ class AnswerPending(SfumatoError):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            "an equal question was asked before and is not answered yet; nothing was charged for waiting",
+            "the same question was asked before and is still being answered; this request was not charged",
             place=f"line {number} of the ledger",
             fix="ask again later: its answer will be free",
         )
@@ -556,7 +556,10 @@ class LedgerUnavailable(SfumatoError):
     code = "ledger-unavailable"
 
 
-_RESTORE = "charge nothing more to this file: restore a backup, and acknowledge the anchor when asked"
+_RESTORE = (
+    "stop using this ledger and restore a backup; if the backup lacks the newest lines, accept the loss with "
+    "sfumato ledger acknowledge FILE --reason …"
+)
 
 
 class LedgerDamaged(LedgerUnavailable):

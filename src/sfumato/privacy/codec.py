@@ -246,7 +246,7 @@ def _encode_mapping(item: object) -> Any:
         return item if _is_plain(item) else [_encode_mapping(element) for element in item]
     if isinstance(item, Mapping):
         if not all(type(name) in (str, int) for name in item):
-            raise InvalidParameter("item", item, "a mapping whose keys are texts or whole numbers")
+            raise InvalidParameter("item", item, "a mapping whose keys are strings or whole numbers")
         return {str(name): _encode_mapping(entry) for name, entry in item.items()}
     if dataclasses.is_dataclass(item):
         raise InvalidParameter("item", item, "a mapping of plain values")

@@ -53,7 +53,12 @@ class AnchoredAccount:
     def __post_init__(self) -> None:
         entries.checked_name(self.name, "account")
         if not isinstance(self.terms, Terms) or not isinstance(self.total, Cost):
-            raise InvalidParameter("accounts", self.name, "accounts with their terms and totals")
+            raise InvalidParameter(
+                "accounts",
+                self.name,
+                "a list of AnchoredAccount values, each with its terms and its total",
+                fix="load the anchor with Anchor.load(path)",
+            )
 
 
 @codec.serialisable("anchor")

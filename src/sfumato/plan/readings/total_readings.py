@@ -248,7 +248,9 @@ class Thresholds:
             type(number) is int and 0 <= number <= len(self.values) for number in self.reached
         ):
             raise InvalidParameter(
-                "reached", Description("something else"), "a list with the number of values that each group reaches"
+                "reached",
+                Description("other values" if self.reached else "an empty list"),
+                f"a list of whole numbers from 0 to {len(self.values)}, one for each group",
             )
 
     @property

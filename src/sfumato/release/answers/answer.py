@@ -402,7 +402,7 @@ class Answer:
     def chart_data(self, column: str) -> ChartData:
         """Return one numeric column as chart data."""
         if column not in self.intervals:
-            raise InvalidParameter("column", column, "a column of numbers: " + ", ".join(self.intervals))
+            raise InvalidParameter("column", column, "one of the numeric columns: " + ", ".join(self.intervals))
         column_index, text_cells = self.columns.index(column), self.cells()
         key_indices = [self.columns.index(key) for key in self.keys]
         return ChartData(
