@@ -193,7 +193,7 @@ def digital_goods(
         raise InvalidParameter(
             "prices",
             Description("prices with more digits"),
-            "a list of prices with fewer digits",
+            "a list of numbers with fewer digits",
             fix="round the prices to fewer digits",
         )
     # A bidder's bids are replaced one after the other, each step monotone: a chain of per_bidder steps.

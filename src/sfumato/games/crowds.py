@@ -35,7 +35,7 @@ class Crowd:
     def __init__(self, payoffs: Any, types: Any) -> None:
         type_indices = np.asarray(types)
         if type_indices.ndim != 1 or type_indices.dtype.kind not in "iu" or not type_indices.size:
-            raise InvalidParameter("types", Description("something else"), "a list with the type index of each player")
+            raise InvalidParameter("types", Description("other values"), "a list of whole numbers, one for each player")
         table = _as_floats(payoffs)
         if table.ndim != 3 or table.shape[2] != type_indices.size or 0 in table.shape or table.size > _MAX_ENTRIES:
             rule = "an array [type, action, load − 1] with loads from 1 to the number of players"
@@ -109,7 +109,7 @@ class Crowd:
         raise InvalidParameter(
             "game",
             Description(f"no equilibrium after {limit:,} moves"),
-            "a game in which best responses converge",
+            "one in which best responses converge",
             fix="raise max_moves, or change the payoffs",
         )
 
@@ -185,7 +185,7 @@ def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[floa
     """
     base_lengths, slope_per_route = _finite_array(lengths, "lengths"), _finite_array(slopes, "slopes")
     if base_lengths.ndim != 2 or slope_per_route.shape != base_lengths.shape[1:]:
-        raise InvalidParameter("lengths", lengths, "a table lengths[type][route] with as many routes as slopes")
+        raise InvalidParameter("lengths", lengths, "a table [type][route] with one column for each slope")
     return Crowd(1 - base_lengths[:, :, None] - slope_per_route[None, :, None] * _possible_shares(types), types)
 
 

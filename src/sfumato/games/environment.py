@@ -256,6 +256,7 @@ def _checked_names(names: Sequence[Hashable] | None, size: int | None, name: str
     return labels
 
 
+NEW_ENVIRONMENT = "make one: Environment([[1, 0], [0, 1]], players=3)"
 _DIGITS = 80
 _UNIT = 10**70
 MAX_CANDIDATES = 400

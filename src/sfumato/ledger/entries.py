@@ -137,7 +137,7 @@ class Entry:
     def of(cls, value: object) -> Entry:
         if isinstance(value, Entry):
             return value
-        raise InvalidParameter("entry", value, "an Entry")
+        raise InvalidParameter("entry", value, "an Entry", fix="pass sf.Entry(…), with the parts to be charged")
 
     @cached_property
     def curve(self) -> Curve:
@@ -315,7 +315,7 @@ def _parse_time(written: object) -> datetime:
     except (TypeError, ValueError):
         parsed = None
     if parsed is None or parsed.tzinfo is None:
-        raise InvalidParameter("time", written, "a time in ISO 8601 with a time zone")
+        raise InvalidParameter("time", written, "in ISO 8601 with a time zone", fix="write 2024-01-31T23:59:00+00:00")
     return parsed
 
 

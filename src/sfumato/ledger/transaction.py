@@ -30,7 +30,7 @@ class Terms:
     def __post_init__(self) -> None:
         for what in ("per", "period_of"):
             if type(getattr(self, what)) is not str:
-                raise InvalidParameter(what, getattr(self, what), "a text")
+                raise InvalidParameter(what, getattr(self, what), "a string")
         if self.per and self.period_of:
             raise InvalidParameter("per", self.per, "empty: this account covers a single period", fix="leave out per")
         if not isinstance(self.unit, PrivacyUnit):

@@ -286,7 +286,7 @@ def _decode(data: Any) -> Any:
         raise InvalidParameter(
             "kind",
             kind,
-            "a kind of value that this version can read",
+            "one that this version can read",
             fix="correct the kind, or update Sfumato: a newer version may have written this text",
         )
     written = {field_name(field): field for field in dataclasses.fields(cls) if field.init}

@@ -35,7 +35,7 @@ _ROUND_UP = 1 + 2.0**-40  # computed reals are known to far better than this
 
 def _checked_guarantees(items: Iterable[Guarantee]) -> list[Guarantee]:
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
-        raise InvalidParameter("guarantees", items, "a list of Guarantees")
+        raise InvalidParameter("guarantees", items, "a list", fix="write [Guarantee(1), Guarantee(2)]")
     return [Guarantee.of(guarantee, "guarantees") for guarantee in items]
 
 
@@ -194,7 +194,7 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
     divergence = guarantee.epsilon - _conversion_cost(alpha, guarantee.delta, ROUND_CEILING)
     if divergence <= 0:
         raise InvalidParameter(
-            "order", order, f"an order that leaves some allowance, such as {float(_best_order(guarantee)):.4g}"
+            "order", order, f"one that leaves some allowance, such as {float(_best_order(guarantee)):.4g}"
         )
     return RenyiAllowance(alpha, divergence)
 

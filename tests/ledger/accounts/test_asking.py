@@ -351,7 +351,7 @@ def test_waiting_is_bounded_where_nobody_knows_whether_the_payer_lives(
     monkeypatch.setattr(asking, "MAX_WAIT_SECONDS", 2.0)
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
-    with pytest.raises(sf.AnswerPending, match="nothing was charged"):
+    with pytest.raises(sf.AnswerPending, match="this request was not charged"):
         clinic.ask(pure(**ENTRY), {"n": 5}).begin(10**6)
     assert ask(clinic, "second", pause=0) == (False, "second")
     clinic.answer(first.line, "first", {"n": 5})

@@ -223,7 +223,7 @@ def propose_degrees(
         raise InvalidParameter(
             "table",
             table,
-            "a private table with one edge in each row, and every row a unit",
+            "private, with one edge in each row and every row a unit",
             fix='declare the table with id = "row": an edge belongs to two people, so each row is a unit of its own',
         )
     if (

@@ -191,7 +191,7 @@ class Answer:
         """Return the cells of one column, in the order of the rows."""
         if name not in self.columns:
             close_matches = get_close_matches(str(name), self.columns, 1)
-            allowed = "a column of the answer: " + ", ".join(self.columns)
+            allowed = "one of the answer's columns: " + ", ".join(self.columns)
             raise InvalidParameter(
                 "column", name, allowed, fix=f"did you mean {close_matches[0]}?" if close_matches else ""
             )
