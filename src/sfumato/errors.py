@@ -671,7 +671,7 @@ def _error_classes(kind: type[SfumatoError] = SfumatoError) -> Iterator[type[Sfu
 
 
 def _invalid_json(source: object) -> InvalidParameter:
-    return InvalidParameter("source", source, "the JSON text of an error")
+    return InvalidParameter("source", source, "an error as JSON", fix="pass the text that to_json(error) returned")
 
 
 def _check_facts(kind: type[SfumatoError], document: Mapping[str, Any]) -> dict[str, Any]:

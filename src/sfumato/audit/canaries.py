@@ -424,7 +424,8 @@ def plant(
     """Generate rows for a policy's table and canaries to place among them; no source is read."""
     schema = policy.tables.get(table) if isinstance(table, str) else None
     if schema is None or schema.public:
-        raise InvalidParameter("table", table, "the name of a private table of the policy")
+        names = ", ".join(name for name, declared in policy.tables.items() if not declared.public)
+        raise InvalidParameter("table", table, f"one of the private tables: {names}")
     if not (schema.every_row or isinstance(schema.id, str)):
         raise InvalidParameter(
             "table",

@@ -52,7 +52,7 @@ def checked_name(value: object, what: str) -> str:
         raise InvalidParameter(
             what,
             value,
-            f"a printable text of 1 to {MAX_NAME_LENGTH} characters (Unicode NFC) without leading or trailing spaces",
+            f"printable text of 1 to {MAX_NAME_LENGTH} characters (Unicode NFC) without leading or trailing spaces",
         )
     return value
 
@@ -218,7 +218,8 @@ class Line:
         amounts = {"cost": written.cost, "spent": written.spent, "held": written.held}
         if not isinstance(written.named, Mapping) or set(written.named) != _NAMED_FIELDS:
             raise InvalidParameter("named", written.named, "a mapping from names to the parts of a line")
-        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a line")):
+        fix = "pass the text that Line.to_json() returned"
+        with refuse_malformed(lambda: InvalidParameter("source", source, "a ledger line as JSON", fix=fix)):
             return cls(kind=written.entered, **written.named, **amounts)  # type: ignore[arg-type]
 
     @property

@@ -42,6 +42,7 @@ from sfumato.privacy.numbers import format_exact
 from sfumato.untrusted import MALFORMED_INPUT
 
 _MAX_CHARACTERS = 1 << 22
+_UNCHANGED = "pass the JSON text unchanged, as this version or an earlier one wrote it"
 _PLAIN_TYPES = frozenset([int, str, bool, type(None)])
 _REAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?([eE][+-]?[0-9]{1,4})?")
 MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
@@ -133,24 +134,24 @@ def dumps(item: object) -> str:
 def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
     """Return the value of a JSON text; unknown kinds and versions and texts beyond ``longest`` are refused."""
     if not isinstance(source, str) or len(source) > longest:
-        raise InvalidParameter("source", source, f"a text of at most {longest:,} characters")
+        raise InvalidParameter("source", source, f"a string of at most {longest:,} characters")
     try:
         decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
         raise InvalidParameter("source", source, "valid JSON in which no object repeats a name") from error
     if not isinstance(decoded, dict):
-        raise InvalidParameter("source", source, "the JSON text of a serialised value: an object with a kind")
+        raise InvalidParameter("source", source, "a JSON object with a kind", fix=_UNCHANGED)
     try:
         return _decode(decoded)
     except RecursionError as error:
-        raise InvalidParameter("source", source, "JSON text with fewer levels of nesting") from error
+        raise InvalidParameter("source", source, "JSON with fewer levels of nesting") from error
 
 
 def loads_as(cls: type[_T], source: str, *, longest: int = _MAX_CHARACTERS) -> _T:
     """Return the value of a JSON text, which must be of exactly this class."""
     loaded = loads(source, longest=longest)
     if type(loaded) is not cls:
-        raise InvalidParameter("source", source, f"the JSON text of a value of the kind {_kind_by_class[cls]}")
+        raise InvalidParameter("source", source, f"a JSON object of the kind {_kind_by_class[cls]}", fix=_UNCHANGED)
     return loaded
 
 
@@ -315,7 +316,7 @@ def _wrong_fields(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidP
         str(kind),
         Description(f"an object {got or 'with a value of the wrong type'}"),
         "an object with the fields " + ", ".join(written),
-        fix="pass the JSON text unchanged, as this version or an earlier one wrote it",
+        fix=_UNCHANGED,
     )
 
 

@@ -190,5 +190,5 @@ class Report:
         """Parse an untrusted report; anything else is refused before a value of another kind is built from it."""
         has_report_shape = type(text) is str and len(text) <= _MAX_LENGTH and text.count("{") == 1
         if not has_report_shape or _KIND.search(text) is None:
-            raise InvalidParameter("report", text, "JSON that sfumato survey answer wrote", fix=_REPORT_FIX)
+            raise InvalidParameter("report", text, "JSON written by sfumato survey answer", fix=_REPORT_FIX)
         return codec.loads_as(cls, text, longest=_MAX_LENGTH)

@@ -189,7 +189,8 @@ def zeros_with_condition(
         require_possible_rows(all_zeros, [attribute.size for attribute in attributes], max_cells)
     except Unsupported as refusal:
         if refusal.code == "contradictory-zeros":
-            raise InvalidParameter("where", where, "a condition that some row can meet") from None
+            fix = "correct the condition: with the values that the policy declares, it never holds"
+            raise InvalidParameter("where", where, "a condition that some row can meet", fix=fix) from None
         return zeros
     return all_zeros
 
