@@ -61,7 +61,7 @@ def checked_text(value: object, what: str, max_length: int = MAX_QUERY_LENGTH) -
     """Check any text that can be stored: no NUL, valid Unicode, limited in length."""
     if not isinstance(value, str) or len(value) > max_length or "\0" in value or not _is_valid_unicode(value):
         raise InvalidParameter(
-            what, value, f"a text of at most {max_length:,} characters without NUL or lone surrogates"
+            what, value, f"a string of at most {max_length:,} characters without NUL or lone surrogates"
         )
     return value
 
@@ -71,7 +71,7 @@ def checked_reason(value: object) -> str:
         raise InvalidParameter(
             "reason",
             value,
-            "a text that is not empty",
+            "a non-empty string",
             fix="say why, in a few words: the ledger keeps the reason permanently",
         )
     return checked_text(value, "reason")

@@ -63,7 +63,7 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
 @click.option(
     "--rho",
     metavar="NUMBER",
-    help="The privacy cost as ρ of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
+    help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
 )
 @click.option("--within", metavar="NUMBER", help="Pay the smallest ε at which a verified estimate is within ± NUMBER.")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rho",
     metavar="NUMBER",
-    help="The privacy cost as ρ of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
+    help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
 )
 @click.option(
     "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each ± range."

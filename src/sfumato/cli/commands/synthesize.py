@@ -61,7 +61,7 @@ _price_options = options.combine_decorators(
     click.option(
         "--rho",
         metavar="NUMBER",
-        help="The privacy cost as ρ of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
+        help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
     ),
     click.option(
         "--seconds",

@@ -244,7 +244,7 @@ class PublishedMarginals:
         shapes = list(shapes_of(self.plan))
         if len(self.values) != len(shapes):
             raise InvalidParameter(
-                "values", len(self.values), f"a list of {len(shapes)} texts, one for each part of the plan"
+                "values", len(self.values), f"a list of {len(shapes)} strings, one for each part of the plan"
             )
         for text, shape in zip(self.values, shapes, strict=True):
             if len(text) != -(-8 * math.prod(shape) // 3) * 4:
