@@ -17,6 +17,7 @@ import json
 import os
 import sqlite3
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -123,7 +124,7 @@ def _read_head(path: Path) -> bytes:
     try:
         with _open_binary(path) as file:
             return file.read(_HEAD)
-    except (gzip.BadGzipFile, EOFError):
+    except (gzip.BadGzipFile, EOFError, zlib.error):
         rule = f"{path.name} cannot be decompressed: it is damaged or incomplete"
         fix = "compress the original again, or use an uncompressed copy"
         raise InvalidPolicy(rule, place=str(path), fix=fix) from None
