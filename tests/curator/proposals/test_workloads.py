@@ -230,7 +230,7 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
 BAD: dict[str, tuple[Any, str]] = {
     "none": ([], "at least one question and at most 5,000"),
     "no names": ({}, "at least one question and at most 5,000"),
-    "empty name": ({" ": ALL}, "texts that are not empty"),
+    "empty name": ({" ": ALL}, "keys are non-empty strings"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),
     "describe": ({"one": ALL, "what": "DESCRIBE visits"}, r"question 2 \(what\)"),
