@@ -556,10 +556,7 @@ class LedgerUnavailable(SfumatoError):
     code = "ledger-unavailable"
 
 
-_RESTORE = (
-    "stop using this ledger and restore a backup; if the backup lacks the newest lines, accept the loss with "
-    "sfumato ledger acknowledge FILE --reason …"
-)
+_RESTORE = "restore a backup; if it lacks the newest lines, accept the loss: sfumato ledger acknowledge FILE --reason …"
 
 
 class LedgerDamaged(LedgerUnavailable):
