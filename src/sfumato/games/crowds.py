@@ -49,7 +49,7 @@ class Crowd:
             )
         if type_indices.min() < 0 or type_indices.max() >= table.shape[0]:
             raise InvalidParameter(
-                "types", Description("something else"), f"a list of type indices from 0 to {table.shape[0] - 1}"
+                "types", Description("other values"), f"a list of type indices from 0 to {table.shape[0] - 1}"
             )
         type_indices = type_indices.astype(np.int64)
         for array in (table, type_indices):
@@ -146,7 +146,7 @@ class Crowd:
         if not fits or actions.min() < 0 or actions.max() >= self.actions:
             raise InvalidParameter(
                 "profile",
-                Description("something else"),
+                Description("other values"),
                 f"a list with one action from 0 to {self.actions - 1} for each player",
             )
         return actions.astype(np.int64)

@@ -207,7 +207,7 @@ class Environment:
             rule = f"a list with the type index of each of the {self.players} players, from 0 to {len(self.types) - 1}"
             raise InvalidParameter(
                 "reports",
-                Description("something else"),
+                Description("other values"),
                 rule,
                 fix="number the types from 0 in the order of environment.types",
             )

@@ -75,7 +75,9 @@ class Synopsis:
                     name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
                 )
         if type(self.earlier) is not tuple or not all(isinstance(release, Synopsis) for release in self.earlier):
-            raise InvalidParameter("earlier", type(self.earlier).__name__, "a tuple of Synopsis values")
+            raise InvalidParameter(
+                "earlier", Description(f"a {type(self.earlier).__name__}"), "a tuple of Synopsis values"
+            )
 
     @cached_property
     def _several(self) -> CombinedReleases:

@@ -136,7 +136,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         if not self.measurements:
-            raise InvalidParameter("measurements", "none", "at least one measurement")
+            raise InvalidParameter("measurements", (), "non-empty", fix="give at least one measurement")
 
     @property
     def bounded(self) -> BoundedPlan:
