@@ -87,8 +87,8 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
-        rule = "at most 300, up to which this bound is computed"
-        raise InvalidParameter("the ε of guarantee", guarantee.epsilon, rule, fix="give each release a smaller ε")
+        rule = "limited to an ε of at most 300, up to which this bound is computed"
+        raise InvalidParameter("guarantee", guarantee, rule, fix="give each release a smaller ε")
     total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
     return _combined_guarantee(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
 
