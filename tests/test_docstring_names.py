@@ -9,6 +9,9 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent.parent / "src" / "sfumato"
 _NAME = re.compile(r"``([A-Za-z_][\w.]*)``")
+_DEFINED = re.compile(
+    r"^ *(?:async def|def|class) (\w+)|^(?:    )?(\w+): |^ *self\.(\w+)|^([A-Z_]+)(?:,| =)", re.MULTILINE
+)
 ELSEWHERE = frozenset(
     {
         *("sf_unit", "k0", "v0", "v1", "c0", "x1", "u"),  # columns and parts of generated SQL
@@ -21,17 +24,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def defined_names() -> set[str]:
-    """Every module, function, class, field, parameter, constant and attribute of the package."""
+    """Every module, function, class, field and constant of the package."""
     names = {part for path in SOURCES.rglob("*.py") for part in path.relative_to(SOURCES).with_suffix("").parts}
     for path in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                    names.add(name)
-                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Attribute(attr=name, ctx=ast.Store()):
-                    names.add(name)
-                case ast.Name(id=name, ctx=ast.Store()) if name.isupper():
-                    names.add(name)
+        names |= {name for found in _DEFINED.findall(path.read_text()) for name in found}
     return names
 
 

@@ -43,7 +43,7 @@ def test_only_what_was_charged_ends_as_charged() -> None:
     for waited in (Unanswered(1, charged=False), AnswerPending(1)):
         assert outcome(waited).exit_code == 75
         assert outcome(pickle.loads(pickle.dumps(waited))) == outcome(waited)
-        assert "nothing was charged" in str(waited)
+        assert "this request was not charged" in str(waited)
 
 
 # ── as JSON ────────────────────────────────────────────────────────────────────────────────────

@@ -259,8 +259,8 @@ class Unanswered(SfumatoError):
         super().__init__(
             "this release was charged and then stopped before it could answer"
             if charged
-            else "this question waited for an equal one, which was charged and then stopped before it could answer; "
-            "nothing was charged for waiting",
+            else "the same question was asked before, and was charged and then stopped before it could answer; "
+            "this request was not charged",
             place=f"line {number} of the ledger",
             fix="ask again, under a new request id if it had one: that is a new release with its own charge",
         )
@@ -276,7 +276,7 @@ class AnswerPending(SfumatoError):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            "an equal question was asked before and is not answered yet; nothing was charged for waiting",
+            "the same question was asked before and is still being answered; this request was not charged",
             place=f"line {number} of the ledger",
             fix="ask again later: its answer will be free",
         )
@@ -556,7 +556,7 @@ class LedgerUnavailable(SfumatoError):
     code = "ledger-unavailable"
 
 
-_RESTORE = "charge nothing more to this file: restore a backup, and acknowledge the anchor when asked"
+_RESTORE = "restore a backup; if it lacks the newest lines, accept the loss: sfumato ledger acknowledge FILE --reason …"
 
 
 class LedgerDamaged(LedgerUnavailable):
@@ -668,7 +668,7 @@ def _error_classes(kind: type[SfumatoError] = SfumatoError) -> Iterator[type[Sfu
 
 
 def _invalid_json(source: object) -> InvalidParameter:
-    return InvalidParameter("source", source, "the JSON text of an error")
+    return InvalidParameter("source", source, "an error as JSON", fix="pass the text that to_json(error) returned")
 
 
 def _check_facts(kind: type[SfumatoError], document: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def test_what_is_left_is_told_with_and_without_the_data(policy: Path, flights: s
     assert mine == flights.as_analyst("ana").standing() == standing(policy, analyst="ana")
     assert mine.left["pure"] == 1
     assert isinstance(mine, Standing)
-    with pytest.raises(sf.InvalidParameter, match="an analyst of the policy"):
+    with pytest.raises(sf.InvalidParameter, match="one of the analysts in the policy"):
         flights.standing("bob")
     with pytest.raises(sf.InvalidParameter) as refused:
         flights.as_analyst("bob")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,18 @@ def test_a_header_alone_is_a_table_without_rows(tmp_path: Path, text: str) -> No
     (tmp_path / "t.tsv").write_text(text)
     made = copy_text(tmp_path / "t.tsv", detect_text_format(tmp_path / "t.tsv", read_rows=True))
     assert parquet.read_table(made.path).to_pydict() == {"a": [], "b": []}
+
+
+def _flip_middle(whole: bytes) -> bytes:
+    """Set the bytes after the header to ones, which no compressed block begins with."""
+    return whole[:10] + b"\xff" * 8 + whole[18:]
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:20], lambda whole: b"?" + whole, _flip_middle])
+def test_a_damaged_compressed_file_is_called_damaged(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(damage(gzip.compress(b"a,b\n" + b"1,2\n" * 1000)))
+    with pytest.raises(InvalidPolicy, match=r"^t\.csv\.gz cannot be decompressed: it is damaged or incomplete"):
+        detect_text_format(tmp_path / "t.csv.gz", read_rows=False)
 
 
 def test_a_file_that_ends_too_soon_leaves_no_copy(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_influence_is_what_one_player_changes() -> None:
         (lambda: games.Crowd(np.full((1, 2, 3), np.nan), [0, 0, 0]), "numbers from 0 to 1"),
         (lambda: games.Crowd("x", [0, 0, 0]), "payoffs must be"),
         (lambda: games.routes([0], [[0.5]], [0.6]), "numbers from 0 to 1"),
-        (lambda: games.routes([0], [[0.5]], [0.1, 0.2]), "as many routes as slopes"),
+        (lambda: games.routes([0], [[0.5]], [0.1, 0.2]), "one column for each slope"),
         (lambda: games.routes([0], [[float("nan")]], [0.1]), "finite"),
         (lambda: games.market_entry([0], [2]), "numbers from 0 to 1"),
         (lambda: games.public_good([0], [2]), "costs must be"),

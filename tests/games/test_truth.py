@@ -178,6 +178,7 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
     ("make", "message"),
     [
         (lambda: games.Environment([[1, 2]], 2), "utilities must be numbers in"),
+        (lambda: games.Environment([[1, 2]], 2), r"rescale the utilities to \[0, 1\]"),
         (lambda: games.Environment([[1, -0.1]], 2), "utilities must be numbers in"),
         (lambda: games.Environment([[1, float("nan")]], 2), "utilities must be numbers in"),
         (lambda: games.Environment([[1, "x"]], 2), "utilities must be numbers in"),

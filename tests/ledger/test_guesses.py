@@ -246,7 +246,7 @@ def test_a_key_that_was_changed_is_noticed_at_opening(tmp_path: Path, monkeypatc
     path.write_bytes(data.replace(key.encode(), b"ab" * 32))
     monkeypatch.setattr("sfumato.ledger.proofs.verification_runs.CHECKPOINT", 2)
     with sf.Ledger.open(path) as ledger:
-        with pytest.raises(sf.LedgerDamaged, match="the key in the ledger's header"):
+        with pytest.raises(sf.LedgerDamaged, match="the one in the ledger's header"):
             account(ledger).charge(pure())
         assert ledger.verify().bad == 1
 

@@ -136,7 +136,7 @@ def test_later_failures_are_excepted_and_change_no_earlier_step() -> None:
 def test_mappings_of_curves_are_refused() -> None:
     """Iterating one would drop the counts."""
     for call in (sf.compose, lambda x: sf.odometer(x, "1e-6")):
-        with pytest.raises(sf.InvalidParameter, match="a list, not a text or a mapping"):
+        with pytest.raises(sf.InvalidParameter, match="a list, not a string or a mapping"):
             call({C.gaussian(1): 1000})  # type: ignore[arg-type]
 
 

@@ -285,11 +285,11 @@ def test_what_cannot_be_compared_is_refused(real: Any, synthetic: Any, words: st
     [
         ({"bins": 1}, "bins must be"),
         ({"bins": 10**6}, "from 2 to 1,000"),
-        ({"columns": ["sex", "nobody"]}, "columns must be names of columns that both tables have"),
+        ({"columns": ["sex", "nobody"]}, "columns must be a list of names that both tables have"),
         ({"columns": []}, "columns must be"),
-        ({"target": "nobody"}, "a column that both tables have"),
+        ({"target": "nobody"}, "one of the columns that both tables have"),
         ({"table": "people"}, "left out unless a policy is given"),
-        ({"columns": ["sex"], "target": "sex"}, "with other columns, from which it can be predicted"),
+        ({"columns": ["sex"], "target": "sex"}, "one column of several: it is predicted from the others"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(asked: dict[str, Any], words: str) -> None:
@@ -328,7 +328,7 @@ def test_the_cells_of_a_policy_are_those_it_declares() -> None:
     assert found.columns[1].labels[-1] == "missing or not listed"
     assert found.columns[1].real == (0.2, 0.6, 0.2, 0)
     assert found.cells == "those that the policy declares for people"
-    with pytest.raises(sf.InvalidParameter, match="a private table of the policy: people"):
+    with pytest.raises(sf.InvalidParameter, match="one of the private tables: people"):
         compare(REAL, SYNTHETIC, policy=policy, table="others")
 
 

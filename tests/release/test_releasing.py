@@ -77,7 +77,7 @@ def test_a_batch_costs_what_its_measurements_cost_together_whatever_they_read(sh
     noise = sf.Laplace(1)
     assert Batch((Measurement(Totals(one), noise),) * 2).curve.max_divergence == 2
     assert Batch((Measurement(Totals(one), noise), Measurement(Totals(other), noise))).curve.max_divergence == 2
-    with pytest.raises(sf.InvalidParameter, match="at least one measurement"):
+    with pytest.raises(sf.InvalidParameter, match="measurements must be non-empty"):
         Batch(())
 
 

@@ -86,12 +86,14 @@ def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
 
 def _members(tokens: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
     if not tokens and not empty:
-        raise InvalidParameter("who", Description("no name"), f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
+        raise InvalidParameter(
+            "who", Description("no name"), f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}"
+        )
     members = np.zeros(len(NAMES), bool)
     for token in tokens:
         matches = [token.lower() in (EVERYBODY, name.lower(), ward_of(index)) for index, name in enumerate(NAMES)]
         if not any(matches):
-            raise InvalidParameter("who", token, f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
+            raise InvalidParameter("who", token, f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
         members |= np.array(matches)
     return members
 

@@ -114,8 +114,8 @@ class OneRun:
         if self.laws is None:
             raise InvalidParameter(
                 "audit",
-                Description("one without scores"),
-                "an audit with scores to plot",
+                Description("one without them"),
+                "the result of a run that kept its scores",
                 fix="plot the result of audit.one_run, which keeps the scores",
             )
         names = ("absent", "present")
@@ -426,10 +426,14 @@ def plant(
     """Generate rows for a policy's table and canaries to place among them; no source is read."""
     schema = policy.tables.get(table) if isinstance(table, str) else None
     if schema is None or schema.public:
-        raise InvalidParameter("table", table, "the name of a private table of the policy")
+        names = ", ".join(name for name, declared in policy.tables.items() if not declared.public)
+        raise InvalidParameter("table", table, f"one of the private tables: {names}")
     if not (schema.every_row or isinstance(schema.id, str)):
         raise InvalidParameter(
-            "table", table, "a table that has the unit's id as a column, or whose every row is a unit"
+            "table",
+            table,
+            "declared with the unit's id as a column, or with every row as a unit",
+            fix="choose another table: this one finds its units through a join",
         )
     canary_count, base_rows = exact_integer(canaries, "canaries", at_least=1), exact_integer(rows, "rows", at_least=1)
     if canary_count > _MAX_ROWS or base_rows > _MAX_ROWS:

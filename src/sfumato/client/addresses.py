@@ -145,8 +145,8 @@ def _read_credentials(path: Path) -> Mapping[str, ServerCredentials]:
         {name: _parse_credentials(each) for name, each in content.items()} if isinstance(content, dict) else {"": None}
     )
     if None in entries.values():
-        rule = "the token file is damaged: it must map server addresses to tokens"
-        raise SfumatoError(rule, place=str(path), fix="remove it and run sfumato login again")
+        rule = f"the token file {path} is damaged: it must map server addresses to tokens"
+        raise SfumatoError(rule, place=str(path), fix="remove this file and run sfumato login again")
     return {name: each for name, each in entries.items() if each is not None}
 
 

@@ -107,7 +107,7 @@ class RemoteCurator(Proposing):
         TABLES and DESCRIBE are answered at once.
         """
         if not isinstance(question, str):
-            raise InvalidParameter("question", question, "a text in SQL")
+            raise InvalidParameter("question", question, "a string with SQL")
         sent_parameters = encode_parameters(parameters)
         spec = {"sql": question, **({} if sent_parameters is None else {"parameters": sent_parameters})}
         question_or_listing: RemoteQuestion | Listing = RemoteQuestion.propose(self._policy_address, "questions", spec)

@@ -170,8 +170,8 @@ def question_sql(question: Any, name: str) -> str:
         return question
     spec = question.spec if isinstance(question, RemoteQuestion) else {}
     if set(spec) != {"sql"}:
-        rule = "a question in SQL without parameters or limits, which a server accepts only for single questions"
-        raise InvalidParameter(f"questions {name}", question, rule)
+        rule = "SQL without parameters or limits, which a server accepts only for single questions"
+        raise InvalidParameter(f"questions {name}", question, rule, fix="write the values in the SQL, or ask it alone")
     return str(spec["sql"])
 
 

@@ -179,7 +179,8 @@ class _PhaseReporter:
 
 def _request_headers(token: str | None) -> dict[str, str]:
     if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable() and token.strip()):
-        raise InvalidParameter("token", "…", "the token that the owner gave you")  # not quoted: it may be a secret
+        rule, fix = "non-empty printable ASCII text", "paste the token again, as the owner sent it"
+        raise InvalidParameter("token", "…", rule, fix=fix)  # not quoted: it may be a secret
     authorization = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
     return {**authorization, "User-Agent": f"sfumato/{__version__}", "Content-Type": "application/json"}
 
@@ -191,7 +192,8 @@ def _tls_verification(address: Address, certificate: str | None) -> ssl.SSLConte
     try:
         return ssl.create_default_context(cafile=certificate)
     except (OSError, ssl.SSLError):
-        raise InvalidParameter("certificate", certificate, "a PEM file of certificates") from None
+        fix = "ask the owner for the server's certificate as a .pem file, and give its path"
+        raise InvalidParameter("certificate", certificate, "the path of a readable PEM file", fix=fix) from None
 
 
 def _release_timeout(timeout: float) -> Any:

@@ -247,7 +247,8 @@ class Curator(Proposing):
         self._require_owner("amend")
         source = self.policy.path if policy is None else policy
         if source is None:
-            raise InvalidParameter("policy", policy, "a policy or its path: this curator was not opened from a file")
+            rule = "a Policy or the path of its file, since this curator was not opened from one"
+            raise InvalidParameter("policy", policy, rule, fix="pass the amended policy or the path of its file")
         amended = read_policy(source)
         line = amend_account(self._context.account, amended, reason)
         self.policy = replace(self.policy, budget=amended.budget, allow_large_delta=amended.allow_large_delta)

@@ -49,7 +49,7 @@ class TableDescription:
         if not isinstance(self.columns, Mapping) or not {*map(type, self.columns.values())} <= {str}:
             raise InvalidParameter("columns", self.columns, "a mapping from column names to descriptions")
         if type(self.questions) is not tuple or not {*map(type, self.questions)} <= {ExampleQuestion}:
-            raise InvalidParameter("questions", self.questions, "a list of example questions")
+            raise InvalidParameter("questions", self.questions, "a tuple of ExampleQuestion values")
 
     @property
     def lines(self) -> list[str]:

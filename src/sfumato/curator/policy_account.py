@@ -163,7 +163,7 @@ def require_analyst(policy: Policy, name: str) -> None:
     if name not in policy.analysts:
         suggestion = f"name one of {', '.join(policy.analysts)}, or " if policy.analysts else ""
         fix = f"{suggestion}add [analysts.<name>] to the policy"
-        raise InvalidParameter("analyst", name, "an analyst of the policy", fix=fix)
+        raise InvalidParameter("analyst", name, "one of the analysts in the policy", fix=fix)
 
 
 def compute_standing(policy: Policy, account: Account | None, analyst: str | None) -> Standing:
@@ -230,7 +230,7 @@ def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None
             raise InvalidParameter(
                 "policy",
                 parsed.account_name,
-                "a policy whose account is open",
+                "one whose account is already open",
                 fix="ask a question first: it opens the account with this budget",
             )
         return amend_account(account, parsed, reason)

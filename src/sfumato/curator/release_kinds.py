@@ -247,7 +247,7 @@ def kind_of(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
     kind = getattr(import_module(type(spec).__module__), "KIND", None)
     if not isinstance(kind, ReleaseKind) or type(spec) is not kind.spec:
-        rule = 'the spec of a release kind, such as BoundsSpec("visits", "cost") of sfumato.curator.kinds.bounds'
+        rule = 'a value such as BoundsSpec("visits", "cost") of sfumato.curator.kinds.bounds'
         raise InvalidParameter("spec", spec, rule)
     return kind
 

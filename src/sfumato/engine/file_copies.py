@@ -17,6 +17,7 @@ import json
 import os
 import sqlite3
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -123,10 +124,12 @@ def _read_head(path: Path) -> bytes:
     try:
         with _open_binary(path) as file:
             return file.read(_HEAD)
-    except (OSError, EOFError):
-        raise InvalidPolicy(
-            "this file cannot be read", place=str(path), fix="check the file, or compress it again"
-        ) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        rule = f"{path.name} cannot be decompressed: it is damaged or incomplete"
+        fix = "compress the original again, or use an uncompressed copy"
+        raise InvalidPolicy(rule, place=str(path), fix=fix) from None
+    except OSError:
+        raise InvalidPolicy(f"{path.name} cannot be read", place=str(path), fix="check its permissions") from None
 
 
 def _open_binary(path: Path) -> Any:

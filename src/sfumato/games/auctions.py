@@ -193,7 +193,7 @@ def digital_goods(
         raise InvalidParameter(
             "prices",
             Description("prices with more digits"),
-            "a list of prices with fewer digits",
+            "a list of numbers with fewer digits",
             fix="round the prices to fewer digits",
         )
     # A bidder's bids are replaced one after the other, each step monotone: a chain of per_bidder steps.
@@ -214,7 +214,7 @@ def _checked_multiplicities(counts: Any, bids: int) -> NDArray[np.int64]:
         or not multiplicities.any()
     ):
         raise InvalidParameter(
-            "counts", Description("something else"), "a list with one whole number ≥ 0 for each bid, not all of them 0"
+            "counts", Description("other values"), "a list with one whole number ≥ 0 for each bid, not all of them 0"
         )
     if multiplicities.sum(dtype=np.float64) > 1 << 53:
         raise InvalidParameter("counts", Description("a larger sum"), "whole numbers with a sum of at most 2^53")
@@ -232,7 +232,7 @@ def _count_prices_reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np
             return _count_prices_reached_exactly(prices, bids)
         array = np.array(bids, np.float64)
     if array is None or array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
-        raise InvalidParameter("bids", Description("something else"), _BIDS)
+        raise InvalidParameter("bids", Description("other values"), _BIDS)
     if array.dtype.kind == "f" and array.dtype.itemsize != 8:
         return _count_prices_reached_exactly(prices, list(array))  # a float32 stands for its own shortest decimal
     if not (array >= 0).all() or np.isinf(array).any():
@@ -256,4 +256,4 @@ def _count_prices_reached_exactly(prices: tuple[Fraction, ...], bids: Sequence[A
                 cache[type(bid), bid] = bisect_right(prices, exact(bid, "bids", NONNEGATIVE))
         return np.array([cache[type(bid), bid] for bid in bids], np.int64)
     except (InvalidParameter, TypeError):  # an unhashable value is not a number either
-        raise InvalidParameter("bids", Description("something else"), _BIDS) from None
+        raise InvalidParameter("bids", Description("other values"), _BIDS) from None

@@ -24,7 +24,7 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment, Gap, Law, law_of_selection
+from sfumato.games.environment import NEW_ENVIRONMENT, Environment, Gap, Law, law_of_selection
 from sfumato.games.rules import total_variation
 from sfumato.games.truth import Truthfulness, truthfulness
 from sfumato.mechanisms import Exponential, bits
@@ -57,7 +57,7 @@ class Mixture:
 
     def __init__(self, environment: Environment, epsilon: Number, q: Number) -> None:
         if not isinstance(environment, Environment):
-            raise InvalidParameter("environment", environment, "an Environment")
+            raise InvalidParameter("environment", environment, "an Environment", fix=NEW_ENVIRONMENT)
         object.__setattr__(self, "environment", environment)
         object.__setattr__(self, "q", exact(q, "q", INSIDE_UNIT))
         object.__setattr__(self, "epsilon", _exponential_mechanism(epsilon).epsilon)
@@ -184,7 +184,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
     True
     """
     if not isinstance(environment, Environment):
-        raise InvalidParameter("environment", environment, "an Environment")
+        raise InvalidParameter("environment", environment, "an Environment", fix=NEW_ENVIRONMENT)
     penalty = _gap(environment).penalty
     if q is not None:
         mixing = exact(q, "q", INSIDE_UNIT)

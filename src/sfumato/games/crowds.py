@@ -35,7 +35,7 @@ class Crowd:
     def __init__(self, payoffs: Any, types: Any) -> None:
         type_indices = np.asarray(types)
         if type_indices.ndim != 1 or type_indices.dtype.kind not in "iu" or not type_indices.size:
-            raise InvalidParameter("types", Description("something else"), "a list with the type index of each player")
+            raise InvalidParameter("types", Description("other values"), "a list of whole numbers, one for each player")
         table = _as_floats(payoffs)
         if table.ndim != 3 or table.shape[2] != type_indices.size or 0 in table.shape or table.size > _MAX_ENTRIES:
             rule = "an array [type, action, load − 1] with loads from 1 to the number of players"
@@ -49,7 +49,7 @@ class Crowd:
             )
         if type_indices.min() < 0 or type_indices.max() >= table.shape[0]:
             raise InvalidParameter(
-                "types", Description("something else"), f"a list of type indices from 0 to {table.shape[0] - 1}"
+                "types", Description("other values"), f"a list of type indices from 0 to {table.shape[0] - 1}"
             )
         type_indices = type_indices.astype(np.int64)
         for array in (table, type_indices):
@@ -109,7 +109,7 @@ class Crowd:
         raise InvalidParameter(
             "game",
             Description(f"no equilibrium after {limit:,} moves"),
-            "a game in which best responses converge",
+            "one in which best responses converge",
             fix="raise max_moves, or change the payoffs",
         )
 
@@ -146,7 +146,7 @@ class Crowd:
         if not fits or actions.min() < 0 or actions.max() >= self.actions:
             raise InvalidParameter(
                 "profile",
-                Description("something else"),
+                Description("other values"),
                 f"a list with one action from 0 to {self.actions - 1} for each player",
             )
         return actions.astype(np.int64)
@@ -185,7 +185,7 @@ def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[floa
     """
     base_lengths, slope_per_route = _finite_array(lengths, "lengths"), _finite_array(slopes, "slopes")
     if base_lengths.ndim != 2 or slope_per_route.shape != base_lengths.shape[1:]:
-        raise InvalidParameter("lengths", lengths, "a table lengths[type][route] with as many routes as slopes")
+        raise InvalidParameter("lengths", lengths, "a table [type][route] with one column for each slope")
     return Crowd(1 - base_lengths[:, :, None] - slope_per_route[None, :, None] * _possible_shares(types), types)
 
 

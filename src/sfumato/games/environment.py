@@ -207,7 +207,7 @@ class Environment:
             rule = f"a list with the type index of each of the {self.players} players, from 0 to {len(self.types) - 1}"
             raise InvalidParameter(
                 "reports",
-                Description("something else"),
+                Description("other values"),
                 rule,
                 fix="number the types from 0 in the order of environment.types",
             )
@@ -256,6 +256,7 @@ def _checked_names(names: Sequence[Hashable] | None, size: int | None, name: str
     return labels
 
 
+NEW_ENVIRONMENT = "make one: Environment([[1, 0], [0, 1]], players=3)"
 _DIGITS = 80
 _UNIT = 10**70
 MAX_CANDIDATES = 400

@@ -71,7 +71,7 @@ class MatrixGame:
     payoffs: NDArray[Any] = field(repr=False)
 
     def __init__(self, payoffs: Any) -> None:
-        rule = "a table payoffs[player][action of player 0][action of player 1]…"
+        rule = "a table [player][action of player 0][action of player 1]…"
         try:
             array = np.array(payoffs, dtype=object)
         except ValueError:

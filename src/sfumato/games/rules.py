@@ -18,7 +18,7 @@ from itertools import combinations
 from typing import Any, Protocol, cast
 
 from sfumato.errors import Description, InvalidParameter
-from sfumato.games.environment import Environment, Law, law_from_probabilities, law_of_selection
+from sfumato.games.environment import NEW_ENVIRONMENT, Environment, Law, law_from_probabilities, law_of_selection
 from sfumato.mechanisms import Exponential, NoisyMax, PermuteAndFlip
 from sfumato.mechanisms.selection import ScoreSelection
 from sfumato.privacy import Curve, Neighbours
@@ -63,7 +63,7 @@ class WelfareSelection:
 
     def __post_init__(self) -> None:
         if not isinstance(self.environment, Environment):
-            raise InvalidParameter("environment", self.environment, "an Environment")
+            raise InvalidParameter("environment", self.environment, "an Environment", fix=NEW_ENVIRONMENT)
         if not isinstance(self.selection, Choice) or self.selection.grid != self.selection.derived_grid:
             raise InvalidParameter("mechanism", self.selection, "Exponential or PermuteAndFlip, without a grid")
         is_replace = self.selection.neighbours is Neighbours.REPLACE
@@ -138,7 +138,7 @@ def total_variation(curve: Curve, units: int) -> Fraction:
 def as_rule(mechanism: Any, environment: Environment) -> TruthRule:
     """Return ``mechanism`` as a rule: a selection is run on welfare, a function states its own law."""
     if not isinstance(environment, Environment):
-        raise InvalidParameter("game", environment, "an Environment")
+        raise InvalidParameter("game", environment, "an Environment", fix=NEW_ENVIRONMENT)
     if isinstance(mechanism, ScoreSelection):  # any: one without an exact law is refused there
         return WelfareSelection(environment, cast("Choice", mechanism))
     if hasattr(mechanism, "law") and hasattr(mechanism, "expected_utility"):
@@ -185,10 +185,12 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
         pairs = [(a, b) for a, b in edges]
         nodes = tuple(dict.fromkeys(node for pair in pairs for node in pair))
     except (TypeError, ValueError):
-        raise InvalidParameter("edges", edges, "a list of pairs of nodes") from None
+        raise InvalidParameter(
+            "edges", edges, "a list of pairs of nodes", fix='write [("a", "b"), ("b", "c")]'
+        ) from None
     if not 2 <= len(nodes) <= _MAX_PLACES:
         raise InvalidParameter(
-            "edges", Description(f"edges between {len(nodes)}"), f"edges between 2 to {_MAX_PLACES} nodes"
+            "edges", Description(f"{len(nodes)} nodes"), f"a list of pairs that connects 2 to {_MAX_PLACES} nodes"
         )
     node_index = {node: i for i, node in enumerate(nodes)}
     node_count = len(nodes)
@@ -203,7 +205,8 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
                 for direct, onward in zip(distances[i], distances[via], strict=True)
             ]
     if max(max(row) for row in distances) >= node_count:
-        raise InvalidParameter("edges", Description("a graph in several parts"), "the edges of a connected graph")
+        fix = "add edges so that every node can be reached"
+        raise InvalidParameter("edges", Description("a graph in several parts"), "a connected graph", fix=fix)
     return _facility_location(nodes, distances, players, facilities)
 
 

@@ -102,7 +102,7 @@ def bounds(curve: Curve | None, coalition: int = 1) -> dict[str, float]:
     if curve is None:
         return {}
     if not isinstance(curve, Curve):
-        raise InvalidParameter("curve", curve, "a Curve")
+        raise InvalidParameter("curve", curve, "a Curve", fix="pass mechanism.curve(…), or Curve.pure(epsilon)")
     curve, k = curve.for_neighbours(Neighbours.REPLACE), exact_integer(coalition, "coalition", at_least=1)
     gain_bounds = {"total variation": float(total_variation(curve, k))}
     if curve.max_divergence is not None and not curve.failure:

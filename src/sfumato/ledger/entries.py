@@ -52,7 +52,7 @@ def checked_name(value: object, what: str) -> str:
         raise InvalidParameter(
             what,
             value,
-            f"a printable text of 1 to {MAX_NAME_LENGTH} characters (Unicode NFC) without leading or trailing spaces",
+            f"printable text of 1 to {MAX_NAME_LENGTH} characters (Unicode NFC) without leading or trailing spaces",
         )
     return value
 
@@ -61,7 +61,7 @@ def checked_text(value: object, what: str, max_length: int = MAX_QUERY_LENGTH) -
     """Check any text that can be stored: no NUL, valid Unicode, limited in length."""
     if not isinstance(value, str) or len(value) > max_length or "\0" in value or not _is_valid_unicode(value):
         raise InvalidParameter(
-            what, value, f"a text of at most {max_length:,} characters without NUL or lone surrogates"
+            what, value, f"a string of at most {max_length:,} characters without NUL or lone surrogates"
         )
     return value
 
@@ -71,7 +71,7 @@ def checked_reason(value: object) -> str:
         raise InvalidParameter(
             "reason",
             value,
-            "a text that is not empty",
+            "a non-empty string",
             fix="say why, in a few words: the ledger keeps the reason permanently",
         )
     return checked_text(value, "reason")
@@ -137,7 +137,7 @@ class Entry:
     def of(cls, value: object) -> Entry:
         if isinstance(value, Entry):
             return value
-        raise InvalidParameter("entry", value, "an Entry")
+        raise InvalidParameter("entry", value, "an Entry", fix="pass sf.Entry(…), with the parts to be charged")
 
     @cached_property
     def curve(self) -> Curve:
@@ -218,7 +218,8 @@ class Line:
         amounts = {"cost": written.cost, "spent": written.spent, "held": written.held}
         if not isinstance(written.named, Mapping) or set(written.named) != _NAMED_FIELDS:
             raise InvalidParameter("named", written.named, "a mapping from names to the parts of a line")
-        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a line")):
+        fix = "pass the text that Line.to_json() returned"
+        with refuse_malformed(lambda: InvalidParameter("source", source, "a ledger line as JSON", fix=fix)):
             return cls(kind=written.entered, **written.named, **amounts)  # type: ignore[arg-type]
 
     @property
@@ -315,7 +316,7 @@ def _parse_time(written: object) -> datetime:
     except (TypeError, ValueError):
         parsed = None
     if parsed is None or parsed.tzinfo is None:
-        raise InvalidParameter("time", written, "a time in ISO 8601 with a time zone")
+        raise InvalidParameter("time", written, "in ISO 8601 with a time zone", fix="write 2024-01-31T23:59:00+00:00")
     return parsed
 
 

@@ -116,7 +116,8 @@ class Ledger:
             exists = transaction.newest(account=name) is not None
         if not exists:
             if requested_terms is None:
-                raise InvalidParameter("account", name, "an account of this ledger, or a new name with unit and budget")
+                fix = "correct the name, or give unit and budget to open a new account"
+                raise InvalidParameter("account", name, "one that this ledger has", fix=fix)
             self._open_account(name, requested_terms)
         with self._guarded.reading() as transaction:
             terms = self._guarded.terms(transaction, name)
@@ -237,7 +238,8 @@ class Ledger:
         entries.checked_reason(reason)
         lost_anchors = self._guarded.known_anchors(anchor)
         if not lost_anchors or not all(isinstance(candidate, Anchor) for candidate in lost_anchors):
-            raise InvalidParameter("anchor", anchor, "an Anchor with lines that this ledger lacks")
+            rule = "an Anchor that records lines which this ledger lacks"
+            raise InvalidParameter("anchor", anchor, rule, fix="load the newest anchor with Anchor.load(path)")
         with self._guarded.writing(acknowledging=True) as transaction:
             self._guarded.require_sealed(transaction)
             rows = accept(transaction, lost_anchors, reason)

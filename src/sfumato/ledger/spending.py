@@ -190,9 +190,10 @@ class Charged:
         self, mechanism: Additive | SelectionMechanism | Interactive, sensitivity: Any = None, times: int = 1
     ) -> None:
         if not isinstance(mechanism, (Additive, SelectionMechanism, Interactive)):
-            raise InvalidParameter("mechanism", mechanism, "an additive, selection or interactive mechanism")
+            rule = "a mechanism object (additive, selection or interactive)"
+            raise InvalidParameter("mechanism", mechanism, rule, fix="pass an object, such as sf.Laplace(2)")
         if isinstance(mechanism, Additive) is (sensitivity is None):
-            rule = "a sensitivity for additive noise, and left out for any other mechanism"
+            rule = "present for additive noise, and left out for any other mechanism"
             fix = "give a sensitivity" if sensitivity is None else "leave out sensitivity"
             raise InvalidParameter("sensitivity", sensitivity, rule, fix=fix)
         object.__setattr__(self, "mechanism", mechanism)

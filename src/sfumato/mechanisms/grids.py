@@ -96,8 +96,11 @@ def describe_array(array: NDArray[Any]) -> Description:
     """Describe an array in a refusal: its kind and dimensions, never its values or its size, which may be
     private too.
     """
-    plural = {"i": "whole numbers", "u": "whole numbers", "f": "floats"}.get(array.dtype.kind, "other values")
-    return Description(f"one {plural[:-1]}" if array.ndim == 0 else f"a {array.ndim}-dimensional array of {plural}")
+    nouns = {"i": "whole number", "u": "whole number", "f": "float"}
+    noun = nouns.get(array.dtype.kind)
+    if array.ndim == 0:
+        return Description(f"one {noun}" if noun else "a value that is not a number")
+    return Description(f"a {array.ndim}-dimensional array of {f'{noun}s' if noun else 'values that are not numbers'}")
 
 
 def _need_whole(value: int | Fraction) -> None:

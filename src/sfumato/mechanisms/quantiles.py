@@ -150,7 +150,9 @@ class Quantiles:
         is_extreme = (list(chances) == [0] and self.offset > 0) or (list(chances) == [1] and self.offset < 0)
         if not chances or not (is_extreme or (chances[0] > 0 and chances[-1] < 1)):
             raise InvalidParameter(
-                "probabilities", probabilities, "one or more numbers above 0 and below 1, to six decimals"
+                "probabilities",
+                probabilities,
+                "one or more numbers above 0 and below 1, after rounding to six decimals",
             )
         return chances
 

@@ -83,7 +83,7 @@ def parse_period(name: str, per: str) -> int:
     except (ValueError, TypeError):
         start = None
     if start is None or _period_name(start, per) != name:
-        rule = f"the name of a {per}, such as {_period_name(dt.date(2024, 4, 1), per)}"
+        rule = f"a {'date' if per == 'day' else per} such as {_period_name(dt.date(2024, 4, 1), per)}"
         raise InvalidParameter("period", name, rule)
     return calendar.period_number(per, start)
 

@@ -219,7 +219,7 @@ def _parse_text(value: object, name: str) -> str:
         or "\0" in value
         or (not value.isascii() and _has_lone_surrogate(value))
     ):
-        raise InvalidParameter(name, value, "a text of at most 10,000 characters")
+        raise InvalidParameter(name, value, "text of at most 10,000 characters")
     return value
 
 

@@ -387,7 +387,7 @@ class Policy:
         """Return the policy as an analyst may read it, with their own share and no other."""
         if analyst is not None and analyst not in self.analysts:
             raise InvalidParameter(
-                "analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to the policy"
+                "analyst", analyst, "one of the analysts in the policy", fix="add [analysts.<name>] to the policy"
             )
         return PublicFace(
             self.account_name,

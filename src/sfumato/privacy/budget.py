@@ -240,7 +240,7 @@ class Budget:
     def cost(self, curve: Curve) -> Cost:
         """Price a release in this account's currencies; a curve for the other neighbouring relation is refused."""
         if not isinstance(curve, Curve):
-            raise InvalidParameter("curve", curve, "a Curve")
+            raise InvalidParameter("curve", curve, "a Curve", fix="pass mechanism.curve(…), or Curve.pure(epsilon)")
         if curve.neighbours is not self.neighbours:
             raise NeighboursDiffer(
                 curve.neighbours.value,

@@ -162,7 +162,7 @@ def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
                 raise InvalidParameter(
                     "guarantee",
                     goal,
-                    "a guarantee that needs noise",
+                    "strict enough to need noise",
                     fix="give a smaller epsilon: this one is met without noise",
                 )
     else:
@@ -171,8 +171,9 @@ def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
                 raise InvalidParameter(
                     "guarantee",
                     goal,
-                    "a guarantee that this kind of noise can meet",
-                    fix="give a δ above 0 for Gaussian noise; make(size) must add more noise for a larger size",
+                    "one that this kind of noise can meet",
+                    fix="for Gaussian noise give a δ above 0; for noise of your own, make(size) must add more noise as "
+                    "size grows",
                 )
     return high
 

@@ -42,6 +42,7 @@ from sfumato.privacy.numbers import format_exact
 from sfumato.untrusted import MALFORMED_INPUT
 
 _MAX_CHARACTERS = 1 << 22
+_UNCHANGED = "pass the JSON text unchanged, as this version or an earlier one wrote it"
 _PLAIN_TYPES = frozenset([int, str, bool, type(None)])
 _REAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?([eE][+-]?[0-9]{1,4})?")
 MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
@@ -133,24 +134,24 @@ def dumps(item: object) -> str:
 def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
     """Return the value of a JSON text; unknown kinds and versions and texts beyond ``longest`` are refused."""
     if not isinstance(source, str) or len(source) > longest:
-        raise InvalidParameter("source", source, f"a text of at most {longest:,} characters")
+        raise InvalidParameter("source", source, f"a string of at most {longest:,} characters")
     try:
         decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
         raise InvalidParameter("source", source, "valid JSON in which no object repeats a name") from error
     if not isinstance(decoded, dict):
-        raise InvalidParameter("source", source, "the JSON text of a serialised value: an object with a kind")
+        raise InvalidParameter("source", source, "a JSON object with a kind", fix=_UNCHANGED)
     try:
         return _decode(decoded)
     except RecursionError as error:
-        raise InvalidParameter("source", source, "JSON text with fewer levels of nesting") from error
+        raise InvalidParameter("source", source, "JSON with fewer levels of nesting") from error
 
 
 def loads_as(cls: type[_T], source: str, *, longest: int = _MAX_CHARACTERS) -> _T:
     """Return the value of a JSON text, which must be of exactly this class."""
     loaded = loads(source, longest=longest)
     if type(loaded) is not cls:
-        raise InvalidParameter("source", source, f"the JSON text of a value of the kind {_kind_by_class[cls]}")
+        raise InvalidParameter("source", source, f"a JSON object of the kind {_kind_by_class[cls]}", fix=_UNCHANGED)
     return loaded
 
 
@@ -256,7 +257,7 @@ def _encode_mapping(item: object) -> Any:
         return item if _is_plain(item) else [_encode_mapping(element) for element in item]
     if isinstance(item, Mapping):
         if not all(type(name) in (str, int) for name in item):
-            raise InvalidParameter("item", item, "a mapping whose keys are texts or whole numbers")
+            raise InvalidParameter("item", item, "a mapping whose keys are strings or whole numbers")
         return {str(name): _encode_mapping(entry) for name, entry in item.items()}
     if dataclasses.is_dataclass(item):
         raise InvalidParameter("item", item, "a mapping of plain values")
@@ -296,7 +297,7 @@ def _decode(data: Any) -> Any:
         raise InvalidParameter(
             "kind",
             kind,
-            "a kind of value that this version can read",
+            "one that this version can read",
             fix="correct the kind, or update Sfumato: a newer version may have written this text",
         )
     written = _written_fields(cls)
@@ -325,7 +326,7 @@ def _wrong_fields(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidP
         str(kind),
         Description(f"an object {got or 'with a value of the wrong type'}"),
         "an object with the fields " + ", ".join(written),
-        fix="pass the JSON text unchanged, as this version or an earlier one wrote it",
+        fix=_UNCHANGED,
     )
 
 

@@ -389,7 +389,7 @@ def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, in
     for item in _checked_sequence(curves, "curves"):
         pair = tuple(item) if isinstance(item, (tuple, list)) else (item, 1)
         if len(pair) != 2 or not isinstance(pair[0], Curve):
-            raise InvalidParameter("curves", item, "a list of curves or of pairs (curve, count)")
+            raise InvalidParameter("curves", item, "a list of Curve values or of pairs (curve, count)")
         curve_counts.append((pair[0], exact_integer(pair[1], "count")))
     return curve_counts
 
@@ -397,7 +397,7 @@ def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, in
 def _checked_sequence(items: object, name: str) -> Iterable[Any]:
     """Check that the argument is a sequence. Mappings are refused: iterating one would silently drop its counts."""
     if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
-        raise InvalidParameter(name, items, "a list, not a text or a mapping")
+        raise InvalidParameter(name, items, "a list, not a string or a mapping")
     return items
 
 

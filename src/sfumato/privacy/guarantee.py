@@ -53,16 +53,17 @@ class PrivacyUnit:
             or not self.name.isprintable()
             or len(self.name) > 100
         ):
-            raise InvalidParameter(
-                "name", self.name, "a printable name of the unit in at most 100 characters, such as 'patient'"
-            )
+            raise InvalidParameter("name", self.name, "printable text of 1 to 100 characters, such as 'patient'")
         if not isinstance(self.every_row, bool):
             raise InvalidParameter("every_row", self.every_row, "True or False")
         if self.period is not None and (not isinstance(self.period, str) or self.period not in PERIODS):
             raise InvalidParameter("period", self.period, "one of " + ", ".join(PERIODS))
         if self.period_column is not None and (not isinstance(self.period_column, str) or self.period is None):
             raise InvalidParameter(
-                "period_column", self.period_column, "the name of a column, and only given together with a period"
+                "period_column",
+                self.period_column,
+                "a column name, for a unit with a period",
+                fix="leave out period_column, or give a period too",
             )
         if self.every_row and (self.period or self.path):
             raise InvalidParameter(

@@ -275,7 +275,9 @@ class ResponseLoss(FamilyLoss):
         growth = math.expm1(min(700.0, k * x)) / math.expm1(min(700.0, x)) if x else float(k)
         reveal = self.reveal * Fraction(growth * (1 + 2.0**-40))
         if reveal >= 1 or k * x > 700:
-            raise InvalidParameter("k", k, "a group size at which δ stays below 1")
+            raise InvalidParameter(
+                "k", k, "small enough that δ stays below 1", fix="lower k, or start from a smaller δ"
+            )
         return ResponseLoss(epsilon, 2, reveal)
 
 

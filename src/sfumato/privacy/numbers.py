@@ -41,12 +41,14 @@ class Range:
     high: Fraction | None = None
     low_open: bool = False
     high_open: bool = False
+    is_list: bool = False
+    """Whether the interval is for each number of a list."""
 
     @property
     def each(self) -> Range:
         """The same interval for each number of a list: the message then speaks of numbers."""
         plural = self.words.replace("a finite number", "finite numbers").replace("a number", "numbers")
-        return replace(self, words=plural)
+        return replace(self, words=plural, is_list=True)
 
     def __contains__(self, value: Fraction) -> bool:
         if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
@@ -85,6 +87,8 @@ def _suggest_spelling(value: object, number: Fraction | None, name: str, allowed
         return f"within is absolute: for {percent[1]} % of about 1,000 write {number_text}"
     if isinstance(value, str) and _COMMA.fullmatch(value.strip()):
         return f"write {name} with a decimal point: {value.strip().replace(',', '.')}"
+    if number is not None and allowed.is_list and allowed.high == 1:
+        return f"rescale the {name} to [0, 1]"
     if number is not None and 1 < number <= 100 and allowed.high is not None and number / 100 in allowed:
         return f"write {format_exact(number)} % as {format_exact(number / 100)}"
     return ""

@@ -35,7 +35,7 @@ _ROUND_UP = 1 + 2.0**-40  # computed reals are known to far better than this
 
 def _checked_guarantees(items: Iterable[Guarantee]) -> list[Guarantee]:
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
-        raise InvalidParameter("guarantees", items, "a list of Guarantees")
+        raise InvalidParameter("guarantees", items, "a list", fix="write [Guarantee(1), Guarantee(2)]")
     return [Guarantee.of(guarantee, "guarantees") for guarantee in items]
 
 
@@ -87,7 +87,8 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
-        raise InvalidParameter("guarantee", guarantee, "a guarantee with ε of at most 300, where this theorem holds")
+        rule = "limited to an ε of at most 300, up to which this bound is computed"
+        raise InvalidParameter("guarantee", guarantee, rule, fix="give each release a smaller ε")
     total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
     return _combined_guarantee(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
 
@@ -187,12 +188,13 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
     r = ε − [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1), in 50 digits, rounded down.
     """
     if not Guarantee.of(guarantee).delta or not guarantee.epsilon:
-        raise InvalidParameter("guarantee", guarantee, "a guarantee with ε > 0 and δ > 0")
+        rule = "above 0 in both ε and δ"
+        raise InvalidParameter("guarantee", guarantee, rule, fix="set guarantee to, for example, Guarantee(1, '1e-6')")
     alpha = exact(order, "order", ABOVE_ONE) if order is not None else _best_order(guarantee)
     divergence = guarantee.epsilon - _conversion_cost(alpha, guarantee.delta, ROUND_CEILING)
     if divergence <= 0:
         raise InvalidParameter(
-            "order", order, f"an order that leaves some allowance, such as {float(_best_order(guarantee)):.4g}"
+            "order", order, f"one that leaves some allowance, such as {float(_best_order(guarantee)):.4g}"
         )
     return RenyiAllowance(alpha, divergence)
 

@@ -91,7 +91,9 @@ class LaplaceThresholdLoss(Loss):
             return ResponseLoss(self.pure, 2, self.reveal).group(k)
         reveal = max_passing_probability(self.scale, self.threshold, k * self.weight, k * self.most)
         if reveal >= 1:
-            raise InvalidParameter("k", k, "a group size at which δ stays below 1")
+            raise InvalidParameter(
+                "k", k, "small enough that δ stays below 1", fix="lower k, or start from a smaller δ"
+            )
         return LaplaceThresholdLoss(self.scale, self.threshold, reveal, k * self.weight, k * self.most, self.moved)
 
 

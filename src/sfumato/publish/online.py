@@ -101,7 +101,7 @@ class SessionBatch(Batch):
         )
         if not is_suited or self.gate.neighbours is not measure.sensitivity.neighbours:
             rule = (
-                "a gate for one answer, with scores that one unit raises or lowers by at most "
+                "made for one answer, with scores that one unit raises or lowers by at most "
                 f"{measure.add_remove_sensitivity.total}"
             )
             raise InvalidParameter("gate", repr(self.gate), rule)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter, SynopsisDamaged, Unsupported
+from sfumato.errors import Description, InvalidParameter, SynopsisDamaged, Unsupported
 from sfumato.mechanisms import Laplace
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.policy import Type
@@ -65,8 +65,12 @@ class _FittedModelFile:
     receipt: Receipt
 
     def __post_init__(self) -> None:
-        if not isinstance(self.fit, MwemFit) or not isinstance(self.receipt, Receipt):
-            raise InvalidParameter("fit", type(self.fit).__name__, "a fitted model with its receipt")
+        for name, kind in (("fit", MwemFit), ("receipt", Receipt)):
+            if not isinstance(getattr(self, name), kind):
+                given = Description(f"an object of type {type(getattr(self, name)).__name__}")
+                raise InvalidParameter(
+                    name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
+                )
 
 
 @codec.written_as("fitted-model")
@@ -185,7 +189,8 @@ class FittedModel:
     def from_json(cls, source: str) -> FittedModel:
         """Parse the text that ``to_json`` wrote, and fit the model again, bit for bit. Any other text is refused."""
         written = codec.loads_as(_FittedModelFile, source, longest=_MAX_JSON_CHARACTERS)
-        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a fitted model")):
+        fix = "pass the text that FittedModel.to_json() returned"
+        with refuse_malformed(lambda: InvalidParameter("source", source, "a fitted model as JSON", fix=fix)):
             return cls(written.fit, written.receipt, written.fit.model)
 
     @classmethod

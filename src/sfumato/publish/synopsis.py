@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import Description, InvalidParameter, Unsupported
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
@@ -68,10 +68,16 @@ class Synopsis:
     """Earlier releases of the same table that this one was added to, the first one first."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.published, PublishedMarginals) or not isinstance(self.receipt, Receipt):
-            raise InvalidParameter("published", type(self.published).__name__, "published marginals with their receipt")
+        for name, kind in (("published", PublishedMarginals), ("receipt", Receipt)):
+            if not isinstance(getattr(self, name), kind):
+                given = Description(f"an object of type {type(getattr(self, name)).__name__}")
+                raise InvalidParameter(
+                    name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
+                )
         if type(self.earlier) is not tuple or not all(isinstance(release, Synopsis) for release in self.earlier):
-            raise InvalidParameter("earlier", type(self.earlier).__name__, "a list of synopses")
+            raise InvalidParameter(
+                "earlier", Description(f"a {type(self.earlier).__name__}"), "a tuple of Synopsis values"
+            )
 
     @cached_property
     def _several(self) -> CombinedReleases:
@@ -182,8 +188,8 @@ class Synopsis:
             published = "; ".join(
                 " and ".join(self.attributes[p].name for p in measured_set) for measured_set in self._known.sets[:3]
             )
-            fix = f"ask in SQL, which answers with bounds; these were published together: {published}"
-            raise InvalidParameter("columns", list(columns), "columns that were published together", fix=fix)
+            fix = f"choose columns from one of: {published}; for others ask in SQL, which answers with bounds"
+            raise InvalidParameter("columns", list(columns), "part of one published set of columns", fix=fix)
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)
         widths = np.broadcast_to(noise.width(1 - float(confidence_level), values.size if together else 1), values.shape)

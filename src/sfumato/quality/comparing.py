@@ -147,7 +147,7 @@ def _policy_table(policy: Policy | str | os.PathLike[str], table: str | None) ->
     names = [name for name, declaration in parsed.tables.items() if not declaration.public]
     name = names[0] if table is None and len(names) == 1 else table
     if name not in names:
-        raise InvalidParameter("table", table, f"the name of a private table of the policy: {', '.join(names)}")
+        raise InvalidParameter("table", table, f"one of the private tables: {', '.join(names)}")
     return parsed.tables[name]
 
 
@@ -164,11 +164,11 @@ def _select_columns(both_tables: PairedTables, columns: Sequence[str] | None, ta
         lacking = [name for name in requested if str(name).lower() not in {column.lower() for column in selected}]
         if lacking or not requested:
             raise InvalidParameter(
-                "columns", lacking or columns, f"names of columns that both tables have: {', '.join(selected)}"
+                "columns", lacking or columns, f"a list of names that both tables have: {', '.join(selected)}"
             )
         selected = list(dict.fromkeys(str(name) for name in requested))
     if not selected:
-        rule = "a policy that declares values or bins for a column that both tables have"
+        rule = "one that declares values or bins for a column of both tables"
         raise InvalidParameter(
             "policy", table.name if table else None, rule, fix="declare values or bins for such a column in the policy"
         )

@@ -137,7 +137,10 @@ def learning(columns: Sequence[PairedColumn], target: str) -> PredictionScores:
     features = [column for index, column in enumerate(columns) if index != target_index]
     if not features:
         raise InvalidParameter(
-            "target", target, "a column of tables with other columns, from which it can be predicted"
+            "target",
+            target,
+            "one column of several: it is predicted from the others",
+            fix="compare tables that share at least two columns",
         )
     labels, classes = _classes(columns[target_index])
     rows = [evenly_spaced(len(classes_of_rows), _MAX_LEARNING_ROWS) for classes_of_rows in labels]
@@ -170,7 +173,7 @@ def _column_index(columns: Sequence[PairedColumn], target: str) -> int:
     names = [each.name.lower() for each in columns]
     if not isinstance(target, str) or target.lower() not in names:
         available = ", ".join(each.name for each in columns[:20])
-        raise InvalidParameter("target", target, f"a column that both tables have: {available}")
+        raise InvalidParameter("target", target, f"one of the columns that both tables have: {available}")
     return names.index(target.lower())
 
 

@@ -136,7 +136,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         if not self.measurements:
-            raise InvalidParameter("measurements", "none", "at least one measurement")
+            raise InvalidParameter("measurements", (), "non-empty", fix="give at least one measurement")
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -171,10 +171,10 @@ def _require_covered(
 ) -> None:
     """Require that a selection's ε covers the spread that the reading proves, and its grid keeps integer scores."""
     if mechanism.neighbours is not reading.neighbours:
-        rule = f"a mechanism for the policy's neighbours, {reading.neighbours.value}"
+        rule = f"made for the policy's neighbours, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
     if mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon:
-        allowed = f"a mechanism for scores whose differences one unit changes by up to {reading.spread}"
+        allowed = f"made for scores whose differences one unit changes by up to {reading.spread}"
         raise InvalidParameter("mechanism", repr(mechanism), allowed)
 
 
@@ -182,7 +182,7 @@ def _require_every_key(reading: KeyHolders, mechanism: KeyThreshold) -> None:
     """Require that a threshold covers as many keys as one unit can hold, under the neighbours of the policy."""
     covers_keys = mechanism.max_groups >= reading.max_keys and mechanism.weighted >= reading.weighted
     if not covers_keys or mechanism.neighbours is not reading.neighbours:
-        rule = f"a mechanism for {reading.max_keys} keys per unit and {reading.neighbours.value} neighbours"
+        rule = f"made for {reading.max_keys} keys per unit and {reading.neighbours.value} neighbours"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
@@ -194,14 +194,14 @@ def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | Freq
         or mechanism.neighbours is not reading.neighbours
         or mechanism.rows_per_unit < reading.rows_per_unit
     ):
-        rule = f"a mechanism for {reading.rows_per_unit} rows per unit and {reading.neighbours.value} neighbours"
+        rule = f"made for {reading.rows_per_unit} rows per unit and {reading.neighbours.value} neighbours"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
 def _require_within(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
     """Require that a question is within the sensitivity that the session was charged for, and monotone if it was."""
     if mechanism.neighbours is not reading.neighbours:
-        rule = f"a mechanism for the policy's neighbours, {reading.neighbours.value}"
+        rule = f"made for the policy's neighbours, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
     if reading.max_change > mechanism.sensitivity:
         change, allowed = (format_exact(steps * reading.grid) for steps in (reading.max_change, mechanism.sensitivity))

@@ -127,7 +127,8 @@ class PrepaidTabPayer:
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:  # noqa: ARG002
         if entry.columns["parts"] != self.tab.opening.parts:
-            raise InvalidParameter("parts", entry.parts, "the parts that the tab was opened and charged for")
+            rule = "equal to those that this tab was opened with"
+            raise InvalidParameter("parts", entry.parts, rule, fix="pass the same parts, or open a new tab")
         no_loss = Curve((), entry.curve.neighbours)
         return _PaidStep(self.tab, replace(entry, parts=(no_loss,)))
 

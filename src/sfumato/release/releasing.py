@@ -189,7 +189,7 @@ def _buy(
     progress("charging")
     paying = payer.ask(asked.entry(kind.batch), kind.required_accuracy, fresh=fresh)
     try:
-        stored_answer = paying.begin(seconds, lambda: progress("waiting for an equal question"))
+        stored_answer = paying.begin(seconds, lambda: progress("waiting for the answer to the same question"))
         if stored_answer is not None:
             return _decode(stored_answer)
         drawn = kind.draw(_reader(engine, opened, seconds, progress))

@@ -129,7 +129,7 @@ class RequestedSeries:
         entry = Entry(no_loss, self.question, self.plan, "", here.analyst, call.request_id)
         progress = here.progress if call.progress is None else call.progress
         limit = call.time_limit(here.seconds) if seconds is None else seconds
-        waiting: Callable[[], None] = lambda: progress("waiting for an equal question")  # noqa: E731
+        waiting: Callable[[], None] = lambda: progress("waiting for the answer to the same question")  # noqa: E731
         return here.account.ask_tab(hold, entry, whole=whole, seconds=limit, waiting=waiting)
 
     def open_once(self, hold: Entry | Cost) -> Tab:

@@ -86,7 +86,7 @@ class BundleChain:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if type(self.lines) is not tuple or not all(isinstance(each, BundleLine) for each in self.lines):
-            raise InvalidParameter("lines", self.lines, "lines of an account")
+            raise InvalidParameter("lines", self.lines, "a tuple of BundleLine values")
 
 
 @codec.serialisable("bundle")
@@ -109,7 +109,7 @@ class BundleManifest:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if type(self.budgets) is not tuple or not self.budgets or not all(isinstance(b, Budget) for b in self.budgets):
-            raise InvalidParameter("budgets", self.budgets, "the budgets of an account")
+            raise InvalidParameter("budgets", self.budgets, "a non-empty tuple of Budget values")
         if not isinstance(self.members, Mapping) or not all(type(each) is str for each in self.members.values()):
             raise InvalidParameter("members", self.members, "hashes by the names of members")
         object.__setattr__(self, "members", dict(self.members))

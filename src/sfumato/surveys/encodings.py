@@ -158,6 +158,7 @@ def support_matrix(mechanism: Response, answers: list[Any]) -> NDArray[np.float6
 
 
 _MAX_LENGTH = 1 << 16
+_REPORT_FIX = "make the report with form.answer(…), or with sfumato survey answer"
 _KIND = re.compile(r'"kind"\s*:\s*"survey-report/1"')
 
 
@@ -176,7 +177,7 @@ class Report:
         if type(self.form) is not str or re.fullmatch("[0-9a-f]{16}", self.form) is None:
             raise InvalidParameter("form", self.form, "an id of sixteen hexadecimal digits")
         if type(self.answers) is not tuple or not all(type(each) in (int, str, tuple) for each in self.answers):
-            raise InvalidParameter("answers", self.answers, "a list of randomised answers")
+            raise InvalidParameter("answers", self.answers, "a tuple of numbers, strings and tuples", fix=_REPORT_FIX)
         if self.question is not None and (type(self.question) is not int or self.question < 0):
             raise InvalidParameter("question", self.question, "the index of a question, counted from 0")
 
@@ -189,5 +190,5 @@ class Report:
         """Parse an untrusted report; anything else is refused before a value of another kind is built from it."""
         has_report_shape = type(text) is str and len(text) <= _MAX_LENGTH and text.count("{") == 1
         if not has_report_shape or _KIND.search(text) is None:
-            raise InvalidParameter("report", text, "the JSON text of a report")
+            raise InvalidParameter("report", text, "JSON written by sfumato survey answer", fix=_REPORT_FIX)
         return codec.loads_as(cls, text, longest=_MAX_LENGTH)

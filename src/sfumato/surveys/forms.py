@@ -69,7 +69,7 @@ def check_questions(questions: object) -> tuple[Attribute, ...]:
 
 def _question(name: object, answers: Any) -> Attribute:
     if type(name) is not str or not name:
-        raise InvalidParameter("questions", name, "a mapping whose keys are non-empty texts")
+        raise InvalidParameter("questions", name, "a mapping whose keys are non-empty strings")
     if type(answers) is Attribute:
         if answers.name != name:
             raise InvalidParameter(name, answers.name, "an Attribute with the same name as the question")
@@ -219,16 +219,14 @@ class Form:
         """Return a valid report of this form, parsed if it is JSON text; refuse anything else."""
         parsed = report if type(report) is Report else Report.from_json(report)  # type: ignore[arg-type]
         if parsed.form != self.form_id:
-            raise InvalidParameter("report", parsed.form, f"a report of this form, whose id is {self.form_id}")
+            raise InvalidParameter("report", parsed.form, f"made with this form, whose id is {self.form_id}")
         if (parsed.question is not None) is not self.sampled or (parsed.question or 0) >= len(self.questions):
-            raise InvalidParameter(
-                "report", parsed.question, f"a report on one of this form's {len(self.questions)} questions"
-            )
+            raise InvalidParameter("report", parsed.question, f"on one of this form's {len(self.questions)} questions")
         asked_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
         if len(parsed.answers) != len(asked_mechanisms) or not all(
             map(is_possible_answer, asked_mechanisms, parsed.answers)
         ):
-            raise InvalidParameter("report", parsed.answers, "a report with answers that this form can produce")
+            raise InvalidParameter("report", parsed.answers, "made of answers that this form can produce")
         return parsed
 
     def estimate(
@@ -255,7 +253,7 @@ class Form:
 
     def _accept_reports(self, reports: Iterable[Report | str]) -> tuple[list[Report], tuple[RefusedReport, ...]]:
         if isinstance(reports, (str, bytes, Report, Mapping)) or not isinstance(reports, Iterable):
-            raise InvalidParameter("reports", reports, "a list of reports")
+            raise InvalidParameter("reports", reports, "a list of Report values or of their JSON")
         accepted, refused = [], []
         for index, report in enumerate(reports):
             try:
@@ -324,7 +322,7 @@ class Form:
             or not all(isinstance(name, str) and name in index_by_name for name in names)
             or names[0] == names[1]
         ):
-            raise InvalidParameter("pairs", names, "a list of pairs of names of two different questions")
+            raise InvalidParameter("pairs", names, "a list of pairs, each with the names of two different questions")
         return index_by_name[names[0]], index_by_name[names[1]]
 
     def _miss_probability(self, confidence: Number, pairs: list[tuple[int, int]], *, together: bool) -> float:
@@ -479,7 +477,7 @@ class FormManifest:
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
             raise InvalidParameter("members", self.members, f"a mapping with the hash of {MANIFEST}")
         if type(self.form) is not Form:
-            raise InvalidParameter("form", self.form, "a survey form")
+            raise InvalidParameter("form", self.form, "a Form")
 
 
 def form_bytes(form: Form) -> bytes:

@@ -142,7 +142,7 @@ def test_what_cannot_be_limited_is_refused(tmp_path: Path) -> None:
         for share in (0, 1, 2):
             with pytest.raises(sf.InvalidParameter, match="share"):
                 made.limits("visits", share=share)
-        with pytest.raises(sf.InvalidParameter, match="a private table"):
+        with pytest.raises(sf.InvalidParameter, match="one of the private tables: visits"):
             made.limits("nowhere")
         with pytest.raises(sf.InvalidParameter, match="confidence"):
             made.limits("visits").release(epsilon=1, confidence=0)

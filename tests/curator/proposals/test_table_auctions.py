@@ -154,7 +154,7 @@ def test_an_auction_is_a_proposal_like_a_question(tmp_path: Path) -> None:
 def test_what_is_no_column_of_bids_is_refused(tmp_path: Path) -> None:
     with curator(tmp_path, [0.5]) as made:
         for table, column in (("none", "bid"), ("bids", "none")):
-            with pytest.raises(sf.InvalidParameter, match="column of numbers"):
+            with pytest.raises(sf.InvalidParameter, match=r"one of the numeric columns of private tables: bids\.bid"):
                 made.auction(table, column, prices=PRICES)
         with pytest.raises(sf.Overspent), pytest.warns(sf.WeakPrivacy):
             made.auction("bids", "bid", prices=PRICES).release(epsilon=11)

@@ -230,7 +230,7 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
 BAD: dict[str, tuple[Any, str]] = {
     "none": ([], "at least one question and at most 5,000"),
     "no names": ({}, "at least one question and at most 5,000"),
-    "empty name": ({" ": ALL}, "texts that are not empty"),
+    "empty name": ({" ": ALL}, "keys are non-empty strings"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),
     "describe": ({"one": ALL, "what": "DESCRIBE visits"}, r"question 2 \(what\)"),
@@ -270,7 +270,10 @@ def test_questions_made_in_python_are_asked_too(clinic: sf.Curator, tmp_path: Pa
     found = clinic.workload([built, clinic.sql(A).limit(rows=1)]).release(epsilon=1)  # type: ignore[union-attr]
     assert len(found) == 2
     (tmp_path / "other").mkdir()
-    with opened(tmp_path / "other") as other, pytest.raises(sf.InvalidParameter, match="same curator"):
+    with (
+        opened(tmp_path / "other") as other,
+        pytest.raises(sf.InvalidParameter, match="made by the curator that answers them"),
+    ):
         clinic.workload([ALL, other.sql(A)])  # type: ignore[list-item]
 
 

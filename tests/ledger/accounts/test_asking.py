@@ -227,7 +227,7 @@ def test_those_who_wait_for_a_question_that_fails_are_told_and_not_charged(ledge
     _, *found = together(fail, *(lambda event=event: ask(clinic, waiting=event.set) for event in events))
     assert all(isinstance(each, sf.Unanswered) for each in found), found
     assert [(each.number, each.charged) for each in found] == [(2, False)] * 2
-    assert "nothing was charged for waiting" in str(found[0])
+    assert "this request was not charged" in str(found[0])
     assert kinds(ledger) == ["account-open", "charge", "stopped"]
     assert clinic.spent["pure"] == Fraction(1, 10)
     with pytest.raises(sf.AlreadyAnswered):
@@ -351,7 +351,7 @@ def test_waiting_is_bounded_where_nobody_knows_whether_the_payer_lives(
     monkeypatch.setattr(asking, "MAX_WAIT_SECONDS", 2.0)
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
-    with pytest.raises(sf.AnswerPending, match="nothing was charged"):
+    with pytest.raises(sf.AnswerPending, match="this request was not charged"):
         clinic.ask(pure(**ENTRY), {"n": 5}).begin(10**6)
     assert ask(clinic, "second", pause=0) == (False, "second")
     clinic.answer(first.line, "first", {"n": 5})

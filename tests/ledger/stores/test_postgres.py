@@ -319,7 +319,7 @@ def test_a_key_that_was_changed_is_noticed_at_opening(place: Place, monkeypatch:
             account(ledger).charge(pure())
     place.edit(f"UPDATE book SET key = '{'ab' * 32}'")
     with place.open() as ledger:
-        with pytest.raises(sf.LedgerDamaged, match="the key in the ledger's header"):
+        with pytest.raises(sf.LedgerDamaged, match="the one in the ledger's header"):
             account(ledger).charge(pure())
         assert ledger.verify().bad == 1
 

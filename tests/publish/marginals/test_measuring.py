@@ -533,7 +533,7 @@ def wide() -> Iterator[DuckDB]:
         (SETS, {"weights": [1, 1]}, "3 numbers"),
         (SETS, {"weights": [1, 1, 0]}, "> 0"),
         (SETS, {"weights": {("sex", "age"): -1}}, "> 0"),
-        (SETS, {"weights": {("sex", "smokes"): 1}}, "columns of a requested marginal"),
+        (SETS, {"weights": {("sex", "smokes"): 1}}, "keys are requested marginals"),
         (SETS, {"objective": "best"}, "total"),
         (SETS, {"where": "note ="}, ""),
         (SETS, {"where": "COUNT(*) > 3"}, ""),

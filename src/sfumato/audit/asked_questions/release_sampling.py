@@ -180,9 +180,7 @@ def sample_proposal(
         raise InvalidParameter("question", question, "the result of a curator's method, such as curator.sql(…)")
     if isinstance(question, SynthesisProposal):
         fix = "audit a synthetic table with canaries in one run: audit.plant and audit.one_run"
-        raise InvalidParameter(
-            "question", question, "a question whose answers are numbers, not a synthetic table", fix=fix
-        )
+        raise InvalidParameter("question", question, "one whose answers are numbers, not a synthetic table", fix=fix)
     tables, price_arguments = neighbours_of(policy), dict(price or arguments_at_claim(question, claim))
     pair = most_distinguishable_pair(question, claim, tables)
     pilot = max(MIN_PILOT, math.ceil(samples * PILOT_SHARE))

@@ -133,7 +133,7 @@ def _law_of(mechanism: Any) -> Callable[[Any], Law]:
         return lambda counts: key_law(mechanism, counts)
     if isinstance(mechanism, Quantiles):
         return lambda values: rank_law(mechanism, values)
-    raise InvalidParameter("mechanism", mechanism, "a built-in mechanism")
+    raise InvalidParameter("mechanism", mechanism, "built in", fix="pass an object, such as sf.Laplace(2)")
 
 
 def _enumerate_pairs(

@@ -88,8 +88,9 @@ def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int]
         return lambda value, count: [mechanism.choose(value) for _ in range(count)]
     if isinstance(mechanism, AboveThreshold):
         return lambda value, count: [_ask_stream(mechanism, value) for _ in range(count)]
-    rule = "a built-in mechanism, or a pair of functions (one per world) that take a count and return outputs"
-    raise InvalidParameter("mechanism", mechanism, rule)
+    rule = "built in, or a pair of functions (one per world) that take a count and return that many outputs"
+    fix = "pass an object, such as sf.Laplace(2), or two functions of the count"
+    raise InvalidParameter("mechanism", mechanism, rule, fix=fix)
 
 
 def _repeat(value: Any, count: int) -> NDArray[Any]:
@@ -192,7 +193,7 @@ def falsify(
     if isinstance(mechanism, str):
         fix = "pass a question of a curator: falsify(curator.sql(…), claim)"
         raise InvalidParameter(
-            "mechanism", mechanism, "a mechanism, a pair of functions, or a question of a curator", fix=fix
+            "mechanism", mechanism, "a mechanism object, a pair of functions, or a curator's question", fix=fix
         )
     if callable(getattr(mechanism, "release", None)):  # a proposal of a curator
         from sfumato.audit.asked_questions.release_sampling import (
@@ -285,7 +286,7 @@ def _samplers_of(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Samp
     if isinstance(mechanism, Sequence) and len(mechanism) == 2 and all(callable(world) for world in mechanism):
         return mechanism[0], mechanism[1]
     if not isinstance(inputs, tuple) or len(inputs) != 2:
-        raise InvalidParameter("inputs", inputs, "a pair of neighbouring inputs")
+        raise InvalidParameter("inputs", inputs, "a pair of neighbours", fix="pass a pair, such as inputs=(10, 11)")
     return samplers(mechanism, inputs)
 
 

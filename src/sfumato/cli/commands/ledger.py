@@ -137,7 +137,12 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
 @command.command(epilog=EXIT_CODES_HELP)
 @_file
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, recorded permanently in the ledger.")
-@click.option("--anchor", type=click.Path(path_type=Path), metavar="FILE", help="An anchor stored elsewhere.")
+@click.option(
+    "--anchor",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The anchor file (the ledger's last known line) that you saved elsewhere; the ledger is checked against it.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -> None:
     """Accept, as the owner, that FILE lost lines recorded in anchors, after a failover or a restored backup.

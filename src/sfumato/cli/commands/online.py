@@ -60,7 +60,11 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
 @click.option(
     "--delta", metavar="NUMBER", default="0", help="With --epsilon or --within: the δ of the price, such as 1e-9."
 )
-@click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon.")
+@click.option(
+    "--rho",
+    metavar="NUMBER",
+    help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
+)
 @click.option("--within", metavar="NUMBER", help="Pay the smallest ε at which a verified estimate is within ± NUMBER.")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
 @click.option("--strict", is_flag=True, help="Refuse questions whose answer would be unverified.")

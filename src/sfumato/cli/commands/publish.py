@@ -52,10 +52,17 @@ _price_options = options.combine_decorators(
         default="0",
         help="With --epsilon or --within: the δ of the price; allows Gaussian noise.",
     ),
-    click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon."),
+    click.option(
+        "--rho",
+        metavar="NUMBER",
+        help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
+    ),
     click.option("--within", metavar="NUMBER", help="Pay the smallest ε that keeps every count within ± NUMBER."),
     click.option(
-        "--for", "for_", metavar="A,B", help="With --within: only the counts of this marginal.  [default: all]"
+        "--for",
+        "for_",
+        metavar="A,B",
+        help="With --within: apply the error goal only to the counts of this marginal.  [default: all]",
     ),
     click.option(
         "--confidence",

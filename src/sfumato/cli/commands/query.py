@@ -130,7 +130,11 @@ _price_options = options.combine_decorators(
     click.option(
         "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
     ),
-    click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon."),
+    click.option(
+        "--rho",
+        metavar="NUMBER",
+        help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
+    ),
     click.option(
         "--within",
         metavar="[COLUMN=]NUMBER",
@@ -174,8 +178,8 @@ _release_options = options.combine_decorators(
     click.option(
         "--sample-of",
         metavar="NUMBER",
-        help="The data are a sample of this share of a population, such as 0.1; or, if the policy declares a size, "
-        "of a population of this many units. Sampling error is then shown beside the noise.",
+        help="Treat the data as a sample of a larger population, and show the sampling error beside the noise. Give "
+        "the sampled fraction (such as 0.1) or, if the policy declares a size, the size of the population.",
     ),
     options.request_id,
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Explain what an ε means for one person, in context.", epilog=EXIT_CODES_HELP)
 @click.argument("policy", type=click.Path(path_type=Path), required=False)
-@click.option("--epsilon", metavar="NUMBER", help="The ε to explain, instead of that of POLICY.")
+@click.option("--epsilon", metavar="NUMBER", help="The ε to explain, instead of the one in POLICY.")
 @click.option("--delta", metavar="NUMBER", help="With --epsilon: the δ.  [default: 0]")
 @click.option(
     "--prior",

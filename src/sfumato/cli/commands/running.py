@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 @click.option(
     "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
 )
-@click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon.")
+@click.option(
+    "--rho",
+    metavar="NUMBER",
+    help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
+)
 @click.option(
     "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each ± range."
 )

@@ -36,7 +36,10 @@ def command() -> None:
 @command.command(epilog=EXIT_CODES_HELP)
 @_form_argument
 @click.option(
-    "--answers", multiple=True, metavar="NAME=A,B", help="A question with these possible answers. Repeatable."
+    "--answers",
+    multiple=True,
+    metavar="NAME=A,B",
+    help="A question and its possible answers: NAME=ANSWER,ANSWER,…, such as smokes=yes,no. Repeatable.",
 )
 @click.option(
     "--bins",

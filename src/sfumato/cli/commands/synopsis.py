@@ -53,7 +53,10 @@ def verify(file: Path, ledger: Path | None) -> None:
     published = synopsis(file)
     if isinstance(published, FittedModel):
         raise InvalidParameter(
-            "file", str(file), "a synopsis or a synthetic table: a model fitted by MWEM cannot be verified yet"
+            "file",
+            str(file),
+            "a synopsis or a synthetic table: a model fitted by MWEM cannot be verified yet",
+            fix="name a file that sfumato publish or sfumato synthesize wrote",
         )
     verification = published.verify(ledger)
     verification = replace(

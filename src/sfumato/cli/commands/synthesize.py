@@ -58,7 +58,11 @@ _price_options = options.combine_decorators(
     click.option(
         "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
     ),
-    click.option("--rho", metavar="NUMBER", help="The price as ρ of zero-concentrated privacy, instead of --epsilon."),
+    click.option(
+        "--rho",
+        metavar="NUMBER",
+        help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
+    ),
     click.option(
         "--seconds",
         metavar="NUMBER",

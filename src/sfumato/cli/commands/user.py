@@ -48,7 +48,7 @@ def add(name: str, role: str, ledger: Path | str | None) -> None:
 
 @command.command(epilog=EXIT_CODES_HELP)
 @click.argument("name")
-@click.option("--again", is_flag=True, help="Enable the user again.")
+@click.option("--again", is_flag=True, help="Undo: let a disabled user sign in again.")
 @options.ledger_here
 def disable(name: str, again: bool, ledger: Path | str | None) -> None:
     """Lock the user NAME out immediately, with all tokens and sessions. Their history stays."""

@@ -77,7 +77,7 @@ class Advice:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if type(self.tips) is not tuple or set(map(type, self.tips)) - {Tip}:
-            raise InvalidParameter("tips", self.tips, "a list of tips")
+            raise InvalidParameter("tips", self.tips, "a tuple of Tip values")
 
     def to_json(self) -> str:
         """Serialize the advice as JSON text, with a kind and a version."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.aggregates.spread import Pairs, Variance
 from sfumato.plan.nodes import GroupKey, Query
@@ -313,7 +313,8 @@ class MarginalsForecast:
         for marginal, width in zip(self.sets, self.widths, strict=True):
             if column_set == frozenset(marginal):
                 return width
-        raise InvalidParameter("columns", columns, "the columns of one of the marginals")
+        marginals = ", ".join(map(repr, self.sets[:_SHOWN_SETS])) + (", …" if len(self.sets) > _SHOWN_SETS else "")
+        raise InvalidParameter("columns", columns, f"those of one marginal: {marginals}")
 
     def to_json(self) -> str:
         """Serialize the forecast as JSON text, with a kind and a version."""
@@ -342,6 +343,7 @@ def marginal_name(columns: Sequence[str]) -> str:
     return " × ".join(columns)
 
 
+_SHOWN_SETS = 6
 Widths = Callable[[Fraction, int | None], Mapping[str, Width]]
 """The half-widths of every column at a price, for groups of one size, or of every size."""
 
@@ -446,7 +448,12 @@ def draw_errors(
     }
     panel_lines = {column: lines for column, lines in columns.items() if lines}
     if not panel_lines:
-        raise InvalidParameter("question", "no half-widths", "a question with a column of numbers with a finite error")
+        raise InvalidParameter(
+            "question",
+            Description("one without such a column"),
+            "one with a numeric column whose error is finite",
+            fix="plot the errors of a question with COUNT, SUM or AVG",
+        )
     markers = ((float(remaining), f"left: ε = {number(float(remaining))}"),) if remaining else ()
     note = (
         [f"only the first {_MAX_PANELS} of {len(panel_lines)} columns are shown"]

@@ -62,10 +62,11 @@ def rebind_proposal(proposal: P, context: Context) -> P:
     """
     policy = policy_of(proposal)
     if policy is None:
-        raise InvalidParameter("proposal", proposal, "a proposal of a curator, such as curator.sql(…)")
+        rule = "the result of a curator's method, such as curator.sql(…)"
+        raise InvalidParameter("proposal", proposal, rule, fix="pass curator.sql(…) or another method's result")
     if _declarations(policy) != _declarations(context.policy):
         fix = "make the proposal with this curator"
-        raise InvalidParameter("proposal", proposal, "a proposal under a policy with the same declarations", fix=fix)
+        raise InvalidParameter("proposal", proposal, "made under a policy with the same declarations", fix=fix)
     return with_context(proposal, context)
 
 

@@ -46,7 +46,9 @@ class AuctionOutcome:
     def as_answer(self) -> Answer:
         """Return one row: the price, and the number of buyers with its interval where it was paid for."""
         if self.receipt is None:
-            raise InvalidParameter("receipt", None, "a receipt: only a released sale has rows")
+            raise InvalidParameter(
+                "receipt", None, "present: only a released sale has rows", fix="release the sale first"
+            )
         price = float(self.price)
         if self.buyers is None or self.counter is None:
             return Answer(("price",), (Type.REAL,), ((price,),), {}, ("price",), self.receipt, ())

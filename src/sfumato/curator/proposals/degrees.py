@@ -14,7 +14,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.questions import Question
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import Description, InvalidParameter, Unsupported
 from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey
@@ -52,7 +52,7 @@ class Degrees:
         object.__setattr__(self, "counts", tuple(self.counts))
         codec.check_fields(self)
         if not self.counts or not all(type(count) is int for count in self.counts):
-            raise InvalidParameter("counts", "something else", "whole numbers")
+            raise InvalidParameter("counts", Description("other values"), "a list of whole numbers")
 
     @property
     def is_preview(self) -> bool:
@@ -223,7 +223,7 @@ def propose_degrees(
         raise InvalidParameter(
             "table",
             table,
-            "a private table with one edge in each row, and every row a unit",
+            "private, with one edge in each row and every row a unit",
             fix='declare the table with id = "row": an edge belongs to two people, so each row is a unit of its own',
         )
     if (

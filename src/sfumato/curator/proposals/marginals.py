@@ -281,7 +281,8 @@ class MarginalsProposal(PreviewedByOldName):
         indices = tuple(sorted({index_of_name.get(str(name).lower(), -1) for name in names}))
         containing = [requested for requested in self.workload.sets if set(indices) <= set(requested)]
         if not containing or (pure and indices not in containing):
-            raise InvalidParameter("for_", columns, "the columns of a requested marginal")
+            marginals = _list_marginals(self.workload.sets, [attribute.name for attribute in self.attributes])
+            raise InvalidParameter("for_", columns, f"one of the requested marginals: {marginals}")
         return (indices,)
 
     def _width(self, plan: NoisePlan, indices: AttributeSet, confidence: Fraction, joint: bool) -> float:
@@ -605,6 +606,12 @@ def _check_once(names: Sequence[str], parameter: str) -> None:
         raise InvalidParameter(parameter, names, "a list of different columns")
 
 
+def _list_marginals(sets: Sequence[AttributeSet], names: Sequence[str]) -> str:
+    """List the columns of the first marginals, as tuples of names that can be typed."""
+    listed = [repr(tuple(names[position] for position in indices)) for indices in sets[:_SHOWN_SETS]]
+    return ", ".join(listed) + (", …" if len(sets) > len(listed) else "")
+
+
 def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
     """Parse the weights of marginals: one number for each, or by the names of their columns, 1 for the others."""
     if weights is None:
@@ -617,7 +624,8 @@ def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights
         for columns, weight in weights.items():
             key = frozenset(str(name).lower() for name in ((columns,) if isinstance(columns, str) else columns))
             if key not in index_of_set:
-                raise InvalidParameter("weights", columns, "the columns of a requested marginal")
+                fix = f"use as keys: {_list_marginals(sets, names)}"
+                raise InvalidParameter("weights", columns, "a mapping whose keys are requested marginals", fix=fix)
             parsed[index_of_set[key]] = exact(weight, "weights", POSITIVE)
         return tuple(parsed)
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):

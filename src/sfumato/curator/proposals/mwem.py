@@ -550,8 +550,8 @@ def workload_sets(
 
     Named sets are all required; of the sets of ``ways`` columns, those with too many cells are dropped.
     """
-    if type(ways) is int and 1 <= ways <= len(names) and math.comb(len(names), ways) > _MAX_SETS:
-        rule = f"low enough to give at most {_MAX_SETS:,} sets; {len(names)} columns have more sets of {ways}"
+    if type(ways) is int and 1 <= ways <= len(names) and (count := math.comb(len(names), ways)) > _MAX_SETS:
+        rule = f"lower: {len(names)} columns give {count:,} sets of {ways}, and at most {_MAX_SETS:,} are allowed"
         raise InvalidParameter("ways", ways, rule, fix="lower ways, or list the sets")
     sets = parse_sets(min(ways, len(names)) if type(ways) is int else ways, names)
     max_cells = sum(sizes) + most_cells

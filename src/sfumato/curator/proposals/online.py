@@ -206,7 +206,7 @@ class OnlineProposal(PreviewedByOldName):
     def _draw(self, price: Price) -> OnlineDraw:
         """Prepare the session that spends nearly all of the price, and certainly no more."""
         if not price.allows_gaussian:
-            rule = "a price with a delta, or in ρ: an online session uses Gaussian noise"
+            rule = "stated with a delta, or in ρ: an online session uses Gaussian noise"
             raise InvalidParameter("price", str(price), rule, fix="give a delta such as 1e-9")
         rho = price_in_rho(price)
         for share in _SPENT_SHARES:

@@ -183,7 +183,7 @@ def propose_bounds(context: Context, table: str, column: str, cover: Number) -> 
     domain = _searchable_domain(policy_table, column)
     share = exact(cover, "cover", INSIDE_UNIT)
     if len(ladder(domain)) < 2:
-        rule = "a column with wider declared bounds: these are too narrow for a search"
+        rule = "declared with wider bounds: these are too narrow for a search"
         raise InvalidParameter("column", column, rule, fix="keep the declared bounds, or declare wider ones")
     return BoundsProposal(context, policy_table.name, column, share)
 
@@ -193,7 +193,7 @@ def private_table(policy: Policy, table: str) -> Table:
     policy_table = policy.tables.get(table)
     if policy_table is None or policy_table.public:
         private_names = ", ".join(name for name, candidate in policy.tables.items() if not candidate.public)
-        raise InvalidParameter("table", table, f"a private table of the policy: {private_names}")
+        raise InvalidParameter("table", table, f"one of the private tables: {private_names}")
     return policy_table
 
 
@@ -201,15 +201,16 @@ def _searchable_domain(table: Table, column: Any) -> Domain:
     """Return the domain of a column with an ordered type that is not the unit's id."""
     name = f"{table.name}.{column}"
     if column == table.id:
-        raise InvalidParameter("column", name, "a column other than the unit's id, which has no bounds")
+        fix = f"choose one of {', '.join(other for other in table.columns if other != table.id)}"
+        raise InvalidParameter("column", name, "another one: the unit's id has no bounds", fix=fix)
     domain = table.columns.get(column)
     if domain is None:
         column_names = ", ".join(table.columns) or "none"
-        raise InvalidParameter("column", name, f"a column that the policy declares in {table.name}: {column_names}")
+        raise InvalidParameter("column", name, f"one of the columns declared in {table.name}: {column_names}")
     if domain.type in (Type.TEXT, Type.BOOLEAN):
-        rule = f"a column of numbers or dates: a {domain.type.value} has no bounds"
+        rule = f"numeric or a date: a {domain.type.value} has no bounds"
         raise InvalidParameter("column", name, rule, fix="list its values in the policy, or let GROUP BY discover them")
     if domain.values is not None:
-        rule = "a column without listed values: the list already gives its bounds"
+        rule = "declared without listed values: the list already gives its bounds"
         raise InvalidParameter("column", name, rule, fix="use the smallest and the largest listed value as bounds")
     return domain

@@ -272,7 +272,7 @@ def propose_limits(context: Context, table: str, by: str | Sequence[str], share:
     """Propose to find limits per unit of a table; the names are checked against the policy."""
     policy_table, group_columns = private_table(context.policy, table), (by,) if isinstance(by, str) else tuple(by)
     if policy_table.every_row:
-        rule = "a table whose units can have several rows"
+        rule = "one in which a unit can have several rows"
         fix = f"leave {table} as it is: where every row is a unit, no limit is needed"
         raise InvalidParameter("table", table, rule, fix=fix)
     if len(set(group_columns)) < len(group_columns) or any(

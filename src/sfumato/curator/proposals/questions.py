@@ -228,7 +228,7 @@ class Question(PreviewedByOldName):
             applicable = ", ".join(option.strategy.value for option in options)
             options = tuple(option for option in options if option.strategy is self.strategy)
             if not options:
-                rule = f"a strategy that applies to this question: {applicable}"
+                rule = f"one of those for this question: {applicable}"
                 raise InvalidParameter("strategy", self.strategy.value, rule)
         return tuple(for_neighbours(option, self._context.policy.neighbours) for option in options)
 

@@ -78,7 +78,9 @@ class Bounds:
     def as_answer(self) -> Answer:
         """Return one row: the bounds, and the numbers of values inside and outside with their intervals."""
         if self.receipt is None:
-            raise InvalidParameter("receipt", None, "a receipt: only released bounds have rows")
+            raise InvalidParameter(
+                "receipt", None, "present: only released bounds have rows", fix="release the bounds first"
+            )
         half_width = self.steps.rank_error(self.receipt.confidence or "0.95")
         counts = {"inside": self.steps.inside, "outside": self.steps.outside}
         bounds = (float(bound) if isinstance(bound, Fraction) else bound for bound in (self.low, self.high))

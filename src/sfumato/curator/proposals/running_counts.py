@@ -88,7 +88,9 @@ class RunningForecast:
     def __getitem__(self, period: Value) -> float:
         """Return the half-width of one period."""
         if period not in self.periods.values:
-            raise InvalidParameter("period", period, "a period of the question")
+            shown = ", ".join(map(str, self.periods.values[:_SHOWN_PERIODS]))
+            more = ", …" if len(self.periods.values) > _SHOWN_PERIODS else ""
+            raise InvalidParameter("period", period, f"one of {shown}{more}")
         return self.widths[self.periods.values.index(period)]
 
     def to_json(self) -> str:
@@ -466,7 +468,8 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
     if not isinstance(question, Question):
         raise _refusal("running-listing", "running totals need a question about a private table")
     if not question.belongs_to(context):
-        raise InvalidParameter("question", question.text, "SQL text, or a question of the same curator")
+        rule = "SQL, or the result of this curator's own sql(…)"
+        raise InvalidParameter("question", question.text, rule, fix="make the question with this curator")
     question = replace(question, _context=context)
     _check_measure(question.query)
     _check_shape(question)
@@ -480,6 +483,7 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
     return proposal
 
 
+_SHOWN_PERIODS = 3
 _EXAMPLE = "write, for example, SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"
 
 

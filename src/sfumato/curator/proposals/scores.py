@@ -372,7 +372,7 @@ def _file_ids(paths: Iterable[str]) -> set[tuple[int, int]]:
 def _only_private(policy: Policy) -> str:
     names = [name for name, table in policy.tables.items() if not table.public]
     if len(names) != 1:
-        raise InvalidParameter("table", None, f"the private table to compare with: {', '.join(names)}")
+        raise InvalidParameter("table", None, f"one of the private tables to compare with: {', '.join(names)}")
     return names[0]
 
 

@@ -78,7 +78,7 @@ def selected_columns(
     columns_by_name = {name.lower(): (name, expression) for name, expression in rows.scope[""].items()}
     selected = list(columns_by_name) if names is None else [_column_key(name, columns_by_name) for name in names]
     if not selected or len(set(selected)) != len(selected):
-        raise InvalidParameter("columns", names, "different columns of the SELECT, at least one")
+        raise InvalidParameter("columns", names, "a non-empty list without repeats of names in the SELECT")
     coded = [_code_column(*columns_by_name[key], policy) for key in selected]
     return SelectedColumns(rows, tuple(column for column, _ in coded), tuple(domain for _, domain in coded))
 
@@ -189,7 +189,8 @@ def zeros_with_condition(
         require_possible_rows(all_zeros, [attribute.size for attribute in attributes], max_cells)
     except Unsupported as refusal:
         if refusal.code == "contradictory-zeros":
-            raise InvalidParameter("where", where, "a condition that some row can meet") from None
+            fix = "correct the condition: with the values that the policy declares, it never holds"
+            raise InvalidParameter("where", where, "a condition that some row can meet", fix=fix) from None
         return zeros
     return all_zeros
 

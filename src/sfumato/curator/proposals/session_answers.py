@@ -27,11 +27,11 @@ class SessionAnswers:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         if type(self.answers) is not tuple or not set(map(type, self.answers)) <= {ThresholdAnswer}:
-            raise InvalidParameter("answers", self.answers, "a list of a session's answers")
+            raise InvalidParameter("answers", self.answers, "a tuple of ThresholdAnswer values")
         if len(self.answers) > len(self.questions):
             raise InvalidParameter("answers", len(self.answers), "at most one answer for each question")
         if not isinstance(self.receipt, Receipt):
-            raise InvalidParameter("receipt", self.receipt, "a receipt")
+            raise InvalidParameter("receipt", self.receipt, "a Receipt")
 
     def __iter__(self) -> Iterator[ThresholdAnswer]:
         return iter(self.answers)

@@ -21,7 +21,7 @@ from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.previews.previewing import preview_release, with_context
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.protocols import Snapshot
-from sfumato.errors import InvalidParameter, SessionClosed, SessionInterrupted, Unanswered, Unsupported
+from sfumato.errors import Description, InvalidParameter, SessionClosed, SessionInterrupted, Unanswered, Unsupported
 from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
 from sfumato.mechanisms.sparse import SecretSession
@@ -305,7 +305,9 @@ class ThresholdSession(SecretSession):
             self._require_open()
             parsed = self._ask(question, parameters) if isinstance(question, str) else question
             if not isinstance(parsed, Question) or not parsed.belongs_to(self._context):
-                raise InvalidParameter("question", type(parsed).__name__, "SQL text, or a question of the same curator")
+                given = Description(f"a {type(parsed).__name__}")
+                rule = "SQL, or the result of this curator's own sql(…)"
+                raise InvalidParameter("question", given, rule, fix="make the question with this curator")
             total = compared_total(parsed, self.proposal.grid)
             comparison = ThresholdComparison(
                 GroupTotals(total.bounded, parsed.groups), total, self._mechanism, self._session
@@ -436,7 +438,7 @@ def _max_rows_per_unit(policy: Policy, tables: Sequence[str] | None) -> int:
     private_tables = {name: table for name, table in policy.tables.items() if not table.public}
     table_names = list(private_tables) if tables is None else [tables] if isinstance(tables, str) else list(tables)
     if not table_names or any(name not in private_tables for name in table_names):
-        raise InvalidParameter("tables", tables, f"private tables of the policy: {', '.join(private_tables)}")
+        raise InvalidParameter("tables", tables, f"a list of private tables, among {', '.join(private_tables)}")
     return max(_rows_per_unit(private_tables[name]) for name in table_names)
 
 
@@ -463,7 +465,7 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     options = question.bounding_options
     laplace_options = [option for option in options if option.strategy.order in (None, 1)]
     if not laplace_options:
-        rule = "a strategy for Laplace noise, which sessions use"
+        rule = "one for Laplace noise, which sessions use"
         raise InvalidParameter("strategy", options[0].strategy.value, rule, fix="leave the strategy out")
     bounded = min(
         laplace_options, key=lambda option: option.measures[0].sensitivity.linf * option.measures[0].unit_value

@@ -256,7 +256,7 @@ def _find_bid_column(policy: Policy, table: str | None, column: str | None) -> t
             ", ".join(f"{policy_table.name}.{name}" for policy_table, name in numeric_columns) or "none is declared"
         )
         requested = ".".join("*" if part is None else part for part in (table, column))
-        raise InvalidParameter("column", requested, f"one column of numbers in a private table: {choices}")
+        raise InvalidParameter("column", requested, f"one of the numeric columns of private tables: {choices}")
     return matches[0]
 
 

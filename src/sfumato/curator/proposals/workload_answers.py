@@ -75,7 +75,7 @@ class Answers:
     def _last_receipt(self) -> Receipt:
         """The receipt of the batch, or the latest one where all answers were bought before."""
         if not self.answers:
-            raise InvalidParameter("answers", (), "at least one answer")
+            raise InvalidParameter("answers", (), "non-empty", fix="release the workload first")
         return self.receipt or max((answer.receipt for answer in self.answers), key=attrgetter("line"))
 
     def plot(self, path: str | None = None) -> Picture:

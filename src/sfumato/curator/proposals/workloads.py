@@ -368,7 +368,7 @@ class WorkloadProposal(PreviewedByOldName):
                 f"give a half-width for each of them too, as in {missing[0]}=NUMBER; means and selected values have "
                 "none: ask for those in a separate workload, at an epsilon"
             )
-            rule = f"given for every question: {_join_names(missing)} {verb} none"
+            rule = f"a half-width for every question: {_join_names(missing)} {verb} none"
             raise InvalidParameter("within", within, rule, fix=fix)
         return goals
 
@@ -562,7 +562,8 @@ def _question(context: Context, ask: Callable[[str], Any], source: Any) -> Quest
         rule = "a workload takes SELECT questions, not SHOW or DESCRIBE"
         raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: it is free")
     if not question.belongs_to(context):
-        raise InvalidParameter("questions", question.text, "questions of the same curator")
+        rule = "made by the curator that answers them"
+        raise InvalidParameter("questions", question.text, rule, fix="make every question with this curator's sql(…)")
     question.bounding_options  # noqa: B018  refuse now, by name
     return question
 
@@ -575,7 +576,7 @@ def _read_file(file: str | os.PathLike[str]) -> str:
         raise InvalidParameter(
             "questions",
             str(file),
-            "a list of questions, a mapping from names to questions, or a file that can be read as UTF-8 text",
+            "a list, a mapping from names to SQL, or the path of a readable file in UTF-8",
             fix='give a list, such as ["SELECT COUNT(*) FROM …"], or the path of a .sql file',
         ) from None
 
@@ -589,7 +590,7 @@ def _require_moderate(questions: Mapping[str, Any]) -> None:
     for name in questions:
         if not isinstance(name, str) or not name.strip():
             raise InvalidParameter(
-                "questions", name, "named by texts that are not empty", fix="name each question, such as q1"
+                "questions", name, "a mapping whose keys are non-empty strings", fix="name each question, such as q1"
             )
 
 

@@ -108,7 +108,9 @@ class Sources:
         """
         table_policy = self._declared(table)
         if not table_policy.public:
-            raise InvalidParameter("table", table, "a public table: nothing is counted in a private one for free")
+            raise InvalidParameter(
+                "table", table, "public: nothing is counted in a private one for free", fix="name a public table"
+            )
         key = (table, tuple(columns))
         if key not in self._multiplicities:
             quoted = [quote_identifier(column) for column in columns]

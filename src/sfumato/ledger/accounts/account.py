@@ -239,7 +239,8 @@ class Account:
     def record_answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> RecordedAnswer:
         """Record the answer to a charge, and return its line with the state of the account after it."""
         if not isinstance(line, Line):
-            raise InvalidParameter("line", line, "the Line of a charge or a step")
+            rule = "the Line that charging returned"
+            raise InvalidParameter("line", line, rule, fix="pass the result of charge(…) or of a tab's step")
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         detail = entries.write_widths(entries.checked_widths(accuracy))
         entries.checked_line_number(line.number, "line")
@@ -528,7 +529,8 @@ class Account:
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         body_columns, opening = self._guarded.body(body), tab.opening
         if opening.request_id is None:
-            raise InvalidParameter("tab", opening.number, "a tab that was opened with a request id")
+            fix = "open a new tab with a request_id"
+            raise InvalidParameter("tab", opening.number, "one that was opened with a request id", fix=fix)
         empty_curve = Curve((), self._opening_terms.budget.neighbours)
         request_fields = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
         columns = self._guarded.columns(Entry(empty_curve, *request_fields))

@@ -35,7 +35,8 @@ class SettledAnswer:
 
     def __post_init__(self) -> None:
         if self.entry.curve.parts:
-            raise InvalidParameter("entry", self.entry.parts, "an entry without privacy loss of its own")
+            fix = "leave out its parts: the tab has already paid"
+            raise InvalidParameter("entry", self.entry.parts, "free of privacy loss of its own", fix=fix)
         checked_text(self.body, "body", MAX_BODY_LENGTH)
 
 

@@ -109,7 +109,8 @@ def append_amendment(
         raise InvalidParameter("reserve", reserve, rule, fix="leave out reserve")
     budget = amended_budget(old, old.epsilon if change.epsilon is None else change.epsilon, delta, reserve, spent)
     if (budget.order is None) is not (old.order is None):
-        raise InvalidParameter("reserve", reserve, "all of δ in an account that was opened without an order")
+        rule = "all of δ, since this account was opened without an order"
+        raise InvalidParameter("reserve", reserve, rule, fix="set reserve to δ")
     columns = {"question": change.reason, "detail": codec.dumps(replace(terms, budget=budget))}
     return transaction.append("amend", account, columns)
 

@@ -53,7 +53,12 @@ class AnchoredAccount:
     def __post_init__(self) -> None:
         entries.checked_name(self.name, "account")
         if not isinstance(self.terms, Terms) or not isinstance(self.total, Cost):
-            raise InvalidParameter("accounts", self.name, "accounts with their terms and totals")
+            raise InvalidParameter(
+                "accounts",
+                self.name,
+                "a list of AnchoredAccount values, each with its terms and its total",
+                fix="load the anchor with Anchor.load(path)",
+            )
 
 
 @codec.serialisable("anchor")
@@ -79,14 +84,14 @@ class Anchor:
         )
         if not are_accounts or bool(self.accounts) is not (self.number > 0):
             raise InvalidParameter(
-                "accounts", self.accounts, "the accounts of the ledger, including that of its first line"
+                "accounts", self.accounts, "a list of AnchoredAccount values, including that of the ledger's first line"
             )
         object.__setattr__(self, "accounts", tuple(self.accounts))
         if not isinstance(self.marks, (tuple, list)) or not all(_is_mark(mark) for mark in self.marks):
             raise InvalidParameter("marks", self.marks, "pairs of a line's number and its hash")
         object.__setattr__(self, "marks", tuple((number, line_hash) for number, line_hash in self.marks))
         if type(self.moved) is not str:
-            raise InvalidParameter("moved", self.moved, "a text")
+            raise InvalidParameter("moved", self.moved, "a string")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:

@@ -93,7 +93,7 @@ def verify_newest(store: Store) -> Verification:
     if fault or not last:
         return Verification(0, None, fault or "")
     if not has_origin:
-        return Verification(0, 1, "it does not begin with the key in the ledger's header")
+        return Verification(0, 1, "its key differs from the one in the ledger's header")
     start = (last - 1) // CHECKPOINT * CHECKPOINT
     parts = [read_end(store, start)] if start else []
     return _combine([*parts, verify_part(store, start, last, files=False)])

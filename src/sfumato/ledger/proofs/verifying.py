@@ -27,8 +27,8 @@ _NO_TAB = (NO_COST, NO_COST)
 _PAID = {"charge", "step"}
 _STATING_TERMS = {"account-open", "amend"}
 _ENDING = {"answer", "stopped"}
-_WRONG_TOTALS = "the account's totals do not follow from the lines before"
-_WRONG_OWN_TOTALS = "the analyst's totals do not follow from the lines before"
+_WRONG_TOTALS = "the account's totals do not match the sum of the earlier lines"
+_WRONG_OWN_TOTALS = "the analyst's totals do not match the sum of the earlier lines"
 
 LOST = "the file that holds this answer is missing or was changed"
 
@@ -216,7 +216,9 @@ class Checker:
 
     def _end(self, row: Row) -> None:
         if row.about not in self.unanswered and (self._whole or not self._earlier_paid(row)):
-            raise _Bad("it answers or stops a charge that does not exist, or that was answered or stopped before")
+            raise _Bad(
+                "it completes or cancels a charge that is not in the ledger, or that was already completed or cancelled"
+            )
         self.unanswered.discard(row.about)
 
     def _period(self, row: Row) -> None:

@@ -36,7 +36,10 @@ def make_ledger(address: str, *, schema: str | None = None, spender: str | None 
     """
     if not is_server_address(address):
         raise InvalidParameter(
-            "address", "…", "the address of a database, postgresql://host/db: a ledger file is created on first use"
+            "address",
+            "…",
+            "of the form postgresql://host/db",
+            fix="write postgresql://host/db; a ledger file needs no setup: it is created on first use",
         )
     from sfumato.ledger.stores import postgres_schema, postgres_sessions
 

@@ -115,7 +115,10 @@ def _single_schema(in_address: list[str], schema: str | None) -> str:
     schemas = {*in_address, *([] if schema is None else [schema])}
     if len(schemas) > 1:
         raise InvalidParameter(
-            "schema", schema, "named only once", fix="name the schema in the address or as a parameter, not in both"
+            "schema",
+            schema,
+            "the one in the address, if both are given",
+            fix="name the schema in the address or as a parameter, not in both",
         )
     return schemas.pop() if schemas else SCHEMA
 

@@ -154,7 +154,7 @@ class FactoredTotals:
             raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure with one total per group")
         if self.weights.ndim != 2 or not self.weights.size or np.abs(self.weights).max() >= 1 << 20:
             raise InvalidParameter(
-                "weights", Description("something else"), "a matrix of whole numbers below 2^20 in absolute value"
+                "weights", Description("other values"), "a matrix of whole numbers below 2^20 in absolute value"
             )
 
     @property

@@ -56,7 +56,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         key_indices = range(len(self.cells))
         if not self.sets or any(list(attributes) != sorted({*attributes} & {*key_indices}) for attributes in self.sets):
             raise InvalidParameter(
-                "sets", self.sets[:3], f"sets of indices from 0 to {len(self.cells) - 1}, each in ascending order"
+                "sets", self.sets[:3], f"lists of indices from 0 to {len(self.cells) - 1}, each in ascending order"
             )
         if len({*self.sets}) != len(self.sets):
             raise InvalidParameter("sets", Description("a set twice"), "a list of different sets")

@@ -196,7 +196,7 @@ class Matrix:
             )
         if not all(type(weight) is int and abs(weight) <= 10**12 for weight in flat):
             raise InvalidParameter(
-                "weights", Description("something else"), "rows of whole numbers of at most 1e12 in absolute value"
+                "weights", Description("other values"), "rows of whole numbers of at most 1e12 in absolute value"
             )
 
     @property
@@ -242,13 +242,15 @@ class Thresholds:
         is_rising &= all(a < b for a, b in pairwise(self.values))
         if not self.values or not is_rising:
             raise InvalidParameter(
-                "values", Description("something else"), "a list of ascending whole numbers from 1 to 1e12"
+                "values", Description("other values"), "a list of ascending whole numbers from 1 to 1e12"
             )
         if not self.reached or not all(
             type(number) is int and 0 <= number <= len(self.values) for number in self.reached
         ):
             raise InvalidParameter(
-                "reached", Description("something else"), "a list with the number of values that each group reaches"
+                "reached",
+                Description("other values" if self.reached else "an empty list"),
+                f"a list of whole numbers from 0 to {len(self.values)}, one for each group",
             )
 
     @property

@@ -141,7 +141,7 @@ class SteppedTotal:
 
     def __post_init__(self) -> None:
         if self.bounded.plan.keys or len(self.bounded.measures) != 1 or self.scaled.coordinates != 1:
-            raise InvalidParameter("bounded", Description("something else"), "a plan with one total and no groups")
+            raise InvalidParameter("bounded", Description("another plan"), "a plan with one total and no groups")
 
     @property
     def scaled(self) -> ScaledMeasure:

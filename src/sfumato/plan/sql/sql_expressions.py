@@ -202,7 +202,8 @@ def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
     def read(part: Node) -> Expression:
         lowered = attempt(part)
         if lowered is None:
-            raise Unsupported("part", "a part of this expression is not supported", fix="write it in another way")
+            rule = f"{function_name(part)} is not supported in this expression"
+            raise Unsupported("part", rule, fix="use arithmetic, comparisons, CASE or CAST")
         return lowered
 
     def attempt(part: Node) -> Expression | None:

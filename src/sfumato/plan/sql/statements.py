@@ -91,7 +91,7 @@ def lower_quantile(node: exp.Expr, where: Expression | None, read: Reading, shar
     given one.
     """
     if isinstance(node, exp.Min | exp.Max) and node.args.get("count"):
-        rule = "MIN and MAX return one value: the n smallest values would be rows of people"
+        rule = "MIN and MAX return one value: a list of the n smallest would reveal individual people's data"
         raise refuse(node, "several-extremes", rule, "use quantiles instead: QUANTILE_CONT(x, [0.01, 0.05])")
     value, probability_node, descending = _quantile_parts(node)
     if isinstance(value, exp.Distinct):
@@ -133,7 +133,7 @@ def _parse_probability(node: exp.Expr, share: exp.Expr | None) -> Fraction:
     millionths = round(Fraction(magnitude.this) * MAX_DECIMALS)
     if isinstance(share, exp.Neg) or not 0 < millionths < MAX_DECIMALS:
         rule = (
-            "the fraction of a quantile must lie strictly between 0 and 1, to six decimals; "
+            "the fraction of a quantile, rounded to six decimals, must lie strictly between 0 and 1; "
             f"{node_text(share)} does not"
         )
         raise refuse(share, "quantile-share", rule, "write a fraction such as 0.5; for 0 and 1 use MIN(x) and MAX(x)")
@@ -345,7 +345,8 @@ class _SelectBuilder:
                 return self.source.resolve(qualifier, name)
             lowered = self._attempt(named_output[0])
             if lowered is None:
-                raise Unsupported("part", "this is not computed from one row", fix="use it in SELECT or HAVING")
+                rule = "an aggregate or window function is not allowed here: this clause is evaluated row by row"
+                raise Unsupported("part", rule, fix="use it in SELECT or HAVING")
             return lowered
 
         return cached_lowering(resolve)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import Description, InvalidParameter
 from sfumato.privacy import codec
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind
@@ -36,8 +36,12 @@ class FitManifest:
         codec.check_fields(self)
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
             raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
-        if not isinstance(self.fit, MwemFit) or not isinstance(self.receipt, Receipt):
-            raise InvalidParameter("fit", type(self.fit).__name__, "a fitted model with its receipt")
+        for name, kind in (("fit", MwemFit), ("receipt", Receipt)):
+            if not isinstance(getattr(self, name), kind):
+                given = Description(f"an object of type {type(getattr(self, name)).__name__}")
+                raise InvalidParameter(
+                    name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
+                )
 
 
 KIND = codec.kind(FitManifest)

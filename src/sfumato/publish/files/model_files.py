@@ -64,7 +64,7 @@ class ModelManifest:
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind(kind)}")
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
-            raise InvalidParameter("steps", self.steps, "the steps that were paid for")
+            raise InvalidParameter("steps", self.steps, "a list of Charged values, as they were paid for")
         if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):
             raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {POTENTIALS}")
         object.__setattr__(self, "members", dict(self.members))
@@ -90,7 +90,7 @@ class ModelManifest:
         is_valid &= all(any(set(potential) <= clique for clique in cliques) for potential in self.potentials)
         if not is_valid:
             raise InvalidParameter(
-                "cliques", self.cliques[:3], "the cliques of a junction tree that contains every potential"
+                "cliques", self.cliques[:3], "those of a junction tree that contains every potential"
             )
 
     @property

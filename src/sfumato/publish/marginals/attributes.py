@@ -92,7 +92,7 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name:
-            raise InvalidParameter("name", self.name, "the name of a column")
+            raise InvalidParameter("name", self.name, "a non-empty string", fix="give the column's name")
         object.__setattr__(self, "type", Type.of(self.type))
         object.__setattr__(self, "cells", _cells(self.type, self.cells))
         object.__setattr__(self, "levels", _levels(self.levels, self.size))
@@ -176,11 +176,11 @@ def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
             raise InvalidParameter("levels", level, f"a list of {size} part numbers for each level, one for each cell")
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
             raise InvalidParameter(
-                "levels", level, "levels from fine to coarse, each a union of parts of the one before"
+                "levels", level, "ordered from fine to coarse, each made of whole parts of the one before"
             )
         if level.count(level[-1]) != 1:
             raise InvalidParameter(
-                "levels", level, "levels in which the last cell, for missing values, is a part of its own"
+                "levels", level, "lists in which the last cell, for missing values, is a part of its own"
             )
         finer = level
     return checked_levels

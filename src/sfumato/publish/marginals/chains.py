@@ -218,7 +218,7 @@ def _require_nested(parts: list[Places]) -> list[Places]:
     for upper, lower in itertools.pairwise(parts):
         if len(np.unique(np.stack([upper, lower]), axis=1).T) != len(np.unique(lower)):
             raise InvalidParameter(
-                "levels", lower.tolist(), "levels from fine to coarse, each a union of parts of the one before"
+                "levels", lower.tolist(), "ordered from fine to coarse, each made of whole parts of the one before"
             )
     return parts
 

@@ -200,7 +200,7 @@ def least_squares(
     means = _PrecisionMeans(read_attributes)
     for measured_block in measured_blocks:
         if measured_marginals and any(attributes[place].levels for place, _ in measured_block.block):
-            rule = "blocks of attributes without levels where whole marginals were measured too"
+            rule = "on attributes without levels, since whole marginals were measured too"
             raise InvalidParameter("blocks", measured_block.block, rule)
         _require_shape(
             measured_block.values,

@@ -27,7 +27,12 @@ class PublicTableFacts:
         codec.check_fields(self)
         are_pairs = type(self.implies) is tuple and all(type(pair) is tuple and len(pair) == 2 for pair in self.implies)
         if not are_pairs or not all(type(name) is str for pair in self.implies for name in pair):
-            raise InvalidParameter("implies", self.implies, "pairs of column names")
+            raise InvalidParameter(
+                "implies",
+                self.implies,
+                "a tuple of pairs of column names",
+                fix="put each pair in a tuple: (('city', 'region'),)",
+            )
         if type(self.domains) is not tuple or not all(isinstance(domain, Domain) for domain in self.domains):
             raise InvalidParameter("domains", self.domains, "a domain for each column")
 

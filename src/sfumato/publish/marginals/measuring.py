@@ -70,9 +70,9 @@ class ResidualBlock:
     def __post_init__(self) -> None:
         marginal_places, shape = self.marginals.sets[self.index], tuple(attribute.size for attribute in self.attributes)
         if not set(block_algebra.places(self.block)) <= set(marginal_places):
-            raise InvalidParameter("block", self.block, "a block of the marginal that is read")
+            raise InvalidParameter("block", self.block, "part of the marginal that is read")
         if shape != self.marginals.shape(tuple(range(len(self.attributes)))):
-            raise InvalidParameter("attributes", shape, "the attributes of the keys that are read, with the same cells")
+            raise InvalidParameter("attributes", shape, "those of the keys that are read, with the same cells")
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -244,7 +244,7 @@ class PublishedMarginals:
         shapes = list(shapes_of(self.plan))
         if len(self.values) != len(shapes):
             raise InvalidParameter(
-                "values", len(self.values), f"a list of {len(shapes)} texts, one for each part of the plan"
+                "values", len(self.values), f"a list of {len(shapes)} strings, one for each part of the plan"
             )
         for text, shape in zip(self.values, shapes, strict=True):
             if len(text) != -(-8 * math.prod(shape) // 3) * 4:
@@ -341,7 +341,7 @@ class MarginalsDraw:
     def __post_init__(self) -> None:
         (scaled,) = self.reading.bounded.measures
         if self.plan.max_weight != scaled.add_remove_sensitivity.total or self.plan.unit_value != scaled.unit_value:
-            raise InvalidParameter("plan", float(self.plan.rows), "a plan for the number of rows per unit that is read")
+            raise InvalidParameter("plan", float(self.plan.rows), "made for the number of rows per unit that is read")
         numbers = sum(map(math.prod, shapes_of(self.plan)))
         if numbers > MAX_NUMBERS:
             raise Unsupported(

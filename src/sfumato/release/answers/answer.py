@@ -192,7 +192,7 @@ class Answer:
         """Return the cells of one column, in the order of the rows."""
         if name not in self.columns:
             close_matches = get_close_matches(str(name), self.columns, 1)
-            allowed = "a column of the answer: " + ", ".join(self.columns)
+            allowed = "one of the answer's columns: " + ", ".join(self.columns)
             raise InvalidParameter(
                 "column", name, allowed, fix=f"did you mean {close_matches[0]}?" if close_matches else ""
             )
@@ -403,7 +403,7 @@ class Answer:
     def chart_data(self, column: str) -> ChartData:
         """Return one numeric column as chart data."""
         if column not in self.intervals:
-            raise InvalidParameter("column", column, "a column of numbers: " + ", ".join(self.intervals))
+            raise InvalidParameter("column", column, "one of the numeric columns: " + ", ".join(self.intervals))
         column_index, text_cells = self.columns.index(column), self.cells()
         key_indices = [self.columns.index(key) for key in self.keys]
         return ChartData(

@@ -36,6 +36,7 @@ PREFIX = "sfu_"
 LINK_MINUTES = 15
 _TOKEN_COLUMNS = "number, user, label, made, expires, most, spent, revoked"
 _MAX_ACTS = 1000
+_ENABLE_FIX = "enable the user first: sfumato user disable NAME --again"
 
 
 class PeopleFile:
@@ -158,7 +159,7 @@ class PeopleFile:
         expires_at = None if expires is None else self._now_micros() + _to_micros(expires)
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
-                raise InvalidParameter("user", user, "a user who is not disabled")
+                raise InvalidParameter("user", user, "someone who is not disabled", fix=_ENABLE_FIX)
             number = rows.execute(
                 "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked)"
                 " VALUES (?, ?, ?, ?, ?, ?, '0', 0)",
@@ -200,7 +201,7 @@ class PeopleFile:
         secret = _new_secret()
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
-                raise InvalidParameter("user", user, "a user who is not disabled")
+                raise InvalidParameter("user", user, "someone who is not disabled", fix=_ENABLE_FIX)
             expires_at = self._now_micros() + _to_micros(timedelta(minutes=LINK_MINUTES))
             rows.execute("DELETE FROM links WHERE expires <= ?", (self._now_micros(),))
             rows.execute("INSERT INTO links VALUES (?, ?, ?)", (_sha256(secret), user, expires_at))
@@ -315,7 +316,7 @@ def _require_url_safe(name: str) -> None:
 def _require_user(rows: sqlite3.Connection, name: str) -> User:
     row = rows.execute("SELECT name, role, made, disabled FROM users WHERE name = ?", (name,)).fetchone()
     if row is None:
-        raise InvalidParameter("user", name, "a user of this server", fix="add them: sfumato user add")
+        raise InvalidParameter("user", name, "a name that this server knows", fix="add them: sfumato user add")
     return _user_from_row(row)
 
 
@@ -343,7 +344,7 @@ def _token_from_row(row: tuple[int, str, str, int, int | None, str | None, str, 
 def _require_token(rows: sqlite3.Connection, number: int) -> Token:
     row = rows.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE number = ?", (number,)).fetchone()
     if row is None:
-        raise InvalidParameter("token", number, "the number of a token", fix="list them: sfumato token list")
+        raise InvalidParameter("token", number, "an existing token's number", fix="list them: sfumato token list")
     return _token_from_row(row)
 
 

@@ -332,7 +332,9 @@ def _common_type(arguments: list[Expression], kinds: set[Type]) -> Type:
         argument for argument in arguments if not is_null(argument) and argument.domain.type is not first.domain.type
     )
     words = f"{_WORDS[first.domain.type]} and {_WORDS[mismatched.domain.type]} cannot be combined or compared"
-    fix = "write numbers without quotes and texts with single quotes, or convert one side with CAST"
+    fix = "write numbers without quotes and text in single quotes, or convert one side with CAST"
+    if any(kind.temporal for kind in kinds) and Type.TEXT in kinds:
+        fix = "write the date as DATE '2024-01-31', or convert one side with CAST"
     raise Unsupported("type-mismatch", words, fix=fix)
 
 
