@@ -24,6 +24,7 @@ from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
 from sfumato.privacy import Sensitivity
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
+from sfumato.release.noisy_rows.finishing import jointly_held_ranges
 from sfumato.release.prices import Price
 from sfumato.release.requests import PriceRequest
 
@@ -556,7 +557,10 @@ def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, ki
     for name, member in (("options", "bounding_options"), ("others", "other_parts")):
         made = outcome(lambda: getattr(asked, member))
         said[name] = made if made and isinstance(made[0], str) else [bounding(each) for each in made]
-    said |= {f"ranges {joint}": outcome(lambda: asked._joint_ranges(joint)) for joint in (False, True)}
+    said |= {
+        f"ranges {joint}": outcome(lambda: jointly_held_ranges(asked.query, asked._max_groups, joint))
+        for joint in (False, True)
+    }
     for weights in ({}, {"n": 3}, {"m": 2, "n": 1}, {"n": 0}):
         said[f"weights {weights}"] = outcome(
             lambda: PriceRequest(weights=weights).result_weights(asked.query.finish, len(asked.shared_parts.requests))

@@ -276,5 +276,5 @@ def test_a_proposal_is_made_again_only_where_the_same_is_declared(curator: Curat
     with Curator(replace(curator.policy, tables=wider), tmp_path / "wider.ledger") as other:
         with pytest.raises(sf.InvalidParameter, match="the same declarations"):
             other.rebind(question)
-        with pytest.raises(sf.InvalidParameter, match="a the result of a curator's method"):
+        with pytest.raises(sf.InvalidParameter, match="the result of a curator's method"):
             other.rebind(COUNT)

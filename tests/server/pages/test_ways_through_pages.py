@@ -50,7 +50,7 @@ def test_an_analyst_asks_and_comes_back_to_the_answer(browser: Chromium, served:
         page.get_by_role("link", name="flights").click()
         expect(page.get_by_role("link", name="People")).to_have_count(0)
         told = forecast(there, BY_ORIGIN.replace("FROM", "FORM"), epsilon, scripts)
-        expect(told.get_by_role("alert")).to_contain_text("did you mean FROM?")
+        expect(told.get_by_role("alert")).to_contain_text("did you mean FROM instead of FORM?")
         told = forecast(there, BY_ORIGIN.replace("COUNT(*)", "COUNT(*), AVG(dealy)"), epsilon, scripts)
         expect(told.get_by_role("alert")).to_contain_text("did you mean delay?")
         expect(told.locator("mark")).to_have_text("dealy")
