@@ -627,7 +627,9 @@ class Question(PreviewedByOldName):
         self._require_delta(price)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
         weighted_request, family = WeightedRequest(self.shared_parts.requests, weights), request.family
-        range_miss = request.interval_confidence(jointly_held_ranges(self.query, self._max_groups, request.joint))
+        range_miss = request.interval_confidence(
+            jointly_held_ranges(self.query, lambda: self._max_groups, request.joint)
+        )
         others = tuple(part.with_ranges(range_miss) for part in self.other_parts)
         if price.allows_gaussian:  # the choice of noise depends on what the account can keep open
             budget = self._context.account.budget

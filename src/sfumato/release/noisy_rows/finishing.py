@@ -308,10 +308,13 @@ Estimated = Callable[[int], Sequence[GroupEstimate]]
 Evaluate = Callable[[Expression], Evaluated]
 
 
-def jointly_held_ranges(query: Query, max_groups: int, joint: bool) -> int:
-    """Return the number of ranges that must hold jointly for one range of the answer to hold."""
+def jointly_held_ranges(query: Query, max_groups: Callable[[], int], joint: bool) -> int:
+    """Return the number of ranges that must hold jointly for one range of the answer to hold.
+
+    The number of groups is asked for only if it matters: some questions refuse to tell it.
+    """
     if joint or selects_by_noise(query):
-        return max(1, count_noise_draws(query, max_groups))
+        return max(1, count_noise_draws(query, max_groups()))
     return max(1, *(noise_count(output.expression) for output in query.finish.outputs))
 
 
