@@ -558,7 +558,7 @@ def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, ki
         made = outcome(lambda: getattr(asked, member))
         said[name] = made if made and isinstance(made[0], str) else [bounding(each) for each in made]
     said |= {
-        f"ranges {joint}": outcome(lambda: jointly_held_ranges(asked.query, asked._max_groups, joint))
+        f"ranges {joint}": outcome(lambda: jointly_held_ranges(asked.query, lambda: asked._max_groups, joint))
         for joint in (False, True)
     }
     for weights in ({}, {"n": 3}, {"m": 2, "n": 1}, {"n": 0}):

@@ -165,7 +165,7 @@ REFUSED = {
     "SELECT APPROX_TOP_K(drug, 2) = 'x' FROM visits": "cannot be part of an expression",
     "SELECT COUNT(*) FROM visits HAVING APPROX_TOP_K(drug, 2) = 'x'": "cannot be part of an expression",
     "SELECT MODE(ward) FROM visits": "among declared ones, and ward has none",
-    "SELECT MODE() FROM visits": "write MODE(<column>)",
+    "SELECT MODE() FROM visits": "write MODE(<column>",
     "SELECT MODE() WITHIN GROUP (ORDER BY drug, town) FROM visits": "WITHIN GROUP",
     "SELECT MODE(DISTINCT drug) FROM visits": "DISTINCT can only count units",
     "SELECT COUNT(DISTINCT (drug, town)) FROM visits": "DISTINCT can only count units",
