@@ -38,6 +38,8 @@ EXPRESSIONS = [
     ("age < count < 5", "a < b AND b < c", "age < count AND count < 5"),
     ("age < count < 5", "parentheses", "(age < count) = TRUE"),
     ("age = 'x'", "CAST", "CAST(age AS VARCHAR) = 'x'"),
+    ("born = name", "DATE '2024-01-31'", "born = DATE '2024-01-31'"),
+    ("born = name", "CAST", "born = CAST(name AS DATE)"),
     ("age + 'x'", "CAST(… AS DOUBLE)", "age + CAST('x' AS DOUBLE)"),
     ("age || 'x'", "CAST(… AS VARCHAR)", "CAST(age AS VARCHAR) || 'x'"),
     ("weight || 'x'", "CAST(CAST(… AS BIGINT) AS VARCHAR)", "CAST(CAST(weight AS BIGINT) AS VARCHAR) || 'x'"),

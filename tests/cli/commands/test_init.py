@@ -376,7 +376,7 @@ def test_flags_about_nothing_are_wrong_usage(people: Path, flags: tuple[str, ...
         ("empty.csv", b"", "column names"),
         ("blank.csv", b"\n\n", "column names"),
         ("junk.csv", bytes(range(256)) * 40, "binary data"),
-        ("junk.csv.gz", b"\x1f\x8bnot gzip", "cannot be read"),
+        ("junk.csv.gz", b"\x1f\x8bnot gzip", "cannot be decompressed"),
         ("junk.parquet", b"PAR1" + bytes(100), "Parquet"),
         ("junk.duckdb", bytes(5000), "DuckDB"),
         ("junk.sqlite", bytes(5000), "SQLite"),

@@ -70,7 +70,7 @@ def test_a_policy_gives_the_cells(folder: Path) -> None:
         "quality", folder / "real.csv", folder / "synthetic.csv", "--policy", folder / "people.toml", "--table", "x"
     )
     assert other.exit_code != 0
-    assert "a private table of the policy: people" in other.output
+    assert "one of the private tables: people" in other.output
 
 
 def test_refusals_say_rule_place_and_fix(folder: Path) -> None:

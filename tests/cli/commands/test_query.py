@@ -46,7 +46,7 @@ def test_weights_say_how_much_the_error_of_a_column_counts(policy: Path) -> None
         for more in ((), ("--weight", "n=4"))
     )
     assert heavy.exit_code == 0, heavy.stderr
-    errors = [float(json.loads(done.stdout)["columns"]["flights"]) for done in (plain, heavy)]
+    errors = [float(json.loads(done.stdout)["columns"]["n"]) for done in (plain, heavy)]
     assert errors[1] < 0.9 * errors[0]
     for given, told in (
         (("n=0",), "--weight n must be"),

@@ -237,7 +237,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "no sql": ([ALL, "SELECT COUNT(* FROM visits"], r"question 2 \(q2\)"),
     "refused": ([ALL, A, "SELECT cost FROM visits"], r"question 3 \(q3\)"),
     "no text": ([ALL, 5], r"question 2 \(q2\)"),
-    "no file": ("SELECT COUNT(*) FROM visits", "list of questions"),
+    "no file": ("SELECT COUNT(*) FROM visits", "a list, a mapping from names to SQL, or the path"),
 }
 
 
