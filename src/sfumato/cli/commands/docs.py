@@ -55,6 +55,7 @@ def command(words: tuple[str, ...], in_browser: bool) -> None:
 
 def _find(pages: tuple[Page, ...], text: str) -> list[Hit]:
     """Return the page of this path or file name, else the pages that the search finds."""
+    from sfumato.error_facts import shorten
     from sfumato.errors import SfumatoError
     from sfumato.manual.search import Hit, build_index
 
@@ -63,7 +64,7 @@ def _find(pages: tuple[Page, ...], text: str) -> list[Hit]:
     hits = [Hit(page, page.sections[0], "", 1) for page in named] or build_index(pages).search(text)
     if not hits:
         raise SfumatoError(
-            "no page has these words", place=text, fix="try another word, or list the pages: sfumato docs"
+            "no page has these words", place=shorten(text), fix="try another word, or list the pages: sfumato docs"
         )
     return hits
 
