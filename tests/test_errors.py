@@ -210,6 +210,6 @@ def test_a_refused_parameter_says_what_to_set(allowed: str, fix: str) -> None:
 
 def test_a_description_has_no_quotes_and_an_exact_number_is_digits() -> None:
     """A caller's own text is quoted, so that words about a value that is not shown are not taken for it."""
-    values = "an array", errors.Description("an array"), Fraction(1, 4), Fraction(1, 3)
+    values = "an array", errors.ValueWords("an array"), Fraction(1, 4), Fraction(1, 3)
     rules = [errors.InvalidParameter("x", value, "a number").rule for value in values]
     assert [rule.partition("; got ")[2] for rule in rules] == ["'an array'", "an array", "0.25", "1/3"]

@@ -17,7 +17,7 @@ _DECIMALS = Context(prec=200, traps=[Inexact])
 _RANGE_WORDS = ("above ", "below ", "between ", "from ", "in ", "large ", "small ", "strictly ", "within ")
 
 
-class Description(str):
+class ValueWords(str):
     """Words about a refused value that is not itself shown: printed without the quotes of a caller's own text."""
 
 
@@ -25,7 +25,7 @@ def shorten(value: object, width: int = 60) -> str:
     """Return the ``repr`` of a caller's own parameter, truncated to ``width`` characters; exact numbers as digits."""
     if isinstance(value, int) and value.bit_length() > 512:
         return f"an integer of {value.bit_length()} bits"
-    if isinstance(value, Description):
+    if isinstance(value, ValueWords):
         return value[:MAX_FACT_LENGTH] + ""
     try:
         text = _show(value, 4 * width)

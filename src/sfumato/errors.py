@@ -52,8 +52,8 @@ from typing import Any, ClassVar
 from sfumato.error_facts import (
     MAX_FACT_LENGTH,
     OUTCOMES as OUTCOMES,
-    Description as Description,
     Outcome as Outcome,
+    ValueWords as ValueWords,
     format_amount,
     format_rounded_down as format_rounded_down,
     parse_exact,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import replacement_guarantee
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Laplace, bits
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, exact_integer, format_exact, from_units
@@ -374,7 +374,7 @@ def check_values(values: Any, max_value: int | None = None) -> Values:
     upper_bound = 1 << 31 if max_value is None else exact_integer(max_value, "most", at_least=1)
     if int(integers.min()) < 0 or int(integers.max()) > upper_bound:
         raise InvalidParameter(
-            "values", Description(f"{integers.min()} to {integers.max()}"), f"integers from 0 to {upper_bound:,}"
+            "values", ValueWords(f"{integers.min()} to {integers.max()}"), f"integers from 0 to {upper_bound:,}"
         )
     return integers
 
@@ -389,8 +389,8 @@ def check_groups(groups: Any, people: int) -> Groups:
     return mask
 
 
-def _describe_array(array: NDArray[Any]) -> Description:
-    return Description(f"an array of {array.dtype} with the shape {array.shape}")
+def _describe_array(array: NDArray[Any]) -> ValueWords:
+    return ValueWords(f"an array of {array.dtype} with the shape {array.shape}")
 
 
 def _membership_condition(column: str, group: NDArray[np.bool_]) -> str:

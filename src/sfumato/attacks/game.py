@@ -30,7 +30,7 @@ from sfumato.attacks.answerers import (
     private_answers,
 )
 from sfumato.attacks.ceilings import epsilon_lower_bound, format_percent_up, guess_ceiling
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, exact_integer, format_exact
@@ -87,7 +87,7 @@ def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
 def _members(tokens: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
     if not tokens and not empty:
         raise InvalidParameter(
-            "who", Description("no name"), f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}"
+            "who", ValueWords("no name"), f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}"
         )
     members = np.zeros(len(NAMES), bool)
     for token in tokens:

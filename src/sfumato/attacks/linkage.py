@@ -20,7 +20,7 @@ from typing import Any
 from sfumato.attacks.answerers import temporary_curator
 from sfumato.attacks.ceilings import guess_ceiling, replacement_guarantee
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
@@ -180,5 +180,5 @@ def _group_people(people: Sequence[Person], key: Callable[[Person], Hashable]) -
 
 def _check_people(people: Sequence[Person]) -> Sequence[Person]:
     if not isinstance(people, Sequence) or not people or not all(isinstance(person, Person) for person in people):
-        raise InvalidParameter("people", Description(f"a {type(people).__name__}"), "a list of one or more Persons")
+        raise InvalidParameter("people", ValueWords(f"a {type(people).__name__}"), "a list of one or more Persons")
     return people

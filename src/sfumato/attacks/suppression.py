@@ -23,7 +23,7 @@ from sfumato.attacks.answerers import Groups, Sums, Values, even_share, group_su
 from sfumato.attacks.ceilings import guess_ceiling, replacement_guarantee
 from sfumato.attacks.differencing import CrossTable, check_target, combine_totals, lay_out_table, round_to_bits
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import Budget, Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
 
@@ -86,7 +86,7 @@ def suppressed_table(table: CrossTable, values: Any, least: int = _MIN_COUNT, *,
     if len(secret) != len(table.rows):
         raise InvalidParameter(
             "values",
-            Description(f"an array of the shape {secret.shape}"),
+            ValueWords(f"an array of the shape {secret.shape}"),
             f"a list with one value for each of the table's {len(table.rows)} people",
         )
     published = group_sums(table.groups(), secret.reshape(len(secret), -1))

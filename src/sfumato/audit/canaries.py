@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from sfumato import notebook_html
 from sfumato.audit.lower_bounds.events import OutputShares
 from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, format_confidence, plot_shares
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import InMemory, Policy, Type
@@ -114,7 +114,7 @@ class OneRun:
         if self.laws is None:
             raise InvalidParameter(
                 "audit",
-                Description("one without them"),
+                ValueWords("one without them"),
                 "the result of a run that kept its scores",
                 fix="plot the result of audit.one_run, which keeps the scores",
             )
@@ -240,7 +240,7 @@ def _check_scores(returned: Any, canaries: int) -> NDArray[np.float64]:
     if scores.shape != (canaries,) or np.isnan(scores).any():
         raise InvalidParameter(
             "release",
-            Description(f"an array of the shape {scores.shape}"),
+            ValueWords(f"an array of the shape {scores.shape}"),
             f"a function that returns {canaries:,} scores, one for each canary",
         )
     return scores

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.curator.previews.explaining import Operator
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Laplace
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.readings.total_readings import ChosenGroups, Integers, LinearTotals, Matrix, Totals
@@ -251,7 +251,7 @@ class StepCounts:
         object.__setattr__(self, "counts", tuple(self.counts))
         codec.check_fields(self)
         if not self.counts or not all(type(count) is int for count in self.counts):
-            raise InvalidParameter("counts", Description("other values"), "a list of whole numbers")
+            raise InvalidParameter("counts", ValueWords("other values"), "a list of whole numbers")
 
     @property
     def span(self) -> Span | None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.codec import constructor_repr
@@ -192,7 +192,7 @@ def digital_goods(
     if size * int(sorted_prices[-1] * unit) >= 1 << 62:
         raise InvalidParameter(
             "prices",
-            Description("prices with more digits"),
+            ValueWords("prices with more digits"),
             "a list of numbers with fewer digits",
             fix="round the prices to fewer digits",
         )
@@ -214,10 +214,12 @@ def _checked_multiplicities(counts: Any, bids: int) -> NDArray[np.int64]:
         or not multiplicities.any()
     ):
         raise InvalidParameter(
-            "counts", Description("other values"), "a list with one whole number ≥ 0 for each bid, not all of them 0"
+            "counts",
+            ValueWords("other values"),
+            "a list with one whole number ≥ 0 for each bid, not all of them 0",
         )
     if multiplicities.sum(dtype=np.float64) > 1 << 53:
-        raise InvalidParameter("counts", Description("a larger sum"), "whole numbers with a sum of at most 2^53")
+        raise InvalidParameter("counts", ValueWords("a larger sum"), "whole numbers with a sum of at most 2^53")
     return multiplicities.astype(np.int64)
 
 
@@ -232,13 +234,13 @@ def _count_prices_reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np
             return _count_prices_reached_exactly(prices, bids)
         array = np.array(bids, np.float64)
     if array is None or array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
-        raise InvalidParameter("bids", Description("other values"), _BIDS)
+        raise InvalidParameter("bids", ValueWords("other values"), _BIDS)
     if array.dtype.kind == "f" and array.dtype.itemsize != 8:
         return _count_prices_reached_exactly(prices, list(array))  # a float32 stands for its own shortest decimal
     if not (array >= 0).all() or np.isinf(array).any():
         raise InvalidParameter(
             "bids",
-            Description("a list with a negative or missing bid"),
+            ValueWords("a list with a negative or missing bid"),
             _BIDS,
             fix="leave out such bids, or set them to 0",
         )
@@ -256,4 +258,4 @@ def _count_prices_reached_exactly(prices: tuple[Fraction, ...], bids: Sequence[A
                 cache[type(bid), bid] = bisect_right(prices, exact(bid, "bids", NONNEGATIVE))
         return np.array([cache[type(bid), bid] for bid in bids], np.int64)
     except (InvalidParameter, TypeError):  # an unhashable value is not a number either
-        raise InvalidParameter("bids", Description("other values"), _BIDS) from None
+        raise InvalidParameter("bids", ValueWords("other values"), _BIDS) from None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy.numbers import exact_integer
 
 Floats = NDArray[np.float64]
@@ -35,21 +35,21 @@ class Crowd:
     def __init__(self, payoffs: Any, types: Any) -> None:
         type_indices = np.asarray(types)
         if type_indices.ndim != 1 or type_indices.dtype.kind not in "iu" or not type_indices.size:
-            raise InvalidParameter("types", Description("other values"), "a list of whole numbers, one for each player")
+            raise InvalidParameter("types", ValueWords("other values"), "a list of whole numbers, one for each player")
         table = _as_floats(payoffs)
         if table.ndim != 3 or table.shape[2] != type_indices.size or 0 in table.shape or table.size > _MAX_ENTRIES:
             rule = "an array [type, action, load − 1] with loads from 1 to the number of players"
-            raise InvalidParameter("payoffs", Description(f"an array with {table.ndim} axes"), rule)
+            raise InvalidParameter("payoffs", ValueWords(f"an array with {table.ndim} axes"), rule)
         if not ((table >= 0) & (table <= 1)).all():
             raise InvalidParameter(
                 "payoffs",
-                Description("NaN or a number outside that range"),
+                ValueWords("NaN or a number outside that range"),
                 "numbers from 0 to 1",
                 fix="rescale the payoffs to [0, 1]",
             )
         if type_indices.min() < 0 or type_indices.max() >= table.shape[0]:
             raise InvalidParameter(
-                "types", Description("other values"), f"a list of type indices from 0 to {table.shape[0] - 1}"
+                "types", ValueWords("other values"), f"a list of type indices from 0 to {table.shape[0] - 1}"
             )
         type_indices = type_indices.astype(np.int64)
         for array in (table, type_indices):
@@ -108,7 +108,7 @@ class Crowd:
             counts[type_index, target] += 1
         raise InvalidParameter(
             "game",
-            Description(f"no equilibrium after {limit:,} moves"),
+            ValueWords(f"no equilibrium after {limit:,} moves"),
             "one in which best responses converge",
             fix="raise max_moves, or change the payoffs",
         )
@@ -146,7 +146,7 @@ class Crowd:
         if not fits or actions.min() < 0 or actions.max() >= self.actions:
             raise InvalidParameter(
                 "profile",
-                Description("other values"),
+                ValueWords("other values"),
                 f"a list with one action from 0 to {self.actions - 1} for each player",
             )
         return actions.astype(np.int64)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, bits
 from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
 from sfumato.privacy.codec import constructor_repr
@@ -90,7 +90,7 @@ class Environment:
         if scale > _MAX_SCALE or scale * count > _MAX_WELFARE_UNITS:
             rule = "numbers with a small common denominator"
             raise InvalidParameter(
-                "utilities", Description("numbers with more digits"), rule, fix="round the utilities to 9 decimals"
+                "utilities", ValueWords("numbers with more digits"), rule, fix="round the utilities to 9 decimals"
             )
         units = iter([int(utility * scale) for utility in numbers])
         tables: tuple[Table, ...] = tuple(
@@ -207,7 +207,7 @@ class Environment:
             rule = f"a list with the type index of each of the {self.players} players, from 0 to {len(self.types) - 1}"
             raise InvalidParameter(
                 "reports",
-                Description("other values"),
+                ValueWords("other values"),
                 rule,
                 fix="number the types from 0 in the order of environment.types",
             )
@@ -227,12 +227,12 @@ def _utility_array(utilities: Any, players: int) -> Any:
     try:
         array = np.array(utilities, dtype=object)
     except ValueError:
-        raise InvalidParameter("utilities", Description("rows of different lengths"), rule) from None
+        raise InvalidParameter("utilities", ValueWords("rows of different lengths"), rule) from None
     if array.ndim not in (2, 3, 4) or not array.size:
-        raise InvalidParameter("utilities", Description(f"an array with {array.ndim} axes"), rule)
+        raise InvalidParameter("utilities", ValueWords(f"an array with {array.ndim} axes"), rule)
     if array.size > _MAX_ENTRIES:
         raise InvalidParameter(
-            "utilities", Description(f"{array.size:,}"), f"an array of at most {_MAX_ENTRIES:,} numbers"
+            "utilities", ValueWords(f"{array.size:,}"), f"an array of at most {_MAX_ENTRIES:,} numbers"
         )
     if array.ndim == 2:
         array = array[..., None]
@@ -240,7 +240,9 @@ def _utility_array(utilities: Any, players: int) -> Any:
         array = array[None]
     if array.shape[0] not in (1, players):
         raise InvalidParameter(
-            "utilities", Description(f"{array.shape[0]} tables"), f"one table, or {players} tables, one for each player"
+            "utilities",
+            ValueWords(f"{array.shape[0]} tables"),
+            f"one table, or {players} tables, one for each player",
         )
     return array
 
@@ -292,7 +294,7 @@ def law_from_probabilities(probabilities: Iterable[Number], outcomes: int) -> La
         rule = f"{outcomes} numbers that sum to exactly 1"
         raise InvalidParameter(
             "probabilities",
-            Description(f"{len(exact_probabilities)} numbers that sum to {float(sum(exact_probabilities)):.6g}"),
+            ValueWords(f"{len(exact_probabilities)} numbers that sum to {float(sum(exact_probabilities)):.6g}"),
             rule,
         )
     common_denominator = math.lcm(*(probability.denominator for probability in exact_probabilities))

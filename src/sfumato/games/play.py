@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import PROBABILITY, exact
 
@@ -77,7 +77,7 @@ class MatrixGame:
         except ValueError:
             array = np.array(None)
         if array.ndim < 2 or array.shape[0] != array.ndim - 1 or not 0 < array.size <= _MAX_ENTRIES:
-            raise InvalidParameter("payoffs", Description(f"an array with {array.ndim} axes"), rule)
+            raise InvalidParameter("payoffs", ValueWords(f"an array with {array.ndim} axes"), rule)
         flat = np.empty(array.size, dtype=object)
         allowed = PROBABILITY.each
         flat[:] = [exact(each, "payoffs", allowed) for each in array.ravel()]

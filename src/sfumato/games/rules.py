@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, Protocol, cast
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.games.environment import NEW_ENVIRONMENT, Environment, Law, law_from_probabilities, law_of_selection
 from sfumato.mechanisms import Exponential, NoisyMax, PermuteAndFlip
 from sfumato.mechanisms.selection import ScoreSelection
@@ -190,7 +190,7 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
         ) from None
     if not 2 <= len(nodes) <= _MAX_PLACES:
         raise InvalidParameter(
-            "edges", Description(f"{len(nodes)} nodes"), f"a list of pairs that connects 2 to {_MAX_PLACES} nodes"
+            "edges", ValueWords(f"{len(nodes)} nodes"), f"a list of pairs that connects 2 to {_MAX_PLACES} nodes"
         )
     node_index = {node: i for i, node in enumerate(nodes)}
     node_count = len(nodes)
@@ -206,7 +206,7 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
             ]
     if max(max(row) for row in distances) >= node_count:
         fix = "add edges so that every node can be reached"
-        raise InvalidParameter("edges", Description("a graph in several parts"), "a connected graph", fix=fix)
+        raise InvalidParameter("edges", ValueWords("a graph in several parts"), "a connected graph", fix=fix)
     return _facility_location(nodes, distances, players, facilities)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 
@@ -92,15 +92,15 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
     return numbers
 
 
-def describe_array(array: NDArray[Any]) -> Description:
+def describe_array(array: NDArray[Any]) -> ValueWords:
     """Describe an array in a refusal: its kind and dimensions, never its values or its size, which may be
     private too.
     """
     nouns = {"i": "whole number", "u": "whole number", "f": "float"}
     noun = nouns.get(array.dtype.kind)
     if array.ndim == 0:
-        return Description(f"one {noun}" if noun else "a value that is not a number")
-    return Description(f"a {array.ndim}-dimensional array of {f'{noun}s' if noun else 'values that are not numbers'}")
+        return ValueWords(f"one {noun}" if noun else "a value that is not a number")
+    return ValueWords(f"a {array.ndim}-dimensional array of {f'{noun}s' if noun else 'values that are not numbers'}")
 
 
 def _need_whole(value: int | Fraction) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits, grids
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.codec import constructor_repr
@@ -220,7 +220,7 @@ class OptimizedUnaryEncoding:
         rows = np.asarray(reports)
         if rows.ndim != 2 or rows.shape[1] != self.choices or not np.isin(rows, (0, 1)).all():
             raise InvalidParameter(
-                "reports", Description(f"an array of shape {rows.shape}"), f"rows of {self.choices} bits"
+                "reports", ValueWords(f"an array of shape {rows.shape}"), f"rows of {self.choices} bits"
             )
         return _debiased(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
 
@@ -288,7 +288,7 @@ class OptimalLocalHashing:
         rows = np.asarray(reports)
         if rows.ndim != 2 or rows.shape[1] != 3:
             raise InvalidParameter(
-                "reports", Description(f"an array of shape {rows.shape}"), "rows of three numbers: a, b and cell"
+                "reports", ValueWords(f"an array of shape {rows.shape}"), "rows of three numbers: a, b and cell"
             )
         a, b, cell = rows.T
         supported = np.array([(self.hashed(a, b, x) == cell).sum() for x in range(self.choices)])

@@ -41,7 +41,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import grids, races
 from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import (
@@ -81,7 +81,7 @@ def gaps(scores: Any, grid: Fraction) -> Gaps:
     array = _as_array(scores)
     if array.ndim != 1 or not array.size:
         raise InvalidParameter(
-            "scores", Description(f"an array with {array.ndim} dimensions"), "a list of one or more scores"
+            "scores", ValueWords(f"an array with {array.ndim} dimensions"), "a list of one or more scores"
         )
     if array.dtype.kind == "O":
         return _from_numbers(array.tolist(), grid)
@@ -402,7 +402,7 @@ class TopK(ScoreSelection):
         """Return the indices of k candidates, best first."""
         gaps, rate = scaled_gaps(scores, self)
         if gaps.size < self.k:
-            raise InvalidParameter("scores", Description("a shorter list"), f"a list of k = {self.k} or more scores")
+            raise InvalidParameter("scores", ValueWords("a shorter list"), f"a list of k = {self.k} or more scores")
         return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def curve(self) -> Curve:
@@ -511,7 +511,7 @@ class FrequentValues:
         table = np.asarray(counts)
         if table.ndim != 2 or table.dtype.kind not in "iu" or table.shape[1] < self.k:
             rule = f"a table of whole numbers: a row for each group, and {self.k} or more columns (k)"
-            raise InvalidParameter("counts", Description(f"an array with {table.ndim} dimensions"), rule)
+            raise InvalidParameter("counts", ValueWords(f"an array with {table.ndim} dimensions"), rule)
         best = table.max(axis=1, keepdims=True).astype(np.int64)
         gaps = (best.astype(np.uint64) - table.astype(np.int64).astype(np.uint64)).astype(np.uint64)
         return races.winners_of_rows(races.GUMBEL, gaps, self.rate, self.k) if gaps.size else np.empty((0, self.k), int)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from sfumato.errors import Description, InvalidParameter, SessionClosed
+from sfumato.errors import InvalidParameter, SessionClosed, ValueWords
 from sfumato.mechanisms import laplace
 from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
@@ -228,4 +228,4 @@ def _as_int(value: object) -> int:
     try:
         return index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise InvalidParameter("value", Description(f"a {type(value).__name__}"), "a whole number") from None
+        raise InvalidParameter("value", ValueWords(f"a {type(value).__name__}"), "a whole number") from None

@@ -37,7 +37,7 @@ from importlib import import_module
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sfumato.errors import Description, InvalidParameter, shorten
+from sfumato.errors import InvalidParameter, ValueWords, shorten
 from sfumato.privacy.numbers import format_exact
 from sfumato.untrusted import MALFORMED_INPUT
 
@@ -324,7 +324,7 @@ def _wrong_fields(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidP
     got = " and ".join(f"{problem} {', '.join(names)}" for problem, names in problems if names)
     return InvalidParameter(
         str(kind),
-        Description(f"an object {got or 'with a value of the wrong type'}"),
+        ValueWords(f"an object {got or 'with a value of the wrong type'}"),
         "an object with the fields " + ", ".join(written),
         fix=_UNCHANGED,
     )

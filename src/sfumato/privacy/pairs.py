@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
 Distribution = Mapping[Hashable, Number] | Sequence[Number]
@@ -46,7 +46,9 @@ def masses_of(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
         q_values: Iterable[Number] = [q.get(key, 0) for key in keys]
     elif isinstance(p, Mapping) or isinstance(q, Mapping):
         raise InvalidParameter(
-            "p and q", Description(f"a {type(p).__name__} and a {type(q).__name__}"), "two mappings or two sequences"
+            "p and q",
+            ValueWords(f"a {type(p).__name__} and a {type(q).__name__}"),
+            "two mappings or two sequences",
         )
     else:
         p_values, q_values = _items(p, "p"), _items(q, "q")
@@ -70,7 +72,7 @@ def _missing_mass(values: Exact, name: str) -> Fraction:
         excess = f"{abs(float(missing)):.3g} {'more' if missing < 0 else 'less'} than 1"
         raise InvalidParameter(
             name,
-            Description(f"{len(values)} numbers that sum to {excess}"),
+            ValueWords(f"{len(values)} numbers that sum to {excess}"),
             "probabilities that sum to exactly 1",
             fix="write exact numbers, such as Fraction(1, 3) or '1/3': the float 1/3 is 0.3333333333333333",
         )
@@ -80,7 +82,7 @@ def _missing_mass(values: Exact, name: str) -> Fraction:
 def _scaled(values: Exact, name: str) -> Exact:
     total = sum(values, _ZERO)
     if abs(total - 1) > _TOLERANCE:
-        got = Description(f"{len(values)} numbers that sum to {float(total)!r}")
+        got = ValueWords(f"{len(values)} numbers that sum to {float(total)!r}")
         raise InvalidParameter(name, got, "probabilities that sum to 1")
     return tuple(value / total for value in values)
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
@@ -43,7 +43,7 @@ def _combined_guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guara
     if delta >= 1:
         raise InvalidParameter(
             place,
-            Description(f"a total of {float(delta):.3g}"),
+            ValueWords(f"a total of {float(delta):.3g}"),
             {"k": "a number of releases whose total δ is below 1"}.get(place, "guarantees whose total δ is below 1"),
             fix="combine fewer releases, or give each a smaller δ",
         )

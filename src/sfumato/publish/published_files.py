@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import Description, InvalidParameter, SynopsisDamaged, Unsupported
+from sfumato.errors import InvalidParameter, SynopsisDamaged, Unsupported, ValueWords
 from sfumato.mechanisms import Laplace
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.policy import Type
@@ -67,7 +67,7 @@ class _FittedModelFile:
     def __post_init__(self) -> None:
         for name, kind in (("fit", MwemFit), ("receipt", Receipt)):
             if not isinstance(getattr(self, name), kind):
-                given = Description(f"an object of type {type(getattr(self, name)).__name__}")
+                given = ValueWords(f"an object of type {type(getattr(self, name)).__name__}")
                 raise InvalidParameter(
                     name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
                 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import Description, InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
@@ -70,13 +70,13 @@ class Synopsis:
     def __post_init__(self) -> None:
         for name, kind in (("published", PublishedMarginals), ("receipt", Receipt)):
             if not isinstance(getattr(self, name), kind):
-                given = Description(f"an object of type {type(getattr(self, name)).__name__}")
+                given = ValueWords(f"an object of type {type(getattr(self, name)).__name__}")
                 raise InvalidParameter(
                     name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
                 )
         if type(self.earlier) is not tuple or not all(isinstance(release, Synopsis) for release in self.earlier):
             raise InvalidParameter(
-                "earlier", Description(f"a {type(self.earlier).__name__}"), "a tuple of Synopsis values"
+                "earlier", ValueWords(f"a {type(self.earlier).__name__}"), "a tuple of Synopsis values"
             )
 
     @cached_property

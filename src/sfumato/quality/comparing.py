@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.engine.opening import PairedTables, paired_tables, read_table, tables
-from sfumato.errors import Description, InvalidParameter, InvalidPolicy, SfumatoError
+from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError, ValueWords
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import exact_integer
 from sfumato.publish.marginals.attributes import Attribute, attribute_of, coded_names
@@ -114,9 +114,7 @@ def compare(
     for rows, role in zip(compared.tables, ("real", "synthetic"), strict=True):
         if not rows.num_rows:
             fix = f"pass a {role} table that has rows"
-            raise InvalidParameter(
-                f"the {role} table", Description("no rows"), "a table with at least one row", fix=fix
-            )
+            raise InvalidParameter(f"the {role} table", ValueWords("no rows"), "a table with at least one row", fix=fix)
     coded = (
         _code_by_values(paired) if policy_table is None else _code_by_policy(policy_table, (real, synthetic), compared)
     )

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
@@ -239,7 +239,7 @@ class BatchMeasurements:
         object.__setattr__(self, "each", tuple(self.each))
         if not all(isinstance(question, NoisyMeasurements) for question in self.each):
             raise InvalidParameter(
-                "each", Description("other values"), "a tuple of NoisyMeasurements, one for each question"
+                "each", ValueWords("other values"), "a tuple of NoisyMeasurements, one for each question"
             )
 
 

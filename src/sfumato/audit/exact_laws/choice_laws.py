@@ -26,7 +26,7 @@ from fractions import Fraction
 from itertools import pairwise, permutations
 from typing import Any
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Exponential, FrequentValues, MaxNoise, NoisyMax, PermuteAndFlip, Quantiles, TopK, bits
 from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
 from sfumato.privacy import Neighbours
@@ -57,7 +57,7 @@ def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
     """Return the law of the most frequent values of all groups; groups select independently."""
     if math.prod(math.perm(len(row), mechanism.k) for row in table) > MAX_OUTCOMES:
         raise InvalidParameter(
-            "neighbours", Description(f"counts of {len(table)} groups"), "counts of fewer groups or fewer values"
+            "neighbours", ValueWords(f"counts of {len(table)} groups"), "counts of fewer groups or fewer values"
         )
     laws: Law = {(): Decimal(1)}
     context = law_context()
@@ -86,7 +86,7 @@ def _selection_law(mechanism: ScoreSelection) -> Callable[[list[int], Fraction],
 def _check_steps(steps: list[int], rate: Fraction) -> list[int]:
     if len(steps) > _MAX_CANDIDATES or max(steps) * rate > _MAX_SPREAD:
         rule = f"lists of at most {_MAX_CANDIDATES} scores, with probabilities within a factor of e^{_MAX_SPREAD:,}"
-        raise InvalidParameter("neighbours", Description(f"a list of {len(steps)}"), rule)
+        raise InvalidParameter("neighbours", ValueWords(f"a list of {len(steps)}"), rule)
     return steps
 
 
@@ -106,7 +106,7 @@ def _top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
     if not 0 < math.perm(len(steps), k) <= MAX_OUTCOMES:
         raise InvalidParameter(
             "neighbours",
-            Description(f"lists of {len(steps)}"),
+            ValueWords(f"lists of {len(steps)}"),
             f"lists of at least k = {k} candidates, with fewer possible results",
         )
     context, weights = law_context(), _weights(_check_steps(steps, rate), rate)

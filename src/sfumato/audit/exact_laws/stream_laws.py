@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.audit.exact_laws.choice_laws import MAX_OUTCOMES, Law, law_context, multiply_polynomials
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import AboveThreshold, bits
 
 _MAX_QUERIES, _MAX_SPREAD = 14, 4000
@@ -32,7 +32,7 @@ def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
     if len(law) > MAX_OUTCOMES:
         raise InvalidParameter(
             "neighbours",
-            Description(f"lists of {len(query_values)}"),
+            ValueWords(f"lists of {len(query_values)}"),
             "lists of fewer queries, or with fewer positives",
         )
     return law

@@ -36,7 +36,7 @@ from sfumato.audit.lower_bounds.events import (
     trained_views,
 )
 from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, missed
-from sfumato.errors import Description, InvalidParameter, SessionClosed
+from sfumato.errors import InvalidParameter, SessionClosed, ValueWords
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
 from sfumato.mechanisms.protocols import Additive, SelectionMechanism
@@ -209,7 +209,7 @@ def falsify(
     if first.shape != second.shape:
         raise InvalidParameter(
             "mechanism",
-            Description(f"the shapes {first.shape} and {second.shape}"),
+            ValueWords(f"the shapes {first.shape} and {second.shape}"),
             "a pair of functions whose outputs have the same shape",
         )
     return _verdict_of(_split_samples(first, second), promise, level)
@@ -330,7 +330,7 @@ def _draw_outputs(world: Sampler, count: int) -> Outputs:
     if outputs.shape[:1] != (count,) or outputs.ndim > 2 or bad_width or outputs.dtype.kind not in "biuf":
         raise InvalidParameter(
             "mechanism",
-            Description(f"an array of the shape {outputs.shape}"),
+            ValueWords(f"an array of the shape {outputs.shape}"),
             f"a pair of functions that return {count:,} numbers, or rows of at most {MAX_COLUMNS} numbers",
         )
     outputs = outputs.astype(np.int64) if outputs.dtype.kind == "b" else outputs

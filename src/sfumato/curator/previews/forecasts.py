@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.aggregates.spread import Pairs, Variance
 from sfumato.plan.nodes import GroupKey, Query
@@ -450,7 +450,7 @@ def draw_errors(
     if not panel_lines:
         raise InvalidParameter(
             "question",
-            Description("one without such a column"),
+            ValueWords("one without such a column"),
             "one with a numeric column whose error is finite",
             fix="plot the errors of a question with COUNT, SUM or AVG",
         )

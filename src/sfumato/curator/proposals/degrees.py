@@ -14,7 +14,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.questions import Question
-from sfumato.errors import Description, InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey
@@ -52,7 +52,7 @@ class Degrees:
         object.__setattr__(self, "counts", tuple(self.counts))
         codec.check_fields(self)
         if not self.counts or not all(type(count) is int for count in self.counts):
-            raise InvalidParameter("counts", Description("other values"), "a list of whole numbers")
+            raise InvalidParameter("counts", ValueWords("other values"), "a list of whole numbers")
 
     @property
     def is_preview(self) -> bool:

@@ -21,7 +21,14 @@ from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.previews.previewing import preview_release, with_context
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.protocols import Snapshot
-from sfumato.errors import Description, InvalidParameter, SessionClosed, SessionInterrupted, Unanswered, Unsupported
+from sfumato.errors import (
+    InvalidParameter,
+    SessionClosed,
+    SessionInterrupted,
+    Unanswered,
+    Unsupported,
+    ValueWords,
+)
 from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
 from sfumato.mechanisms.sparse import SecretSession
@@ -305,7 +312,7 @@ class ThresholdSession(SecretSession):
             self._require_open()
             parsed = self._ask(question, parameters) if isinstance(question, str) else question
             if not isinstance(parsed, Question) or not parsed.belongs_to(self._context):
-                given = Description(f"a {type(parsed).__name__}")
+                given = ValueWords(f"a {type(parsed).__name__}")
                 rule = "SQL, or the result of this curator's own sql(…)"
                 raise InvalidParameter("question", given, rule, fix="make the question with this curator")
             total = compared_total(parsed, self.proposal.grid)

@@ -45,7 +45,7 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.aggregates.measures import Measure
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
@@ -154,7 +154,7 @@ class FactoredTotals:
             raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure with one total per group")
         if self.weights.ndim != 2 or not self.weights.size or np.abs(self.weights).max() >= 1 << 20:
             raise InvalidParameter(
-                "weights", Description("other values"), "a matrix of whole numbers below 2^20 in absolute value"
+                "weights", ValueWords("other values"), "a matrix of whole numbers below 2^20 in absolute value"
             )
 
     @property

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
@@ -51,7 +51,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
             raise InvalidParameter("cells", len(self.cells), "a list of cells for each key of the plan")
         if any(len(set(key_cells)) != len(key_cells) or None in key_cells for key_cells in self.cells):
             raise InvalidParameter(
-                "cells", Description("a cell twice, or None"), "a list of different values without None"
+                "cells", ValueWords("a cell twice, or None"), "a list of different values without None"
             )
         key_indices = range(len(self.cells))
         if not self.sets or any(list(attributes) != sorted({*attributes} & {*key_indices}) for attributes in self.sets):
@@ -59,20 +59,20 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
                 "sets", self.sets[:3], f"lists of indices from 0 to {len(self.cells) - 1}, each in ascending order"
             )
         if len({*self.sets}) != len(self.sets):
-            raise InvalidParameter("sets", Description("a set twice"), "a list of different sets")
+            raise InvalidParameter("sets", ValueWords("a set twice"), "a list of different sets")
         if self.cell_count > MAX_CELLS:
             raise InvalidParameter(
-                "sets", Description("too many cells"), f"sets with at most {MAX_CELLS:,} cells in total"
+                "sets", ValueWords("too many cells"), f"sets with at most {MAX_CELLS:,} cells in total"
             )
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE):
             raise InvalidParameter("bounded", self.bounded.strategy.value, "a plan whose rows are weighted or sampled")
         if len(self.bounded.measures) != 1 or self.bounded.measures[0].coordinates != 1:
             raise InvalidParameter(
-                "bounded", Description("other measures"), "a plan with exactly one measure, which has one total"
+                "bounded", ValueWords("other measures"), "a plan with exactly one measure, which has one total"
             )
         if not all(key.domain.nullable for key in self.bounded.plan.keys):
             raise InvalidParameter(
-                "bounded", Description("a key that cannot be missing"), "a plan whose keys count every row"
+                "bounded", ValueWords("a key that cannot be missing"), "a plan whose keys count every row"
             )
 
     def shape(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
@@ -317,7 +317,7 @@ class ValueCounts(PlanReading[Values]):
         if [scaled.coordinates for scaled in self.bounded.measures] != [1, 1]:
             raise InvalidParameter(
                 "bounded",
-                Description("other measures"),
+                ValueWords("other measures"),
                 "a plan with a sum of the value and a count of the rows that have one",
             )
 

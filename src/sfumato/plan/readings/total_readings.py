@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Neighbours, Sensitivity, codec
@@ -192,11 +192,13 @@ class Matrix:
         flat = [weight for row in self.rows for weight in row]
         if not flat or any(len(row) != len(self.rows[0]) for row in self.rows):
             raise InvalidParameter(
-                "weights", Description("rows of different lengths, or no rows"), "a list of rows of the same length"
+                "weights",
+                ValueWords("rows of different lengths, or no rows"),
+                "a list of rows of the same length",
             )
         if not all(type(weight) is int and abs(weight) <= 10**12 for weight in flat):
             raise InvalidParameter(
-                "weights", Description("other values"), "rows of whole numbers of at most 1e12 in absolute value"
+                "weights", ValueWords("other values"), "rows of whole numbers of at most 1e12 in absolute value"
             )
 
     @property
@@ -242,14 +244,14 @@ class Thresholds:
         is_rising &= all(a < b for a, b in pairwise(self.values))
         if not self.values or not is_rising:
             raise InvalidParameter(
-                "values", Description("other values"), "a list of ascending whole numbers from 1 to 1e12"
+                "values", ValueWords("other values"), "a list of ascending whole numbers from 1 to 1e12"
             )
         if not self.reached or not all(
             type(number) is int and 0 <= number <= len(self.values) for number in self.reached
         ):
             raise InvalidParameter(
                 "reached",
-                Description("other values" if self.reached else "an empty list"),
+                ValueWords("other values" if self.reached else "an empty list"),
                 f"a list of whole numbers from 0 to {len(self.values)}, one for each group",
             )
 

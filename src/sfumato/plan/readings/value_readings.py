@@ -29,7 +29,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey
@@ -141,7 +141,7 @@ class SteppedTotal:
 
     def __post_init__(self) -> None:
         if self.bounded.plan.keys or len(self.bounded.measures) != 1 or self.scaled.coordinates != 1:
-            raise InvalidParameter("bounded", Description("another plan"), "a plan with one total and no groups")
+            raise InvalidParameter("bounded", ValueWords("another plan"), "a plan with one total and no groups")
 
     @property
     def scaled(self) -> ScaledMeasure:

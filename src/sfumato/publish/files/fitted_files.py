@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sfumato.errors import Description, InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import codec
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind
@@ -38,7 +38,7 @@ class FitManifest:
             raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
         for name, kind in (("fit", MwemFit), ("receipt", Receipt)):
             if not isinstance(getattr(self, name), kind):
-                given = Description(f"an object of type {type(getattr(self, name)).__name__}")
+                given = ValueWords(f"an object of type {type(getattr(self, name)).__name__}")
                 raise InvalidParameter(
                     name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
                 )
