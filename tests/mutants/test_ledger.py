@@ -262,6 +262,14 @@ MUTANTS = (
             "ledger/test_recomputing.py::test_the_walk_over_all_ledgers_finds_a_sensitivity_that_does_not_fit_its_cost",
         ),
     ),
+    Mutant(
+        "an answer on the line after the last one that was looked at is bought again",
+        Kind.REUSE,
+        "ledger.accounts.asking:PendingQuery._find_ahead",
+        "after=last_seen, before=_page_end(self._until)",
+        "after=last_seen + 1, before=_page_end(self._until)",
+        ("ledger/accounts/test_look_up.py",),
+    ),
 )
 
 test_the_tests_of_ledgers_notice = suite(MUTANTS)

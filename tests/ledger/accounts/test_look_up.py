@@ -80,6 +80,19 @@ def test_an_answer_bought_after_the_look_is_not_paid_twice(ledgers: tuple[sf.Led
     assert here.spent["pure"] == Fraction("0.1")
 
 
+def test_an_answer_on_the_very_next_line_is_not_paid_twice(ledgers: tuple[sf.Ledger, sf.Ledger]) -> None:
+    """It was charged before the look, and answered by the first line after it."""
+    here, elsewhere = (ledger.account("clinic") for ledger in ledgers)
+    charge = elsewhere.charge(question())
+    searched = look_up(here).last_line
+    answer = elsewhere.answer(charge, "answered meanwhile", WIDTHS)
+    assert (charge.number, answer.number) == (searched, searched + 1)
+    found = here.ask(question(), WIDTHS, searched=searched).begin()
+    assert found is not None
+    assert found.body == "answered meanwhile"
+    assert here.spent["pure"] == Fraction("0.1")
+
+
 def test_an_answer_after_the_last_line_that_counts_is_not_reused(ledgers: tuple[sf.Ledger, sf.Ledger]) -> None:
     here, elsewhere = (ledger.account("clinic") for ledger in ledgers)
     here.until = look_up(here).last_line
