@@ -11,6 +11,14 @@ _ORACLE = "safety/test_towns_oracle.py::test_nothing_is_lost_where_no_limit_is_r
 _JOINS = "plan/test_joins.py"
 MUTANTS = (
     Mutant(
+        "an id that an outer join makes NULL is taken for present",
+        Kind.NAN,
+        "plan.sql.unit_joins:without_id_tests",
+        "isinstance(part, UnitJoin) and part.outer",
+        "isinstance(part, UnitJoin) and False",
+        ("plan/test_joins.py::test_only_an_outer_join_makes_an_id_null",),
+    ),
+    Mutant(
         "a row that several own belongs to one of them",
         Kind.NEIGHBOURS,
         "engine.duckdb.scan:links",

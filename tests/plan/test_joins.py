@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, Described, Period
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import LimitRowsPerUnit, SemiJoin, UnitJoin, relations
+from sfumato.plan.nodes import Join, LimitRowsPerUnit, SemiJoin, UnitJoin, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
 
@@ -75,6 +77,16 @@ def plan(text: str, every: str | None = None) -> str:
             "SELECT COUNT(*) FROM visits JOIN places ON places.region = visits.region",
         ),
         (
+            "SELECT COUNT(*) FROM visits",
+            "SELECT COUNT(*) FROM visits WHERE who IS NOT NULL",
+            "SELECT COUNT(*) FROM visits v WHERE NOT v.who IS NULL",
+            "SELECT COUNT(*) FROM (SELECT who p FROM visits) WHERE p IS NOT NULL",
+        ),
+        (
+            "SELECT COUNT(*) FROM visits WHERE cost > 5 AND region = 'n'",
+            "SELECT COUNT(*) FROM visits WHERE cost > 5 AND who IS NOT NULL AND region = 'n'",
+        ),
+        (
             "SELECT COUNT(*) FROM places RIGHT JOIN visits USING (region)",
             "SELECT COUNT(*) FROM visits LEFT JOIN places USING (region)",
         ),
@@ -96,6 +108,25 @@ def test_each_side_is_cut_to_its_limit_and_nothing_is_cut_twice() -> None:
     test = parse("SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM claims)", catalog()).plan.source
     assert isinstance(test, SemiJoin)
     assert not [each for each in relations(test) if isinstance(each, LimitRowsPerUnit)]
+
+
+def test_only_an_outer_join_makes_an_id_null() -> None:
+    inner = "SELECT COUNT(*) FROM visits v JOIN claims c USING (who)"
+    assert plan(f"{inner} WHERE c.who IS NOT NULL") == plan(inner)
+    assert plan("SELECT COUNT(*) FROM visits WHERE who IS NULL") == plan("SELECT COUNT(*) FROM visits WHERE FALSE")
+    with pytest.raises(Unsupported, match="no column named who"):
+        plan("SELECT COUNT(*) FROM visits v LEFT JOIN claims c ON v.who = c.who WHERE c.who IS NOT NULL")
+
+
+def test_a_public_table_is_joined_on_an_id_that_the_policy_declares() -> None:
+    for join in ("JOIN places p ON v.who = p.kind", "JOIN places ON kind = who"):
+        with pytest.raises(Unsupported, match="declares it as a column") as refused:
+            plan(f"SELECT COUNT(*) FROM visits v {join}")
+        assert refused.value.code == "public-id"
+    declared = replace(catalog().tables["visits"], columns={**VISITS, "who": Domain("text")})
+    tables = catalog().tables | {"visits": declared}  # type: ignore[operator]
+    found = parse("SELECT COUNT(*) FROM visits v JOIN places p ON v.who = p.kind", replace(catalog(), tables=tables))
+    assert any(isinstance(each, Join) for each in relations(found.plan.source))
 
 
 REFUSED = [

@@ -47,6 +47,7 @@ from sfumato.plan.sql.unit_joins import (
     semi_join,
     union_selects,
     unit_join,
+    without_id_tests,
 )
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, Type
@@ -169,16 +170,17 @@ def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, ct
     """Keep the rows that meet a WHERE: conditions on one row, and tests for rows of the same unit elsewhere."""
     if where is None:
         return source
-    where_conjuncts = conjuncts(where.this)
+    condition = without_id_tests(where.this, source)
+    where_conjuncts = [] if condition is None else conjuncts(condition)
     tests = [conjunct for conjunct in where_conjuncts if is_subquery_test(conjunct)]
     row_conditions = [conjunct for conjunct in where_conjuncts if not is_subquery_test(conjunct)]
     for conjunct in row_conditions:
         check_no_subquery(conjunct)
     _check_levels(source.relation, where)
     if row_conditions:
-        conditions = [where.this] if not tests and not isinstance(source.relation, UnitJoin) else row_conditions
+        whole = [] if condition is None or tests or isinstance(source.relation, UnitJoin) else [condition]
         relation, remaining = push_down_filters(
-            source.relation, [lower_condition(conjunct, source) for conjunct in conditions]
+            source.relation, [lower_condition(conjunct, source) for conjunct in whole or row_conditions]
         )
         predicate = conjunction(remaining)
         source = replace(source, relation=relation if predicate is None else Filter(relation, predicate))

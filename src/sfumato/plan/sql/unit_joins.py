@@ -9,7 +9,7 @@ Public tables are joined by equal columns, or by comparisons with the ends of ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from sfumato.plan.nodes import (
     is_separable,
     next_source,
     reads_one_side,
+    relations,
 )
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import lower_expression
@@ -278,6 +279,25 @@ def _is_unit(side: NamedRelation, node: exp.Expr) -> bool:
         return False
     qualifier = node.table.lower()
     return (not qualifier or qualifier in {alias.lower() for alias in side.scope}) and side.is_unit(node)
+
+
+def without_id_tests(node: exp.Expr, source: NamedRelation) -> exp.Expr | None:
+    """Drop ``id IS NOT NULL`` from a condition, None if nothing is left, and replace ``id IS NULL`` by FALSE.
+
+    A scan drops rows without an owner, so an id is NULL only after an outer join, where the tests stay.
+    """
+    if not node.find(exp.Is) or any(isinstance(part, UnitJoin) and part.outer for part in relations(source.relation)):
+        return node
+
+    def decide(part: exp.Expr) -> exp.Expr:
+        is_id_test = isinstance(part, exp.Is) and isinstance(part.expression, exp.Null) and source.is_unit(part.this)
+        return exp.false() if is_id_test else part
+
+    decided = [part.transform(decide) for part in conjuncts(node)]
+    remaining = [part for part in decided if part != exp.not_(exp.false())]
+    if len(remaining) == len(decided):
+        return node.transform(decide)
+    return exp.and_(*remaining) if remaining else None
 
 
 def unit_names(side: NamedRelation) -> list[str]:
@@ -558,9 +578,11 @@ def public_join(
 ) -> tuple[Join, tuple[str, ...]]:
     """Lower a join with a public table; return it with the columns of USING."""
     using = tuple(right.column(column_node.name, node) for column_node in node.args.get("using") or [])
+    _check_id_declared(left, [exp.column(name) for name in using], node)
     pairs = [(left.resolve(None, name), name) for name in using]
     bands: list[tuple[str, Expression, str]] = []
     for part in conjuncts(node.args.get("on")):
+        _check_id_declared(left, part.find_all(exp.Column), node)
         for operator, operand, column in _comparisons(left, right, part):
             if operator == "=":
                 pairs.append((operand, column))
@@ -579,6 +601,17 @@ def public_join(
     return Join(
         left.relation, right.table.name, source, equalities, outer, multiplicity, right.table.columns, comparisons
     ), using
+
+
+def _check_id_declared(left: NamedRelation, columns: Iterable[exp.Column], node: exp.Join) -> None:
+    """Refuse a join on an id that is no declared column: the owner decides whether its values may be compared."""
+    for column in columns:
+        sides = [names for alias, names in left.scope.items() if column.table.lower() in ("", alias.lower())]
+        declared = any(column.name.lower() in map(str.lower, names) for names in sides)
+        if sides and not declared and left.is_unit(column):
+            name = column.name[:60]
+            rule = f"{name} is an id, and a public table can be joined on it only if the policy declares it as a column"
+            raise refuse(node, "public-id", rule, f"add {name} to the columns of its table in the policy")
 
 
 def _max_matches(
