@@ -11,11 +11,35 @@ _ORACLE = "safety/test_towns_oracle.py::test_nothing_is_lost_where_no_limit_is_r
 _JOINS = "plan/test_joins.py"
 MUTANTS = (
     Mutant(
-        "an id that an outer join makes NULL is taken for present",
+        "a NULL among public values is forgotten",
+        Kind.NAN,
+        "plan.sql.public_subqueries:_PublicTest._membership",
+        "if with_null or value is not None",
+        "if value is not None",
+        ("plan/sql/test_public_subqueries.py::test_rows_are_kept_as_duckdb_keeps_them",),
+    ),
+    Mutant(
+        "NOT EXISTS drops rows without a value",
+        Kind.NAN,
+        "plan.sql.public_subqueries:_PublicTest.replacement",
+        "exp.func('COALESCE', test, exp.false())",
+        "test",
+        ("plan/sql/test_public_subqueries.py::test_rows_are_kept_as_duckdb_keeps_them",),
+    ),
+    Mutant(
+        "the condition inside a public subquery is dropped",
+        Kind.KEYS,
+        "engine.lowering.reading_statements:public_values",
+        "where=tests",
+        "where=()",
+        ("plan/sql/test_public_subqueries.py::test_rows_are_kept_as_duckdb_keeps_them",),
+    ),
+    Mutant(
+        "any column that is tested for NULL is taken for an id",
         Kind.NAN,
         "plan.sql.unit_joins:without_id_tests",
-        "isinstance(part, UnitJoin) and part.outer",
-        "isinstance(part, UnitJoin) and False",
+        "isinstance(part.expression, exp.Null) and source.is_unit(part.this)",
+        "isinstance(part.expression, exp.Null)",
         ("plan/test_joins.py::test_only_an_outer_join_makes_an_id_null",),
     ),
     Mutant(

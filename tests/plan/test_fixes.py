@@ -372,7 +372,7 @@ QUESTIONS = [
         "SELECT COUNT(*) FROM visits JOIN hospitals ON hospital = id",
     ),
     (
-        "SELECT COUNT(*) FROM visits WHERE age IN (SELECT id FROM hospitals)",
+        "SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM hospitals WHERE id < age)",
         "join the public table in FROM",
         "SELECT COUNT(*) FROM visits JOIN hospitals ON age = id",
     ),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import ONE_ROW, Limits
-from sfumato.policy import Domain, ListColumn, Policy, Table, Via
+from sfumato.plan.values.expressions import Expression
+from sfumato.policy import Domain, ListColumn, Policy, Table, Value, Via
 from sfumato.policy.codings import Coding
 
 
@@ -71,6 +72,11 @@ def _refuse_bands(table: str, *_: object) -> int:
     )
 
 
+def _refuse_public_values(table: str, *_: object) -> tuple[Value | None, ...]:
+    """Refuse a subquery over a public table: the engine cannot list its values."""
+    raise Unsupported("public-subquery", f"{table} can only be joined here", fix=f"join {table} in FROM")
+
+
 @dataclass(frozen=True)
 class Catalog:
     tables: Mapping[str, Described]
@@ -79,3 +85,5 @@ class Catalog:
     overlap: Callable[[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = _refuse_bands
     """Return the most rows of a public table that share one value of these columns and match one value by these
     comparisons, each as (operator, column)."""
+    public_values: Callable[[str, Expression, tuple[Expression, ...]], Sequence[Value | None]] = _refuse_public_values
+    """Return the distinct values of an expression over the rows of a public table that meet conditions."""

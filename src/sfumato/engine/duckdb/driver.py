@@ -24,7 +24,8 @@ from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals, PlanReading
-from sfumato.policy import Policy
+from sfumato.plan.values.expressions import Expression
+from sfumato.policy import Policy, Value
 
 _MAX_BOUND = 1000
 _BIND_KEY = 2**61 + 1
@@ -133,7 +134,14 @@ class DuckDB(StatementReader):
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""
         tables = {name: describe_table(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
-        return Catalog(tables, self.sources.max_rows_per_value, self.sources.max_rows_matched)
+        return Catalog(tables, self.sources.max_rows_per_value, self.sources.max_rows_matched, self._public_values)
+
+    def _public_values(self, table: str, item: Expression, conditions: Sequence[Expression]) -> Sequence[Value | None]:
+        """List the distinct values of an expression over the rows of a public table that meet conditions, sorted."""
+        text = self._render(reading_statements.public_values(table, item, conditions))
+        rows = self._within_time_limit(lambda: self.sources.run(text))
+        keys = exact_keys(rows, [item.domain.type])
+        return sorted((key for (key,) in keys), key=lambda value: (value is not None, value))
 
     def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""

@@ -17,6 +17,7 @@ from sfumato.engine.lowering import bounded_totals
 from sfumato.engine.lowering.relation_lowering import equal_columns, staged
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
+    CleanTable,
     Constant,
     GroupTotal,
     IntegerSpan,
@@ -40,6 +41,7 @@ from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
 from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
+from sfumato.plan.values.expressions import Expression, Field, columns
 from sfumato.policy import Type
 
 if TYPE_CHECKING:
@@ -80,6 +82,17 @@ def distinct_results(world: ValueCombinations) -> StagedSelect:
     keys = tuple(name for name, _ in key_columns)
     evaluated = Select(key_columns, staged(source, lowering), where=tests)
     return StagedSelect((), Select(equal_columns(keys), evaluated, group_by=keys))
+
+
+def public_values(table: str, item: Expression, conditions: Sequence[Expression]) -> StagedSelect:
+    """List the distinct values of an expression over the rows of a public table that meet conditions."""
+    read = {reference for expression in (item, *conditions) for reference in columns(expression)}
+    names = tuple(sorted(reference.name for reference in read if isinstance(reference, Field)))
+    rows = Select(equal_columns(names), CleanTable(table, names))
+    lowering = RowLowering({Field(0, table, name): Reference(name) for name in names})
+    tests = tuple(lowering.lower(condition) for condition in conditions)
+    evaluated = Select((("k0", lowering.lower(item)),), staged(rows, lowering), where=tests)
+    return StagedSelect((), Select(equal_columns(("k0",)), evaluated, group_by=("k0",)))
 
 
 def _choice_relations(world: ValueCombinations) -> list[Relation]:

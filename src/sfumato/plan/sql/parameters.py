@@ -150,7 +150,7 @@ def _text_pieces(text: str, positions: list[ParameterPosition], values: Mapping[
 def _literal(name: str, value: Any) -> exp.Expr:
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         value = value.item()
-    node = _literal_node(value)
+    node = value_literal(value)
     if node is None:
         raise Unsupported(
             "parameter",
@@ -161,7 +161,8 @@ def _literal(name: str, value: Any) -> exp.Expr:
     return node
 
 
-def _literal_node(value: Any) -> exp.Expr | None:
+def value_literal(value: Any) -> exp.Expr | None:
+    """Return a value as a literal of its own type; None where SQL has no literal for it."""
     if value is None:
         return exp.null()
     if isinstance(value, bool):

@@ -219,11 +219,12 @@ def _lower_tested_subquery(test: SubqueryTest, catalog: Catalog, ctes: Ctes) -> 
     from_clause = select.args.get("from_")
     if from_clause is None:
         raise refuse(select, "no-table", "a question needs a table", "add FROM <table>")
-    if from_clause.this.name.lower() in {table.name.lower() for table in catalog.tables.values() if table.public}:
+    public_names = {table.name.lower() for table in catalog.tables.values() if table.public}
+    if from_clause.this.name.lower() in public_names - set(ctes):
         raise refuse(
             select,
             "public-subquery",
-            "EXISTS and IN (SELECT …) look for rows of the same unit, and a public table has no units",
+            "a subquery over a public table lists one column, or is EXISTS with one equality to a private column",
             "join the public table in FROM instead, on a column with unique values",
         )
     joined = _lower_joins(from_clause.this, select.args.get("joins") or [], catalog, ctes)

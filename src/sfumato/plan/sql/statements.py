@@ -51,6 +51,7 @@ from sfumato.plan.sql.outer import (
     parse_row_count,
 )
 from sfumato.plan.sql.parameters import Parameters
+from sfumato.plan.sql.public_subqueries import inline_public_subqueries
 from sfumato.plan.sql.rows import RowSource, lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text import parse_select as parse_text
@@ -233,7 +234,7 @@ def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) 
 def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
     """Return the query that a parsed statement means."""
     try:
-        return _lower_query(statement, catalog)
+        return _lower_query(inline_public_subqueries(statement, catalog), catalog)
     except RecursionError:
         raise Unsupported(
             "too-deep", "the question is nested too deeply", fix="flatten the question, for instance with WITH"

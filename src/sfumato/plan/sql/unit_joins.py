@@ -29,7 +29,6 @@ from sfumato.plan.nodes import (
     is_separable,
     next_source,
     reads_one_side,
-    relations,
 )
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import lower_expression
@@ -284,9 +283,9 @@ def _is_unit(side: NamedRelation, node: exp.Expr) -> bool:
 def without_id_tests(node: exp.Expr, source: NamedRelation) -> exp.Expr | None:
     """Drop ``id IS NOT NULL`` from a condition, None if nothing is left, and replace ``id IS NULL`` by FALSE.
 
-    A scan drops rows without an owner, so an id is NULL only after an outer join, where the tests stay.
+    A scan drops rows without an owner. An outer join makes ids NULL, but those are no id of its rows.
     """
-    if not node.find(exp.Is) or any(isinstance(part, UnitJoin) and part.outer for part in relations(source.relation)):
+    if not node.find(exp.Is):
         return node
 
     def decide(part: exp.Expr) -> exp.Expr:
