@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         "the remainder by zero is an error",
         Kind.NAN,
-        "engine.lowering.row_lowering:Application.divisor",
-        "return _case(apply(ScalarFunction.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))",
+        "engine.lowering.applications:Application.divisor",
+        "return case(apply(ScalarFunction.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))",
         "return y",
         ("engine/lowering/test_row_lowering.py::test_hostile_values_in_every_place",),
     ),

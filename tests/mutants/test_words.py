@@ -9,8 +9,8 @@ MUTANTS = (
         "the least number of 64 bits is divided by -1",
         Kind.WRAP,
         "engine.lowering.row_lowering:_divide_whole",
-        "_case(apply(ScalarFunction.AT_LEAST, x, integer_constant(1 - 2 ** 63)), x, otherwise=missing(Type.INTEGER))",
-        "_case(apply(ScalarFunction.AT_LEAST, x, integer_constant(-2 ** 62)), x, otherwise=x)",
+        "case(apply(ScalarFunction.AT_LEAST, x, integer_constant(1 - 2 ** 63)), x, otherwise=missing(Type.INTEGER))",
+        "case(apply(ScalarFunction.AT_LEAST, x, integer_constant(-2 ** 62)), x, otherwise=x)",
         ("engine/lowering/test_row_lowering.py::test_whole_quotients_are_exact_or_missing",),
     ),
     Mutant(

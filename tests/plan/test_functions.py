@@ -124,6 +124,19 @@ DOMAINS = {
     "DATE_TRUNC('day', paid)": Domain("timestamp", bounds=("2020-01-01 00:00:00", "2020-01-02 00:00:00")),
     "DATE_TRUNC('second', paid)": Domain("timestamp", bounds=("2020-01-01 00:00:00", "2020-01-02 12:00:00")),
     "DATE_TRUNC('week', seen)": Domain("date"),
+    "DATE_TRUNC('decade', born)": Domain("date", bounds=("2020-01-01", "2020-01-01")),
+    "DATE_TRUNC('decade', seen)": Domain("date", nullable=True),
+    "DATE_TRUNC('isoyear', born)": Domain("date", bounds=("2019-12-30", "2019-12-30")),
+    "TIME_BUCKET(INTERVAL '2 weeks', born)": Domain("date", bounds=("2019-12-23", "2020-12-21")),
+    "TIME_BUCKET(INTERVAL '5 months', born)": Domain("date", bounds=("2020-01-01", "2020-11-01")),
+    "TIME_BUCKET(INTERVAL '1 hour', paid)": Domain("timestamp", bounds=("2020-01-01 00:00:00", "2020-01-02 12:00:00")),
+    "EXTRACT(century FROM seen)": Domain("integer", bounds=(1, 100)),
+    "EXTRACT(yearweek FROM born)": Domain("integer", bounds=(202001, 202053)),
+    "EXTRACT(epoch FROM born)": Domain("integer", bounds=(1577836800, 1609372800)),
+    "EXTRACT(julian FROM born)": Domain("integer", bounds=(2458850, 2459215)),
+    "EXTRACT(microsecond FROM moment)": Domain("integer", bounds=(0, 59_999_999)),
+    "EXTRACT(millisecond FROM moment)": Domain("integer", bounds=(0, 59_999)),
+    "EXTRACT(year FROM AGE(born, DATE '1990-03-01'))": Domain("integer", bounds=(29, 30)),
     "DATE_DIFF('month', born, DATE '2021-01-31')": Domain("integer", bounds=(1, 12)),
     "DATE_DIFF('week', DATE '2020-01-01', born)": Domain("integer", bounds=(0, 52)),
     "born - DATE '2020-01-01'": Domain("integer", bounds=(0, 365)),
@@ -219,7 +232,7 @@ def test_the_number_of_arguments_is_checked() -> None:
 
 
 def test_the_table_names_every_function_that_is_written() -> None:
-    made_of_others = {"IF", "DAYNAME", "MONTHNAME"}
+    made_of_others = {"IF", "DAYNAME", "MONTHNAME", "AGE"}
     assert set(FUNCTIONS) - made_of_others == set(_LOWERINGS)
     for name, function in FUNCTIONS.items():
         assert function.name == name

@@ -280,6 +280,7 @@ def _date_cases() -> list[Case]:
             lambda y, s: (s.date() - y).days,
         ),
         unary_case("seconds of a time", ScalarFunction.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
+        case_of_columns("the time of a second", _moment_of_seconds("s"), ("s",), lambda s: s.replace(microsecond=0)),
         unary_case(
             "a date as a time",
             ScalarFunction.CONVERT,
@@ -292,10 +293,14 @@ def _date_cases() -> list[Case]:
     ]
 
 
+def _moment_of_seconds(column: str) -> Scalar:
+    return apply(ScalarFunction.MOMENT, apply(ScalarFunction.SECONDS, column_reference(column)))
+
+
 def _truncation_cases() -> list[Case]:
     days = ("year", "quarter", "month", "week", "day")
     of_dates = [(unit, "y", calendar.truncate, Type.DATE) for unit in days]
-    of_times = [(unit, "s", _truncated, Type.TIMESTAMP) for unit in (*days, "hour", "minute", "second")]
+    of_times = [(unit, "s", _truncated, Type.TIMESTAMP) for unit in (*days, "hour", "minute", "second", "millisecond")]
     return [
         unary_case(f"DATE_TRUNC({unit})", ScalarFunction.START, column, partial(means, unit), unit, kind)
         for unit, column, means, kind in (*of_dates, *of_times)
@@ -322,6 +327,8 @@ def _shifted(amount: int, unit: str, day: dt.date) -> dt.date | None:
 
 
 def _truncated(unit: str, time: dt.datetime) -> dt.datetime:
+    if unit == "millisecond":
+        return time.replace(microsecond=time.microsecond - time.microsecond % 1000)
     if unit in ("hour", "minute", "second"):
         cleared = {"second": 0} if unit in ("hour", "minute") else {}
         return time.replace(**({"minute": 0} if unit == "hour" else {}), **cleared, microsecond=0)  # type: ignore[arg-type]
@@ -338,6 +345,7 @@ def _part(part: str, s: dt.datetime) -> int:
         "dow": s.isoweekday() % 7,
         "isodow": s.isoweekday(),
         "doy": s.timetuple().tm_yday,
+        "microsecond": 1_000_000 * s.second + s.microsecond,
     }[part]
 
 

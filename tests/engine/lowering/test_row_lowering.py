@@ -22,7 +22,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
-from sfumato.plan.values.functions.temporal import PARTS
+from sfumato.plan.values.functions.temporal import COMPOSED_PARTS, PARTS, TRUNCATED_UNITS
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import SMALLEST_REAL
@@ -260,10 +260,15 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
     **{name: [[TEXTS, TEXTS, [text("'"), null()]]] for name in ("CONCAT", "||")},
     "REPLACE": [[TEXTS, WORDS, [text(""), text("x" * 32)]]],
     "STARTS_WITH": [[TEXTS, TEXTS]],
-    "EXTRACT": [[[text(each) for each in PARTS], MOMENTS]],
+    "EXTRACT": [[[text(each) for each in (*PARTS, *COMPOSED_PARTS)], MOMENTS]],
     "STRFTIME": [[MOMENTS, [text(f"%{each}|%%") for each in calendar.LETTERS]]],
     **{name: [[MOMENTS]] for name in ("DAYNAME", "MONTHNAME")},
-    "DATE_TRUNC": [[[text(each) for each in calendar.UNITS], MOMENTS]],
+    "DATE_TRUNC": [[[text(each) for each in TRUNCATED_UNITS], MOMENTS]],
+    "TIME_BUCKET": [
+        [[whole(each) for each in (1, 7, 5_000)], [text(each) for each in calendar.UNITS], MOMENTS],
+        [[whole(5)], [text("month"), text("day"), text("hour")], MOMENTS, [literal(Type.DATE, dt.date(2024, 3, 1))]],
+    ],
+    "AGE": [[[text(each) for each in ("year", "month", "day")], MOMENTS, MOMENTS]],
     "DATE_DIFF": [[[text(each) for each in calendar.UNITS], MOMENTS, MOMENTS]],
     "DATE_ADD": [[MOMENTS, [whole(each) for each in (0, 1, -1, 13, 9000)], [text(each) for each in calendar.UNITS]]],
     "CAST": [[ANY, [text(each.value) for each in Type]]],

@@ -98,6 +98,7 @@ OPERATIONS: dict[ScalarFunction, tuple[Wrong, str]] = {
     ScalarFunction.MOVED: (_around("{}"), "a date and -1 day"),
     ScalarFunction.DAYS: (_changed(ScalarFunction.DAYS, "(-{})"), "DATE_DIFF of dates"),
     ScalarFunction.SECONDS: (lambda _, x: f"CAST(EXTRACT(EPOCH FROM {x}) AS BIGINT)", "seconds of a time"),
+    ScalarFunction.MOMENT: (_changed(ScalarFunction.MOMENT, "({} + INTERVAL '1 day')"), "the time of a second"),
 }
 """A spelling of each operation that some dialect or an inattentive writer might have, and what is told of it."""
 LETTERS = {ScalarFunction.LOWER, ScalarFunction.UPPER}

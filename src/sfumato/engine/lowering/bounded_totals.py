@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sfumato.engine.lowering.applications import real
 from sfumato.engine.lowering.cell_lowering import (
     CountedRows,
     add_up_rows,
@@ -55,7 +56,6 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.row_lowering import real
 from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, real_of_wide, wide
 from sfumato.plan import nodes
 from sfumato.plan.bounding import BoundedPlan, max_squared_norm

@@ -12,6 +12,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sfumato.engine.lowering.applications import present
 from sfumato.engine.lowering.relation_lowering import Columns, RelationLowering, all_of, equal_columns, plain
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -27,7 +28,7 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.row_lowering import RowLowering, present
+from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import clamped, steps, wide
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure

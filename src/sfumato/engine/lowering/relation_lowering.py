@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.engine.lowering.applications import real
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -33,7 +34,7 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.row_lowering import RowLowering, real
+from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns

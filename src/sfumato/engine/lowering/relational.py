@@ -113,6 +113,8 @@ class ScalarFunction(Enum):
     """The days from one date or time to another, whatever the hour."""
     SECONDS = auto()
     """Whole seconds since the year 1 began."""
+    MOMENT = auto()
+    """The time so many seconds after the year 1 began, which lies in the calendar."""
 
 
 @dataclass(frozen=True)

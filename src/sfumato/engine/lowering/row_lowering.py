@@ -10,12 +10,23 @@ that range +, −, ×, ÷ and √ neither overflow nor underflow, so every engin
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
+from sfumato.engine.lowering.applications import (
+    CALENDAR,
+    Application,
+    Lowering,
+    RowScope,
+    case,
+    choice,
+    direct,
+    is_within,
+    missing,
+    present,
+    real,
+)
+from sfumato.engine.lowering.date_lowering import DATE_LOWERINGS
 from sfumato.engine.lowering.relational import (
     Apply,
     Constant,
@@ -26,16 +37,14 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
     references,
 )
-from sfumato.plan.values import calendar, expressions, grammars, intervals
-from sfumato.plan.values.expressions import Call, Column, Expression, Literal
+from sfumato.plan.values import expressions, grammars, intervals
+from sfumato.plan.values.expressions import Column, Expression, Literal
 from sfumato.plan.values.functions import FUNCTIONS
-from sfumato.plan.values.functions.temporal import PARTS
 from sfumato.plan.values.functions.textual import LONGEST
 from sfumato.plan.values.grammars import FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
-_CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
 _LARGEST_HELD = Fraction(2**63 - 1024)
 """The largest double that a 64-bit integer holds."""
 _SMALLEST_HELD = -Fraction(2**63)
@@ -88,123 +97,21 @@ class RowLowering:
             return scalar
         if domain.type is Type.REAL:
             return self.limited(scalar)
-        return self.dated(scalar, *_CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
+        return self.dated(scalar, *CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
 
     def limited(self, scalar: Scalar) -> Scalar:
         """Flush a real below 2^-500 in size to 0, and map one above 2^500, or no number, to NULL."""
         x = self.shared(scalar)
         size = apply(ScalarFunction.ABS, x)
         inside = apply(ScalarFunction.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))
-        return _case(
+        return case(
             inside, x, apply(ScalarFunction.LESS, size, real(SMALLEST_REAL)), real(0), otherwise=missing(Type.REAL)
         )
 
     def dated(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
         """Map dates outside the calendar to NULL."""
         x = self.shared(scalar)
-        return _case(_is_within(x, low, high, kind), x, otherwise=missing(kind))
-
-
-def _is_within(x: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
-    return apply(ScalarFunction.BETWEEN, x, Constant(low, kind), Constant(high, kind))
-
-
-def real(value: Fraction | float) -> Constant:
-    return Constant(Fraction(value), Type.REAL)
-
-
-def missing(kind: Type) -> Constant:
-    return Constant(None, kind)
-
-
-def present(x: Scalar) -> Scalar:
-    return apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, x))
-
-
-def choice(test: Scalar, yes: Constant, no: Constant) -> Scalar:
-    """Choose one of two public values; NULL where the test is NULL."""
-    return apply(ScalarFunction.CASE, test, yes, apply(ScalarFunction.NOT, test), no, Constant(None, yes.kind))
-
-
-def _case(*pairs: Scalar, otherwise: Scalar | None = None) -> Apply:
-    return apply(ScalarFunction.CASE, *pairs, *(() if otherwise is None else (otherwise,)))
-
-
-@dataclass(frozen=True)
-class Application:
-    """A function call whose arguments are already lowered."""
-
-    rows: RowLowering
-    node: Call
-    arguments: tuple[Scalar, ...]
-
-    @property
-    def kind(self) -> Type:
-        return self.node.domain.type
-
-    def written(self, place: int) -> Any:
-        """Return the value of an argument that must be a literal."""
-        argument = self.node.arguments[place]
-        assert isinstance(argument, Literal)
-        return argument.value
-
-    def shared(self, place: int = 0) -> Scalar:
-        """Compute once an argument that is used more than once."""
-        return self.rows.shared(self.arguments[place])
-
-    def limited(self, computed: Scalar) -> Scalar:
-        """Limit a computed real, unless its domain proves that it is within limits."""
-        is_proved = self.node.domain.range is not None and _cannot_be_small(self.node)
-        return computed if is_proved else self.rows.limited(computed)
-
-    def divisor(self) -> Scalar:
-        """Return the second argument, NULL where it is 0."""
-        kind, divisor_range = self.node.arguments[1].domain.type, intervals.double_range(self.node.arguments[1].domain)
-        if divisor_range is not None and not divisor_range[0] <= 0 <= divisor_range[1]:
-            return self.arguments[1]
-        y = self.shared(1)
-        return _case(apply(ScalarFunction.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))
-
-
-def _cannot_be_small(node: Call) -> bool:
-    """Return whether a computed real is surely 0 or no smaller than a real may be.
-
-    It is when its range ends before 0, when a number is multiplied by one of at least 1 (or divided by at most 1) in
-    size, and when one of two numbers that are added is 0 or far from being small: where they nearly cancel the other is
-    as large, and their difference is a multiple of its last place.
-    """
-    value_range = intervals.double_range(node.domain)
-    if value_range is not None and (value_range[0] >= SMALLEST_REAL or value_range[1] <= -SMALLEST_REAL):
-        return True
-    match node.function:
-        case "+" | "-":
-            return any(_least_size(argument) >= _FAR_FROM_SMALL for argument in node.arguments)
-        case "*":
-            return any(_least_size(argument) >= 1 for argument in node.arguments)
-        case "/":
-            divisor = intervals.double_range(node.arguments[1].domain)
-            return divisor is not None and max(map(abs, divisor)) <= 1
-    return False
-
-
-_FAR_FROM_SMALL = Fraction(1, 2**400)
-
-
-def _least_size(expression: Expression) -> Fraction:
-    """Return a lower bound on the size of a value that is not 0."""
-    if isinstance(expression, Call) and expression.function == "CAST":
-        return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
-    value_range = intervals.double_range(expression.domain)
-    if value_range is None or value_range[0] <= 0 <= value_range[1]:
-        return Fraction(0)
-    return min(map(abs, value_range))
-
-
-Lowering = Callable[[Application], Scalar]
-
-
-def _direct(operation: ScalarFunction) -> Lowering:
-    return lambda call: Apply(operation, call.arguments)
+        return case(is_within(x, low, high, kind), x, otherwise=missing(kind))
 
 
 # Conditions and choices
@@ -221,7 +128,7 @@ def _ilike(call: Application) -> Scalar:
 
 def _nullif(call: Application) -> Scalar:
     first = call.shared()
-    return _case(apply(ScalarFunction.EQUAL, first, call.arguments[1]), missing(call.kind), otherwise=first)
+    return case(apply(ScalarFunction.EQUAL, first, call.arguments[1]), missing(call.kind), otherwise=first)
 
 
 # Numbers
@@ -254,7 +161,7 @@ def _divide_whole(call: Application) -> Scalar:
     dividend_range, divisor_range = (argument.domain.range for argument in call.node.arguments)
     if dividend_range is None and (divisor_range is None or divisor_range[0] <= -1 <= divisor_range[1]):  # type: ignore[operator]
         x = call.shared()
-        x = _case(apply(ScalarFunction.AT_LEAST, x, integer_constant(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
+        x = case(apply(ScalarFunction.AT_LEAST, x, integer_constant(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
     return apply(ScalarFunction.DIVIDE_WHOLE, x, y)
 
 
@@ -302,7 +209,7 @@ def _with_domain(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
         ):
             return apply(operation, call.arguments[0])
         x = call.shared()
-        return _case(apply(test, x, real(0)), apply(operation, x), otherwise=missing(Type.REAL))
+        return case(apply(test, x, real(0)), apply(operation, x), otherwise=missing(Type.REAL))
 
     return lowering
 
@@ -316,7 +223,7 @@ def _exp(call: Application) -> Scalar:
     x = call.shared()
     below = apply(ScalarFunction.LESS, x, real(0))
     return call.rows.limited(
-        _case(_is_near(x), apply(ScalarFunction.EXP, x), below, real(0), otherwise=missing(Type.REAL))
+        case(_is_near(x), apply(ScalarFunction.EXP, x), below, real(0), otherwise=missing(Type.REAL))
     )
 
 
@@ -324,12 +231,12 @@ def _pow(call: Application) -> Scalar:
     """Raise to a power: 0 to a power above 0 is 0, to 0 it is 1; negative bases have whole powers only."""
     x, y = call.shared(0), call.shared(1)
     zero, null = real(0), missing(Type.REAL)
-    of_zero = _case(
+    of_zero = case(
         apply(ScalarFunction.GREATER, y, zero), zero, apply(ScalarFunction.EQUAL, y, zero), real(1), otherwise=null
     )
     is_fractional = apply(ScalarFunction.UNEQUAL, y, apply(ScalarFunction.FLOOR, y))
     exponent = apply(ScalarFunction.MULTIPLY, y, apply(ScalarFunction.LN, apply(ScalarFunction.ABS, x)))
-    powers = _case(
+    powers = case(
         *(apply(ScalarFunction.EQUAL, x, zero), of_zero),
         *(apply(ScalarFunction.AND, apply(ScalarFunction.LESS, x, zero), is_fractional), null),
         *(_is_near(exponent), apply(ScalarFunction.POWER, x, y)),
@@ -347,7 +254,7 @@ def _bucket(call: Application) -> Scalar:
     )
     share = apply(ScalarFunction.DIVIDE, apply(ScalarFunction.SUBTRACT, x, low), real(width))
     bucket = apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.MULTIPLY, share, real(count)))
-    return _case(
+    return case(
         *(apply(ScalarFunction.LESS, x, low), integer_constant(0)),
         *(apply(ScalarFunction.AT_LEAST, x, high), integer_constant(count + 1)),
         *(
@@ -404,7 +311,7 @@ def _substr(call: Application) -> Scalar:
     x, start, rows = call.shared(0), call.shared(1), call.rows
     length = apply(ScalarFunction.LENGTH, x)
     from_end = apply(ScalarFunction.ADD, length, integer_constant(1), start)
-    first = rows.shared(_case(apply(ScalarFunction.LESS, start, integer_constant(0)), from_end, otherwise=start))
+    first = rows.shared(case(apply(ScalarFunction.LESS, start, integer_constant(0)), from_end, otherwise=start))
     begin = rows.shared(_at_least(first, 1))
     if len(call.arguments) == 2:
         return apply(ScalarFunction.SLICE, x, begin, length)
@@ -414,13 +321,13 @@ def _substr(call: Application) -> Scalar:
 
 def _at_least(scalar: Scalar, least: int) -> Scalar:
     """Take the greater of two numbers, not by GREATEST, which ignores NULL."""
-    return _case(apply(ScalarFunction.LESS, scalar, integer_constant(least)), integer_constant(least), otherwise=scalar)
+    return case(apply(ScalarFunction.LESS, scalar, integer_constant(least)), integer_constant(least), otherwise=scalar)
 
 
 def _left(call: Application) -> Scalar:
     x, count = call.shared(0), call.shared(1)
     without = apply(ScalarFunction.ADD, apply(ScalarFunction.LENGTH, x), count)
-    taken = call.rows.shared(_case(apply(ScalarFunction.LESS, count, integer_constant(0)), without, otherwise=count))
+    taken = call.rows.shared(case(apply(ScalarFunction.LESS, count, integer_constant(0)), without, otherwise=count))
     return apply(ScalarFunction.SLICE, x, integer_constant(1), _at_least(taken, 0))
 
 
@@ -428,7 +335,7 @@ def _right(call: Application) -> Scalar:
     x, count = call.shared(0), call.shared(1)
     length = call.rows.shared(apply(ScalarFunction.LENGTH, x))
     rest = apply(ScalarFunction.SUBTRACT, length, count)
-    dropped = _case(
+    dropped = case(
         apply(ScalarFunction.LESS, count, integer_constant(0)), apply(ScalarFunction.NEGATE, count), otherwise=rest
     )
     first = apply(ScalarFunction.ADD, _at_least(call.rows.shared(dropped), 0), integer_constant(1))
@@ -441,81 +348,6 @@ def _starts_with(call: Application) -> Scalar:
         ScalarFunction.SLICE, call.arguments[0], integer_constant(1), apply(ScalarFunction.LENGTH, start)
     )
     return apply(ScalarFunction.EQUAL, letters_of_start, start)
-
-
-# Dates and times
-
-
-def _extract(call: Application) -> Scalar:
-    return apply(ScalarFunction.PART, call.arguments[1], detail=(call.written(0),))
-
-
-def _strftime(call: Application) -> Scalar:
-    x = call.shared()
-    pieces = calendar.split_format(call.written(1))
-    texts = (Constant(piece, Type.TEXT) if isinstance(piece, str) else _format_part(x, piece) for piece in pieces)
-    return apply(ScalarFunction.JOIN, *texts)
-
-
-def _format_part(x: Scalar, letter: calendar.FormatCode) -> Scalar:
-    """Format a part of a date: its last digits, zero-padded, or its entry in a list of names of one width."""
-    number = apply(ScalarFunction.PART, x, detail=(letter.part,))
-    if letter.names:
-        all_names = Constant("".join(name.ljust(letter.width) for name in letter.names), Type.TEXT)
-        last = apply(ScalarFunction.MULTIPLY, number, integer_constant(letter.width))
-        first = apply(ScalarFunction.SUBTRACT, last, integer_constant(letter.width - 1))
-        return apply(
-            ScalarFunction.TRIM,
-            apply(ScalarFunction.SLICE, all_names, first, integer_constant(letter.width)),
-            detail=(" ", False, True),
-        )
-    max_digits = len(str(PARTS[letter.part][1]))
-    digits = apply(
-        ScalarFunction.CONVERT, apply(ScalarFunction.ADD, number, integer_constant(10**max_digits)), detail=(Type.TEXT,)
-    )
-    return apply(
-        ScalarFunction.SLICE, digits, integer_constant(2 + max_digits - letter.width), integer_constant(letter.width)
-    )
-
-
-def _trunc(call: Application) -> Scalar:
-    return apply(ScalarFunction.START, call.arguments[1], detail=(call.written(0), call.kind))
-
-
-def _add(call: Application) -> Scalar:
-    """Move a date by an interval; dates that would leave the calendar become NULL before they are moved."""
-    amount, unit, x = call.written(1), call.written(2), call.shared()
-    moved = apply(ScalarFunction.MOVED, x, detail=(amount, unit, call.kind))
-    if call.node.domain.range is not None:
-        return moved
-    staying = calendar.shiftable_range(amount, unit, *_CALENDAR[call.kind])
-    if staying is None:
-        return missing(call.kind)
-    return _case(_is_within(x, *staying, call.kind), moved, otherwise=missing(call.kind))
-
-
-def _diff(call: Application) -> Scalar:
-    unit, start, end = call.written(0), call.shared(1), call.shared(2)
-    days = apply(ScalarFunction.DAYS, start, end)
-    if unit == "day":
-        return days
-    if unit == "week":
-        return apply(ScalarFunction.DIVIDE_WHOLE, days, integer_constant(7))
-    return apply(ScalarFunction.SUBTRACT, _elapsed_units(unit, end), _elapsed_units(unit, start))
-
-
-_PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
-_SECONDS = {"hour": 3600, "minute": 60, "second": 1}
-
-
-def _elapsed_units(unit: str, x: Scalar) -> Scalar:
-    """Count the units of time that began before, from a fixed origin."""
-    if unit in _SECONDS:
-        return apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.SECONDS, x), integer_constant(_SECONDS[unit]))
-    years = apply(
-        ScalarFunction.MULTIPLY, apply(ScalarFunction.PART, x, detail=("year",)), integer_constant(_PER_YEAR[unit])
-    )
-    return years if unit == "year" else apply(ScalarFunction.ADD, years, apply(ScalarFunction.PART, x, detail=(unit,)))
 
 
 # From one type to another
@@ -535,24 +367,22 @@ def _cast(call: Application) -> Scalar:
     return apply(ScalarFunction.CONVERT, call.arguments[0], detail=(kind,))
 
 
-def _parse_text(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
+def _parse_text(rows: RowScope, x: Scalar, kind: Type) -> Scalar:
     """Parse a text by the package's own grammar; infinities become NULL."""
     if kind is Type.BOOLEAN:
         is_false, is_true = (_matches(x, grammar) for grammar in (FALSE, TRUE))
-        return _case(is_false, Constant(False, kind), is_true, Constant(True, kind), otherwise=missing(kind))
+        return case(is_false, Constant(False, kind), is_true, Constant(True, kind), otherwise=missing(kind))
     converted = (_matches(x, GRAMMARS[kind]), apply(ScalarFunction.READ, x, detail=(kind,)))
     if kind is Type.INTEGER:
-        number = rows.shared(
-            _case(_matches(x, GRAMMARS[Type.REAL]), apply(ScalarFunction.READ, x, detail=(Type.REAL,)))
-        )
+        number = rows.shared(case(_matches(x, GRAMMARS[Type.REAL]), apply(ScalarFunction.READ, x, detail=(Type.REAL,))))
         nearest = _is_whole(number), apply(ScalarFunction.NEAREST, number)
-        return _case(*converted, *nearest, _matches(x, ZERO), integer_constant(0))
+        return case(*converted, *nearest, _matches(x, ZERO), integer_constant(0))
     if kind is Type.REAL:
-        return rows.limited(_case(*converted, _matches(x, ZERO), real(0)))
+        return rows.limited(case(*converted, _matches(x, ZERO), real(0)))
     if kind is Type.DATE:
         day = apply(ScalarFunction.CONVERT, _parse_text(rows, x, Type.TIMESTAMP), detail=(kind,))
-        return _case(*converted, otherwise=day)
-    return rows.dated(_case(*converted, otherwise=missing(kind)), *_CALENDAR[kind], kind)
+        return case(*converted, otherwise=day)
+    return rows.dated(case(*converted, otherwise=missing(kind)), *CALENDAR[kind], kind)
 
 
 def _matches(x: Scalar, grammar: str) -> Scalar:
@@ -577,39 +407,39 @@ def _nearest(call: Application) -> Scalar:
         return apply(ScalarFunction.NEAREST, call.arguments[0])
     x = call.shared()
     is_in_range = apply(ScalarFunction.BETWEEN, x, real(-_LARGEST_HELD), real(_LARGEST_HELD))
-    return _case(is_in_range, apply(ScalarFunction.NEAREST, x), otherwise=missing(Type.INTEGER))
+    return case(is_in_range, apply(ScalarFunction.NEAREST, x), otherwise=missing(Type.INTEGER))
 
 
 _LOWERINGS: dict[str, Lowering] = {
-    "=": _direct(ScalarFunction.EQUAL),
-    "<>": _direct(ScalarFunction.UNEQUAL),
-    "<": _direct(ScalarFunction.LESS),
-    "<=": _direct(ScalarFunction.AT_MOST),
-    ">": _direct(ScalarFunction.GREATER),
-    ">=": _direct(ScalarFunction.AT_LEAST),
-    "AND": _direct(ScalarFunction.AND),
-    "OR": _direct(ScalarFunction.OR),
-    "NOT": _direct(ScalarFunction.NOT),
-    "BETWEEN": _direct(ScalarFunction.BETWEEN),
-    "IN": _direct(ScalarFunction.IN),
+    "=": direct(ScalarFunction.EQUAL),
+    "<>": direct(ScalarFunction.UNEQUAL),
+    "<": direct(ScalarFunction.LESS),
+    "<=": direct(ScalarFunction.AT_MOST),
+    ">": direct(ScalarFunction.GREATER),
+    ">=": direct(ScalarFunction.AT_LEAST),
+    "AND": direct(ScalarFunction.AND),
+    "OR": direct(ScalarFunction.OR),
+    "NOT": direct(ScalarFunction.NOT),
+    "BETWEEN": direct(ScalarFunction.BETWEEN),
+    "IN": direct(ScalarFunction.IN),
     "LIKE": _like,
     "ILIKE": _ilike,
-    "IS NULL": _direct(ScalarFunction.IS_NULL),
-    "IS TRUE": _direct(ScalarFunction.IS_TRUE),
-    "IS FALSE": _direct(ScalarFunction.IS_FALSE),
-    "CASE": _direct(ScalarFunction.CASE),
-    "COALESCE": _direct(ScalarFunction.COALESCE),
+    "IS NULL": direct(ScalarFunction.IS_NULL),
+    "IS TRUE": direct(ScalarFunction.IS_TRUE),
+    "IS FALSE": direct(ScalarFunction.IS_FALSE),
+    "CASE": direct(ScalarFunction.CASE),
+    "COALESCE": direct(ScalarFunction.COALESCE),
     "NULLIF": _nullif,
-    "LEAST": _direct(ScalarFunction.LEAST),
-    "GREATEST": _direct(ScalarFunction.GREATEST),
+    "LEAST": direct(ScalarFunction.LEAST),
+    "GREATEST": direct(ScalarFunction.GREATEST),
     "+": _arithmetic(ScalarFunction.ADD),
     "-": _arithmetic(ScalarFunction.SUBTRACT),
     "*": _arithmetic(ScalarFunction.MULTIPLY),
     "/": _divide,
     "//": _divide_whole,
     "%": _remainder,
-    "NEGATE": _direct(ScalarFunction.NEGATE),
-    "ABS": _direct(ScalarFunction.ABS),
+    "NEGATE": direct(ScalarFunction.NEGATE),
+    "ABS": direct(ScalarFunction.ABS),
     "SIGN": lambda call: _sign(call.arguments[0]),
     "FLOOR": _round_once(ScalarFunction.FLOOR),
     "CEIL": _round_once(ScalarFunction.CEILING),
@@ -620,12 +450,12 @@ _LOWERINGS: dict[str, Lowering] = {
     "EXP": _exp,
     "POW": _pow,
     "WIDTH_BUCKET": _bucket,
-    "LOWER": _direct(ScalarFunction.LOWER),
+    "LOWER": direct(ScalarFunction.LOWER),
     "UPPER": _upper,
     "TRIM": _trim(start=True, end=True),
     "LTRIM": _trim(start=True, end=False),
     "RTRIM": _trim(start=False, end=True),
-    "LENGTH": _direct(ScalarFunction.LENGTH),
+    "LENGTH": direct(ScalarFunction.LENGTH),
     "SUBSTR": _substr,
     "LEFT": _left,
     "RIGHT": _right,
@@ -633,10 +463,6 @@ _LOWERINGS: dict[str, Lowering] = {
     "||": _concatenate_operator,
     "REPLACE": _replace,
     "STARTS_WITH": _starts_with,
-    "EXTRACT": _extract,
-    "STRFTIME": _strftime,
-    "DATE_TRUNC": _trunc,
-    "DATE_DIFF": _diff,
-    "DATE_ADD": _add,
+    **DATE_LOWERINGS,
     "CAST": _cast,
 }

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from sfumato.engine.lowering.applications import choice, missing, present, real
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -38,7 +39,7 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present, real
+from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.plan.aggregates import unit_measures
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.aggregates.unit_measures import (

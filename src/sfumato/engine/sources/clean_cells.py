@@ -14,8 +14,9 @@ from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
+from sfumato.engine.lowering.applications import missing, present, real
 from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
-from sfumato.engine.lowering.row_lowering import RowLowering, missing, present, real
+from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type

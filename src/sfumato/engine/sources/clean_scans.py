@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from sfumato.engine.lowering.applications import choice, missing, present, real
 from sfumato.engine.lowering.relation_lowering import UNIT, all_of, equal_columns, staged
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -30,7 +31,7 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present, real
+from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.sources import clean_cells
 from sfumato.engine.sources.clean_cells import (
     READ,

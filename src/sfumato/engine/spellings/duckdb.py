@@ -89,6 +89,9 @@ class DuckDBSpelling(CommonSpelling):
     def seconds(self, x: str) -> str:
         return f"((epoch_us({x}) + {SECONDS_BEFORE_1970 * 1_000_000}) // 1000000)"
 
+    def moment(self, x: str) -> str:
+        return f"make_timestamp(({x} - {SECONDS_BEFORE_1970}) * 1000000)"
+
     def listed(self, number: int, kind: Type) -> str:
         return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[]))"
 

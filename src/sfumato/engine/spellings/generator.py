@@ -242,4 +242,5 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.MOVED: lambda spelling, x, amount, unit, kind: spelling.moved(x, amount, unit, kind),
     ScalarFunction.DAYS: lambda spelling, first, last: spelling.days(first, last),
     ScalarFunction.SECONDS: lambda spelling, x: spelling.seconds(x),
+    ScalarFunction.MOMENT: lambda spelling, x: spelling.moment(x),
 }

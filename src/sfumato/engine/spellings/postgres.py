@@ -123,6 +123,12 @@ class PostgresSpelling(CommonSpelling):
     def seconds(self, x: str) -> str:
         return f"(CAST(FLOOR(EXTRACT(EPOCH FROM {x})) AS BIGINT) + {SECONDS_BEFORE_1970})"
 
+    def moment(self, x: str) -> str:
+        """Add an interval, whose microseconds are computed as a double: whole seconds of this calendar are exact, being
+        multiples of 2^6 microseconds below 2^59.
+        """
+        return f"(TIMESTAMP '0001-01-01 00:00:00' + {x} * INTERVAL '1 second')"
+
     def listed(self, number: int, kind: Type) -> str:
         unnested = f"UNNEST(CAST(${number} AS {self.types[kind]}[]))"
         return f"SELECT {unnested} {BYTES}" if kind is Type.TEXT else f"SELECT {unnested}"

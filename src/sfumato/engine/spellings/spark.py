@@ -38,7 +38,13 @@ __all__ = ["TYPES", "SparkSpelling"]
 
 _WHOLE_FROM = "CAST('4503599627370496.0' AS DOUBLE)"
 """2^52: every double from there on is whole; FLOOR and CEIL give 64-bit numbers here and fail beyond them."""
-_PARTS = {"dow": "(dayofweek({}) - 1)", "isodow": "(weekday({}) + 1)", "doy": "dayofyear({})", "week": "weekofyear({})"}
+_PARTS = {
+    "dow": "(dayofweek({}) - 1)",
+    "isodow": "(weekday({}) + 1)",
+    "doy": "dayofyear({})",
+    "week": "weekofyear({})",
+    "microsecond": "(extract(SECOND FROM {}) * 1000000)",
+}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _STEPS: Mapping[Kind, str] = {
@@ -144,6 +150,9 @@ class SparkSpelling(CommonSpelling):
 
     def seconds(self, x: str) -> str:
         return f"(unix_seconds(CAST({x} AS TIMESTAMP_LTZ)) + {SECONDS_BEFORE_1970})"
+
+    def moment(self, x: str) -> str:
+        return f"CAST(timestamp_seconds({x} - {SECONDS_BEFORE_1970}) AS TIMESTAMP_NTZ)"
 
     def wide_sum(self, x: str, over: str = "") -> str:
         return f"SUM(CAST({x} AS DECIMAL(38,0))){over}"

@@ -133,6 +133,10 @@ class Spelling(Protocol):
         """Count the whole seconds of a date or time since the year 1 began."""
         ...
 
+    def moment(self, x: str) -> str:
+        """Return the time so many seconds after the year 1 began."""
+        ...
+
     def wide_sum(self, x: str, over: str = "") -> str:
         """Write the exact sum of whole numbers in a group, wide; or over a window, if ``over`` is given."""
         ...

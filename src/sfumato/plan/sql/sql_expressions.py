@@ -8,7 +8,6 @@ A refusal says why, and suggests the nearest expression that works.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
@@ -17,139 +16,12 @@ from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.sql.dialect import function_name
+from sfumato.plan.sql.expression_refusals import refusal
 from sfumato.plan.values.expressions import Expression, Literal, Resolve, size
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.values.functions.declaring import written
-from sfumato.plan.values.functions.temporal import PARTS
+from sfumato.plan.values.functions.temporal import COMPOSED_PARTS, PARTS
 from sfumato.policy.domains import LARGEST_INTEGER, Type
-
-_CLOCK = (
-    "clock",
-    "the current date and time are not supported: an answer cannot depend on when it is asked",
-    "write the date as a literal, such as DATE '2024-01-31'",
-)
-_CHANCE = (
-    "random",
-    "random functions are not supported: only the privacy mechanism draws random numbers",
-    "leave out the random function",
-)
-_REGEX = (
-    "regex",
-    "regular expressions are not supported: some would never finish",
-    "use LIKE '%part%' or STARTS_WITH(text, 'start')",
-)
-_SUBQUERY = (
-    "subquery",
-    "a subquery inside an expression is not supported",
-    "write the values out, as in x IN (1, 2), or join a public table in FROM",
-)
-_BITS = ("bits", "bitwise operators are not supported", "use arithmetic, such as x % 2 or POW(2, x)")
-_NESTED = ("nested", "lists, maps, structs and JSON are not supported here", "use columns of plain values")
-_PARAMETER = ("parameter", "this parameter has no value", "write the value itself, or pass it: sql(question, [40])")
-_WINDOW = ("window", "window functions are not supported here", "use GROUP BY instead")
-_AGGREGATE = (
-    "aggregate",
-    "aggregates are not supported here",
-    "put the aggregate in SELECT or HAVING, not in WHERE or inside another aggregate",
-)
-_STAR = ("star", "* is only possible in COUNT(*)", "name the columns")
-_ZONE = ("time-zone", "time zones are not supported", "compare timestamps as they are stored")
-
-_UNNEST = (
-    "unnest",
-    "UNNEST is only possible in FROM, or once in a subquery without GROUP BY, aggregates or windows",
-    "write FROM <table> CROSS JOIN UNNEST(<list>) AS t(item), and ask about item",
-)
-
-_CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
-    ((exp.Window, exp.WindowSpec), _WINDOW),
-    ((exp.AggFunc, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls), _AGGREGATE),
-    ((exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime), _CLOCK),
-    ((exp.Rand, exp.Randn, exp.Uuid), _CHANCE),
-    ((exp.RegexpLike, exp.RegexpILike, exp.RegexpExtract, exp.RegexpReplace, exp.SimilarTo, exp.Glob), _REGEX),
-    ((exp.Subquery, exp.Query, exp.Exists, exp.Any, exp.All), _SUBQUERY),
-    (
-        (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift),
-        _BITS,
-    ),
-    ((exp.Array, exp.Struct, exp.Map, exp.Bracket, exp.JSONExtract, exp.Dot, exp.Tuple, exp.Lambda), _NESTED),
-    ((exp.Placeholder, exp.Parameter), _PARAMETER),
-    ((exp.Star, exp.Columns), _STAR),
-    ((exp.AtTimeZone,), _ZONE),
-    (
-        (exp.Escape,),
-        (
-            "like-escape",
-            "LIKE … ESCAPE is not supported",
-            "use STARTS_WITH(text, 'start'), or remove the character first with REPLACE(text, '%', '')",
-        ),
-    ),
-    (
-        (exp.Log,),
-        (
-            "function",
-            "only the natural logarithm LN is supported: the base of LOG differs between databases",
-            "write LN(x), LN(x) / LN(10) for LOG10, or LN(x) / LN(2) for LOG2",
-        ),
-    ),
-    (
-        (exp.Interval,),
-        ("interval", "an INTERVAL can only be added to or subtracted from a date", "write d + INTERVAL '3 day'"),
-    ),
-    (
-        (exp.DateAdd, exp.DateSub),
-        (
-            "function",
-            "DATE_ADD and DATE_SUB are not supported; dates are shifted with + and -",
-            "write d + INTERVAL '3 day'",
-        ),
-    ),
-    (
-        (exp.StrPosition,),
-        (
-            "function",
-            "functions that search for a position in a text are not supported",
-            "use LIKE '%part%' or STARTS_WITH(text, 'start')",
-        ),
-    ),
-    ((exp.Explode, exp.Unnest), _UNNEST),
-    ((exp.Alias,), ("alias", "AS is not possible here", "use AS in SELECT")),
-]
-
-_NAMES = {
-    **dict.fromkeys(
-        ("now", "today", "get_current_timestamp", "transaction_timestamp", "current_localtimestamp"), _CLOCK
-    ),
-    **dict.fromkeys(("random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"), _CHANCE),
-    **dict.fromkeys(("regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"), _REGEX),
-    "histogram": (
-        "aggregate",
-        "HISTOGRAM(x) is not supported",
-        "count by bins: SELECT WIDTH_BUCKET(x, 0, 100, 10) AS bin, COUNT(*) … GROUP BY bin",
-    ),
-    "date_sub": ("function", "DATE_SUB is not supported", "write DATE_DIFF('day', a, b)"),
-    "strptime": ("function", "STRPTIME is not supported", "write CAST(… AS DATE) or CAST(… AS TIMESTAMP)"),
-    "time_bucket": ("function", "TIME_BUCKET is not supported", "write DATE_TRUNC('day', x)"),
-}
-
-
-def refusal(node: exp.Expr) -> Unsupported:
-    """Return the refusal of a node that is not supported."""
-    for classes, (code, rule, fix) in _CLASSES:
-        if isinstance(node, classes):
-            return Unsupported(code, rule, fix=fix)
-    name, kind = function_name(node), "a supported function" if isinstance(node, exp.Func) else "supported"
-    code, rule, fix = _NAMES.get(name.lower(), ("function", f"{name[:40]} is not {kind}", _nearest_function(name)))
-    return Unsupported(code, rule, fix=fix)
-
-
-def _nearest_function(name: str) -> str:
-    names = [function_name for function_name in FUNCTIONS if function_name[0].isalpha()]
-    close = difflib.get_close_matches(name[:40].upper(), names, n=1, cutoff=0.75)
-    if close:
-        return f"did you mean {FUNCTIONS[close[0]].signature}?"
-    return "use one of " + ", ".join(name for name in names if FUNCTIONS[name].signature.startswith(f"{name}("))
-
 
 DEEPEST = 100
 """The most levels of nesting."""
@@ -446,15 +318,35 @@ def _extract(node: exp.Extract, read: Read) -> Expression:
 
 
 def _extract_part(name: str, operand: Node, read: Read) -> Expression:
-    return call("EXTRACT", literal(Type.TEXT, _SYNONYMS.get(name.lower(), name.lower())), read(operand))
+    """Lower the part of a date, or of the AGE between two."""
+    part, operand = literal(Type.TEXT, _time_unit(name)), operand.unnest()
+    if isinstance(operand, exp.Anonymous) and operand.name.lower() == "age" and len(operand.expressions) == 2:
+        return call("AGE", part, *map(read, operand.expressions))
+    return call("EXTRACT", part, read(operand))
 
 
-_SYNONYMS = {
+def _time_unit(name: str) -> str:
+    """Return the unit of time that a name stands for: plurals and other spellings of it."""
+    unit = name.lower()
+    return _UNIT_SYNONYMS.get(unit, unit.removesuffix("s") if len(unit) > 3 else unit)
+
+
+_UNIT_SYNONYMS = {
     "dayofweek": "dow",
     "weekday": "dow",
     "dayofyear": "doy",
     "dayofmonth": "day",
     "weekofyear": "week",
+    "weekyear": "isoyear",
+    "centuries": "century",
+    "millennia": "millennium",
+    "yr": "year",
+    "mon": "month",
+    "hr": "hour",
+    "min": "minute",
+    "sec": "second",
+    "ms": "millisecond",
+    "us": "microsecond",
 }
 
 
@@ -515,8 +407,19 @@ def _diff(node: exp.DateDiff, read: Read) -> Expression:
 
 
 def _unit(node: Node) -> str:
-    name = node.args["unit"].name.lower() if node.args.get("unit") is not None else ""
-    return name.removesuffix("s") if len(name) > 3 else name
+    return _time_unit(node.args["unit"].name) if node.args.get("unit") is not None else ""
+
+
+def _time_bucket(node: exp.DateBin, read: Read) -> Expression:
+    amount, unit = _interval_parts(node.this) if isinstance(node.this, exp.Interval) else (None, "")
+    if amount is None:
+        rule = f"{function_name(node)} takes an INTERVAL of one whole number of one unit, and then a date"
+        raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '2 week', x)")
+    if isinstance(node.args.get("unit"), exp.Var):  # the parser takes the name of a column for a unit
+        rule, fix = "the origin of a TIME_BUCKET must be written as a literal", "write it as DATE '2024-01-01'"
+        raise Unsupported("literal-needed", rule, fix=fix)
+    operands = [read(child) for child in _child_nodes(node, ("expression", "unit", "zone"))]
+    return call("TIME_BUCKET", literal(Type.INTEGER, amount), literal(Type.TEXT, unit), *operands)
 
 
 def _sum_reader(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
@@ -542,17 +445,23 @@ def _sum_reader(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
 
 
 def _shift(moment: Node, interval: exp.Interval, sign: int, read: Read) -> Expression:
-    amount = interval.this
-    if isinstance(amount, exp.Neg):
-        amount, sign = amount.this, -sign
-    amount_text = amount.name if isinstance(amount, exp.Literal) else ""
-    digits = amount_text.removeprefix("-")
-    if interval.args.get("unit") is None or not digits.isdecimal() or len(digits) > 12:
+    amount, unit = _interval_parts(interval)
+    if amount is None:
         raise Unsupported(
             "interval", "an INTERVAL must be one whole number of one unit", fix="write INTERVAL '3 month'"
         )
-    amount_literal = literal(Type.INTEGER, sign * int(amount_text))
-    return call("DATE_ADD", read(moment), amount_literal, literal(Type.TEXT, _unit(interval)))
+    return call("DATE_ADD", read(moment), literal(Type.INTEGER, sign * amount), literal(Type.TEXT, unit))
+
+
+def _interval_parts(interval: exp.Interval) -> tuple[int | None, str]:
+    """Return the number and the unit of an INTERVAL; no number unless it is one whole number of one unit."""
+    is_negated = isinstance(interval.this, exp.Neg)
+    amount = interval.this.this if is_negated else interval.this
+    amount_text = amount.name if isinstance(amount, exp.Literal) else ""
+    digits = amount_text.removeprefix("-")
+    if interval.args.get("unit") is None or not digits.isdecimal() or len(digits) > 12:
+        return None, ""
+    return (-int(amount_text) if is_negated else int(amount_text)), _unit(interval)
 
 
 def _cast(node: exp.Cast, read: Read) -> Expression:
@@ -596,7 +505,7 @@ def _anonymous(node: exp.Anonymous, read: Read) -> Expression:
     name, arguments = node.name.lower(), node.expressions
     if name in ("date_part", "datepart") and len(arguments) == 2 and arguments[0].is_string:
         return _extract_part(arguments[0].name, arguments[1], read)
-    if name in ("dow", "doy", "weekday") and len(arguments) == 1:
+    if name in _PART_FUNCTIONS and len(arguments) == 1:
         return _extract_part(name, arguments[0], read)
     if name == "iff":
         return call("IF", *map(read, arguments))
@@ -608,6 +517,7 @@ def _anonymous(node: exp.Anonymous, read: Read) -> Expression:
     raise refusal(node)
 
 
+_PART_FUNCTIONS = frozenset(("dow", "doy", "weekday", "weekyear", *COMPOSED_PARTS, *PARTS))
 _BINARY_PARTS = ("this", "expression")
 
 
@@ -674,7 +584,13 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.EndsWith: _parts_read(lambda node, read: _ends_with(read(node.this), read(node.expression)), *_BINARY_PARTS),
     exp.Contains: _parts_read(_contains, *_BINARY_PARTS),
     exp.Extract: _parts_read(_extract, "this", "expression"),
-    **{getattr(exp, part.capitalize()): _part_reader(part) for part in PARTS if part not in ("dow", "isodow", "doy")},
+    **{
+        getattr(exp, part.capitalize()): _part_reader(part)
+        for part in PARTS
+        if part not in ("dow", "isodow", "doy", "microsecond")
+    },
+    exp.TimeToUnix: _part_reader("epoch"),
+    exp.DateBin: _parts_read(_time_bucket, "this", "expression", "unit", "zone"),
     exp.TimeToStr: _function_reader("STRFTIME", "this", "format"),
     exp.Dayname: _function_reader("DAYNAME", "this"),
     exp.Monthname: _function_reader("MONTHNAME", "this"),

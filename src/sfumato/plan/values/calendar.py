@@ -22,6 +22,8 @@ Moment = TypeVar("Moment", dt.date, dt.datetime)
 DAYS = ("year", "quarter", "month", "week", "day")
 """Units of whole days."""
 UNITS = (*DAYS, "hour", "minute", "second")
+YEARS = {"decade": 10, "century": 100, "millennium": 1000}
+"""Units of several years: each begins in a year that is divisible by its length."""
 _MONTHS = {"year": 12, "quarter": 3, "month": 1}
 _SECONDS = {"hour": 3600, "minute": 60, "second": 1}
 _LAST_MONTH = 9999 * 12 + 11
@@ -52,6 +54,8 @@ def between(unit: str, start: dt.date, end: dt.date) -> int:
 def truncate(unit: str, moment: Moment) -> Moment:
     """Return the start of the year, month, … that holds the moment."""
     if isinstance(moment, dt.datetime):
+        if unit == "millisecond":
+            return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
         if unit in _SECONDS:
             return dt.datetime.min + dt.timedelta(seconds=period_number(unit, moment) * _SECONDS[unit])
         day = truncate(unit, moment.date())
@@ -74,6 +78,8 @@ def shift(moment: Moment, amount: int, unit: str) -> Moment | None:
             months = moment.year * 12 + moment.month - 1 + amount * _MONTHS[unit]
             year, month = divmod(months, 12)
             return moment.replace(year=year, month=month + 1, day=min(moment.day, _days_in_month(year, month + 1)))
+        if unit == "millisecond":
+            return moment + dt.timedelta(milliseconds=amount)
         if unit in _SECONDS:
             return moment + dt.timedelta(seconds=amount * _SECONDS[unit])
         return moment + dt.timedelta(days=amount * _LENGTH[unit])
@@ -103,6 +109,56 @@ def is_within_calendar(amount: int, unit: str) -> bool:
     """Return whether the step is below ten thousand years: a longer one leaves the calendar from anywhere."""
     days = amount * _LENGTH[unit] if unit in _LENGTH else amount * _SECONDS[unit] // 86400
     return abs(days) < 3_660_000
+
+
+MONDAY, NEW_YEAR = dt.date(2000, 1, 3), dt.date(2000, 1, 1)
+"""Where buckets of days or less are counted from, and where those of months are, unless a question says otherwise."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Consecutive spans of so many units, one of which begins at the origin."""
+
+    amount: int
+    unit: str
+    origin: dt.date
+
+    @property
+    def months(self) -> int | None:
+        """The months of a span; None for units of fixed length."""
+        return self.amount * _MONTHS[self.unit] if self.unit in _MONTHS else None
+
+    @property
+    def seconds(self) -> int:
+        """The seconds of a span of fixed length."""
+        return self.amount * (_SECONDS[self.unit] if self.unit in _SECONDS else 86_400 * _LENGTH[self.unit])
+
+    @property
+    def count_offset(self) -> int:
+        """The count, of months or seconds since the year 1 began, at the last start that is not after it: from -span
+        to 0, so that no moment of the calendar counts below it.
+        """
+        if self.months is not None:
+            return (period_number("month", self.origin) - _FIRST_MONTH) % self.months - self.months
+        return period_number("second", self.origin) % self.seconds - self.seconds
+
+    def start(self, moment: Moment) -> Moment | None:
+        """Return the start of the span that holds the moment; None before the year 1."""
+        if self.months is not None:
+            count = period_number("month", moment) - _FIRST_MONTH
+            months = (count - self.count_offset) // self.months * self.months + self.count_offset
+            day = None if months < 0 else period_start("month", months + _FIRST_MONTH)
+            return day if day is None or not isinstance(moment, dt.datetime) else dt.datetime(day.year, day.month, 1)
+        seconds = period_number("second", moment) - self.count_offset
+        first = seconds // self.seconds * self.seconds + self.count_offset
+        if first < 0:
+            return None
+        start = dt.datetime.min + dt.timedelta(seconds=first)
+        return start if isinstance(moment, dt.datetime) else start.date()
+
+
+_FIRST_MONTH = 12
+"""The period number of the first month of the calendar."""
 
 
 def _days_in_month(year: int, month: int) -> int:
@@ -150,7 +206,7 @@ LETTERS = {
     "M": FormatCode("minute", 2, place=7),
     "S": FormatCode("second", 2, place=8),
 }
-CLOCK = ("hour", "minute", "second")
+CLOCK = ("hour", "minute", "second", "microsecond")
 
 
 def split_format(written: str) -> tuple[str | FormatCode, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 from sfumato.errors import Unsupported
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Literal
-from sfumato.plan.values.functions.temporal import PARTS
+from sfumato.plan.values.functions.temporal import PARTS, written_bucket
 from sfumato.policy import Type
 from sfumato.policy.domains import SMALLEST_REAL
 from sfumato.publish.cells.cell_values import (
@@ -302,6 +302,17 @@ def _trunc(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     return ranges_with_overflow(*ends, argument.may_have_value, argument.null)
 
 
+def _time_bucket(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    amount, unit, _, origin = call.arguments
+    bucket, argument, kind = written_bucket(amount, unit, origin), as_ranges(arguments[2]), call.domain.type
+
+    def start(moment: Any) -> float:
+        bucket_start = bucket.start(moment)
+        return math.nan if bucket_start is None else enclosing_doubles(bucket_start)[0]
+
+    return ranges_with_overflow(*_apply_at_ends(argument, kind, start), argument.may_have_value, argument.null)
+
+
 def _extract(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     part, argument, kind = _literal_text(call, 0), as_ranges(arguments[1]), call.arguments[1].domain.type
     ends = [
@@ -319,7 +330,7 @@ def _part_extremes(part: str, low: float, high: float, kind: Type) -> tuple[floa
     if low == high:
         value = _date_part(part, moment(low, kind))
         return value, value
-    if part in ("hour", "minute", "second"):
+    if part in calendar.CLOCK:
         return PARTS[part]
     first, last = moment(low, kind), moment(high, kind)
     if part == "year":
@@ -338,6 +349,7 @@ def _date_part(part: str, moment: dt.date) -> int:
         "dow": lambda x: x.isoweekday() % 7,
         "isodow": lambda x: x.isoweekday(),
         "doy": lambda x: x.timetuple().tm_yday,
+        "microsecond": lambda x: x.second * 1_000_000 + x.microsecond,
     }
     return functions[part](moment) if part in functions else int(getattr(moment, part))
 
@@ -409,6 +421,7 @@ def _formatted_text(pieces: tuple[str | calendar.FormatCode, ...], low: float, h
 
 DATE_FUNCTIONS: dict[str, CellFunction] = {
     "DATE_TRUNC": _trunc,
+    "TIME_BUCKET": _time_bucket,
     "EXTRACT": _extract,
     "DATE_DIFF": _diff,
     "DATE_ADD": _add,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sfumato.errors import Unsupported
@@ -35,7 +37,10 @@ PARTS = {
     "hour": (0, 23),
     "minute": (0, 59),
     "second": (0, 59),
+    "microsecond": (0, 59_999_999),
 }
+"""The parts of a date or time that engines extract, and their ranges."""
+TRUNCATED_UNITS = (*calendar.UNITS, "millisecond", "microsecond", "isoyear", *calendar.YEARS)
 
 
 def _unit(argument: Expression, known_units: Sequence[str]) -> str:
@@ -45,14 +50,77 @@ def _unit(argument: Expression, known_units: Sequence[str]) -> str:
     return unit
 
 
+def _integer(value: int) -> Expression:
+    return literal(Type.INTEGER, value)
+
+
+def _part(name: str, x: Expression) -> Expression:
+    return call("EXTRACT", literal(Type.TEXT, name), x)
+
+
+def _within_calendar(counted: Expression, low: int, high: int) -> Expression:
+    """Return a count over dates without declared bounds with those that the calendar implies."""
+    if not isinstance(counted, Call) or counted.domain.range is not None:
+        return counted
+    return replace(counted, domain=replace(counted.domain, bounds=(low, high)))
+
+
+def _year(x: Expression) -> Expression:
+    return _within_calendar(_part("year", x), *PARTS["year"])
+
+
+def _difference(unit: str, start: Expression, end: Expression) -> Expression:
+    """Return the units between two dates, within what the calendar allows."""
+    most = calendar.between(unit, dt.date.min, dt.date.max) + 86_400
+    return _within_calendar(call("DATE_DIFF", literal(Type.TEXT, unit), start, end), -most, most)
+
+
+def _thursday(x: Expression) -> Expression:
+    """Return the Thursday of a date's week, which lies in its ISO year."""
+    week = call("DATE_TRUNC", literal(Type.TEXT, "week"), x)
+    return call("DATE_ADD", week, _integer(3), literal(Type.TEXT, "day"))
+
+
+def _counted_years(years: int) -> Callable[[Expression], Expression]:
+    """Return the part that counts spans of years from the year 1 on, the first as 1."""
+    return lambda x: call("//", call("+", _year(x), _integer(years - 1)), _integer(years))
+
+
+def _elapsed(unit: str, origin: dt.date, count: int) -> Callable[[Expression], Expression]:
+    """Return the part that counts units from the origin on, where the count is as given."""
+
+    def compose(x: Expression) -> Expression:
+        elapsed = _difference(unit, literal(Type.DATE, origin), x)
+        return call("+", elapsed, _integer(count)) if count else elapsed
+
+    return compose
+
+
+COMPOSED_PARTS: dict[str, Callable[[Expression], Expression]] = {
+    "decade": lambda x: call("//", _year(x), _integer(10)),
+    "century": _counted_years(100),
+    "millennium": _counted_years(1000),
+    "isoyear": lambda x: _year(_thursday(x)),
+    "yearweek": lambda x: call("+", call("*", _part("isoyear", x), _integer(100)), _part("week", x)),
+    "millisecond": lambda x: call("//", _part("microsecond", x), _integer(1000)),
+    "epoch": _elapsed("second", dt.date(1970, 1, 1), 0),
+    "julian": _elapsed("day", dt.date(2000, 1, 1), 2_451_545),
+    "era": lambda x: call("CASE", call("NOT", call("IS NULL", x)), _integer(1)),
+}
+"""The parts that are functions of others, each with what it equals."""
+
+
 @declare_function(
     "EXTRACT",
     "EXTRACT(part FROM date), DATE_PART('part', date), YEAR(date), …",
-    "one of " + ", ".join(PARTS) + "; dow 0 is Sunday, isodow 1 is Monday, weeks are ISO weeks",
+    f"one of {', '.join((*PARTS, *COMPOSED_PARTS))}; dow 0 is Sunday, isodow 1 is Monday, weeks are ISO weeks, "
+    "epoch is in whole seconds, julian in whole days, millisecond and microsecond include the seconds",
 )
-def _extract(part: Expression, x: Expression) -> TypedCall:
-    unit = _unit(part, tuple(PARTS))
+def _extract(part: Expression, x: Expression) -> Expression | TypedCall:
+    unit = _unit(part, (*PARTS, *COMPOSED_PARTS))
     x = require_temporal(x)
+    if unit in COMPOSED_PARTS:
+        return COMPOSED_PARTS[unit](x)
     if unit in calendar.CLOCK and x.domain.type is not Type.TIMESTAMP:
         raise type_mismatch(x, Type.TIMESTAMP)
     bounds: Any = PARTS[unit]
@@ -94,15 +162,120 @@ def _monthname(x: Expression) -> Expression:
     return call("STRFTIME", x, literal(Type.TEXT, "%B"))
 
 
-@declare_function("DATE_TRUNC", "DATE_TRUNC('unit', date)", "the start of its " + ", ".join(calendar.UNITS))
-def _trunc(unit: Expression, x: Expression) -> TypedCall:
-    name = _unit(unit, calendar.UNITS)
+@declare_function(
+    "DATE_TRUNC",
+    "DATE_TRUNC('unit', date)",
+    f"the start of its {', '.join(TRUNCATED_UNITS)}; decades, centuries and millennia begin in years such as 2000",
+)
+def _trunc(unit: Expression, x: Expression) -> Expression | TypedCall:
+    name = _unit(unit, TRUNCATED_UNITS)
     x = require_temporal(x)
+    if name == "isoyear":
+        fourth = call("DATE_ADD", call("DATE_TRUNC", literal(Type.TEXT, "year"), _thursday(x)), *_THREE_DAYS)
+        return call("DATE_TRUNC", literal(Type.TEXT, "week"), fourth)
+    if name in calendar.YEARS:
+        return call("TIME_BUCKET", _integer(calendar.YEARS[name]), literal(Type.TEXT, "year"), x)
     if name not in calendar.DAYS and x.domain.type is not Type.TIMESTAMP:
         raise type_mismatch(x, Type.TIMESTAMP)
+    if name == "microsecond":  # a time has no smaller part
+        return x
     date_range: Any = x.domain.range
     bounds = date_range and tuple(calendar.truncate(name, end) for end in date_range)
     return (unit, x), Domain(x.domain.type, bounds=bounds, nullable=x.domain.nullable)
+
+
+_THREE_DAYS = _integer(3), literal(Type.TEXT, "day")
+LARGEST_BUCKET = 1_000_000
+"""The most units of one bucket."""
+
+
+@declare_function(
+    "TIME_BUCKET",
+    "TIME_BUCKET(INTERVAL 'n unit', date [, origin])",
+    f"the start of its n {', '.join(calendar.UNITS)}; one bucket starts at the origin: 2000-01-01 for months, quarters "
+    "and years, and for shorter units 2000-01-03, a Monday",
+)
+def _time_bucket(amount: Expression, unit: Expression, x: Expression, origin: Expression | None = None) -> TypedCall:
+    """Type a bucket: its width is a literal, so the start is a nondecreasing function of the date, and the range is
+    that of the ends. A bucket that begins before the year 1 has no start.
+    """
+    name, x = _unit(unit, calendar.UNITS), require_temporal(x)
+    if name not in calendar.DAYS and x.domain.type is not Type.TIMESTAMP:
+        raise type_mismatch(x, Type.TIMESTAMP)
+    count = int(written(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
+    if not 1 <= count <= LARGEST_BUCKET or not calendar.is_within_calendar(count, name):
+        rule = f"a bucket must be 1 to {LARGEST_BUCKET:,} units long, and below 10,000 years"
+        raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '2 week', x)")
+    if origin is None:
+        origin = literal(Type.DATE, calendar.NEW_YEAR if name in ("year", "quarter", "month") else calendar.MONDAY)
+    origin = _bucket_origin(origin, name, x.domain.type)
+    bucket, date_range = written_bucket(amount, unit, origin), x.domain.range
+    starts: Any = date_range and tuple(bucket.start(end) for end in date_range)
+    known = starts if starts and None not in starts else None
+    nullable = x.domain.nullable or known is None
+    return (amount, unit, x, origin), Domain(x.domain.type, bounds=known, nullable=nullable)
+
+
+def _bucket_origin(origin: Expression, unit: str, kind: Type) -> Expression:
+    """Require a literal at which a bucket of this unit may start: the first of a month for months, a whole second."""
+    origin = require_temporal(origin)
+    value: Any = written(origin, origin.domain.type, "the origin")
+    is_whole = not getattr(value, "microsecond", 0)
+    if unit in ("year", "quarter", "month"):
+        is_whole = value == calendar.truncate("month", value)
+    if not is_whole or (kind is Type.DATE and value != calendar.truncate("day", value)):
+        rule = "the origin of a TIME_BUCKET must be the first of a month for months, a day for days, or a whole second"
+        raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '7 day', x, DATE '2024-01-01')")
+    return origin
+
+
+def written_bucket(amount: Expression, unit: Expression, origin: Expression) -> calendar.Bucket:
+    """Return the bucket that the literals of a TIME_BUCKET describe."""
+    assert isinstance(amount, Literal)
+    assert isinstance(unit, Literal)
+    assert isinstance(origin, Literal)
+    return calendar.Bucket(int(amount.value), str(unit.value), origin.value)  # type: ignore[arg-type]
+
+
+def _full_months(later: Expression, earlier: Expression) -> Expression:
+    """Count the whole months from one date to a later one."""
+    months = _difference("month", earlier, later)
+    is_incomplete = call("<", _part("day", later), _part("day", earlier))
+    return call("-", months, call("CASE", is_incomplete, _integer(1), _integer(0)))
+
+
+def _days_beyond_months(later: Expression, earlier: Expression) -> Expression:
+    """Count the days beyond whole months: where they are fewer than none, a month of the earlier date's length is
+    broken up.
+    """
+    first = call("DATE_TRUNC", literal(Type.TEXT, "month"), earlier)
+    length = _difference("day", first, call("DATE_ADD", first, *_ONE_MONTH))
+    days = call("-", _part("day", later), _part("day", earlier))
+    return call("CASE", call("<", days, _integer(0)), call("+", days, length), days)
+
+
+_ONE_MONTH = _integer(1), literal(Type.TEXT, "month")
+_AGE_PARTS: dict[str, Callable[[Expression, Expression], Expression]] = {
+    "year": lambda later, earlier: call("//", _full_months(later, earlier), _integer(12)),
+    "month": lambda later, earlier: call("%", _full_months(later, earlier), _integer(12)),
+    "day": _days_beyond_months,
+}
+
+
+@declare_function(
+    "AGE",
+    "EXTRACT(part FROM AGE(later, earlier))",
+    "the whole years between two dates, the whole months beyond them, or the days beyond those: one of "
+    f"{', '.join(_AGE_PARTS)}; negative where the first date is earlier",
+)
+def _age(part: Expression, later: Expression, earlier: Expression) -> Expression:
+    name = _unit(part, tuple(_AGE_PARTS))
+    later, earlier = require_temporal(later), require_temporal(earlier)
+    for moment in (later, earlier):
+        if moment.domain.type is not Type.DATE:
+            raise type_mismatch(moment, Type.DATE)
+    age = _AGE_PARTS[name]
+    return call("CASE", call(">=", later, earlier), age(later, earlier), call("NEGATE", age(earlier, later)))
 
 
 @declare_function(

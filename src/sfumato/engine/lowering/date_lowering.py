@@ -1,0 +1,139 @@
+"""Lower functions of dates and times: every result lies in the years 1 to 9999, or is NULL."""
+
+from __future__ import annotations
+
+from sfumato.engine.lowering.applications import CALENDAR, Application, Lowering, case, is_within, missing
+from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
+from sfumato.plan.values import calendar
+from sfumato.plan.values.functions.temporal import PARTS, written_bucket
+from sfumato.policy import Type
+
+
+def _extract(call: Application) -> Scalar:
+    return apply(ScalarFunction.PART, call.arguments[1], detail=(call.written(0),))
+
+
+def _strftime(call: Application) -> Scalar:
+    x = call.shared()
+    pieces = calendar.split_format(call.written(1))
+    texts = (Constant(piece, Type.TEXT) if isinstance(piece, str) else _format_part(x, piece) for piece in pieces)
+    return apply(ScalarFunction.JOIN, *texts)
+
+
+def _format_part(x: Scalar, letter: calendar.FormatCode) -> Scalar:
+    """Format a part of a date: its last digits, zero-padded, or its entry in a list of names of one width."""
+    number = apply(ScalarFunction.PART, x, detail=(letter.part,))
+    if letter.names:
+        all_names = Constant("".join(name.ljust(letter.width) for name in letter.names), Type.TEXT)
+        last = apply(ScalarFunction.MULTIPLY, number, integer_constant(letter.width))
+        first = apply(ScalarFunction.SUBTRACT, last, integer_constant(letter.width - 1))
+        return apply(
+            ScalarFunction.TRIM,
+            apply(ScalarFunction.SLICE, all_names, first, integer_constant(letter.width)),
+            detail=(" ", False, True),
+        )
+    max_digits = len(str(PARTS[letter.part][1]))
+    digits = apply(
+        ScalarFunction.CONVERT, apply(ScalarFunction.ADD, number, integer_constant(10**max_digits)), detail=(Type.TEXT,)
+    )
+    return apply(
+        ScalarFunction.SLICE, digits, integer_constant(2 + max_digits - letter.width), integer_constant(letter.width)
+    )
+
+
+def _trunc(call: Application) -> Scalar:
+    return apply(ScalarFunction.START, call.arguments[1], detail=(call.written(0), call.kind))
+
+
+def _time_bucket(call: Application) -> Scalar:
+    """Find the start of a span: counts are shifted to be at least 0, where division rounds down."""
+    amount, unit, _, origin = call.node.arguments
+    bucket, x = written_bucket(amount, unit, origin), call.shared(2)
+    span = bucket.seconds if bucket.months is None else bucket.months
+    if bucket.months is None:
+        count = apply(ScalarFunction.SECONDS, x)
+    else:
+        count = apply(ScalarFunction.SUBTRACT, _elapsed_units("month", x), integer_constant(_FIRST_MONTH))
+    spans = apply(
+        ScalarFunction.DIVIDE_WHOLE,
+        apply(ScalarFunction.SUBTRACT, count, integer_constant(bucket.count_offset)),
+        integer_constant(span),
+    )
+    first = call.rows.shared(
+        apply(
+            ScalarFunction.ADD,
+            apply(ScalarFunction.MULTIPLY, spans, integer_constant(span)),
+            integer_constant(bucket.count_offset),
+        )
+    )
+    start = apply(ScalarFunction.MOMENT, first) if bucket.months is None else _month_start(first)
+    start = apply(ScalarFunction.CONVERT, start, detail=(call.kind,))
+    if call.node.domain.range is not None:
+        return start
+    return case(apply(ScalarFunction.AT_LEAST, first, integer_constant(0)), start, otherwise=missing(call.kind))
+
+
+_FIRST_MONTH = 13
+"""What ``_elapsed_units`` counts for the first month of the calendar."""
+
+
+def _month_start(months: Scalar) -> Scalar:
+    """Return the first day of the month that is so many months after the first of the calendar."""
+    year = apply(ScalarFunction.DIVIDE_WHOLE, months, integer_constant(12))
+    month = apply(ScalarFunction.REMAINDER, months, integer_constant(12))
+    dash = Constant("-", Type.TEXT)
+    text = apply(ScalarFunction.JOIN, _digits(year, 4, 1), dash, _digits(month, 2, 1), Constant("-01", Type.TEXT))
+    return apply(ScalarFunction.READ, text, detail=(Type.DATE,))
+
+
+def _digits(number: Scalar, width: int, added: int) -> Scalar:
+    """Write a number and what is added to it with so many digits."""
+    shifted = apply(ScalarFunction.ADD, number, integer_constant(10**width + added))
+    text = apply(ScalarFunction.CONVERT, shifted, detail=(Type.TEXT,))
+    return apply(ScalarFunction.SLICE, text, integer_constant(2), integer_constant(width))
+
+
+def _add(call: Application) -> Scalar:
+    """Move a date by an interval; dates that would leave the calendar become NULL before they are moved."""
+    amount, unit, x = call.written(1), call.written(2), call.shared()
+    moved = apply(ScalarFunction.MOVED, x, detail=(amount, unit, call.kind))
+    if call.node.domain.range is not None:
+        return moved
+    staying = calendar.shiftable_range(amount, unit, *CALENDAR[call.kind])
+    if staying is None:
+        return missing(call.kind)
+    return case(is_within(x, *staying, call.kind), moved, otherwise=missing(call.kind))
+
+
+def _diff(call: Application) -> Scalar:
+    unit, start, end = call.written(0), call.shared(1), call.shared(2)
+    days = apply(ScalarFunction.DAYS, start, end)
+    if unit == "day":
+        return days
+    if unit == "week":
+        return apply(ScalarFunction.DIVIDE_WHOLE, days, integer_constant(7))
+    return apply(ScalarFunction.SUBTRACT, _elapsed_units(unit, end), _elapsed_units(unit, start))
+
+
+_PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
+_SECONDS = {"hour": 3600, "minute": 60, "second": 1}
+
+
+def _elapsed_units(unit: str, x: Scalar) -> Scalar:
+    """Count the units of time that began before, from a fixed origin."""
+    if unit in _SECONDS:
+        return apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.SECONDS, x), integer_constant(_SECONDS[unit]))
+    years = apply(
+        ScalarFunction.MULTIPLY, apply(ScalarFunction.PART, x, detail=("year",)), integer_constant(_PER_YEAR[unit])
+    )
+    return years if unit == "year" else apply(ScalarFunction.ADD, years, apply(ScalarFunction.PART, x, detail=(unit,)))
+
+
+DATE_LOWERINGS: dict[str, Lowering] = {
+    "EXTRACT": _extract,
+    "STRFTIME": _strftime,
+    "DATE_TRUNC": _trunc,
+    "TIME_BUCKET": _time_bucket,
+    "DATE_DIFF": _diff,
+    "DATE_ADD": _add,
+}

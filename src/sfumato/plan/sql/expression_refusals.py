@@ -1,0 +1,145 @@
+"""Why parts of an expression are refused, and what to write instead.
+
+A refusal names a function as it was typed, says what was asked for, and proposes what works when it is typed.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from sqlglot import exp
+
+from sfumato.errors import Unsupported
+from sfumato.plan.sql.dialect import function_name
+from sfumato.plan.values.functions import FUNCTIONS
+
+_CLOCK = (
+    "clock",
+    "the current date and time are not supported: an answer cannot depend on when it is asked",
+    "write the date as a literal, such as DATE '2024-01-31'",
+)
+_CHANCE = (
+    "random",
+    "random functions are not supported: only the privacy mechanism draws random numbers",
+    "leave out the random function",
+)
+_REGEX = (
+    "regex",
+    "regular expressions are not supported: some would never finish",
+    "use LIKE '%part%' or STARTS_WITH(text, 'start')",
+)
+_SUBQUERY = (
+    "subquery",
+    "a subquery inside an expression is not supported",
+    "write the values out, as in x IN (1, 2), or join a public table in FROM",
+)
+_BITS = ("bits", "bitwise operators are not supported", "use arithmetic, such as x % 2 or POW(2, x)")
+_NESTED = ("nested", "lists, maps, structs and JSON are not supported here", "use columns of plain values")
+_PARAMETER = ("parameter", "this parameter has no value", "write the value itself, or pass it: sql(question, [40])")
+_WINDOW = ("window", "window functions are not supported here", "use GROUP BY instead")
+_AGGREGATE = (
+    "aggregate",
+    "aggregates are not supported here",
+    "put the aggregate in SELECT or HAVING, not in WHERE or inside another aggregate",
+)
+_STAR = ("star", "* is only possible in COUNT(*)", "name the columns")
+_ZONE = ("time-zone", "time zones are not supported", "compare timestamps as they are stored")
+
+_UNNEST = (
+    "unnest",
+    "UNNEST is only possible in FROM, or once in a subquery without GROUP BY, aggregates or windows",
+    "write FROM <table> CROSS JOIN UNNEST(<list>) AS t(item), and ask about item",
+)
+
+_CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
+    ((exp.Window, exp.WindowSpec), _WINDOW),
+    ((exp.AggFunc, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls), _AGGREGATE),
+    ((exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime), _CLOCK),
+    ((exp.Rand, exp.Randn, exp.Uuid), _CHANCE),
+    ((exp.RegexpLike, exp.RegexpILike, exp.RegexpExtract, exp.RegexpReplace, exp.SimilarTo, exp.Glob), _REGEX),
+    ((exp.Subquery, exp.Query, exp.Exists, exp.Any, exp.All), _SUBQUERY),
+    (
+        (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift),
+        _BITS,
+    ),
+    ((exp.Array, exp.Struct, exp.Map, exp.Bracket, exp.JSONExtract, exp.Dot, exp.Tuple, exp.Lambda), _NESTED),
+    ((exp.Placeholder, exp.Parameter), _PARAMETER),
+    ((exp.Star, exp.Columns), _STAR),
+    ((exp.AtTimeZone,), _ZONE),
+    (
+        (exp.Escape,),
+        (
+            "like-escape",
+            "LIKE … ESCAPE is not supported",
+            "use STARTS_WITH(text, 'start'), or remove the character first with REPLACE(text, '%', '')",
+        ),
+    ),
+    (
+        (exp.Log,),
+        (
+            "function",
+            "only the natural logarithm LN is supported: the base of LOG differs between databases",
+            "write LN(x), LN(x) / LN(10) for LOG10, or LN(x) / LN(2) for LOG2",
+        ),
+    ),
+    (
+        (exp.Interval,),
+        ("interval", "an INTERVAL can only be added to or subtracted from a date", "write d + INTERVAL '3 day'"),
+    ),
+    (
+        (exp.DateAdd, exp.DateSub),
+        (
+            "function",
+            "DATE_ADD and DATE_SUB are not supported; dates are shifted with + and -",
+            "write d + INTERVAL '3 day'",
+        ),
+    ),
+    (
+        (exp.StrPosition,),
+        (
+            "function",
+            "functions that search for a position in a text are not supported",
+            "use LIKE '%part%' or STARTS_WITH(text, 'start')",
+        ),
+    ),
+    ((exp.Explode, exp.Unnest), _UNNEST),
+    ((exp.Alias,), ("alias", "AS is not possible here", "use AS in SELECT")),
+]
+
+_NAMES = {
+    **dict.fromkeys(
+        ("now", "today", "get_current_timestamp", "transaction_timestamp", "current_localtimestamp"), _CLOCK
+    ),
+    **dict.fromkeys(("random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"), _CHANCE),
+    **dict.fromkeys(("regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"), _REGEX),
+    "histogram": (
+        "aggregate",
+        "HISTOGRAM(x) is not supported",
+        "count by bins: SELECT WIDTH_BUCKET(x, 0, 100, 10) AS bin, COUNT(*) … GROUP BY bin",
+    ),
+    "date_sub": ("function", "DATE_SUB is not supported", "write DATE_DIFF('day', a, b)"),
+    "age": (
+        "function",
+        "AGE returns an interval, which is no number",
+        "write EXTRACT(year FROM AGE(later, earlier)) with two dates, or DATE_DIFF('day', earlier, later)",
+    ),
+    "strptime": ("function", "STRPTIME is not supported", "write CAST(… AS DATE) or CAST(… AS TIMESTAMP)"),
+}
+
+
+def refusal(node: exp.Expr) -> Unsupported:
+    """Return the refusal of a node that is not supported."""
+    for classes, (code, rule, fix) in _CLASSES:
+        if isinstance(node, classes):
+            return Unsupported(code, rule, fix=fix)
+    name, kind = function_name(node), "a supported function" if isinstance(node, exp.Func) else "supported"
+    code, rule, fix = _NAMES.get(name.lower(), ("function", f"{name[:40]} is not {kind}", _nearest_function(name)))
+    return Unsupported(code, rule, fix=fix)
+
+
+def _nearest_function(name: str) -> str:
+    names = [function_name for function_name in FUNCTIONS if function_name[0].isalpha()]
+    close = difflib.get_close_matches(name[:40].upper(), names, n=1, cutoff=0.75)
+    if close:
+        return f"did you mean {FUNCTIONS[close[0]].signature}?"
+    return "use one of " + ", ".join(name for name in names if FUNCTIONS[name].signature.startswith(f"{name}("))
