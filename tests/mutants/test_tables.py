@@ -11,6 +11,14 @@ _ORACLE = "safety/test_towns_oracle.py::test_nothing_is_lost_where_no_limit_is_r
 _JOINS = "plan/test_joins.py"
 MUTANTS = (
     Mutant(
+        "a date of three numbers may lie outside the range that is claimed",
+        Kind.SENSITIVITY,
+        "plan.values.calendar:_nearest_date",
+        "min(max(day, 1), monthrange(year, month)[1])",
+        "1",
+        ("plan/test_functions.py",),
+    ),
+    Mutant(
         "a NULL among public values is forgotten",
         Kind.NAN,
         "plan.sql.public_subqueries:_PublicTest._membership",

@@ -137,6 +137,10 @@ DOMAINS = {
     "EXTRACT(microsecond FROM moment)": Domain("integer", bounds=(0, 59_999_999)),
     "EXTRACT(millisecond FROM moment)": Domain("integer", bounds=(0, 59_999)),
     "EXTRACT(year FROM AGE(born, DATE '1990-03-01'))": Domain("integer", bounds=(29, 30)),
+    "MAKE_DATE(2020, 2, 30)": Domain("date", bounds=("2020-02-29", "2020-02-29"), nullable=True),
+    "MAKE_DATE(EXTRACT(year FROM born), EXTRACT(month FROM seen), EXTRACT(day FROM seen))": Domain(
+        "date", bounds=("2020-01-01", "2020-12-31"), nullable=True
+    ),
     "DATE_DIFF('month', born, DATE '2021-01-31')": Domain("integer", bounds=(1, 12)),
     "DATE_DIFF('week', DATE '2020-01-01', born)": Domain("integer", bounds=(0, 52)),
     "born - DATE '2020-01-01'": Domain("integer", bounds=(0, 365)),

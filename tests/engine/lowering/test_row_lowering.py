@@ -269,6 +269,7 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
         [[whole(5)], [text("month"), text("day"), text("hour")], MOMENTS, [literal(Type.DATE, dt.date(2024, 3, 1))]],
     ],
     "AGE": [[[text(each) for each in ("year", "month", "day")], MOMENTS, MOMENTS]],
+    "MAKE_DATE": [[WHOLE, WHOLE, WHOLE], [[whole(2024)], WHOLE, [whole(29), whole(31)]], [WHOLE, [whole(2)], WHOLE]],
     "DATE_DIFF": [[[text(each) for each in calendar.UNITS], MOMENTS, MOMENTS]],
     "DATE_ADD": [[MOMENTS, [whole(each) for each in (0, 1, -1, 13, 9000)], [text(each) for each in calendar.UNITS]]],
     "CAST": [[ANY, [text(each.value) for each in Type]]],
@@ -431,6 +432,21 @@ def test_values_are_written_exactly() -> None:
         assert duckdb.sql(f"SELECT {sql}, typeof({sql})").fetchall() == [(wanted, TYPES[kind])]
 
 
+def test_every_triple_is_its_date_or_none() -> None:
+    triples = list(product((-1, 0, 1, 1900, 2000, 2023, 2024, 9999, 10_000), range(-1, 15), range(-1, 34)))
+    rows = duckdb.connect()
+    values = ", ".join(f"({year}, {month}, {day})" for year, month, day in triples)
+    rows.execute(f"CREATE TABLE t AS SELECT * FROM (VALUES {values}) AS v (y, m, d)")
+    parts = [Column(Field(0, "t", name), Domain("integer")) for name in "ymd"]
+    found = rows.execute(selected([call("MAKE_DATE", *parts), *parts], "t")).fetchall()
+    assert len(found) == len(triples)
+    for date, *parts_found in found:
+        try:
+            assert date == dt.date(*parts_found)
+        except ValueError:
+            assert date is None
+
+
 # Random expressions over random ranges
 
 
@@ -471,6 +487,7 @@ GIVES: dict[Type, list[tuple[str, list[Any]]]] = {
         ("BETWEEN", [Type.REAL, Type.INTEGER, Type.REAL]),
     ],
     Type.DATE: [
+        ("MAKE_DATE", [Type.INTEGER, Type.INTEGER, Type.INTEGER]),
         *(("DATE_TRUNC", [text(unit), Type.DATE]) for unit in ("year", "quarter", "month", "week")),
         *(
             ("DATE_ADD", [Type.DATE, whole(steps), text(unit)])

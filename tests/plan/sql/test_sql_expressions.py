@@ -356,7 +356,7 @@ def test_a_large_value_after_case_is_refused() -> None:
     [
         ("strptime(name, '%Y')", "STRPTIME"),
         ("date_bin(5, born)", "DATE_BIN"),
-        ("lpad(name, 3, 'x')", "LPAD"),
+        ("repeat(name, 3)", "REPEAT"),
         ("epoch_ns(moment)", "EPOCH_NS"),
         ("json_array(age)", "JSON_ARRAY"),
         ("char_length(name, 2)", "CHAR_LENGTH"),

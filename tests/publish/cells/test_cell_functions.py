@@ -43,6 +43,8 @@ NUMBERS = [
     "CAST(age AS BOOLEAN)",
     "weight <> 0",
     "LN(ABS(weight) + 1) > 1",
+    "MAKE_DATE(2024, age, 30)",
+    "MAKE_DATE(2020 + age, 2, age)",
     "IF(weight > 1, age, 7)",
 ]
 TEXTS = [

@@ -6,6 +6,7 @@ from sfumato.engine.lowering.applications import CALENDAR, Application, Lowering
 from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
 from sfumato.plan.values import calendar
 from sfumato.plan.values.functions.temporal import PARTS, written_bucket
+from sfumato.plan.values.grammars import GRAMMARS
 from sfumato.policy import Type
 
 
@@ -86,6 +87,20 @@ def _month_start(months: Scalar) -> Scalar:
     return apply(ScalarFunction.READ, text, detail=(Type.DATE,))
 
 
+def _make_date(call: Application) -> Scalar:
+    """Write the three numbers as a date is written, where each has as many digits, and parse what is one."""
+    digits = []
+    for place, (width, high) in enumerate(((4, 9999), (2, 12), (2, 31))):
+        number = call.shared(place)
+        inside = apply(ScalarFunction.BETWEEN, number, integer_constant(1), integer_constant(high))
+        known = call.rows.shared(case(inside, number, otherwise=missing(Type.INTEGER)))
+        digits.append(_digits(known, width, 0))
+    dash = Constant("-", Type.TEXT)
+    text = call.rows.shared(apply(ScalarFunction.JOIN, digits[0], dash, digits[1], dash, digits[2]))
+    is_date = apply(ScalarFunction.MATCHES, text, detail=(GRAMMARS[Type.DATE],))
+    return case(is_date, apply(ScalarFunction.READ, text, detail=(Type.DATE,)), otherwise=missing(Type.DATE))
+
+
 def _digits(number: Scalar, width: int, added: int) -> Scalar:
     """Write a number and what is added to it with so many digits."""
     shifted = apply(ScalarFunction.ADD, number, integer_constant(10**width + added))
@@ -136,4 +151,5 @@ DATE_LOWERINGS: dict[str, Lowering] = {
     "TIME_BUCKET": _time_bucket,
     "DATE_DIFF": _diff,
     "DATE_ADD": _add,
+    "MAKE_DATE": _make_date,
 }

@@ -21,6 +21,7 @@ from sfumato.plan.values.expressions import Expression, Literal, Resolve, size
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.values.functions.declaring import written
 from sfumato.plan.values.functions.temporal import COMPOSED_PARTS, PARTS
+from sfumato.plan.values.functions.textual import LONGEST
 from sfumato.policy.domains import LARGEST_INTEGER, Type
 
 DEEPEST = 100
@@ -388,6 +389,20 @@ def _ends_with(x: Expression, end: Expression) -> Expression:
     return call("=", call("RIGHT", x, call("LENGTH", end)), end)
 
 
+def _pad(node: exp.Pad, read: Read) -> Expression:
+    """Lower LPAD and RPAD: cut from a text with enough fill at one end."""
+    x, fill_node = read(node.this), node.args.get("fill_pattern")
+    length = written(read(node.expression), Type.INTEGER, "the length")
+    fill = " " if fill_node is None else str(written(read(fill_node), Type.TEXT, "the fill"))
+    if not isinstance(length, int) or not 0 <= length <= LONGEST or len(fill) != 1:
+        rule = f"LPAD and RPAD take a length of 0 to {LONGEST:,} and one character to fill with"
+        raise Unsupported("pad", rule, fix="write LPAD(x, 5, '0')")
+    end, filling = literal(Type.INTEGER, length), literal(Type.TEXT, fill * length)
+    is_left = bool(node.args.get("is_left"))
+    padded = call("RIGHT", call("||", filling, x), end) if is_left else call("LEFT", call("||", x, filling), end)
+    return call("IF", call(">=", call("LENGTH", x), end), call("LEFT", x, end), padded) if is_left else padded
+
+
 def _part_reader(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
         return _extract_part(name, node.this, read)
@@ -577,6 +592,7 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.Left: _function_reader("LEFT", "this", "expression"),
     exp.Right: _function_reader("RIGHT", "this", "expression"),
     exp.Length: _function_reader("LENGTH", "this"),
+    exp.Pad: _parts_read(_pad, "this", "expression", "fill_pattern", "is_left"),
     exp.Concat: _function_reader("CONCAT", "expressions"),
     exp.DPipe: _chain_reader("||"),
     exp.Replace: _function_reader("REPLACE", "this", "expression", "replacement"),
@@ -592,6 +608,7 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.TimeToUnix: _part_reader("epoch"),
     exp.DateBin: _parts_read(_time_bucket, "this", "expression", "unit", "zone"),
     exp.TimeToStr: _function_reader("STRFTIME", "this", "format"),
+    exp.DateFromParts: _function_reader("MAKE_DATE", "year", "month", "day"),
     exp.Dayname: _function_reader("DAYNAME", "this"),
     exp.Monthname: _function_reader("MONTHNAME", "this"),
     exp.DayOfWeek: _part_reader("dow"),

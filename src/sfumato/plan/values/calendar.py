@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from calendar import monthrange
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -259,3 +260,21 @@ def chronological_key(written: str, text: str) -> tuple[int, ...]:
 
 def _pattern(letter: FormatCode) -> str:
     return f"({'|'.join(letter.names)})" if letter.names else f"([0-9]{{{letter.width}}})"
+
+
+def date_bounds(low: Sequence[int], high: Sequence[int]) -> tuple[dt.date, dt.date] | None:
+    """Return the first and last date whose year, month and day can lie between two triples; None if none can.
+
+    Dates are ordered as their triples are, and cutting the day to the length of its month skips no date.
+    """
+    first, last = max((1, 1, 1), tuple(low)), min((9999, 12, 31), tuple(high))
+    if low[1] > 12 or high[1] < 1 or first > last:
+        return None
+    bounds = _nearest_date(*first), _nearest_date(*last)
+    return bounds if bounds[0] <= bounds[1] else None
+
+
+def _nearest_date(year: int, month: int, day: int) -> dt.date:
+    """Return the date with a month cut to 1…12 and a day cut to the length of its month."""
+    month = min(max(month, 1), 12)
+    return dt.date(year, month, min(max(day, 1), monthrange(year, month)[1]))

@@ -354,6 +354,31 @@ def _date_part(part: str, moment: dt.date) -> int:
     return functions[part](moment) if part in functions else int(getattr(moment, part))
 
 
+def _make_date(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+    """Enclose the dates between the least and the greatest parts; only three known parts are surely a date."""
+    parts = [as_ranges(argument) for argument in arguments]
+    low, high, may_exist, may_miss = np.vectorize(_dates_between, otypes=[float, float, bool, bool])(
+        *(part.low for part in parts), *(part.high for part in parts)
+    )
+    there = may_exist & parts[0].may_have_value & parts[1].may_have_value & parts[2].may_have_value
+    null = may_miss | parts[0].null | parts[1].null | parts[2].null
+    return ranges_with_overflow(low, high, there, null)
+
+
+def _dates_between(*ends: float) -> tuple[float, float, bool, bool]:
+    """Return the least and greatest date, whether there may be one, and whether there may be none."""
+    if not all(map(math.isfinite, ends)):
+        return -math.inf, math.inf, True, True
+    low, high = tuple(map(int, ends[:3])), tuple(map(int, ends[3:]))
+    bounds = calendar.date_bounds(low, high)
+    if bounds is None:
+        return math.nan, math.nan, False, True
+    first, last = bounds
+    is_certain = low == high == (first.year, first.month, first.day)
+    may_exist = is_certain or low != high
+    return enclosing_doubles(first)[0], enclosing_doubles(last)[1], may_exist, not is_certain
+
+
 def _literal_text(call: Call, index: int) -> str:
     literal = call.arguments[index]
     assert isinstance(literal, Literal)
@@ -422,6 +447,7 @@ def _formatted_text(pieces: tuple[str | calendar.FormatCode, ...], low: float, h
 DATE_FUNCTIONS: dict[str, CellFunction] = {
     "DATE_TRUNC": _trunc,
     "TIME_BUCKET": _time_bucket,
+    "MAKE_DATE": _make_date,
     "EXTRACT": _extract,
     "DATE_DIFF": _diff,
     "DATE_ADD": _add,

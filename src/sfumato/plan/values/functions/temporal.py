@@ -184,6 +184,22 @@ def _trunc(unit: Expression, x: Expression) -> Expression | TypedCall:
     return (unit, x), Domain(x.domain.type, bounds=bounds, nullable=x.domain.nullable)
 
 
+@declare_function(
+    "MAKE_DATE",
+    "MAKE_DATE(year, month, day)",
+    "the date of three whole numbers; NULL where there is none, such as February 30",
+)
+def _make_date(year: Expression, month: Expression, day: Expression) -> TypedCall:
+    """Type a date: of the triples that are dates none is before the least, or after the greatest, in each part."""
+    parts = (year, month, day)
+    for part in parts:
+        if part.domain.type is not Type.INTEGER:
+            raise type_mismatch(part, Type.INTEGER)
+    ranges: Any = [part.domain.range for part in parts]
+    bounds = None if None in ranges else calendar.date_bounds([low for low, _ in ranges], [high for _, high in ranges])
+    return parts, Domain(Type.DATE, bounds=bounds, nullable=True)
+
+
 _THREE_DAYS = _integer(3), literal(Type.TEXT, "day")
 LARGEST_BUCKET = 1_000_000
 """The most units of one bucket."""
