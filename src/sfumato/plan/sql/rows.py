@@ -285,9 +285,6 @@ def lower_subquery(select: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource:
         return _lower_union(select, catalog, ctes)
     if not isinstance(select, exp.Select):
         raise refuse(select, "not-select", "a subquery must be a SELECT", "use SELECT … FROM … [WHERE]")
-    if select.args.get("windows"):
-        rule, fix = "named windows are not supported", "write OVER (PARTITION BY … ORDER BY …) for each function"
-        raise refuse(select.args["windows"][0], "window", rule, fix)
     for clause, value in select.args.items():
         if value and clause not in _GROUPED:
             raise refuse(

@@ -217,7 +217,6 @@ _AGGREGATES = (
 )
 _CLAUSE_FIXES = {
     "qualify": "use a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
-    "windows": "write the window out where it is used: RANK() OVER (ORDER BY …)",
 }
 _MAX_BITS = 30
 _LARGEST_MOMENT = 10**150

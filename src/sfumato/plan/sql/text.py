@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
@@ -26,7 +26,8 @@ from sfumato.plan.sql.parameters import (
     locate_parameters,
     parameter_literals,
 )
-from sfumato.plan.sql.text_positions import refuse, suggest_keyword
+from sfumato.plan.sql.text_positions import refuse, suggest_keyword, suggest_name
+from sfumato.untrusted import escape_unprintable
 
 LONGEST = 64 * 1024
 DEEPEST = 24
@@ -141,7 +142,9 @@ _SCHEMAS = ("main", "public", "sfumato")
 
 
 def _normalise(statement: exp.Select) -> exp.Select:
-    """Normalise a statement: LIMIT for FETCH FIRST, tables without a schema, composed accents."""
+    """Normalise a statement: LIMIT for FETCH FIRST, tables without a schema, composed accents, windows written
+    out.
+    """
     cte_names = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         if table.name.lower() not in cte_names:  # what WITH defines has no schema
@@ -156,7 +159,42 @@ def _normalise(statement: exp.Select) -> exp.Select:
         if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
             count = fetch.args.get("count") or exp.Literal.number(1)
             fetch.replace(exp.Limit(expression=count))
+    for select in statement.find_all(exp.Select):
+        if select.args.get("windows"):
+            _inline_named_windows(select)
     return statement
+
+
+def _inline_named_windows(select: exp.Select) -> None:
+    """Write out the windows of a WINDOW clause where a function names one: ``OVER w``, ``OVER (w ORDER BY …)``."""
+    definitions: dict[str, exp.Window] = {}
+    copied = 0
+    for window in [*(select.args.get("windows") or []), *select.find_all(exp.Window)]:
+        if window.parent_select is select and window.name.lower() not in definitions:
+            copied += _complete_window(window, definitions)
+            if copied > MAX_TOKENS:  # a long definition may be named often
+                raise _too_long()
+            if isinstance(window.this, exp.Identifier):
+                definitions[window.name.lower()] = window
+    select.set("windows", None)
+
+
+def _complete_window(window: exp.Window, definitions: Mapping[str, exp.Window]) -> int:
+    """Give a window the parts of the one it names that it has not itself; return the number of nodes copied."""
+    name = window.args.get("alias")
+    if not isinstance(name, exp.Identifier):
+        return 0
+    definition = definitions.get(name.name.lower())
+    if definition is None:
+        rule = f"no window is named {escape_unprintable(name.name[:60])}"
+        raise refuse(window, "window", rule, suggest_name(name.name, definitions))
+    before = sum(1 for _ in window.walk())
+    for part in ("partition_by", "order", "spec"):
+        value = definition.args.get(part)
+        if value and not window.args.get(part):
+            window.set(part, [item.copy() for item in value] if isinstance(value, list) else value.copy())
+    window.set("alias", None)
+    return sum(1 for _ in window.walk()) - before
 
 
 def _strip_schema(table: exp.Table) -> None:

@@ -268,7 +268,7 @@ class WindowParsing:
         """Lower the window function of a subquery."""
         for part, value in node.args.items():
             if value and part not in _WINDOW_PARTS:
-                rule = "named windows and other window options are not supported"
+                rule = "window options other than PARTITION BY and ORDER BY are not supported"
                 raise refuse(
                     node, "window", rule, f"write OVER (PARTITION BY {quoted(self.unit or 'unit')} ORDER BY …)"
                 )
