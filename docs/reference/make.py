@@ -128,6 +128,17 @@ CLAUSES = (
         "SELECT COUNT(*) FROM flights WHERE tailnum NOT IN (SELECT tailnum FROM flights WHERE delay > 60)",
     ),
     (
+        "x IN (SELECT … FROM public), EXISTS (SELECT … FROM public WHERE column = x)",
+        "whether a value is in a public table, anywhere in a condition; NULLs as in SQL",
+        "SELECT COUNT(*) FROM flights WHERE carrier IN (SELECT carrier FROM airlines WHERE name LIKE '%Air%')",
+    ),
+    (
+        "WINDOW w AS (…)",
+        "a window with a name, for OVER w",
+        "SELECT origin, COUNT(*) AS n, RANK() OVER w AS place FROM flights GROUP BY origin"
+        " WINDOW w AS (ORDER BY COUNT(*) DESC)",
+    ),
+    (
         "(… UNION ALL …) in FROM",
         "rows of private tables one after the other",
         "SELECT COUNT(*) FROM (SELECT delay FROM flights UNION ALL SELECT delay FROM flights WHERE delay > 60)",
