@@ -34,6 +34,12 @@ get_browser() {
     has chromium || has chromium-browser || has google-chrome || get_packages "tests of pages" chromium
 }
 
+# The examples of deploy/ are tested in real proxies.
+get_proxies() {
+    has nginx || get_packages "tests behind nginx" nginx-light
+    has caddy || get_packages "tests behind Caddy" caddy
+}
+
 # Crashes are tested at every system call that changes a disk.
 get_strace() {
     has strace || get_packages "tests of crashes" strace
