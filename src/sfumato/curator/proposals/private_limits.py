@@ -23,7 +23,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitCount, UnitSum
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
@@ -184,9 +184,10 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         return restrict_to_periods(plan, self._context)
 
     @property
-    def identity(self) -> str:
-        """The hash of what is measured."""
-        return digest("limits", self.bounded.plan, self.share, self._context.policy_version)
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured."""
+        plan = self.bounded.plan
+        return self._context.plan_key(plan, lambda policy: digest("limits", plan, self.share, policy))
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the search at this price, step by step. This is free."""
