@@ -20,6 +20,7 @@ from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.private_bounds import private_table
 from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder, least_price
 from sfumato.errors import InvalidParameter
+from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitCount, UnitSum
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
@@ -79,6 +80,10 @@ class UnitLimits:
     def __str__(self) -> str:
         summary = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
         return f"{self.toml}\n{summary}" if self.toml else summary
+
+    def _repr_html_(self) -> str:
+        *toml, summary = str(self).rsplit("\n", 1)
+        return "".join(map(preformatted, toml)) + paragraphs([summary])
 
     def words(self, confidence: Number = "0.95") -> str:
         """Describe the limits, and how many units have more, with this confidence."""
