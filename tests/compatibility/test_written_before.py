@@ -18,6 +18,9 @@ from sfumato.privacy import codec
 from sfumato.reports import verify_bundle
 from sfumato.reports.bundle_verification import read_bundle
 
+INHERITING = {"running-answer/1"}
+"""A field that is added at the end of an answer comes before the own fields of this one; texts name fields, so their
+order there matters to no reader."""
 BOUGHT_ANEW = {"mwem", "synthesis", "session"}
 """Releases of several steps are not stored as one answer."""
 
@@ -73,8 +76,12 @@ def test_written_fields_are_the_same() -> None:
     now = workspace.written_fields()
     for kind, kept_fields in kept("fields").items():
         fields = [field for field in kept_fields if ", computed" not in field]  # these are in no text
-        assert [unnamed(field) for field in now[kind][: len(fields)]] == [unnamed(field) for field in fields], kind
-        assert all(" = " in field for field in now[kind][len(fields) :]), kind
+        added = now[kind][len(fields) :]
+        if kind in INHERITING:
+            added = [field for field in now[kind] if unnamed(field) not in map(unnamed, fields)]
+        written = [field for field in now[kind] if field not in added]
+        assert list(map(unnamed, written)) == list(map(unnamed, fields)), kind
+        assert all(" = " in field for field in added), kind
 
 
 def unnamed(field: str) -> str:

@@ -186,12 +186,12 @@ BODIES = {
 
 
 def spec_identities(clinic: sf.Curator) -> dict[str, str]:
-    """Return, for every body, the identity of what a server would release for it."""
+    """Return, for every body, the key that the version which wrote the workspace gave what a server would release."""
     identities = {}
     for kind, spec in BODIES.items():
         body = json.dumps({"kind": kind, "spec": spec, "price": {"epsilon": "0.2"}}).encode()
         named, read_spec, _ = requests.decode_release(body)
-        identities[named] = requests.propose(clinic, named, read_spec).identity
+        identities[named] = requests.propose(clinic, named, read_spec).plan_key.former
     return identities
 
 

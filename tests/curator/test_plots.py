@@ -61,3 +61,52 @@ def test_a_budget_with_a_history_is_equal_to_one_without(flights: sf.Curator) ->
     assert sf.dumps(own) == sf.dumps(plain)
     assert repr(own) == repr(plain)
     assert own.plot().svg != plain.plot().svg
+
+
+def test_buckets_of_a_question_are_a_histogram(flights: sf.Curator) -> None:
+    text = "SELECT WIDTH_BUCKET(delay, 0, 100, 10) AS bin, COUNT(*) AS n FROM flights GROUP BY bin ORDER BY n"
+    answer = flights.sql(text).preview(epsilon=1)
+    assert answer.buckets == (("bin", 0.0, 100.0, 10),)
+    assert sf.Answer.from_json(answer.to_json()) == answer
+    words = re.findall(r">([^<>]*)</text>", answer.plot().svg)
+    assert {"&lt; 0", "≥ 100", "20"} <= set(words)
+    plain = flights.sql("SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin").preview(epsilon=1)
+    assert plain.buckets == ()
+    assert "buckets" not in plain.to_json()
+
+
+@pytest.mark.parametrize(
+    "buckets",
+    [
+        '["n",0,1,3]',
+        '["bin",1,0,3]',
+        '["bin",0,1,0]',
+        '["bin",0,1,1e9]',
+        '["bin","nan",1,3]',
+        '["bin",0,1]',
+        '"bin"',
+        "7",
+    ],
+)
+def test_hostile_buckets_are_refused(flights: sf.Curator, buckets: str) -> None:
+    text = "SELECT WIDTH_BUCKET(delay, 0, 100, 10) AS bin, COUNT(*) AS n FROM flights GROUP BY bin"
+    written = flights.sql(text).preview(epsilon=1).to_json()
+    changed = re.sub(r'"buckets":\[\[[^\]]*\]\]', f'"buckets":[{buckets}]', written)
+    assert changed != written
+    with pytest.raises(sf.InvalidParameter):
+        sf.Answer.from_json(changed)
+
+
+def test_what_is_printed_as_a_table_is_a_table_in_a_notebook(flights: sf.Curator) -> None:
+    marginals = flights.marginals("flights", [["origin", "carrier"], ["origin"]])
+    shown = (
+        marginals.error(rho="0.1"),
+        marginals.preview(rho="0.1"),
+        flights.limits("flights").preview(epsilon=1),
+        flights.bounds("flights", "delay").preview(epsilon=1),
+        sf.odometer([sf.Curve.gaussian(5)] * 30, "1e-6"),
+    )
+    for value in shown:
+        page, words = value._repr_html_(), str(value)  # type: ignore[attr-defined]
+        assert "<table" in page or "<pre" in page
+        assert set(re.findall(r"\d[\d,.e-]*\d", words)) <= set(re.findall(r"\d[\d,.e-]*\d", page)), type(value)

@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,6 +173,40 @@ def test_a_request_with_a_stored_answer_returns_it_and_without_one_is_a_new_char
     assert clinic.requested("r") is None
     assert clinic.requested("r", analyst="bob") is None
     assert clinic.spent["pure"] == Fraction(2, 10)
+
+
+def test_an_answer_under_a_former_plan_is_found_and_a_current_one_is_better(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+
+    def found(data: str = "v", **more: Any) -> str | None:
+        stored = clinic.stored(plan="new", data=data, **more)
+        looked_up = clinic.look_up({}, plan="new", data=data, question="q", **more).answer
+        assert (stored and stored.body) == (looked_up and looked_up.body)
+        return None if stored is None else stored.body
+
+    clinic.answer(clinic.charge(pure(question="q", plan="old", data="v")), "old", {})
+    assert found() is None
+    assert found(former_plan="old") == "old"
+    assert found(former_plan="older") is None
+    assert found("w", former_plan="old") is None
+    clinic.answer(clinic.charge(pure(question="q", plan="new", data="v")), "new", {})
+    assert found(former_plan="old") == "new"
+
+
+def test_a_request_for_a_former_plan_is_the_same_request(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    clinic.answer(clinic.charge(pure(question="q", plan="old", data="v", request_id="r")), "42", {})
+    asked = pure(question="q", plan="new", data="v", request_id="r")
+    for stored in (
+        clinic.requested("r", plan="new", former_plan="old"),
+        clinic.look_up({}, plan="new", data="v", question="q", request_id="r", former_plan="old").answer,
+        clinic.ask(asked, {}, former_plan="old").begin(),
+    ):
+        assert stored is not None
+        assert stored.body == "42"
+    with pytest.raises(sf.RequestDiffers):
+        clinic.ask(asked, {}, former_plan="other").begin()
+    assert clinic.spent["pure"] == Fraction(1, 10)
 
 
 def test_a_replayed_request_keeps_its_first_answer(ledger: sf.Ledger) -> None:

@@ -37,9 +37,9 @@ MUTANTS = (
     Mutant(
         "a synopsis under another policy answers",
         Kind.REUSE,
-        "curator.proposals.bought_synopses:plan_prefix",
-        "f'synopsis-{digest(context.policy_version, table)[:32]}-'",
-        "f\"synopsis-{digest('', table)[:32]}-\"",
+        "curator.proposals.bought_synopses:current_publications",
+        "(*filter(is_current, current), *former)",
+        "(*current, *former)",
         _SAME,
     ),
     Mutant(
@@ -149,9 +149,9 @@ MUTANTS = (
     Mutant(
         "the synopsis of one table answers for another",
         Kind.KEYS,
-        "curator.proposals.bought_synopses:plan_prefix",
-        "f'synopsis-{digest(context.policy_version, table)[:32]}-'",
-        "f\"synopsis-{digest(context.policy_version, '')[:32]}-\"",
+        "curator.proposals.bought_synopses:shelf_key",
+        "digest('rows', table, relevant_rows(table, context.declared_policy))",
+        "digest('rows', relevant_rows(next(iter(context.declared_policy.tables)), context.declared_policy))",
         (f"{_FREE}test_other_tables_have_their_own",),
     ),
     Mutant(
@@ -166,8 +166,8 @@ MUTANTS = (
         "only the newest synopses are looked at",
         Kind.AUDIT,
         "curator.proposals.bought_synopses:rank_synopses",
-        "in undominated_publications(publications):",
-        "in undominated_publications(publications)[:8]:",
+        "for publication in publications:",
+        "for publication in publications[:8]:",
         (f"{_FREE}test_the_best_of_many_different_synopses_is_taken",),
     ),
     Mutant(

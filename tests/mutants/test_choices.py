@@ -71,9 +71,9 @@ MUTANTS = (
     Mutant(
         "a search that covers less is taken for the one that was bought",
         Kind.REUSE,
-        "curator.proposals.private_bounds:BoundsProposal.identity",
-        "digest('bounds', self.bounded.plan, self.cover, len(self.ladder), self._context.policy_version)",
-        "digest('bounds', self.bounded.plan, len(self.ladder), self._context.policy_version)",
+        "curator.proposals.private_bounds:BoundsProposal.plan_key",
+        "('bounds', self.bounded.plan, self.cover, len(self.ladder))",
+        "('bounds', self.bounded.plan, len(self.ladder))",
         (f"{_BOUNDS}test_a_release_is_charged_and_found_again",),
     ),
     Mutant(

@@ -76,9 +76,9 @@ MUTANTS = (
     Mutant(
         "tighter limits are stored under the same name",
         Kind.REUSE,
-        "curator.proposals.marginals:MarginalsProposal.identity",
-        "digest('marginals', *reading, self.workload, self.objective, self.limits)",
-        "digest('marginals', *reading, self.workload, self.objective)",
+        "curator.proposals.marginals:MarginalsProposal.plan_key",
+        "self.workload, self.objective, self.limits)",
+        "self.workload, self.objective)",
         ("publish/marginals/test_measuring.py::test_what_was_bought_is_free",),
     ),
     Mutant(

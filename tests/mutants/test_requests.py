@@ -21,7 +21,7 @@ MUTANTS = (
         "a series under a request is not looked for before it is opened",
         Kind.CHARGE_ORDER,
         "release.requests:RequestedSeries.open",
-        "return here.account.ask_tab(hold, entry, whole=whole, seconds=limit, waiting=waiting)",
+        "return here.account.ask_tab(hold, entry, whole=whole, seconds=limit, waiting=waiting, former_plan=former)",
         "return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)",
         (f"{_REQUESTS}::test_equal_requests_that_arrive_together_are_charged_once[mwem]",),
     ),

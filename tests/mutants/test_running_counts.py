@@ -91,9 +91,9 @@ MUTANTS = (
     Mutant(
         "counts of single days are taken for running totals",
         Kind.REUSE,
-        "curator.proposals.running_counts:RunningTotalsProposal.identity",
-        "digest('running', self.question.identity, self.period)",
-        "self.question.identity",
+        "curator.proposals.running_counts:RunningTotalsProposal.plan_key",
+        "self.question.plan_key.derive(lambda key: digest('running', key, self.period))",
+        "self.question.plan_key",
         (f"{_FACADE}::test_they_are_bought_once_shown_again_and_read_back",),
     ),
     Mutant(

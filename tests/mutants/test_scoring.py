@@ -60,9 +60,9 @@ MUTANTS = (
     Mutant(
         "a stored score answers for any candidate",
         Kind.REUSE,
-        "curator.proposals.scores:ScoreProposal.identity",
-        "digest('score', self._coded.identity, self._candidate_hash, self.k, self.worst, str(self.total))",
-        "digest('score', self._coded.identity, self.k, self.worst, str(self.total))",
+        "curator.proposals.scores:ScoreProposal.plan_key",
+        "(self._candidate_hash, self.k, self.worst, str(self.total))",
+        "(self.k, self.worst, str(self.total))",
         ("publish/test_scoring.py::test_a_score_is_stored_for_its_candidate_alone",),
     ),
     Mutant(

@@ -116,8 +116,8 @@ MUTANTS = (
         "a fresh answer is the stored one",
         Kind.REUSE,
         "curator.proposals.workloads:WorkloadProposal._unstored_indices",
-        "if fresh or not is_stored(strategy, identity, self._context)",
-        "if not is_stored(strategy, identity, self._context)",
+        "if fresh or not is_stored(strategy, question.plan_key, self._context)",
+        "if not is_stored(strategy, question.plan_key, self._context)",
         (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
     ),
     Mutant(
@@ -140,8 +140,8 @@ MUTANTS = (
         "a share is not charged for its analyst's workload",
         Kind.CHARGE_ORDER,
         "curator.proposals.workloads:WorkloadProposal._release_request",
-        "self._context.engine.identity(), self._context.analyst)",
-        "self._context.engine.identity())",
+        "data, analyst, former_plan=plan.former)",
+        "data, None, former_plan=plan.former)",
         (f"{_CURATOR}::test_an_account_or_a_share_that_cannot_pay_is_told_before",),
     ),
 )

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import sfumato as sf
-from sfumato.plots.answers import GroupColumn, draw, draw_lines, draw_panels
+from sfumato.plots.answers import Buckets, GroupColumn, draw, draw_lines, draw_panels
 from sfumato.plots.bars import bar_panels, parse_bins
 from sfumato.plots.frame import PAGE_HEIGHT, unframed_picture
 from sfumato.plots.heat_maps import colour, text_colour_on
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.marks import (
     escape,
     escape_all,
@@ -98,6 +100,12 @@ def histogram(bins: int) -> Picture:
     return draw([column("visits", labels, numbers(bins))], [key("cost", labels)], FOOT)
 
 
+def numbered_buckets(count: int) -> Picture:
+    rows = range(count + 2)
+    own = column("visits", list(map(str, rows)), numbers(count + 2))
+    return draw([own], [replace(key("cost", rows), buckets=Buckets(-0.125, 1e6, count))], FOOT)
+
+
 def panels(count: int) -> Picture:
     own = [
         column(f"c{each}", [f"v{one}" for one in range(3 + 9 * each)], numbers(3 + 9 * each)) for each in range(count)
@@ -119,6 +127,7 @@ PICTURES = {
     "a large map": grid(70, 60),
     "a histogram": histogram(20),
     "a fine histogram": histogram(500),
+    **{f"{count} numbered buckets": numbered_buckets(count) for count in (2, 10, 1000)},
     **{f"{count} small panels": panels(count) for count in (1, 2, 9)},
     "a curve": sf.Curve.gaussian(2).plot(),
     "a pure curve": sf.Curve.pure(1).plot(),
@@ -265,11 +274,69 @@ def test_what_is_too_noisy_is_hollow() -> None:
     assert [each.get("stroke-dasharray") for each in marks(picture, "rect")[1:]] == [None, "3 2"]
 
 
-def test_of_a_long_line_the_numbers_that_are_too_noisy_have_dots() -> None:
-    at = days(100)
-    picture = draw([column("n", list(map(str, at)), [1.0, *[500.0] * 99])], [key("day", at)])
-    (dot,) = marks(picture, "circle")
-    assert dot.get("fill") == "#ffffff"
+def long_line(values: Sequence[float | None]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Draw a line of many days; return the width and the steps of each of its strokes, and the fills of its dots."""
+    at = days(len(values))
+    picture = draw([column("n", list(map(str, at)), values)], [key("day", at)])
+    strokes = [each for each in marks(picture, "path") if each.get("stroke-linejoin")]
+    return [(each.get("stroke-width") or "1", re.sub("[^ML]", "", each.get("d") or "")) for each in strokes], [
+        each.get("fill") or "" for each in marks(picture, "circle")
+    ]
+
+
+def test_a_long_line_is_thin_where_it_is_too_noisy() -> None:
+    strokes, dots = long_line([500.0] * 50 + [1.0] * 3 + [500.0] * 50)
+    assert strokes == [("0.7", "M" + "L" * 102), ("2", "M" + "L" * 49), ("2", "M" + "L" * 49)]
+    assert dots == []
+
+
+def test_a_point_without_neighbours_has_a_dot_however_long_the_line() -> None:
+    """A stroke of one point shows nothing: precise values vanished between missing or noisy ones."""
+    _, dots = long_line([*[500.0] * 50, None, 500.0, None, 1.0, None, 1.0, 500.0, 1.0, *[500.0] * 50])
+    assert dots[1] == "#ffffff"
+    assert [each == "#ffffff" for each in dots] == [False, True, False]
+    assert sum(path == "M" for _, path in long_line([500.0] * 60)[0]) == 0
+
+
+def test_a_line_without_tooltips_shows_a_single_point() -> None:
+    drawing = line_chart([PlottedLine("a", (1.0, 2.0, 3.0), (5.0, None, 7.0))], LineAxes("n"))
+    assert sum("<circle" in part for part in drawing.parts) == 2
+
+
+def buckets(numbers_of_rows: Sequence[int | None], values: Sequence[float]) -> Picture:
+    own = column("n", list(map(str, numbers_of_rows)), values)
+    return draw([own], [replace(key("bin", numbers_of_rows), buckets=Buckets(0.0, 100.0, 4))])
+
+
+def test_numbered_buckets_are_a_histogram_in_their_order() -> None:
+    picture = buckets([5, 0, 1, 3, 2, 4], [60, 10, 20, 40, 30, 50])
+    bars = marks(picture, "rect")[1:]
+    lefts = [float(each.get("x") or 0) for each in bars]
+    heights = [float(each.get("height") or 0) for each in bars]
+    assert lefts == sorted(lefts)
+    assert heights == sorted(heights)
+    gaps = [round(after - before) for before, after in pairwise(lefts)]
+    assert gaps[0] == gaps[-1] > max(gaps[1:-1]), "what is below and above stands apart"
+    texts = [each.text for each in marks(picture, "text")]
+    assert {"< 0", "≥ 100", "0", "100"} <= set(texts)
+    titles = [each.text for each in parsed(picture).iter(f"{SVG}title")]
+    assert "[25, 50): 30 ± 20" in titles
+
+
+def test_a_bucket_of_missing_values_is_said_beside_the_histogram() -> None:
+    assert "bin NULL: n 7 ± 20" in buckets([1, 2, 3, 4, None], [10, 20, 30, 40, 7]).svg
+
+
+@pytest.mark.parametrize("numbered", [[0, 1, 9], [1, 1, 2], [-1, 0, 1], ["a", "b", "c"], [1, 2]])
+def test_what_numbers_no_buckets_is_no_histogram(numbered: list[Any]) -> None:
+    picture = buckets(numbered, numbers(len(numbered)))
+    assert not {"< 0", "≥ 100"} & {each.text for each in marks(picture, "text")}
+
+
+def test_a_bucket_that_is_not_shown_leaves_its_place_empty() -> None:
+    bars = marks(buckets([1, 2, 4], [10, 20, 40]), "rect")[1:]
+    lefts = [float(each.get("x") or 0) for each in bars]
+    assert lefts[2] - lefts[1] == pytest.approx(2 * (lefts[1] - lefts[0]), abs=0.1)
 
 
 def test_what_is_left_out_is_said() -> None:

@@ -7,6 +7,7 @@ and nobody's, so all previews share it; each preview has an account of its own, 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sfumato.caching import cached_property
@@ -14,7 +15,8 @@ from sfumato.engine.opening import open_engine, with_invented_rows
 from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.ledger import Account
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.relevant_policy import later_declarations, relevant_policy
 from sfumato.policy import Policy, Table, Via
 from sfumato.privacy import Budget, Curve
 from sfumato.privacy.budget_words import gaussian_warning
@@ -72,12 +74,25 @@ class Context:
     @cached_property
     def policy_version(self) -> str:
         """The policy's version: a hash of all its declarations."""
-        policy = self.reported_policy or self.policy
-        tables = policy.tables.items()
-        ids = [] if policy.id_type is None else [policy.id_type.value]
+        policy = self.declared_policy
+        ids: list[object] = [] if policy.id_type is None else [policy.id_type.value]
         ids += [] if policy.per is None else [["per", policy.per]]
-        declarations = [_table_declarations(table) + _rule_declarations(policy, name) for name, table in tables]
-        return digest(policy.unit, declarations + ids)
+        later = later_declarations(policy)
+        declarations = [*map(_table_declarations, policy.tables.values()), *ids, *([["later", later]] if later else [])]
+        return digest(policy.unit, declarations)
+
+    @property
+    def declared_policy(self) -> Policy:
+        """The policy as its owner wrote it."""
+        return self.reported_policy or self.policy
+
+    def plan_key(self, plan: object, make: Callable[[object], str], *, reads_cells: bool = False) -> PlanKey:
+        """Return the key of a release: ``make`` hashes what is released with the declarations that it depends on.
+
+        Formerly it was hashed with the version of the whole policy.
+        """
+        relevant = relevant_policy(plan, self.declared_policy, reads_cells=reads_cells)
+        return PlanKey(make(relevant), make(self.policy_version))
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -134,12 +149,6 @@ def _coding_declarations(table: Table) -> list[object]:
     spikes = [[name, coding.spikes] for name, coding in table.codings.items() if coding.spikes]
     declarations = [bins, levels, table.impossible, [list(implication) for implication in table.implies.items()]]
     return [*declarations, *([spikes] if spikes else [])] if any(declarations) else []
-
-
-def _rule_declarations(policy: Policy, table: str) -> list[object]:
-    """List the rules by which cells are read; a table without any keeps the version it had before they existed."""
-    rules = [[name, column_rules] for name, column_rules in policy.cell_rules(table).items()]
-    return [["rules", *rules]] if rules else []
 
 
 def _id_declaration(table: Table) -> object:

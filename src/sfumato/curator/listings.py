@@ -16,6 +16,7 @@ from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import table as html_table
+from sfumato.plan.canonical import PlanKey
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.descriptions import describe_limits
 from sfumato.plan.limits import Limits
@@ -44,9 +45,14 @@ class Listing:
             raise InvalidParameter("rows", self.rows, "lists with a cell for each column")
 
     @property
+    def plan_key(self) -> PlanKey:
+        """Empty, since nothing is measured or stored."""
+        return PlanKey("", "")
+
+    @property
     def identity(self) -> str:
         """Empty, since nothing is measured or stored."""
-        return ""
+        return self.plan_key.current
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -1,4 +1,8 @@
-"""Canonical hashes of plans: plans with the same meaning have the same digest."""
+"""Canonical hashes of plans: plans with the same meaning have the same digest.
+
+The key of a stored answer is a digest of its plan and of the part of the policy that decides its meaning
+(``relevant_policy``). Earlier versions hashed the whole policy, so that any edit made every answer cost again.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import datetime as dt
 import hashlib
 import itertools
 import json
+from collections.abc import Callable, Iterable
 from enum import Enum
 from fractions import Fraction
 from typing import Any
@@ -18,6 +23,28 @@ from sfumato.privacy.numbers import format_exact
 _PLAIN = frozenset((str, int, bool, type(None)))
 VERSION = 4
 """Raised whenever a node's meaning changes, so that stored answers no longer match new queries."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanKey:
+    """The text under which an answer is stored and found in the ledger."""
+
+    current: str
+    former: str
+    """The key under which earlier versions stored it, and under which it is still found."""
+
+    @classmethod
+    def of(cls, keys: Iterable[PlanKey], make: Callable[..., str]) -> PlanKey:
+        """Return the key of what consists of several plans, each of them by its key."""
+        members = tuple(keys)
+        return cls(make(*(key.current for key in members)), make(*(key.former for key in members)))
+
+    def derive(self, make: Callable[[str], str]) -> PlanKey:
+        """Return the key of what is computed from this plan."""
+        return PlanKey.of((self,), make)
+
+    def __contains__(self, plan: str) -> bool:
+        return plan in (self.current, self.former)
 
 
 def digest(*parts: object) -> str:

@@ -5,6 +5,7 @@ keys, a histogram for bins; and small panels for columns with labels of their ow
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -43,8 +44,7 @@ def column_panels(columns: Sequence[ChartData]) -> tuple[Drawing, list[str]]:
 
 def first_rows(data: ChartData, rows: int) -> ChartData:
     """Return the first rows of a column."""
-    names = ("labels", "values", "intervals", "printed", "noisy", "sampling")
-    return replace(data, **{name: getattr(data, name)[:rows] for name in names})
+    return _select_rows(data, range(min(rows, len(data.labels))))
 
 
 _MAX_DISTINCT_LINES, _MIN_POINTS = 5, 3
@@ -54,12 +54,42 @@ _PANEL_HEIGHTS = {1: 320.0, 2: 280.0, 3: 230.0, 4: 190.0}
 
 
 @dataclass(frozen=True)
+class Buckets:
+    """Equal buckets between two ends, numbered from 1; 0 is below them, and ``count + 1`` above."""
+
+    low: float
+    high: float
+    count: int
+
+    def bin(self, number: int) -> tuple[float, float]:
+        """Return the ends of a bucket; infinite for one below or above."""
+        edges = [self.low + (self.high - self.low) * (step / self.count) for step in (number - 1, number)]
+        return (
+            -math.inf if number < 1 else edges[0] if number <= self.count else self.high,
+            self.low if number < 1 else edges[1] if number <= self.count else math.inf,
+        )
+
+    def has_all(self, values: Sequence[Any]) -> bool:
+        """Return whether the values are different numbers of these buckets, at least three, or NULL."""
+        numbers = [value for value in values if value is not None]
+        are_buckets = all(type(number) is int and 0 <= number <= self.count + 1 for number in numbers)
+        return are_buckets and len(numbers) == len(set(numbers)) >= _MIN_POINTS
+
+    def words(self, number: int) -> str:
+        """Describe a bucket."""
+        low, high = (f"{edge:.9g}" for edge in self.bin(number))
+        return f"< {high}" if number < 1 else f"≥ {low}" if number > self.count else f"[{low}, {high})"
+
+
+@dataclass(frozen=True)
 class GroupColumn:
     """A group key: the value of every row, and its label."""
 
     name: str
     values: tuple[Any, ...]
     labels: tuple[str, ...]
+    buckets: Buckets | None = None
+    """The equal buckets that integer values number; None for any other key."""
 
     @property
     def ordered(self) -> bool:
@@ -140,6 +170,8 @@ def _choose_chart(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> 
             return stacked(
                 [histogram(column, bins, _PANEL_HEIGHTS[len(drawn)]) for column in drawn]
             ), _note_omitted_columns(columns)
+        if keys[0].buckets is not None and keys[0].buckets.has_all(keys[0].values):
+            return _draw_bucket_histograms(columns, keys[0], keys[0].buckets)
         if _is_monotone(keys[0]):
             return _draw_line_panels(columns, keys[0], ())
     if len(keys) == 2 and _has_unique_pairs(keys):
@@ -152,6 +184,35 @@ def _choose_chart(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> 
                 return _draw_line_panels(columns, along, (other,))
         return _draw_heat_maps(columns, keys)
     return bars.bar_panels(columns), bars.omission_notes(columns)
+
+
+def _draw_bucket_histograms(
+    columns: Sequence[ChartData], key: GroupColumn, buckets: Buckets
+) -> tuple[Drawing, list[str]]:
+    """Draw a histogram for each column over numbered buckets, in their order."""
+    rows = sorted((row for row, value in enumerate(key.values) if value is not None), key=key.values.__getitem__)
+    bins, texts = zip(*((buckets.bin(key.values[row]), buckets.words(key.values[row])) for row in rows), strict=True)
+    drawn = [replace(_select_rows(column, rows), labels=texts) for column in columns[: max(_PANEL_HEIGHTS)]]
+    panels = [histogram(column, bins, _PANEL_HEIGHTS[len(drawn)]) for column in _without_single_name(drawn)]
+    return stacked(panels), [*_note_omitted_columns(columns), *_note_nulls(columns, key)]
+
+
+def _select_rows(data: ChartData, rows: Sequence[int]) -> ChartData:
+    names = ("labels", "values", "intervals", "printed", "noisy", "sampling")
+    selected: dict[str, Any] = {
+        name: tuple(getattr(data, name)[row] for row in rows) for name in names if getattr(data, name)
+    }
+    return replace(data, **selected)
+
+
+def _note_nulls(columns: Sequence[ChartData], key: GroupColumn, line_names: Sequence[str] = ()) -> list[str]:
+    """Print the numbers of rows without a key value, which have no place on an axis."""
+    null_rows = [row for row, value in enumerate(key.values) if value is None]
+    return [
+        f"{key.name} NULL{f', {line_names[row]}' if line_names and line_names[row] else ''}: "
+        + ", ".join(f"{data.name} {data.printed[row]}".strip() for data in columns if data.printed)
+        for row in null_rows[:3]
+    ]
 
 
 def _without_single_name(columns: Sequence[ChartData]) -> Sequence[ChartData]:
@@ -204,13 +265,7 @@ def _draw_line_panels(
     line_count = len(lines_by_column[0])
     if line_count > MAX_LINES:
         notes.append(f"only the first {MAX_LINES} of {line_count:,} lines are shown")
-    null_rows = [row for row, value in enumerate(along.values) if value is None]
-    notes += [
-        f"{along.name} NULL{f', {line_names[row]}' if line_names[row] else ''}: "
-        + ", ".join(f"{data.name} {data.printed[row]}".strip() for data in drawn if data.printed)
-        for row in null_rows[:3]
-    ]
-    return stacked(charts, 16), notes
+    return stacked(charts, 16), [*notes, *_note_nulls(drawn, along, line_names)]
 
 
 def _starts_at_zero(data: ChartData) -> bool:

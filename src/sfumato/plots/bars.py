@@ -293,6 +293,8 @@ def paired_bars(
     return Drawing(tuple(parts), wide, foot + X_AXIS_HEIGHT)
 
 
+_MIN_BIN_GAP = 20.0
+"""Pixels between the axis and a bin without an end: room for half of a tick's label."""
 _BIN = re.compile(r"\[(-?[0-9.e+-]+), (-?[0-9.e+-]+)[])]")
 
 
@@ -314,38 +316,63 @@ def parse_bins(labels: Sequence[str]) -> list[tuple[float, float]] | None:
     return bins if adjacent and ascending else None
 
 
+def _place_bins(
+    bins: Sequence[tuple[float, float]], labels: Sequence[str], start: float, end: float
+) -> tuple[LinearScale, list[tuple[float, float]]]:
+    """Return the scale of the bins with finite ends, and the left and right coordinates of every bar.
+
+    A bin without an end has room for its label, and stands apart by half of a bar or more.
+    """
+    finite = [(low, high) for low, high in bins if math.isfinite(low) and math.isfinite(high)]
+    is_open = math.isinf(bins[0][0]), math.isinf(bins[-1][1])
+    bar_width = (end - start) / (len(bins) + 0.5 * sum(is_open))
+    rooms = [
+        max(bar_width, text_width(text, SMALL_FONT) + 4) if without_end else 0.0
+        for text, without_end in zip((labels[0], labels[-1]), is_open, strict=True)
+    ]
+    gap = max(0.5 * bar_width, _MIN_BIN_GAP)
+    x = KeyScale(
+        finite[0][0],
+        finite[-1][1],
+        start + rooms[0] + gap * is_open[0],
+        end - rooms[1] - gap * is_open[1],
+    )
+    half = max(bar_width, 3.0) / 2
+    first, last = start + rooms[0] / 2, end - rooms[1] / 2
+    spans = [(x(low), x(high)) for low, high in finite]
+    return x, [
+        *([(first - half, first + half)] if is_open[0] else []),
+        *spans,
+        *([(last - half, last + half)] if is_open[1] else []),
+    ]
+
+
+def _histogram_bar(data: ChartData, row: int, span: tuple[float, float], y: LinearScale) -> str:
+    value = data.values[row]
+    assert value is not None
+    tooltip = f"{data.labels[row]}: {data.printed[row] if data.printed else value}"
+    fill, outline = (PAPER, f' stroke="{BAR}" stroke-dasharray="3 2"') if _is_noisy(data, row) else (BAR, "")
+    width, zero, bar_end = span[1] - span[0], y(0.0), y(value)
+    gap = 1.0 if width > 4 else 0.2
+    height = abs(bar_end - zero)
+    return box(span[0] + gap / 2, min(zero, bar_end), width - gap, height, fill, more=outline, tooltip_text=tooltip)
+
+
 def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float = 300.0) -> Drawing:
-    """Draw a histogram with error bars."""
+    """Draw a histogram with error bars; bins with an infinite end are bars beside the axis, with their labels."""
     foot, top = high - X_AXIS_HEIGHT - (16 if data.key_names else 0), 24.0 if data.name else 8.0
     y = LinearScale(*value_range(data, len(bins)), foot, top)
     ticks = fitting_ticks(y, SMALL_FONT, wide=False)
     start = y_axis_width(ticks)
-    x = KeyScale(bins[0][0], bins[-1][1], start + 2, INNER_WIDTH - 12)
+    x, spans = _place_bins(bins, data.labels, start + 2, INNER_WIDTH - 12)
     parts = [heading(0, 12, data.name, INNER_WIDTH)] if data.name else []
     parts += [*y_axis(y, ticks, start, INNER_WIDTH - 10), *x_axis(x, foot, foot, zero=False)]
-    zero = y(0.0)
-    for row, (low, upper) in enumerate(bins):
-        value = data.values[row]
-        if value is None:
-            continue
-        tooltip = f"{data.labels[row]}: {data.printed[row] if data.printed else value}"
-        is_noisy = bool(data.noisy) and data.noisy[row]
-        fill, outline = (PAPER, f' stroke="{BAR}" stroke-dasharray="3 2"') if is_noisy else (BAR, "")
-        bar_width, bar_end = x(upper) - x(low), y(value)
-        gap = 1.0 if bar_width > 4 else 0.2
-        parts.append(
-            box(
-                x(low) + gap / 2,
-                min(zero, bar_end),
-                bar_width - gap,
-                abs(bar_end - zero),
-                fill,
-                more=outline,
-                tooltip_text=tooltip,
-            )
-        )
-    centres = [(x(low) + x(upper)) / 2 for low, upper in bins]
-    cap = max(1.5, min(8.0, 0.4 * (x(bins[0][1]) - x(bins[0][0]))))
+    parts += [_histogram_bar(data, row, span, y) for row, span in enumerate(spans) if data.values[row] is not None]
+    centres = [(left + right) / 2 for left, right in spans]
+    for row, bounds in enumerate(bins):
+        if not all(map(math.isfinite, bounds)):
+            parts.append(label(centres[row], foot + 14, data.labels[row], anchor="middle", size=SMALL_FONT, fill=QUIET))
+    cap = max(1.5, min(8.0, 0.4 * (spans[0][1] - spans[0][0])))
     parts += draw_error_bars(data, range(len(bins)), y, ErrorBarPositions(centres, cap), vertical=True)
     if data.key_names:
         parts.append(

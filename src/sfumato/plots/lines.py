@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, X_AXIS_HEIGHT, Drawing, heading, x_axis, y_axis, y_axis_width
 from sfumato.plots.marks import (
@@ -24,7 +24,8 @@ from sfumato.plots.scales import MAX_DRAWN, Interval, LinearScale, LogScale, fit
 
 MAX_LINES = 8
 _MAX_DOTS = 40
-"""A line with up to this many points shows each as a dot; a longer one only those that are too noisy."""
+"""A line with up to this many points shows each as a dot; a longer one only points without a neighbour to be joined to,
+and it is thin where its points are too noisy."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class PlottedLine:
     ranges: tuple[Interval, ...] = ()
     noisy: tuple[bool, ...] = ()
     tooltips: tuple[str, ...] = ()
-    """The tooltip of each point, which then has a dot; empty for a line without dots."""
+    """The tooltip of each point; empty for a line with dots only where nothing else would be seen."""
     stepped: bool = False
     """Whether a value holds until the next point (a step function)."""
 
@@ -140,14 +141,24 @@ def _draw_mark(x: LinearScale, position: float, word: str, top: float, foot: flo
 
 
 def _draw_line(line: PlottedLine, x: LinearScale, y: LinearScale, colour: str, dash: str) -> Iterator[str]:
+    attributes = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
+    has_all_dots = bool(line.tooltips) and len(line.x_values) <= _MAX_DOTS
     for run in point_runs(line):
-        attributes = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
-        yield path(_path_steps(line, run, x, y), colour, 2, attributes)
-    if line.tooltips:
-        all_dots = len(line.x_values) <= _MAX_DOTS
-        for point in (each for run in point_runs(line) for each in run):
-            if all_dots or (line.noisy and line.noisy[point]):
-                yield _draw_dot(line, point, x, y, colour)
+        precise_runs = [run] if has_all_dots or not line.noisy else _precise_runs(line, run)
+        if precise_runs != [run]:
+            yield path(_path_steps(line, run, x, y), colour, 0.7, attributes)
+        for precise_run in precise_runs:
+            yield path(_path_steps(line, precise_run, x, y), colour, 2, attributes)
+        single_points = (each[0] for each in (run, *precise_runs) if len(each) == 1)
+        for point in run if has_all_dots else dict.fromkeys(single_points):
+            yield _draw_dot(line, point, x, y, colour)
+
+
+def _precise_runs(line: PlottedLine, run: range) -> list[range]:
+    """Split a run of points into the runs of those that are not too noisy."""
+    marked_values = tuple(None if is_noisy else 0.0 for is_noisy in line.noisy[run.start : run.stop])
+    precise = replace(line, values=marked_values)
+    return [range(run.start + part.start, run.start + part.stop) for part in point_runs(precise)]
 
 
 def _draw_dot(line: PlottedLine, point: int, x: LinearScale, y: LinearScale, colour: str) -> str:
@@ -156,7 +167,8 @@ def _draw_dot(line: PlottedLine, point: int, x: LinearScale, y: LinearScale, col
     value = line.values[point]
     assert value is not None
     position = f'cx="{format_length(x(line.x_values[point]))}" cy="{format_length(y(value))}" r="3"'
-    return f"<circle {position} {colours}>{tooltip_element(line.tooltips[point])}</circle>"
+    tooltip = tooltip_element(line.tooltips[point]) if line.tooltips else ""
+    return f"<circle {position} {colours}>{tooltip}</circle>"
 
 
 def point_runs(line: PlottedLine) -> list[range]:

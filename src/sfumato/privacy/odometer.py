@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.notebook_html import paragraphs, table
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.curve import Curve, compose, counted
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, from_units
 
+_COLUMNS = ("releases", "tight", "adaptive", "except with")
 TIGHT = "parameters fixed in advance"
 ADAPTIVE = "holds at all times at once, parameters chosen along the way"
 
@@ -62,12 +64,21 @@ class Odometer:
             f"  tight:    {TIGHT}",
             f"  adaptive: {ADAPTIVE} (order {float(self.order):.4g})",
         ]
+        rows = [f"{step:>10}" + "".join(f"  {cell:>12}" for cell in cells) for step, *cells in (_COLUMNS, *self._rows)]
+        return "\n".join([*heading, *rows])
+
+    def _repr_html_(self) -> str:
+        notes = (f"tight: {TIGHT}", f"adaptive: {ADAPTIVE} (order {float(self.order):.4g})")
+        return table(_COLUMNS, self._rows, _COLUMNS, f"ε at δ = {float(self.delta):.3g}") + paragraphs(notes)
+
+    @property
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        """The printed steps: the last, and about ten before it."""
         indices = sorted({*range(0, len(self.steps), max(1, len(self.steps) // 10)), len(self.steps) - 1} - {-1})
-        rows = [
-            f"{self.steps[i]:>10,}  {self.tight[i]:>12.6g}  {self.adaptive[i]:>12.6g}  {self.exceptions[i]:>12.3g}"
+        return [
+            (f"{self.steps[i]:,}", f"{self.tight[i]:.6g}", f"{self.adaptive[i]:.6g}", f"{self.exceptions[i]:.3g}")
             for i in indices
         ]
-        return "\n".join([*heading, f"{'releases':>10}  {'tight':>12}  {'adaptive':>12}  {'except with':>12}", *rows])
 
 
 def odometer(

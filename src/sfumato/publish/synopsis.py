@@ -17,6 +17,7 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
+from sfumato.notebook_html import table
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
@@ -367,18 +368,22 @@ class Synopsis:
 
     def __repr__(self) -> str:
         """Summarize what was published, and the guarantee."""
+        return "\n".join(f"{name:<9}  {text}" for name, text in self._summary)
+
+    def _repr_html_(self) -> str:
+        return table((), self._summary)
+
+    @property
+    def _summary(self) -> list[tuple[str, str]]:
         cells = sum(math.prod(shape) for release in self.releases for shape in shapes_of(release.plan))
         where = f", where {self.published.where}" if self.published.where else ""
-        lines = [
-            f"synopsis   {self.table}{where}",
-            f"columns    {summarize_columns(self.attributes)}",
-            f"marginals  {len(self.sets):,}, from {cells:,} noisy numbers",
-            *(
-                f"promise    {release.guarantee}{PREVIEW_MARK if release.is_preview else ''}"
-                for release in self.releases
-            ),
+        marked = [f"{release.guarantee}{PREVIEW_MARK if release.is_preview else ''}" for release in self.releases]
+        return [
+            ("synopsis", f"{self.table}{where}"),
+            ("columns", summarize_columns(self.attributes)),
+            ("marginals", f"{len(self.sets):,}, from {cells:,} noisy numbers"),
+            *(("promise", guarantee) for guarantee in marked),
         ]
-        return "\n".join(lines)
 
 
 def _without_salt(synopsis: Synopsis) -> Synopsis:

@@ -57,14 +57,16 @@ class Payer(Protocol):
 class AccountPayer:
     """An account as a payer, for a query whose answer was looked up in vain."""
 
-    def __init__(self, account: Account, lookup: AnswerLookup) -> None:
+    def __init__(self, account: Account, lookup: AnswerLookup, former_plan: str = "") -> None:
         self._account = account
         self._searched = lookup.last_line
+        self._former_plan = former_plan
         self.statement: AccountStatement | None = None
         """The state of the account after the answer, once it is stored: what its receipt shows."""
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:
-        return self._account.ask(entry, accuracy, fresh=fresh, searched=self._searched)
+        searched, former_plan = self._searched, self._former_plan
+        return self._account.ask(entry, accuracy, fresh=fresh, searched=searched, former_plan=former_plan)
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         recorded = self._account.record_answer(line, body, accuracy)

@@ -11,6 +11,7 @@ they are no new work.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from sfumato.errors import Draining, InvalidParameter, Unsupported
 from sfumato.ledger import Account
 from sfumato.ledger.accounts.account import AccountStatement
 from sfumato.plan import account_periods
+from sfumato.plan.canonical import PlanKey
 from sfumato.policy import Policy
 from sfumato.privacy.budget_words import format_guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
@@ -103,6 +105,20 @@ class Proposal(Protocol):
         ...
 
 
+class StoredProposal(ABC):
+    """A proposal whose answer is stored under a key and found again."""
+
+    @property
+    @abstractmethod
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured, by which stored answers are found."""
+
+    @property
+    def identity(self) -> str:
+        """The hash of what is measured, under which an answer is stored."""
+        return self.plan_key.current
+
+
 class ReleaseContext(Protocol):
     """The context of a release: the policy, the engine, the account and the analyst."""
 
@@ -171,7 +187,7 @@ def release_or_find(
     show: Callable[[StoredResult[T]], S],
     *,
     question: str,
-    plan: str,
+    plan: PlanKey,
     context: ReleaseContext,
     call: ReleaseCall,
     skip_dry_run: bool = False,
@@ -181,14 +197,15 @@ def release_or_find(
     ``skip_dry_run`` says that the caller has done it already; it reads no data, so once is enough.
     """
     _require_paid(kind.batch, context)
-    request = ReleaseRequest(question, plan, context.engine.identity(), context.analyst, call.request_id)
+    data = context.engine.identity()
+    request = ReleaseRequest(question, plan.current, data, context.analyst, call.request_id, plan.former)
     result, lookup = releasing.find_stored(kind, request, context.account, fresh=call.fresh)
     if result is None:
         if not skip_dry_run:
             check_dry_run(kind, show, lookup.statement)
         warn_of_weak_price(price, context)
         with context.running_work.running():
-            payer = AccountPayer(context.account, lookup)
+            payer = AccountPayer(context.account, lookup, plan.former)
             result = releasing.release(
                 kind,
                 request,
@@ -208,10 +225,10 @@ def warn_of_weak_price(price: Price, context: ReleaseContext) -> None:
         warn_if_weak(price)
 
 
-def is_stored(kind: ReleaseStrategy[Any], plan: str, context: ReleaseContext) -> bool:
+def is_stored(kind: ReleaseStrategy[Any], plan: PlanKey, context: ReleaseContext) -> bool:
     """Return whether a stored answer is as good as this release, so that asking is free."""
-    stored_answer = context.account.stored(plan=plan, data=context.engine.identity(), accuracy=kind.required_accuracy)
-    return stored_answer is not None
+    data, widths = context.engine.identity(), kind.required_accuracy
+    return context.account.stored(plan=plan.current, data=data, accuracy=widths, former_plan=plan.former) is not None
 
 
 def check_dry_run(

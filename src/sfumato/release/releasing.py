@@ -99,6 +99,8 @@ class ReleaseRequest:
     """The exact identity of the data; it stays in the ledger."""
     analyst: str | None = None
     request_id: str | None = None
+    former_plan: str = ""
+    """The key under which an earlier version stored the answer; empty for none."""
 
     def entry(self, batch: Batch) -> Entry:
         """Return the ledger entry of a release of this question."""
@@ -133,6 +135,7 @@ def find_stored(
         analyst=request.analyst,
         request_id=request.request_id,
         fresh=fresh,
+        former_plan=request.former_plan,
     )
     stored_answer = lookup.answer
     return None if stored_answer is None else replace(_decode(stored_answer), statement=lookup.statement), lookup

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from sfumato.errors import AnswerPending, InvalidParameter, LedgerUnavailable, RequestDiffers
 from sfumato.ledger import Entry, StoredAnswer, Tab
+from sfumato.plan.canonical import PlanKey
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.values.expressions import Expression, Result, WindowResult, columns
 from sfumato.privacy import Cost, Curve
@@ -108,8 +109,8 @@ class RequestedSeries:
 
     context: ReleaseContext
     question: str
-    plan: str
-    """The hash of the question, which detects a request id that was used for another one."""
+    plan: PlanKey
+    """The key of the question, which detects a request id that was used for another one."""
     call: ReleaseCall
 
     def find_stored(self) -> StoredAnswer | None:
@@ -117,7 +118,11 @@ class RequestedSeries:
         if self.call.request_id is None:
             return None
         return self.context.account.requested(
-            self.call.request_id, analyst=self.context.analyst, question=self.question, plan=self.plan
+            self.call.request_id,
+            analyst=self.context.analyst,
+            question=self.question,
+            plan=self.plan.current,
+            former_plan=self.plan.former,
         )
 
     def open(self, hold: Entry | Cost, *, whole: bool = False, seconds: float | None = None) -> Tab | StoredAnswer:
@@ -126,11 +131,12 @@ class RequestedSeries:
         if call.request_id is None:
             return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)
         no_loss = Curve((), here.policy.neighbours)
-        entry = Entry(no_loss, self.question, self.plan, "", here.analyst, call.request_id)
+        entry = Entry(no_loss, self.question, self.plan.current, "", here.analyst, call.request_id)
         progress = here.progress if call.progress is None else call.progress
         limit = call.time_limit(here.seconds) if seconds is None else seconds
         waiting: Callable[[], None] = lambda: progress("waiting for the answer to the same question")  # noqa: E731
-        return here.account.ask_tab(hold, entry, whole=whole, seconds=limit, waiting=waiting)
+        former = self.plan.former
+        return here.account.ask_tab(hold, entry, whole=whole, seconds=limit, waiting=waiting, former_plan=former)
 
     def open_once(self, hold: Entry | Cost) -> Tab:
         """Open the tab of a session that stays open; a request id opens one session, and never a second."""

@@ -133,7 +133,7 @@ class Rebuilder:
             )
             for limits, strategy in candidates:
                 proposal = propose(Question(self.context, text, query, limits, strategy))
-                if proposal.identity == plan:
+                if plan in proposal.plan_key:
                     return proposal
         except SfumatoError:
             return None  # the policy no longer has a table or column of the question

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
 from sfumato.mechanisms.response import Response
+from sfumato.notebook_html import paragraphs, table as html_table
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData
@@ -76,13 +77,23 @@ class Counts:
         return ChartData(" × ".join(self.questions), "answer", labels, self.counts, self.intervals, cells)
 
     def __str__(self) -> str:
-        names = [", ".join(each) for each in self.answers]
-        width = max(map(len, names))
-        lines = (
-            f"  {name:<{width}}  {format_number(count):>9}   {format_number(low)} to {format_number(high)}"
-            for name, count, (low, high) in zip(names, self.counts, self.intervals, strict=True)
-        )
-        return "\n".join([f"{' and '.join(self.questions)} ({self.asked:,} reports)", *lines])
+        width = max(len(name) for name, _, _ in self._rows)
+        lines = (f"  {name:<{width}}  {count:>9}   {interval}" for name, count, interval in self._rows)
+        return "\n".join([self._heading, *lines])
+
+    def _repr_html_(self) -> str:
+        return html_table(("answer", "count", "range"), self._rows, ("count", "range"), self._heading)
+
+    @property
+    def _heading(self) -> str:
+        return f"{' and '.join(self.questions)} ({self.asked:,} reports)"
+
+    @property
+    def _rows(self) -> list[tuple[str, str, str]]:
+        return [
+            (", ".join(labels), format_number(count), f"{format_number(low)} to {format_number(high)}")
+            for labels, count, (low, high) in zip(self.answers, self.counts, self.intervals, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,13 @@ class SurveyEstimate:
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
 
     def __str__(self) -> str:
+        return "\n".join([*self._notes, *map(str, self.tables)])
+
+    def _repr_html_(self) -> str:
+        return paragraphs(self._notes) + "".join(counts._repr_html_() for counts in self.tables)
+
+    @property
+    def _notes(self) -> list[str]:
         scope_text = "all at once" if self.together else "each by itself"
         head = (
             f"{self.respondents:,} respondents; ranges hold with {format_percent(self.confidence)} "
@@ -148,7 +166,7 @@ class SurveyEstimate:
         refusals = (
             [f"{len(self.refused):,} reports were refused; the first: {self.refused[0].reason}"] if self.refused else []
         )
-        return "\n".join([head, *refusals, *map(str, self.tables)])
+        return [head, *refusals]
 
 
 def support_counts(mechanism: Response, parts: list[Any]) -> Floats:

@@ -325,11 +325,15 @@ def test_faults_take_until_then_and_those_that_are_left_are_named(stage: AuditSt
 
 
 def test_half_of_the_time_is_left_for_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look at the clock is a second later here, so an audit of six seconds is late before all is tried."""
-    clock = SimpleNamespace(time=partial(next, count()))
+    """Every look at the clock is a second later here, so an audit of 15 seconds is late before all is tried. The first
+    question is asked before any fault is planted, to forecast how much there is time for.
+    """
+    clock, announced = SimpleNamespace(time=partial(next, count())), []
     monkeypatch.setattr(curator_audits, "time", clock)
-    found = sf.audit.curator(policy(), "0.1", ["SELECT COUNT(*) AS n FROM visits"], confidence=CONFIDENCE)
-    assert found.tried
+    questions = ["SELECT COUNT(*) AS n FROM visits"]
+    found = sf.audit.curator(policy(), "0.25", questions, confidence=CONFIDENCE, announce=announced.append)
+    assert len(announced) == 1
+    assert len(found.tried) > 1
     assert found.faults
     assert found.untested_faults
     assert not found.missed_faults
@@ -425,3 +429,15 @@ def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
     assert audit.seed_summary == "1 random question from seed 42, which draws the same again"
     assert json.loads(audit.to_json())["seed"] == 42
     assert replace(audit, seed=None).seed_summary == ""
+
+
+@pytest.mark.parametrize(
+    ("remaining", "words"),
+    [
+        (0.0, "the time is over before any of 69 questions is tested: allow more minutes"),
+        (20.0, "there is time for about 6 of 69 questions and 5 of 9 planted faults; all of them take about 4 minutes"),
+        (155.0, "there is time for all 69 questions and 9 planted faults"),
+    ],
+)
+def test_what_there_is_time_for_is_said_before(remaining: float, words: str) -> None:
+    assert curator_audits._coverage(69, 9, 2.0, remaining) == words

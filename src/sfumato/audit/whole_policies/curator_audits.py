@@ -95,6 +95,7 @@ def curator(
     confidence: Number = "0.9999",
     seed: int | None = None,
     progress: Progress = ignore_progress,
+    announce: Progress = ignore_progress,
 ) -> CuratorAudit:
     """Audit a policy: compare outcomes, exact changes, noise and releases on neighbouring generated tables, and check
     that injected faults are detected.
@@ -102,7 +103,8 @@ def curator(
     None of the owner's private rows are read and no budget is spent; public tables are read as they are. The audit
     takes about ``minutes`` at most; more minutes allow more releases. ``questions`` are the owner's own, as texts or a
     .sql file; they are tested beside templates and random queries. ``seed`` determines the random queries, so that a
-    doubt can be reproduced; the seed used is reported.
+    doubt can be reproduced; the seed used is reported. ``announce`` is called once, after the first question, with what
+    the time is enough for.
     """
     declared, allowed_minutes = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
     if allowed_minutes > 24 * 60:
@@ -117,8 +119,12 @@ def curator(
         run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(stage, fixed_texts, run.level)
+        begun = time.time()
+        first_result, first_text = run.questions(queries[:1], 1, len(queries))
+        announce(_coverage(len(queries), len(planned_faults), time.time() - begun, run.until - time.time()))
         faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
-        results, untested = run.questions(queries)
+        results, untested = run.questions(queries[1:], 2, len(queries))
+        results, untested = (*first_result, *results), (*first_text, *untested)
         faults, unplanted = run.faults(unplanted, run.until, faults)
         release_count = max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
         results, unsampled = run.with_bought((*results, *run.gaussian(queries)), release_count)
@@ -136,6 +142,22 @@ def curator(
         used_seed,
         tuple(unplanted),
     )
+
+
+def _coverage(questions: int, faults: int, question_seconds: float, remaining: float) -> str:
+    """Forecast what there is time for, if a planted fault takes as long as the first question took; faults come next,
+    and get at most half of the time.
+    """
+    if remaining <= 0:
+        return f"the time is over before any of {questions} questions is tested: allow more minutes"
+    seconds = max(question_seconds, 0.001)
+    planted = min(faults, max(1, int(remaining / 2 / seconds)))
+    asked = min(questions, 1 + int(max(0.0, remaining - planted * seconds) / seconds))
+    if (asked, planted) == (questions, faults):
+        return f"there is time for all {questions} questions and {faults} planted faults"
+    needed = math.ceil(seconds * (questions + 2 * faults) / 60) + 1
+    covered = f"about {asked} of {questions} questions and {planted} of {faults} planted faults"
+    return f"there is time for {covered}; all of them take about {needed} minutes"
 
 
 def _require_price(policy: Policy) -> None:
@@ -228,13 +250,15 @@ class _AuditRun:
             results += tuple(plant())
         return results, {}
 
-    def questions(self, queries: Sequence[_AuditQuery]) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
-        """Test every query there is time for; return the results and the texts of the others."""
+    def questions(
+        self, queries: Sequence[_AuditQuery], first: int, of: int
+    ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
+        """Test every query there is time for, numbered from ``first``; return the results and the other texts."""
         results: list[QuestionResult] = []
         for number, query in enumerate(queries):
             if self._is_late:
                 return tuple(results), tuple(skipped.text for skipped in queries[number:])
-            self.progress(f"question {number + 1} of {len(queries)}")
+            self.progress(f"question {first + number} of {of}")
             question = self._parse_query(query)
             results.append(self._test_query(query, question, self.stage.price_for(question)))
         return tuple(results), ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from sfumato.audit.whole_policies.curator_findings import CuratorAudit
 
 
+_PIPE_SECONDS = 10.0
+"""Seconds between two phases that are printed to a file or a pipe, such as the log of a nightly audit."""
 _PIPE_WIDTH = 100
 """The width of the table in a pipe or a file, in characters: the remarks on a question are long."""
 
@@ -40,8 +43,9 @@ def command(
 
     The audit invents neighbouring tables from the policy, with a unit at, below and beyond every limit. It asks them
     questions of every kind, and random ones from the grammar of supported SQL, and compares exact changes, noise and
-    whole releases. It also plants faults, and reports a lack of power if it misses one. Your data are not read and your
-    budget is not spent. The exit code is 1 on any doubt.
+    whole releases. It also plants faults, and reports a lack of power if it misses one. After the first question it
+    says how many there is time for. Your data are not read and your budget is not spent. The exit code is 1 on any
+    doubt.
 
     \b
     Examples:
@@ -59,8 +63,9 @@ def command(
     parsed_policy = read_policy(policy)
     if html is not None:
         check_output_files(parsed_policy, None, html)
-    with ProgressPrinter() as progress:
-        result = curator(parsed_policy, minutes, questions, seed=seed, progress=progress)
+    announce = partial(click.echo, err=True)
+    with ProgressPrinter(pipe_seconds=_PIPE_SECONDS) as progress:
+        result = curator(parsed_policy, minutes, questions, seed=seed, progress=progress, announce=announce)
     if html is not None:
         page(result).save(html)
     if as_json:

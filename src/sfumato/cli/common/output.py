@@ -117,11 +117,17 @@ def slow_progress(patience: float = PROGRESS_DELAY) -> Callable[[str], None]:
 
 
 class ProgressPrinter:
-    """A progress callback that prints each phase of a slow command on a terminal, and nothing elsewhere."""
+    """A progress callback that prints each phase of a slow command on a terminal, and nothing elsewhere.
 
-    def __init__(self, patience: float = PROGRESS_DELAY) -> None:
+    With ``pipe_seconds`` it also prints to a file or a pipe, at most one phase in so many seconds.
+    """
+
+    def __init__(self, patience: float = PROGRESS_DELAY, pipe_seconds: float | None = None) -> None:
         self._phase = "starting"
         self._is_slow = False
+        self._pipe_seconds = None if sys.stderr.isatty() else pipe_seconds
+        self._is_shown = sys.stderr.isatty() or pipe_seconds is not None
+        self._next_time = 0.0
         self._timer = threading.Timer(patience, self._start_printing)
         self._timer.daemon = True
 
@@ -148,10 +154,12 @@ class ProgressPrinter:
         self._print_phase()
 
     def _print_phase(self) -> None:
-        click.secho(f"… {self._phase}", dim=True, err=True)
+        if time.monotonic() >= self._next_time:
+            self._next_time = time.monotonic() + (self._pipe_seconds or 0.0)
+            click.secho(f"… {self._phase}", dim=True, err=True)
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
+        if self._is_shown:
             self._timer.start()
         return self
 

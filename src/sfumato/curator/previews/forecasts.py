@@ -326,16 +326,30 @@ class MarginalsForecast:
         return codec.loads_as(cls, source)
 
     def __str__(self) -> str:
-        coverage = f"{format_percent(self.confidence)} confidence{', all together' if self.joint else ''}"
-        order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
-        lines = [f"±{number(width)}  {marginal_name(columns)}" for width, columns in order[:MAX_LISTED_MARGINALS]]
-        hidden_note = [f"and {len(order) - MAX_LISTED_MARGINALS:,} more"] if len(order) > MAX_LISTED_MARGINALS else []
-        warning_lines = [f"warning: {warning}" for warning in self.warnings]
-        return "\n".join(
-            [f"half-width of each cell at {self.price}, {coverage}:", *lines, *hidden_note, *warning_lines]
-        )
+        lines = [f"±{width}  {name}" for name, width in self._rows]
+        return "\n".join([f"{self._heading}:", *lines, *self._notes])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [(name, f"±{width}") for name, width in self._rows]
+        return table(("marginal", "error"), rows, ("error",), self._heading) + paragraphs(self._notes)
+
+    @property
+    def _heading(self) -> str:
+        coverage = f"{format_percent(self.confidence)} confidence{', all together' if self.joint else ''}"
+        return f"half-width of each cell at {self.price}, {coverage}"
+
+    @property
+    def _rows(self) -> list[tuple[str, str]]:
+        """The listed marginals by name with their half-widths, the widest first."""
+        order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
+        return [(marginal_name(columns), number(width)) for width, columns in order[:MAX_LISTED_MARGINALS]]
+
+    @property
+    def _notes(self) -> list[str]:
+        hidden = len(self.sets) - MAX_LISTED_MARGINALS
+        return [*([f"and {hidden:,} more"] if hidden > 0 else []), *(f"warning: {each}" for each in self.warnings)]
 
 
 def marginal_name(columns: Sequence[str]) -> str:

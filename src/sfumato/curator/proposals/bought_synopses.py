@@ -22,7 +22,7 @@ policy and on prices, never on private rows or on noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -31,9 +31,10 @@ from sfumato.curator.previews.forecasts import unknown_column
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.relevant_policy import relevant_columns, relevant_rows
 from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_exact as digits, format_number
@@ -55,21 +56,49 @@ _MAX_FRONTS, _MAX_OUTLINES, _MAX_BODIES = 64, 256, 4
 T = TypeVar("T")
 
 
-def plan_prefix(context: Context, table: str) -> str:
-    """Return the common prefix of the plans of everything published of a table under one policy."""
-    return f"synopsis-{digest(context.policy_version, table)[:32]}-"
+def shelf_key(context: Context, table: str) -> PlanKey:
+    """Return the common prefix of the plans of everything published of a table, whose rows, owners and limits were as
+    they are now. The hash of its columns follows (``columns_hash``); formerly it was part of the prefix.
+    """
+    current = digest("rows", table, relevant_rows(table, context.declared_policy))
+    former = digest(context.policy_version, table)
+    return PlanKey(f"synopsis-{current[:32]}-", f"synopsis-{former[:32]}-")
+
+
+def columns_hash(context: Context, table: str, names: Iterable[str]) -> str:
+    """Return the hash of the current declarations of published columns, with their cells."""
+    return digest("columns", relevant_columns(context.declared_policy.tables[table], names))[:32]
+
+
+def current_publications(context: Context, table: str) -> tuple[Publication, ...]:
+    """List what was published of a table on these data, as the policy declares its rows and columns now; newest first.
+
+    Purchases that another of the same marginals dominates are left out.
+    """
+    shelf, data = shelf_key(context, table), context.engine.identity()
+
+    def is_current(publication: Publication) -> bool:
+        from sfumato.publish.marginals.measuring import columns_of
+
+        own_hash, _, _ = publication.plan.removeprefix(shelf.current).partition("-")
+        return own_hash == columns_hash(context, table, columns_of(publication.accuracy))
+
+    current = undominated_publications(context.account.published(shelf.current, data=data))
+    former = undominated_publications(context.account.published(shelf.former, data=data))
+    publications = (*filter(is_current, current), *former)
+    return tuple(sorted(publications, key=lambda publication: -publication.number))
 
 
 def rank_synopses(query: Query, limits: Limits, context: Context) -> tuple[list[Publication], list[str]]:
     """Return the synopses with the best forecasts for a question, the best first, and why others cannot answer."""
-    publications = context.account.published(plan_prefix(context, query.plan.table), data=context.engine.identity())
+    publications = current_publications(context, query.plan.table)
     if not publications:
         return [], []
     from sfumato.publish.cells.answering import referenced_columns
 
     ranked: list[tuple[tuple[float, float], int, Publication]] = []
     refusals: list[str] = []
-    for publication in undominated_publications(publications):
+    for publication in publications:
         try:
             ranked.append(
                 (_forecast(publication, referenced_columns(query), limits, context), -publication.number, publication)

@@ -16,7 +16,7 @@ from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.mechanisms import Laplace
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import GroupSizes, GroupTotals, Integers, Totals
@@ -148,8 +148,9 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
         return self.question.text
 
     @property
-    def identity(self) -> str:
-        return digest("degrees", self.question.identity, self.most)
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured."""
+        return self.question.plan_key.derive(lambda key: digest("degrees", key, self.most))
 
     @property
     def columns(self) -> Columns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation
@@ -17,19 +18,19 @@ from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.sessions import SessionProposal
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import StoredAnswer
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.sql.question_files import WrittenQuestion, with_question_place
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.answers.answer_columns import Columns
-from sfumato.release.proposal import ReleaseCall
+from sfumato.release.proposal import ReleaseCall, StoredProposal
 from sfumato.release.releasing import Progress
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.renamed import PreviewedByOldName
 
 
 @dataclass(frozen=True)
-class ListedSessionProposal(PreviewedByOldName):
+class ListedSessionProposal(PreviewedByOldName, StoredProposal):
     """A proposal of a session with all its questions; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -38,11 +39,10 @@ class ListedSessionProposal(PreviewedByOldName):
     """The questions by number, from "1"."""
 
     @property
-    def identity(self) -> str:
-        """The hash of the proposal. Sessions are never reused: each release is bought anew."""
-        return digest(
-            "asked-session", self.session.identity, *(question.identity for question in self.questions.values())
-        )
+    def plan_key(self) -> PlanKey:
+        """The key of the proposal. Sessions are never reused: each release is bought anew."""
+        keys = (self.session.plan_key, *(question.plan_key for question in self.questions.values()))
+        return PlanKey.of(keys, partial(digest, "asked-session"))
 
     @property
     def columns(self) -> Columns:
@@ -87,7 +87,7 @@ class ListedSessionProposal(PreviewedByOldName):
         The same ``request_id`` returns the same answers again, free.
         """
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        series = RequestedSeries(self._context, self.session.description, self.identity, call)
+        series = RequestedSeries(self._context, self.session.description, self.plan_key, call)
         earlier = series.find_stored()
         if earlier is not None:
             return self._restore(earlier)

@@ -19,7 +19,7 @@ from sfumato.curator.policy_account import charge_operators, restrict_to_periods
 from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
 from sfumato.curator.previews.forecasts import MAX_LISTED_MARGINALS, MarginalsForecast, marginal_name
 from sfumato.curator.previews.previewing import preview_release
-from sfumato.curator.proposals.bought_synopses import plan_prefix
+from sfumato.curator.proposals.bought_synopses import columns_hash, shelf_key
 from sfumato.curator.proposals.selected_columns import first_row_per_unit, selected_columns
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
@@ -27,7 +27,7 @@ from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.plan import costs
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.plan.limits import Limits, Strategy
@@ -69,7 +69,7 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_c
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
-from sfumato.release.proposal import ReleaseCall, is_stored, make_receipt, release_or_find
+from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.renamed import PreviewedByOldName
 
@@ -85,7 +85,7 @@ _SHOWN_SETS = 6
 
 
 @dataclass(frozen=True)
-class MarginalsProposal(PreviewedByOldName):
+class MarginalsProposal(PreviewedByOldName, StoredProposal):
     """A proposal to publish marginals: only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -130,14 +130,17 @@ class MarginalsProposal(PreviewedByOldName):
         return f"{count_with_noun(len(self.sets), 'marginal')} of {self.query.plan.table}{where}: {sets[:4000]}{more}"
 
     @property
-    def identity(self) -> str:
-        """The hash of what is measured, with cells, sets and limits.
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured, with cells, sets and limits.
 
         It is prefixed by the table's shelf, where questions look for synopses.
         """
-        reading = self.query.plan.source, self.query.plan.keys, self.attributes
-        content_hash = digest("marginals", *reading, self.workload, self.objective, self.limits)
-        return plan_prefix(self._context, self.query.plan.table) + content_hash
+        plan, names = self.query.plan, [attribute.name for attribute in self.attributes]
+        parts = plan.source, plan.keys, self.attributes, self.workload, self.objective, self.limits
+        content = self._context.plan_key(plan, lambda policy: digest("marginals", *parts, policy), reads_cells=True)
+        shelf = shelf_key(self._context, plan.table)
+        columns = columns_hash(self._context, plan.table, names)
+        return PlanKey(f"{shelf.current}{columns}-{content.current}", shelf.former + digest("marginals", *parts))
 
     def explain(
         self,
@@ -230,7 +233,7 @@ class MarginalsProposal(PreviewedByOldName):
         """Return the half-width of every cell of each marginal at this price. Free."""
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
-        stored = not fresh and is_stored(draw, self.identity, self._context)
+        stored = not fresh and is_stored(draw, self.plan_key, self._context)
         return MarginalsForecast(
             self.sets,
             tuple(self._width(draw.plan, indices, confidence_level, joint) for indices in self.workload.sets),
@@ -308,7 +311,7 @@ class MarginalsProposal(PreviewedByOldName):
             draw.total,
             self._to_synopsis,
             question=self.question,
-            plan=self.identity,
+            plan=self.plan_key,
             context=self._context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )

@@ -29,7 +29,7 @@ from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
@@ -48,7 +48,7 @@ from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price, least_epsilon
-from sfumato.release.proposal import ReleaseCall, make_receipt, warn_of_weak_price
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.renamed import PreviewedByOldName
@@ -93,7 +93,7 @@ class MwemSteps:
 
 
 @dataclass(frozen=True)
-class MwemProposal(PreviewedByOldName):
+class MwemProposal(PreviewedByOldName, StoredProposal):
     """A proposal to fit a model; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -136,9 +136,10 @@ class MwemProposal(PreviewedByOldName):
         return "marginal" if self.workload[0][1] is None else "count"
 
     @property
-    def identity(self) -> str:
-        """The hash of what is measured."""
-        return digest("mwem", self._coded.identity, self.workload, self.rounds, self.textbook)
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured."""
+        parts = (self.workload, self.rounds, self.textbook)
+        return self._coded.plan_key.derive(lambda key: digest("mwem", key, *parts))
 
     def explain(
         self,
@@ -227,7 +228,7 @@ class MwemProposal(PreviewedByOldName):
         """
         price, context = Price(epsilon, delta, rho), self._context
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        series = RequestedSeries(context, self.question, self.identity, call)
+        series = RequestedSeries(context, self.question, self.plan_key, call)
         stored_answer = series.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)

@@ -23,6 +23,7 @@ from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho,
 from sfumato.errors import InvalidParameter, SessionInterrupted, Unsupported
 from sfumato.mechanisms import Gaussian
 from sfumato.mechanisms.sparse import SecretSession
+from sfumato.plan.canonical import PlanKey
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.quoting import quoted
@@ -164,7 +165,7 @@ class OnlineProposal(PreviewedByOldName):
             price,
             self._to_synopsis,
             question=self.description,
-            plan="",
+            plan=PlanKey("", ""),
             context=self._context,
             call=ReleaseCall(True, request_id, seconds, progress),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Generic, Protocol, TypeVar
 
 from sfumato.curator.context import Context
@@ -10,7 +10,7 @@ from sfumato.curator.previews.previewing import preview_release
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.prices import Price
-from sfumato.release.proposal import ReleaseCall, release_or_find
+from sfumato.release.proposal import ReleaseCall, StoredProposal, release_or_find
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
 from sfumato.renamed import PreviewedByOldName
 
@@ -25,18 +25,13 @@ class PricedStrategy(ReleaseStrategy[K], Protocol[K]):
     def total(self) -> Price: ...
 
 
-class EpsilonPricedProposal(PreviewedByOldName, ABC, Generic[T]):
+class EpsilonPricedProposal(PreviewedByOldName, StoredProposal, Generic[T]):
     """A proposal priced by ε: subclasses define the draw, and how its result is shown."""
 
     @property
     @abstractmethod
     def text(self) -> str:
         """The proposal in words."""
-
-    @property
-    @abstractmethod
-    def identity(self) -> str:
-        """The hash of what is measured, by which stored answers are found."""
 
     @property
     @abstractmethod
@@ -74,7 +69,7 @@ class EpsilonPricedProposal(PreviewedByOldName, ABC, Generic[T]):
             draw.total,
             lambda result: self._with_receipt(result, confidence),
             question=self.text,
-            plan=self.identity,
+            plan=self.plan_key,
             context=self._paying_context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )

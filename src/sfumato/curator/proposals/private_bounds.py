@@ -23,7 +23,7 @@ from sfumato.curator.step_counts import Ladder, StepSearch, ladder, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import ONE_ROW
 from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, limit_rows_per_unit
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
@@ -119,9 +119,10 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         return Aggregate(limit_rows_per_unit(present_rows), (self.ladder.step_expression(value),), (Count(),))
 
     @property
-    def identity(self) -> str:
-        """The hash of what is measured."""
-        return digest("bounds", self.bounded.plan, self.cover, len(self.ladder), self._context.policy_version)
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured."""
+        parts = ("bounds", self.bounded.plan, self.cover, len(self.ladder))
+        return self._context.plan_key(self.bounded.plan, lambda policy: digest(*parts, policy))
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the search at this price, step by step. This is free."""

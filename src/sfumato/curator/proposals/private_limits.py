@@ -20,10 +20,11 @@ from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.private_bounds import private_table
 from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder, least_price
 from sfumato.errors import InvalidParameter
+from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitCount, UnitSum
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
@@ -79,6 +80,10 @@ class UnitLimits:
     def __str__(self) -> str:
         summary = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
         return f"{self.toml}\n{summary}" if self.toml else summary
+
+    def _repr_html_(self) -> str:
+        *toml, summary = str(self).rsplit("\n", 1)
+        return "".join(map(preformatted, toml)) + paragraphs([summary])
 
     def words(self, confidence: Number = "0.95") -> str:
         """Describe the limits, and how many units have more, with this confidence."""
@@ -184,9 +189,10 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         return restrict_to_periods(plan, self._context)
 
     @property
-    def identity(self) -> str:
-        """The hash of what is measured."""
-        return digest("limits", self.bounded.plan, self.share, self._context.policy_version)
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured."""
+        plan = self.bounded.plan
+        return self._context.plan_key(plan, lambda policy: digest("limits", plan, self.share, policy))
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the search at this price, step by step. This is free."""

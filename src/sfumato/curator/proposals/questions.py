@@ -50,7 +50,7 @@ from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import describe_dropped_rows, expression_sql
 from sfumato.plan.keys import conditions, groups, undeclared_keys as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
@@ -83,7 +83,7 @@ from sfumato.release.parts.question_parts import Family, NamedNoise, OtherPart
 from sfumato.release.parts.shares import WeightedRequest
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release
-from sfumato.release.proposal import ReleaseCall, is_stored, make_receipt, release_or_find
+from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult, limited
 from sfumato.release.requests import PriceRequest, Weights, Within
 from sfumato.renamed import PreviewedByOldName
@@ -94,7 +94,7 @@ _MAX_PREPARED = 64  # prepared releases cached per question: a price search trie
 
 
 @dataclass(frozen=True)
-class Question(PreviewedByOldName):
+class Question(PreviewedByOldName, StoredProposal):
     """A parsed question to a curator, not yet asked."""
 
     _context: Context = field(repr=False)
@@ -364,7 +364,7 @@ class Question(PreviewedByOldName):
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         prepared = self.price_release(request)
         forecast = self.forecast(prepared, request)
-        stored = not fresh and is_stored(self.release_strategy(prepared), self.identity, self._context)
+        stored = not fresh and is_stored(self.release_strategy(prepared), self.plan_key, self._context)
         free_answer = None if fresh else self._bought_answer(confidence)
         warnings = forecast.warnings
         if not stored:
@@ -463,7 +463,7 @@ class Question(PreviewedByOldName):
             prepared.price,
             lambda result: self.build_answer(result, confidence, joint),
             question=self.text,
-            plan=self.identity,
+            plan=self.plan_key,
             context=self._context,
             call=call,
             skip_dry_run=self._dry_run_releases.get(shown_as) is prepared,
@@ -550,13 +550,13 @@ class Question(PreviewedByOldName):
         )
 
     @cached_property
-    def identity(self) -> str:
-        """The hash of what is measured: equal for questions that differ only in post-processing."""
-        groups_hash = hashlib.sha256(
-            repr(self.groups).encode()
-        ).hexdigest()  # hashed separately, since there may be many
-        parts = (self.query.plan, self.limits, self.strategy, groups_hash, self._context.policy_version)
-        return digest(*parts, "found", self.discovered_keys) if self.discovered_keys else digest(*parts)
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured: equal for questions that differ only in post-processing."""
+        # the groups are hashed separately, since there may be many
+        groups_hash, plan = hashlib.sha256(repr(self.groups).encode()).hexdigest(), self.query.plan
+        parts, found = (plan, self.limits, self.strategy, groups_hash), ("found", self.discovered_keys)
+        further = found if self.discovered_keys else ()
+        return self._context.plan_key(plan, lambda policy: digest(*parts, policy, *further))
 
     def __repr__(self) -> str:
         question_text = " ".join(self.text.split())

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from sfumato.curator.step_counts import StepCounts
 from sfumato.errors import InvalidParameter
+from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import parse_value
 from sfumato.privacy import codec
@@ -60,6 +61,10 @@ class Bounds:
     def __str__(self) -> str:
         summary = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
         return f"{self.toml}\n{summary}" if self.toml else summary
+
+    def _repr_html_(self) -> str:
+        *toml, summary = str(self).rsplit("\n", 1)
+        return "".join(map(preformatted, toml)) + paragraphs([summary])
 
     def words(self, confidence: Number = "0.95") -> str:
         """Describe the bounds, and how many values lie outside, with this confidence."""

@@ -27,7 +27,7 @@ from sfumato.mechanisms.factorisations import MAX_PERIODS, Factorisation, candid
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows, describe_measure
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.combining import FactoredTotals
@@ -43,7 +43,7 @@ from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.parts.scales import KeyColumn
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
-from sfumato.release.proposal import ReleaseCall, is_stored, make_receipt, release_or_find
+from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.running_totals import RunningAnswer, RunningDraw, RunningMeasured, RunningNoise
 from sfumato.renamed import PreviewedByOldName
@@ -116,7 +116,7 @@ class RunningForecast:
 
 
 @dataclass(frozen=True)
-class RunningTotalsProposal(PreviewedByOldName):
+class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
     """A proposal of running totals; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -217,7 +217,7 @@ class RunningTotalsProposal(PreviewedByOldName):
     ) -> RunningForecast:
         """Return the half-width of every period's running total at this price. This is free."""
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
-        stored = not fresh and is_stored(draw, self.identity, self._context)
+        stored = not fresh and is_stored(draw, self.plan_key, self._context)
         closing_notes = () if stored else self._context.closing_warnings(draw.batch.curve)
         return RunningForecast(
             self.query.finish.outputs[self._total_index].name,
@@ -270,7 +270,7 @@ class RunningTotalsProposal(PreviewedByOldName):
             draw.total,
             lambda result: self.build_answer(result, confidence, joint),
             question=self.question.text,
-            plan=self.identity,
+            plan=self.plan_key,
             context=self._context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
@@ -292,9 +292,9 @@ class RunningTotalsProposal(PreviewedByOldName):
         )
 
     @property
-    def identity(self) -> str:
-        """The hash of what is measured, different from that of the plain counts."""
-        return digest("running", self.question.identity, self.period)
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured, different from that of the plain counts."""
+        return self.question.plan_key.derive(lambda key: digest("running", key, self.period))
 
     @property
     def _total_index(self) -> int:

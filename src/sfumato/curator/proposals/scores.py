@@ -26,7 +26,7 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
@@ -48,7 +48,7 @@ from sfumato.publish.scoring import (
 )
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price, least_epsilon
-from sfumato.release.proposal import ReleaseCall, make_receipt, release_or_find
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.renamed import PreviewedByOldName
 
@@ -63,7 +63,7 @@ _ROOT_PRECISION = 10**12
 
 
 @dataclass(frozen=True)
-class ScoreProposal(PreviewedByOldName):
+class ScoreProposal(PreviewedByOldName, StoredProposal):
     """A proposal of a score; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -110,9 +110,10 @@ class ScoreProposal(PreviewedByOldName):
         return candidate_digest(self._candidate)
 
     @property
-    def identity(self) -> str:
-        """The hash of what is measured, including the candidate's content."""
-        return digest("score", self._coded.identity, self._candidate_hash, self.k, self.worst, str(self.total))
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured, including the candidate's content."""
+        parts = (self._candidate_hash, self.k, self.worst, str(self.total))
+        return self._coded.plan_key.derive(lambda key: digest("score", key, *parts))
 
     def __repr__(self) -> str:
         workload = f"{count_with_noun(len(self.sets), 'marginal')} of {self._coded.query.plan.table}"
@@ -210,7 +211,7 @@ class ScoreProposal(PreviewedByOldName):
             draw.total,
             self._to_score,
             question=self.question,
-            plan=self.identity,
+            plan=self.plan_key,
             context=self._context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )

@@ -32,7 +32,7 @@ from sfumato.errors import (
 from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
 from sfumato.mechanisms.sparse import SecretSession
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.quoting import quoted
@@ -61,7 +61,7 @@ from sfumato.release.comparisons import ThresholdAnswer, ThresholdComparison
 from sfumato.release.measurement import Measurement
 from sfumato.release.payers import PrepaidTabPayer, Purchase
 from sfumato.release.prices import Price, rounded_up, weak_words
-from sfumato.release.proposal import ReleaseCall, make_receipt, warn_of_weak_price
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
 from sfumato.renamed import PreviewedByOldName
@@ -71,7 +71,7 @@ Ask = Callable[[str, Parameters | None], Question]
 
 
 @dataclass(frozen=True)
-class SessionProposal(PreviewedByOldName):
+class SessionProposal(PreviewedByOldName, StoredProposal):
     """A proposal of a session: only ``release`` spends, and returns a session to ask questions in."""
 
     _context: Context = field(repr=False)
@@ -89,10 +89,11 @@ class SessionProposal(PreviewedByOldName):
         return Fraction(1, math.lcm(self.threshold.denominator, self.sensitivity.denominator))
 
     @property
-    def identity(self) -> str:
-        """The hash of the proposal. Sessions are never reused: each is bought anew."""
+    def plan_key(self) -> PlanKey:
+        """The key of the proposal. Sessions are never reused: each is bought anew. Any table may be asked about."""
         parameters = (format_exact(self.threshold), self.positives, format_exact(self.sensitivity), self.monotone)
-        return digest("above", *parameters, self._context.policy_version)
+        key = digest("above", *parameters, self._context.policy_version)
+        return PlanKey(key, key)
 
     @property
     def columns(self) -> Columns:
@@ -173,7 +174,7 @@ class SessionProposal(PreviewedByOldName):
         it is not charged twice, and the session cannot be returned twice either.
         """
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        series = RequestedSeries(self._context, self.description, self.identity, call)
+        series = RequestedSeries(self._context, self.description, self.plan_key, call)
         session = self.open_session(epsilon, values_epsilon, call, series.open_once)
         assert isinstance(session, ThresholdSession)
         return session

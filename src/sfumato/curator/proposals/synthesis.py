@@ -33,7 +33,7 @@ from sfumato.errors import InvalidParameter, Unanswered, Unsupported
 from sfumato.ledger import Account, Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
@@ -74,7 +74,7 @@ from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.payers import Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.proposal import ReleaseCall, make_receipt, warn_of_weak_price
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.renamed import PreviewedByOldName
@@ -92,7 +92,7 @@ _MEMORY_PATTERN = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_MEMORY_UNITS)})
 
 
 @dataclass(frozen=True)
-class SynthesisProposal(PreviewedByOldName):
+class SynthesisProposal(PreviewedByOldName, StoredProposal):
     """A proposal of a synthetic table; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -138,10 +138,10 @@ class SynthesisProposal(PreviewedByOldName):
         return f"synthetic rows of {self._coded.query.plan.table}{condition} by {self.method}: {sets} of {names[:4000]}"
 
     @property
-    def identity(self) -> str:
-        """The hash of what is measured."""
-        workload = tuple((indices, weight) for indices, weight in self.workload.items())
-        return digest("synthesis", self._coded.identity, self.method, workload, self.max_cells)
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured."""
+        parts = (self.method, tuple(self.workload.items()), self.max_cells)
+        return self._coded.plan_key.derive(lambda key: digest("synthesis", key, *parts))
 
     # ── before the purchase ────────────────────────────────────────────────────────────────────
 
@@ -321,7 +321,7 @@ class SynthesisProposal(PreviewedByOldName):
         price, context = Price(epsilon, delta, rho), self._context
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         context.require_one_account("a synthesis")
-        series_request = RequestedSeries(context, self.question, self.identity, call)
+        series_request = RequestedSeries(context, self.question, self.plan_key, call)
         stored_answer = series_request.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)

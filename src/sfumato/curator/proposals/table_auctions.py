@@ -22,7 +22,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate, GroupKey, Query, Scan
@@ -38,7 +38,7 @@ from sfumato.release.comparisons import SingleReadingRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price, price_list, rounded_up
-from sfumato.release.proposal import ReleaseCall, make_receipt, release_or_find
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.renamed import PreviewedByOldName
 
@@ -90,7 +90,7 @@ class PriceDraw(SingleReadingRelease[AuctionOutcome]):
 
 
 @dataclass(frozen=True)
-class AuctionProposal(PreviewedByOldName):
+class AuctionProposal(PreviewedByOldName, StoredProposal):
     """A proposal of an auction; only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
 
     _context: Context = field(repr=False)
@@ -189,7 +189,7 @@ class AuctionProposal(PreviewedByOldName):
             draw.total,
             lambda result: self._with_receipt(result, confidence),
             question=self.question.text,
-            plan=self.identity,
+            plan=self.plan_key,
             context=self._context,
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
@@ -201,9 +201,9 @@ class AuctionProposal(PreviewedByOldName):
         )
 
     @property
-    def identity(self) -> str:
-        """The hash of the auction, different from that of a count of the same bids."""
-        return digest("auction", self.question.identity, self.prices)
+    def plan_key(self) -> PlanKey:
+        """The key of the auction, different from that of a count of the same bids."""
+        return self.question.plan_key.derive(lambda key: digest("auction", key, self.prices))
 
     def _draw(self, epsilon: Number, counting: Number) -> PriceDraw:
         batch = self.batch(epsilon, counting)

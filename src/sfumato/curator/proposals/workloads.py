@@ -26,7 +26,7 @@ from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
 from sfumato.errors import InvalidParameter, Unsupported, shorten
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Gaussian
-from sfumato.plan.canonical import digest
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.sql.question_files import (
     MAX_QUESTIONS,
     WrittenQuestion,
@@ -51,7 +51,14 @@ from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_dow
 from sfumato.release.payers import BatchPayer, BatchQuestion, Purchase
 from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price, weak_words
 from sfumato.release.pricing import PricedRelease
-from sfumato.release.proposal import ReleaseCall, check_dry_run, is_stored, make_receipt, warn_of_weak_price
+from sfumato.release.proposal import (
+    ReleaseCall,
+    StoredProposal,
+    check_dry_run,
+    is_stored,
+    make_receipt,
+    warn_of_weak_price,
+)
 from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import PriceRequest, RequestedSeries, repeated_receipt
 from sfumato.renamed import PreviewedByOldName
@@ -61,7 +68,7 @@ Goals = Number | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class WorkloadProposal(PreviewedByOldName):
+class WorkloadProposal(PreviewedByOldName, StoredProposal):
     """A proposal of several questions: only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -69,9 +76,11 @@ class WorkloadProposal(PreviewedByOldName):
     """The questions by name, in order."""
 
     @property
-    def identity(self) -> str:
-        """The hash of all measured questions together."""
-        return digest("workload", *(question.identity for question in self.measured_questions.values()))
+    def plan_key(self) -> PlanKey:
+        """The key of all measured questions together."""
+        return PlanKey.of(
+            (question.plan_key for question in self.measured_questions.values()), partial(digest, "workload")
+        )
 
     @property
     def columns(self) -> dict[str, Columns]:
@@ -192,7 +201,7 @@ class WorkloadProposal(PreviewedByOldName):
         ``weights`` multiply the shares of questions, by name. The same ``request_id`` returns the same answers, free.
         """
         call = ReleaseCall(fresh, request_id, seconds, progress)
-        requested = RequestedSeries(self._context, self.description, self._named_identity, call)
+        requested = RequestedSeries(self._context, self.description, self._named_key, call)
         earlier = requested.find_stored()
         if earlier is not None:
             return self._restore(earlier)
@@ -222,10 +231,14 @@ class WorkloadProposal(PreviewedByOldName):
         return released
 
     @property
-    def _named_identity(self) -> str:
-        """The hash of the questions with their names: what a request id stands for."""
-        names_and_identities = (f"{len(name)}:{name}{question.identity}" for name, question in self.questions.items())
-        return digest("named-workload", *names_and_identities)
+    def _named_key(self) -> PlanKey:
+        """The key of the questions with their names: what a request id stands for."""
+
+        def hash_named(*keys: str) -> str:
+            named = zip(self.questions, keys, strict=True)
+            return digest("named-workload", *(f"{len(name)}:{name}{key}" for name, key in named))
+
+        return PlanKey.of((question.plan_key for question in self.questions.values()), hash_named)
 
     def _restore(self, stored_answer: StoredAnswer) -> Answers:
         """Return what the same request bought."""
@@ -389,28 +402,29 @@ class WorkloadProposal(PreviewedByOldName):
 
     def _unstored_indices(self, batch: PricedBatch, fresh: bool) -> list[int]:
         """List the indices of questions without a stored answer that is as good."""
-        strategies = zip(self.measured_questions.items(), self._strategies(batch), strict=True)
+        strategies = zip(self.measured_questions.values(), self._strategies(batch), strict=True)
         return [
             index
-            for index, ((identity, _), strategy) in enumerate(strategies)
-            if fresh or not is_stored(strategy, identity, self._context)
+            for index, (question, strategy) in enumerate(strategies)
+            if fresh or not is_stored(strategy, question.plan_key, self._context)
         ]
 
     def _load_stored(self, batch: PricedBatch, indices: Sequence[int]) -> dict[str, StoredResult[NoisyMeasurements]]:
-        strategies, identities, context = self._strategies(batch), list(self.measured_questions), self._context
+        strategies, questions, context = self._strategies(batch), [*self.measured_questions.values()], self._context
         return {
-            identities[index]: stored_result
+            questions[index].identity: stored_result
             for index in indices
             if (
                 stored_result := releasing.find_stored(
-                    strategies[index], self._release_request(identities[index]), context.account
+                    strategies[index], self._release_request(questions[index].plan_key), context.account
                 )[0]
             )
             is not None
         }
 
-    def _release_request(self, plan: str) -> ReleaseRequest:
-        return ReleaseRequest(self.description, plan, self._context.engine.identity(), self._context.analyst)
+    def _release_request(self, plan: PlanKey) -> ReleaseRequest:
+        data, analyst = self._context.engine.identity(), self._context.analyst
+        return ReleaseRequest(self.description, plan.current, data, analyst, former_plan=plan.former)
 
     def _buy(
         self, batch: PricedBatch, indices: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
@@ -441,7 +455,7 @@ class WorkloadProposal(PreviewedByOldName):
         with context.running_work.running():
             batch_result: StoredResult[BatchMeasurements] = releasing.release(
                 combined,
-                self._release_request(""),
+                self._release_request(PlanKey("", "")),
                 payer=payer,
                 engine=context.engine,
                 fresh=True,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sfumato.engine.lowering.applications import missing
 from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
-from sfumato.engine.lowering.row_lowering import RowLowering, missing
+from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.plan.values.grammars import GRAMMARS
 from sfumato.plan.values.written_forms import (
     MAX_DATE_LETTERS,

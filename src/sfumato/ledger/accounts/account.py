@@ -161,7 +161,7 @@ class Account:
 
         def write(transaction: Transaction) -> Row:
             asking.find_requested_answer(
-                transaction, self.name, entry.request_id, entry.analyst, entry.question, entry.plan
+                transaction, self.name, entry.request_id, entry.analyst, entry.question, (entry.plan,)
             )
             return self._guarded.append_charge(transaction, self.name, columns, cost, periods)
 
@@ -192,10 +192,17 @@ class Account:
         return reserve_while_charging(self.limit, lambda: epsilon_of(cost, curve, self._opening_terms.budget), charged)
 
     def ask(
-        self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False, searched: int | None = None
+        self,
+        entry: Entry,
+        accuracy: Mapping[str, Number],
+        *,
+        fresh: bool = False,
+        searched: int | None = None,
+        former_plan: str = "",
     ) -> PendingQuery:
         """Prepare a query to be answered with this accuracy: from a stored answer, from an equal query under way, or
-        charged. With ``searched`` only the lines after this one can hold its answer (``look_up``).
+        charged. With ``searched`` only the lines after this one can hold its answer (``look_up``). A request id that
+        was used for ``former_plan`` is the same request.
 
         Nothing happens before ``begin`` of the result.
         """
@@ -212,6 +219,7 @@ class Account:
             reserving=partial(self._reserve, cost, entry.curve),
             until=self.until,
             searched=searched,
+            former_plan=former_plan,
         )
 
     def _paying_periods(self) -> Periods:
@@ -289,31 +297,37 @@ class Account:
         analyst: str | None = None,
         request_id: str | None = None,
         fresh: bool = False,
+        former_plan: str = "",
     ) -> AnswerLookup:
         """Find the stored answer to a request id or, unless ``fresh``, to the same query on the same data, and read the
-        state of the account for its analyst: in one transaction.
+        state of the account for its analyst: in one transaction. An answer under ``former_plan`` is the next best.
         """
-        widths, where = entries.checked_widths(accuracy), None if fresh else self._answer_columns(plan, data)
+        plans = (plan, former_plan) if former_plan else (plan,)
+        widths = entries.checked_widths(accuracy)
+        searches = [] if fresh else [self._answer_columns(searched_plan, data) for searched_plan in plans]
         for name, value in (("analyst", analyst), ("request_id", request_id)):
             if value is not None:
                 entries.checked_name(value, name)
-        newest = None
+        newest: list[Row | None] = []
         with self._guarded.reading() as transaction:
-            row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plan)
-            if row is None and where is not None:
-                newest = asking.newest_answer(transaction, where, self.until)
+            row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
+            if row is None:
+                newest = [asking.newest_answer(transaction, where, self.until) for where in searches]
             statement, last_line = self._statement(transaction, analyst), transaction.last_number
-        if where is not None and newest is not None:
-            row = asking.first_accurate_from(self._guarded, where, widths, newest)
+        for where, newest_row in zip(searches, newest, strict=False):
+            row = row or asking.first_accurate_from(self._guarded, where, widths, newest_row)
         return AnswerLookup(None if row is None else self._guarded.stored(row), statement, last_line)
 
-    def stored(self, *, plan: str, data: str, accuracy: Mapping[str, Number] | None = None) -> StoredAnswer | None:
+    def stored(
+        self, *, plan: str, data: str, accuracy: Mapping[str, Number] | None = None, former_plan: str = ""
+    ) -> StoredAnswer | None:
         """Return the newest answer to this exact query on this exact data, at least as accurate in every requested
-        column.
+        column; without one, that under ``former_plan``.
         """
-        requested_widths = entries.checked_widths(accuracy or {})
-        where = self._answer_columns(plan, data)
-        row = asking.find_stored_answer(self._guarded, where, requested_widths, self.until)
+        requested_widths, row = entries.checked_widths(accuracy or {}), None
+        for searched_plan in (plan, former_plan) if former_plan else (plan,):
+            where = self._answer_columns(searched_plan, data)
+            row = row or asking.find_stored_answer(self._guarded, where, requested_widths, self.until)
         return None if row is None else self._guarded.stored(row)
 
     def published(self, shelf: str, *, data: str) -> tuple[Publication, ...]:
@@ -335,12 +349,19 @@ class Account:
         return self._guarded.stored(row)
 
     def requested(
-        self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None
+        self,
+        request_id: str,
+        *,
+        analyst: str | None = None,
+        question: str | None = None,
+        plan: str | None = None,
+        former_plan: str = "",
     ) -> StoredAnswer | None:
         """Return the answer this request got; None if it got none: ``ask`` shows whether it was charged."""
         entries.checked_name(request_id, "request_id")
+        plans = tuple(filter(None, (plan, former_plan)))
         with self._guarded.reading() as transaction:
-            row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plan)
+            row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
         return None if row is None else self._guarded.stored(row)
 
     # ── the owner's operations ─────────────────────────────────────────────────────────────────
@@ -489,6 +510,7 @@ class Account:
         whole: bool = False,
         seconds: float | None = None,
         waiting: Callable[[], None] = lambda: None,
+        former_plan: str = "",
     ) -> Tab | StoredAnswer:
         """Open a tab for a request, as ``open_tab`` does, or return the result of the same request (``finish``).
 
@@ -508,6 +530,7 @@ class Account:
             fresh=True,
             reserving=partial(self._reserve, cost, curve),
             opening=opening._replace(columns=columns),
+            former_plan=former_plan,
         )
         try:
             stored_answer = asking.begin(seconds, waiting)

@@ -11,7 +11,7 @@ was charged and stopped. A repeated request never pays twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from fractions import Fraction
 from typing import NamedTuple
@@ -56,6 +56,7 @@ class PendingQuery:
         opening: TabOpening | None = None,
         until: int | None = None,
         searched: int | None = None,
+        former_plan: str = "",
     ) -> None:
         self._guarded = guarded
         self._until = until
@@ -63,6 +64,8 @@ class PendingQuery:
         """The last line up to which an answer was looked up, in vain; None where nothing was."""
         self._account = account
         self._entry = entry
+        self._plans = (entry.plan, former_plan) if former_plan else (entry.plan,)
+        """The keys of this query: a request id that was used for any of them is the same request."""
         self._cost = cost
         self._accuracy = accuracy
         self._fresh = fresh
@@ -171,7 +174,7 @@ class PendingQuery:
     def _requested(self, transaction: Transaction) -> Row | None:
         entry = self._entry
         return find_requested_answer(
-            transaction, self._account, entry.request_id, entry.analyst, entry.question, entry.plan
+            transaction, self._account, entry.request_id, entry.analyst, entry.question, self._plans
         )
 
     def _same_request(self, transaction: Transaction) -> PendingCharge | None:
@@ -182,7 +185,7 @@ class PendingQuery:
         where = {"account": self._account, "analyst": columns["analyst"], "request": columns["request"]}
         pending = transaction.pending_charges(where)
         for charge in pending:
-            _require_same_query(transaction.line(charge.number), self._entry.question, self._entry.plan)
+            _require_same_query(transaction.line(charge.number), self._entry.question, self._plans)
         return pending[-1] if pending else None
 
     def _equal_charges(self, transaction: Transaction) -> list[PendingCharge]:
@@ -290,7 +293,7 @@ def find_requested_answer(
     request_id: str | None,
     analyst: str | None,
     question: str | None,
-    plan: str | None,
+    plans: Sequence[str],
 ) -> Row | None:
     """Return the first answer to a request; its id names one query forever, by its plan or else by its text."""
     if request_id is None:
@@ -298,14 +301,14 @@ def find_requested_answer(
     where = {"kind": "answer", "account": account, "analyst": analyst or "", "request": request_id}
     rows = transaction.page(where, limit=1)
     if rows:
-        _require_same_query(transaction.line(rows[0].about), question, plan)
+        _require_same_query(transaction.line(rows[0].about), question, plans)
     return rows[0] if rows else None
 
 
-def _require_same_query(charge: Row | None, question: str | None, plan: str | None) -> None:
+def _require_same_query(charge: Row | None, question: str | None, plans: Sequence[str]) -> None:
     if charge is None:
         return
-    if (plan != charge.plan) if plan else (question is not None and question != charge.question):
+    if (charge.plan not in plans) if any(plans) else (question is not None and question != charge.question):
         raise RequestDiffers(
             "a request id belongs to one query, and this one was used for another",
             place="request_id",

@@ -27,7 +27,7 @@ from sfumato.errors import InvalidParameter, SfumatoError, install_command
 from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
-from sfumato.plots.answers import GroupColumn, draw
+from sfumato.plots.answers import Buckets, GroupColumn, draw
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData, Interval
 from sfumato.policy import Type
@@ -39,11 +39,14 @@ from sfumato.release.answers.answer_pages import save
 from sfumato.release.answers.answer_pictures import (
     HALF,
     MARK,
+    BucketKey,
     bar_chart,
+    bucket_keys,
     caption_lines,
     explain_mark,
     key_column,
     notes,
+    parse_buckets,
     parse_noise_limit,
     too_noisy,
 )
@@ -114,6 +117,8 @@ class Answer:
     above: str = ""
     """Numbers are marked as too noisy where their interval extends further than this fraction of them; empty marks
     none."""
+    buckets: tuple[BucketKey, ...] = ()
+    """The key columns of WIDTH_BUCKET, each with the low end, the high end and the number of its buckets."""
 
     def __post_init__(self) -> None:
         """Validate every field, and restore the types of values read from JSON."""
@@ -136,6 +141,7 @@ class Answer:
         object.__setattr__(self, "sampling", self._parse_sampling())
         if self.above:
             parse_noise_limit(self.above)
+        object.__setattr__(self, "buckets", parse_buckets(self.buckets, self.keys))
         weak_reasons = tuple(reason for reason in self.receipt.weak if reason not in self.warnings)
         object.__setattr__(self, "warnings", (*weak_reasons, *self.warnings))
 
@@ -398,7 +404,9 @@ class Answer:
         return [self.chart_data(name) for name in self.columns if name in self.intervals]
 
     def _chart_keys(self) -> list[GroupColumn]:
-        return [key_column(name, self.column(name)) for name in self.columns if name in self.keys]
+        buckets = {name: Buckets(low, high, count) for name, low, high, count in self.buckets}
+        names = [name for name in self.columns if name in self.keys]
+        return [key_column(name, self.column(name), buckets.get(name)) for name in names]
 
     def chart_data(self, column: str) -> ChartData:
         """Return one numeric column as chart data."""
@@ -490,7 +498,11 @@ def answer(
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     possible = _possible_ranges(query)
-    return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks, chosen=chosen)
+    return Answer(
+        *(names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks),
+        chosen=chosen,
+        buckets=tuple(bucket_keys(query)),
+    )
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:

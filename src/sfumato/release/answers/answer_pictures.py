@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter, SfumatoError, install_command
-from sfumato.plots.answers import GroupColumn
+from sfumato.plan.nodes import Query
+from sfumato.plan.values.expressions import Call, Column, Key, Literal
+from sfumato.plan.values.functions.numeric import MAX_BUCKETS
+from sfumato.plots.answers import Buckets, GroupColumn
 from sfumato.plots.scales import ChartData, Interval
+from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact, format_percent
 from sfumato.release.answers.formatting import key_text
 from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
@@ -19,6 +23,8 @@ from sfumato.untrusted import escape_unprintable
 
 MARK = "*"
 """The mark of a number that is too noisy to print."""
+BucketKey = tuple[str, float, float, int]
+"""A key column of WIDTH_BUCKET: its name, the low end, the high end, and the number of its buckets."""
 HALF = Fraction(1, 2)
 """The default limit: a number whose interval extends further than this fraction of it is too noisy to print."""
 
@@ -37,9 +43,33 @@ def caption_lines(receipt: Receipt) -> list[str]:
     return [PREVIEW_NOTE, *caption] if receipt.is_preview else caption
 
 
-def key_column(name: str, values: Sequence[Any]) -> GroupColumn:
+def key_column(name: str, values: Sequence[Any], buckets: Buckets | None = None) -> GroupColumn:
     """Return one key column as chart data."""
-    return GroupColumn(escape_unprintable(name), tuple(values), tuple(map(key_text, values)))
+    return GroupColumn(escape_unprintable(name), tuple(values), tuple(map(key_text, values)), buckets)
+
+
+def bucket_keys(query: Query) -> Iterator[BucketKey]:
+    """Iterate over the key columns of WIDTH_BUCKET, with the ends and the number of their buckets."""
+    for output in () if query.outer else query.finish.outputs:
+        expression = output.expression
+        if isinstance(expression, Column) and isinstance(expression.reference, Key):
+            key = query.plan.keys[expression.reference.index]
+            if isinstance(key, Call) and key.function == "WIDTH_BUCKET":
+                low, high, count = (argument.value for argument in key.arguments[1:] if isinstance(argument, Literal))
+                yield output.name, float(low), float(high), int(count)  # type: ignore[arg-type]
+
+
+def parse_buckets(buckets: Any, keys: Sequence[str]) -> tuple[BucketKey, ...]:
+    """Check which key columns number buckets, as an answer's text may name them."""
+    rule = "key columns, each with the ends and the number of its buckets"
+    parsed = []
+    for name, low, high, count in buckets:
+        ends = codec.parse_float(low, "buckets"), codec.parse_float(high, "buckets")
+        is_range = ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])
+        if name not in keys or not is_range or type(count) is not int or not 1 <= count <= MAX_BUCKETS:
+            raise InvalidParameter("buckets", buckets, rule)
+        parsed.append((name, *ends, count))
+    return tuple(parsed)
 
 
 def parse_noise_limit(above: Number) -> str:
@@ -67,7 +97,7 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
         ", or of unknown width" if has_unknown else ""
     )
     return [
-        *([f"hollow or dashed: {noisy_text}"] if has_noisy else []),
+        *([f"hollow, dashed or thin: {noisy_text}"] if has_noisy else []),
         *(["dark: noise; orange: approximate sampling error, since the rows are a sample"] if has_sampling else []),
     ]
 

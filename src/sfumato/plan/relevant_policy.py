@@ -1,0 +1,255 @@
+"""The part of a policy that decides what a question means: a bought answer stays free until this part changes.
+
+*Claim.* Under two policies with equal relevant parts, a plan reads the same numbers of the same data, and bounds each
+unit alike. The rows of a table, their owners and their cells follow from the unit, the id types, the declarations of
+the table itself and of the tables on the path to its owner, and from the declarations of the columns that the plan, an
+id, a path or a period reads. The plan holds its own expressions, and the engine identifies the data as a whole. Nothing
+else of a policy reaches a statement. So the released answer is, as it is shown, an answer to the question now asked,
+and to show it again is post-processing. ∎
+
+``FIELDS`` classifies every field. A field that nobody classified counts, for every question, once it is declared: at
+worst an answer is bought twice. A field at its default is left out, so a field added later changes no earlier key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set as AbstractSet
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from sfumato.plan.nodes import Join, Scan
+from sfumato.plan.values.expressions import Field
+from sfumato.policy import Domain, ListColumn, Policy, Table, Via
+from sfumato.policy.codings import Coding, Level
+from sfumato.privacy import Budget, PrivacyUnit
+
+Declarations = list[Any]
+"""Names and values of declared fields, sorted, with plain values and domains as leaves."""
+_LEAVES = (str, int, float, Fraction, dt.date, Domain)
+"""The classes of values that ``canonical.digest`` hashes; any other value is hashed as its text."""
+ReadColumns = dict[str, set[str]]
+"""For each table that is read, the names of the columns that are read, in lower case."""
+
+
+class Relevance(Enum):
+    """The questions that a field of a policy counts for."""
+
+    ALWAYS = "every question that reads the table"
+    COLUMN = "questions that read the column"
+    CELL = "releases of the column's cells"
+    CELLS = "releases of the table's cells"
+    NEVER = "no question"
+
+
+_ALWAYS, _NEVER = Relevance.ALWAYS, Relevance.NEVER
+
+FIELDS: Mapping[type, Mapping[str, Relevance]] = {
+    Policy: {
+        "unit": _ALWAYS,
+        "budget": _ALWAYS,
+        "tables": _ALWAYS,  # those that are read
+        "id_type": _ALWAYS,
+        "per": _ALWAYS,
+        "size": _NEVER,  # forecasts
+        "analysts": _NEVER,
+        "path": _NEVER,
+        "account": _NEVER,  # an answer is looked up in its account
+        "ledger": _NEVER,
+        "allow_large_delta": _NEVER,
+    },
+    Budget: {
+        "neighbours": _ALWAYS,
+        "epsilon": _NEVER,
+        "delta": _NEVER,
+        "reserve": _NEVER,
+        "order": _NEVER,
+        "spent_pure": _NEVER,
+        "spent_renyi": _NEVER,
+        "spent_failure": _NEVER,
+        "allowances": _NEVER,
+    },
+    Table: {
+        "name": _ALWAYS,
+        "source": _NEVER,  # the engine identifies the data
+        "relation": _ALWAYS,
+        "id": _ALWAYS,
+        "period": _ALWAYS,
+        "public": _ALWAYS,
+        "max_rows": _ALWAYS,
+        "max_groups": _ALWAYS,
+        "max_rows_per_group": _ALWAYS,
+        "row_ceiling": _NEVER,  # checked when the table is opened, and enforced in no statement
+        "columns": Relevance.COLUMN,
+        "lists": Relevance.COLUMN,
+        "rules": Relevance.COLUMN,
+        "nulls": _ALWAYS,  # of every column
+        "codings": Relevance.CELL,
+        "impossible": Relevance.CELLS,
+        "implies": Relevance.CELLS,
+    },
+}
+"""The relevance of each field; fields of other classes, and fields that are not listed, count with what holds them."""
+
+FIRST_HASHED: Mapping[type, frozenset[str]] = {
+    Policy: frozenset(("unit", "budget", "tables", "id_type", "per")),
+    PrivacyUnit: frozenset(("name", "every_row", "period", "path", "period_column")),
+    Budget: frozenset(("neighbours",)),  # an account has one definition of neighbours for life
+    Table: frozenset(
+        (
+            *("name", "relation", "id", "period", "public", "max_rows", "max_groups", "max_rows_per_group"),
+            *("columns", "lists", "codings", "impossible", "implies"),
+        )
+    ),
+    Via: frozenset(("via", "on", "key")),
+    Domain: frozenset(("type", "bounds", "values", "grid", "nullable", "max_length", "other")),
+    ListColumn: frozenset(("items", "max_items")),
+    Coding: frozenset(("starts", "end", "levels", "spikes")),
+    Level: frozenset(("parts", "name", "labels")),
+}
+"""The fields in the first form of a policy's version (``curator.context``), which later forms extend."""
+
+
+def relevant_policy(plan: object, policy: Policy, *, reads_cells: bool) -> Declarations:
+    """Return the declarations that the answer to a plan depends on; ``reads_cells`` is for releases of coded cells."""
+    return _relevant_tables(read_columns(plan, policy), policy, reads_cells=reads_cells)
+
+
+def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) -> Declarations:
+    tables = [_table_declarations(policy.tables[name], read[name], reads_cells) for name in sorted(read)]
+    return [_declarations(policy, lambda name, _: name != "tables"), tables]
+
+
+def relevant_rows(table: str, policy: Policy) -> Declarations:
+    """Return the declarations that the rows of a table and their owners depend on, with all rules about its cells."""
+    read: ReadColumns = {table: set()}
+    _add_owner_columns(table, policy, read)
+    return _relevant_tables(read, policy, reads_cells=True)
+
+
+def relevant_columns(table: Table, names: Iterable[str]) -> Declarations:
+    """Return the declarations of some columns of a table, with their cells."""
+    read = {name.lower() for name in names}
+    by_column = (Relevance.COLUMN, Relevance.CELL)
+    chosen = [name for name, relevance in _relevances(table).items() if relevance in by_column]
+    return [[name, _encode(_entries_of(getattr(table, name), read))] for name in sorted(chosen)]
+
+
+def read_columns(plan: object, policy: Policy) -> ReadColumns:
+    """Return the columns that a plan reads of each table, with those that give its rows an owner."""
+    read: ReadColumns = {}
+    for part in _parts(plan):
+        if isinstance(part, (Scan, Join)):
+            read.setdefault(part.table, set())
+        if isinstance(part, Join):
+            joined = [column for _, column in part.pairs] + [column for _, _, column in part.bands]
+            read[part.table].update(map(str.lower, joined))
+        if isinstance(part, Field) and part.table:
+            read.setdefault(part.table, set()).add(part.name.lower())
+    for name in tuple(read):
+        _add_owner_columns(name, policy, read)
+    return read
+
+
+def later_declarations(value: object, path: str = "") -> Declarations:
+    """Return what is declared in fields that the first form of a policy's version does not hold, with their paths."""
+    if isinstance(value, Mapping):
+        return [item for key in sorted(value) for item in later_declarations(value[key], f"{path}.{key}")]
+    if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+        return [item for index, part in enumerate(value) for item in later_declarations(part, f"{path}.{index}")]
+    if not dataclasses.is_dataclass(value):
+        return []
+    first_hashed = _registered(FIRST_HASHED, value)
+    if first_hashed is None:
+        return []
+    found: Declarations = []
+    for name, declared in _declared_fields(value):
+        if name in first_hashed:
+            found += later_declarations(declared, f"{path}.{name}")
+        elif _relevances(value).get(name) is not _NEVER:
+            found.append([f"{path}.{name}", _encode(declared)])
+    return found
+
+
+def _add_owner_columns(name: str, policy: Policy, read: ReadColumns) -> None:
+    """Add the columns that name the owner and the period of a table's rows, in it and in every table on its path."""
+    unit_id, period = policy.tables[name].id, policy.period_column(name)
+    columns = read.setdefault(name, set())
+    columns.update(column.lower() for column in (period, unit_id) if isinstance(column, str))
+    if isinstance(unit_id, Via):
+        columns.add(unit_id.on.lower())
+        read.setdefault(unit_id.via, set()).add(unit_id.key.lower())
+        _add_owner_columns(unit_id.via, policy, read)
+
+
+def _table_declarations(table: Table, read: AbstractSet[str], reads_cells: bool) -> Declarations:
+    def is_counted(_: str, relevance: Relevance) -> bool:
+        return reads_cells or relevance not in (Relevance.CELL, Relevance.CELLS)
+
+    return _declarations(table, is_counted, read)
+
+
+def _declarations(
+    value: object, is_counted: Callable[[str, Relevance], bool], read: AbstractSet[str] = frozenset()
+) -> Declarations:
+    relevances = _relevances(value)
+    found: Declarations = []
+    for name, declared in _declared_fields(value):
+        relevance = relevances.get(name, _ALWAYS)
+        if relevance is _NEVER or not is_counted(name, relevance):
+            continue
+        by_column = relevance in (Relevance.COLUMN, Relevance.CELL)
+        found.append([name, _encode(_entries_of(declared, read) if by_column else declared)])
+    return sorted(found)
+
+
+def _entries_of(by_column: Mapping[str, Any], read: AbstractSet[str]) -> dict[str, Any]:
+    return {name: declared for name, declared in by_column.items() if name.lower() in read}
+
+
+def _encode(value: Any) -> Any:
+    """Return plain lists with domains, numbers and dates as leaves, which ``canonical.digest`` hashes."""
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Domain)):
+        return _declarations(value, lambda _, __: True)
+    if isinstance(value, Mapping):
+        return sorted([str(name), _encode(entry)] for name, entry in value.items())
+    if isinstance(value, (tuple, list)):
+        return [_encode(part) for part in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(repr, value))
+    return value if value is None or isinstance(value, _LEAVES) else repr(value)
+
+
+def _declared_fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """Iterate over the fields of a value that are part of it and are not at their defaults."""
+    for attribute in dataclasses.fields(value):
+        declared = getattr(value, attribute.name)
+        factory = attribute.default_factory
+        default = attribute.default if factory is dataclasses.MISSING else factory()
+        if attribute.compare and not (type(declared) is type(default) and declared == default):
+            yield attribute.name, declared
+
+
+def _relevances(value: object) -> Mapping[str, Relevance]:
+    return _registered(FIELDS, value) or {}
+
+
+def _registered(registry: Mapping[type, Any], value: object) -> Any:
+    """Return the entry of a value's class, or of the first of its bases that has one."""
+    return next((registry[kind] for kind in type(value).__mro__ if kind in registry), None)
+
+
+def _parts(plan: object) -> Iterator[object]:
+    """Iterate over all parts of a plan that its hash covers; without recursion, since trees are deep."""
+    stack: list[Any] = [plan]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, (tuple, list)):
+            stack.extend(part)
+        elif dataclasses.is_dataclass(part) and not isinstance(part, (type, Domain)):
+            yield part
+            stack.extend(getattr(part, attribute.name) for attribute in dataclasses.fields(part) if attribute.compare)
