@@ -165,3 +165,22 @@ def test_stirling_brackets_the_factorial(n: int) -> None:
 )
 def test_hostile_parameters(call: object) -> None:
     assert_refused(call)
+
+
+def test_two_to_the_minus_kappa_is_negligible() -> None:
+    """Exact integers: below the stated κ some κ misses the power; from it on, none does for a long way."""
+    for power in range(1, 13):
+        start = theorems.negligible_from(power)
+        assert all(2**kappa >= kappa**power for kappa in range(start, start + 3000))
+        assert start == 1 or 2 ** (start - 1) < (start - 1) ** power
+    assert theorems.negligible_from(1) == 1
+    assert theorems.negligible_from(50) > 400
+    assert theorems.kappa_secure("0.5", 40) == sf.Guarantee("0.5", Fraction(1, 2**40))
+    for call in (
+        lambda: theorems.kappa_secure(1, 0),
+        lambda: theorems.kappa_secure(1, 2000),
+        lambda: theorems.kappa_secure(1, "1.5"),
+        lambda: theorems.negligible_from(0),
+        lambda: theorems.negligible_from(1000),
+    ):
+        assert_refused(call)

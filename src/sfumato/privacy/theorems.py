@@ -30,6 +30,7 @@ from sfumato.privacy.numbers import (
 )
 
 _MAX_COMPOSED = 4000
+_MAX_KAPPA, _MAX_POWER = 900, 50
 _ROUND_UP = 1 + 2.0**-40  # computed reals are known to far better than this
 
 
@@ -119,6 +120,38 @@ def group(guarantee: Guarantee, k: int) -> Guarantee:
     promise = Guarantee.of(guarantee)
     curve = Curve.approximate(promise.epsilon, promise.delta).group(k)
     return Guarantee(exact_integer(k, "k", at_least=1) * promise.epsilon, curve.failure)
+
+
+# ── how small δ must be ────────────────────────────────────────────────────────────────────────
+
+
+def kappa_secure(epsilon: Number, kappa: int) -> Guarantee:
+    """Return (ε, 2^−κ) for a security parameter κ: a mechanism M(κ, ·) that keeps it for every κ has a negligible δ
+    (Dwork & Roth 2014, section 2.3).
+
+    >>> float(kappa_secure(1, 40).delta) < 1e-12
+    True
+    """
+    bits = exact_integer(kappa, "kappa", at_least=1)
+    if bits > _MAX_KAPPA:
+        raise InvalidParameter("kappa", kappa, f"at most {_MAX_KAPPA}", fix="use 40 for statistics, 128 for keys")
+    return Guarantee(epsilon, Fraction(1, 2**bits))
+
+
+def negligible_from(power: int) -> int:
+    """Return the least κ₀ such that 2^−κ ≤ κ^−power for every κ ≥ κ₀: there is one for every power, which is what
+    makes δ(κ) = 2^−κ negligible, δ = κ^−ω(1).
+
+    Proof: κ·ln 2 − power·ln κ rises for κ > power/ln 2, so from the last κ at which it is negative it stays ≥ 0; that
+    κ is below 2·power² + 2, where 2^κ > κ^power.
+    """
+    degree = exact_integer(power, "power", at_least=1)
+    if degree > _MAX_POWER:
+        raise InvalidParameter("power", power, f"at most {_MAX_POWER}")
+    kappa = 2 * degree**2 + 2
+    while kappa > 1 and 2 ** (kappa - 1) >= (kappa - 1) ** degree:
+        kappa -= 1
+    return kappa
 
 
 # ── conversions between currencies ─────────────────────────────────────────────────────────────
@@ -281,8 +314,10 @@ __all__ = [
     "chernoff_additive",
     "chernoff_multiplicative",
     "group",
+    "kappa_secure",
     "mu_to_delta",
     "mu_to_epsilon",
+    "negligible_from",
     "optimal",
     "parallel",
     "pure_to_rho",
