@@ -119,6 +119,26 @@ def mechanisms() -> None:
     save(chart, "theory-mechanisms")
 
 
+def sampling() -> None:
+    """ε of a release on a secret sample, for releases of three ε, along the rate."""
+    kinds = {"ε = 2": 2, "ε = 1": 1, "ε = 1/2": "1/2"}
+    rates = [f"{step / 50:.2f}" for step in range(1, 51)]
+    data = [
+        {"rate": float(rate), "ε": sf.Curve.pure(epsilon).subsampled(rate).epsilon(0), "kind": kind}  # type: ignore[arg-type]
+        for kind, epsilon in kinds.items()
+        for rate in rates
+    ]
+    chart = lines(
+        data,
+        alt.X("rate:Q", title="share of the people in the sample", axis=alt.Axis(format="%")),
+        alt.Y("ε:Q", title="ε of the release on the sample"),
+        "kind",
+        list(kinds),
+        "A secret sample makes ε smaller",
+    )
+    save(chart, "theory-sampling")
+
+
 def pure() -> None:
     """The band e^±ε around one law, and a second law within it."""
     grid = [round(-8 + 0.1 * i, 1) for i in range(171)]

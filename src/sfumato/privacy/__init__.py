@@ -8,7 +8,7 @@ losses                the interface of a privacy loss; losses of guarantees and 
 noise_losses, threshold_losses, vector_losses  losses of noise, of key thresholds, of Gaussian noise on vectors
 inversion             δ(ε) of a composition from its moments, with a proven error
 outcomes              the law of a mechanism's outcome on one input
-shape                 readings of a product of losses
+shape, subsampled_losses  readings of a product of losses; the loss of a release on a secret sample
 curve                 the value users hold: the privacy loss of a release
 calibration, budget, odometer    the least noise; the spending rule; the loss so far
 divergences, theorems, reading   definitions, textbook results, and their meaning for one person
