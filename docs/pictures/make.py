@@ -220,6 +220,8 @@ def plots() -> None:
         late.release(epsilon="0.8", sample_of="0.1").plot(str(HERE / "sampled.svg"))
         flights.budget.plot(HERE / "budget.svg")
     sf.Curve.gaussian(2).plot(HERE / "privacy-loss.svg")
+    noise = sf.Gaussian(2)
+    noise.distribution(0, tail="0.001").plot(noise.distribution(1, tail="0.001"), HERE / "outcome-loss.svg")
     sf.precedents(sf.Guarantee(1, "1e-6")).plot(HERE / "precedents.svg")
 
 

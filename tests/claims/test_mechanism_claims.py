@@ -537,7 +537,7 @@ def test_responses() -> None:
     for epsilon, choices in (("0.1", 3), (1, 3), ("2.5", 4), (5, 3)):
         made = sf.RandomizedResponse(epsilon, choices)
         name = f"response {epsilon} of {choices}"
-        claims[name] = (numbers(made), made.truth, _curve(made.curve), made.distribution(0))
+        claims[name] = (numbers(made), made.truth, _curve(made.curve), tuple(made.distribution(0).values()))
         claims[f"{name}: estimate"] = numbers([made.estimate(reports), made.estimate(reports).interval("0.9")])
         claims[f"{name}: error"] = tuple(
             made.error(c, k, reports=n) for c in ("0.5", "0.95") for k in (1, 5) for n in (1, 900)
@@ -559,7 +559,7 @@ def test_responses() -> None:
             hashing.error(reports=90),
         )
     odds = sf.RandomizedResponse.of_odds("7/2", 5)
-    claims["odds"] = (numbers(odds), odds.truth, numbers(odds.distribution(2)), _curve(odds.curve))
+    claims["odds"] = (numbers(odds), odds.truth, numbers(list(odds.distribution(2).values())), _curve(odds.curve))
     claims["two coins"] = numbers(sf.RandomizedResponse.two_coins())
     given: list[tuple[Any, ...]] = [
         ("1e-6",),

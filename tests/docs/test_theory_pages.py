@@ -29,6 +29,7 @@ NAMED = {
     "advanced composition": "advanced-composition",
     "parallel composition": "parallel-composition",
     "group privacy": "group-privacy",
+    "amplification by sampling": "sampling",
     "KL divergence": "kl-divergence",
     "max-divergence": "max-divergence",
     "additive and multiplicative Chernoff bounds": "chernoff",

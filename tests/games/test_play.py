@@ -99,3 +99,9 @@ def test_against_plain_loops(case: tuple[games.MatrixGame, list[list[Fraction]]]
 )
 def test_hostile_input_gets_rule_and_fix(make: object, message: str) -> None:
     assert_refused(make, message)
+
+
+def test_payoffs_out_of_range_are_to_be_rescaled() -> None:
+    """The refusal speaks of payoffs, and not of per cent."""
+    refusal = assert_refused(lambda: games.MatrixGame([[[3, 0], [0, 1]], [[0, 1], [1, 0]]]), "in [0, 1]")
+    assert refusal.fix == "rescale the payoffs to [0, 1]"

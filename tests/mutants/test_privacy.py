@@ -90,9 +90,9 @@ MUTANTS = (
     Mutant(
         "replaced units are composed in one order of all parts or the other",
         Kind.NEIGHBOURS,
-        "privacy.curve:Curve._charged",
-        "(tuple(((loss.symmetrised(), count) for loss, count in self.parts)),)",
-        "(self.parts, tuple(((loss.reversed(), count) for loss, count in self.parts)))",
+        "privacy.shape:charged",
+        "(tuple(((loss.symmetrised(), count) for loss, count in parts)),)",
+        "(parts, tuple(((loss.reversed(), count) for loss, count in parts)))",
         ("privacy/test_replace.py::test_two_parts_in_opposite_orders",),
     ),
     Mutant(

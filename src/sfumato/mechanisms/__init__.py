@@ -7,6 +7,7 @@ confidence_limits               exact confidence limits of a frequency
 grids                           conversion to whole grid steps and back
 additive, noise_sums            Laplace and Gaussian noise; half-widths of sums of noises
 response                        local mechanisms: reports randomised at the source
+outcome_laws                    exact laws of noise and of selections on one input
 races, selection                exact choice among many; selection by scores, and of frequent values
 sparse                          the sparse vector technique
 rank_choices, quantiles         selection by rank, in many groups at once

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, cast
 
@@ -12,16 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import gaussian, grids, guide_tables, laplace, noise_sums
+from sfumato.errors import InvalidParameter, ValueWords
+from sfumato.mechanisms import gaussian, grids, guide_tables, laplace, noise_sums, outcome_laws
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    POSITIVE,
+    Number,
+    Range,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+)
+from sfumato.privacy.outcomes import OutcomeDistribution
 
 Size = Fraction | tuple[Fraction, ...]
 
 LEAST_STEPS, MAX_STEPS = Fraction(1, 1000), Fraction(10**12)
 """The range of scales, in grid steps, in which every draw is exact and bounded in time."""
+_TAIL = Range("a number from 1e-29 to 0.5", Fraction(1, 10**29), Fraction(1, 2))
+_FURTHEST_STEP = 1 << 50
+"""Inputs and outcomes of which a law is stated: further out, sums on a grid are clamped."""
 _LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after which building a table has paid
 
 
@@ -98,6 +112,16 @@ class Laplace:
         """Return the privacy loss of the noise as drawn, for values of this sensitivity."""
         change = grids.sensitivity_in_steps(Sensitivity.of(sensitivity), self.grid)
         return compose(Curve.discrete_laplace(size, part) for size, part in _split(self.sizes, change))
+
+    def distribution(self, value: Number, tail: Number = "1e-12") -> OutcomeDistribution:
+        """Return the exact law of one noisy value; the outcomes listed leave out at most ``tail`` of it."""
+        return _distribution(self, outcome_laws.laplace_probability, value, tail)
+
+    def loss(self, outcome: Any, x: Any, y: Any) -> Fraction:
+        """Return ln P[M(x) = outcome]/P[M(y) = outcome] = Σ (|outcome − y| − |outcome − x|)/scale, exactly: the
+        privacy loss of one outcome for one pair of inputs, which may be lists.
+        """
+        return _summed_loss(self, outcome, x, y)
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
         """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail 2q^{t}/(1+q).
@@ -197,6 +221,16 @@ class Gaussian:
             return Curve.discrete_gaussian(self.sizes[0], change)
         return _unequal_gaussian(self.sizes, change)
 
+    def distribution(self, value: Number, tail: Number = "1e-12") -> OutcomeDistribution:
+        """Return the exact law of one noisy value; the outcomes listed leave out at most ``tail`` of it."""
+        return _distribution(self, outcome_laws.gaussian_probability, value, tail)
+
+    def loss(self, outcome: Any, x: Any, y: Any) -> Fraction:
+        """Return ln P[M(x) = outcome]/P[M(y) = outcome] = Σ ((outcome − y)² − (outcome − x)²)/2σ², exactly: the
+        privacy loss of one outcome for one pair of inputs, which may be lists.
+        """
+        return _summed_loss(self, outcome, x, y)
+
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
         """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail."""
         beta, sigma = _miss(confidence, k), float(max(self.sizes))
@@ -226,6 +260,60 @@ class Gaussian:
     def __repr__(self) -> str:
         grid = "" if self.grid is None else f", grid={format_exact(self.grid)}"
         return f"Gaussian(sigma={_format_size(self.sigma)}{grid})"
+
+
+def _distribution(
+    mechanism: Laplace | Gaussian, noise_law: Callable[[Fraction], Callable[[int], Decimal]], value: Any, tail: Number
+) -> OutcomeDistribution:
+    if len(mechanism.sizes) > 1:
+        rule = "one mechanism with one scale"
+        raise InvalidParameter("scale", ValueWords(f"{len(mechanism.sizes)} scales"), rule, fix="ask for each in turn")
+    grid, start = mechanism.grid or Fraction(1), _whole_steps(mechanism, value, "value", rounded=True)
+    reach = int(mechanism.error(1 - exact(tail, "tail", _TAIL)) / grid)
+    if 2 * reach + 1 > outcome_laws.MAX_OUTCOMES:
+        rule = (
+            f"less noise: its law has {2 * reach + 1:,} outcomes, and at most {outcome_laws.MAX_OUTCOMES:,} are listed"
+        )
+        raise InvalidParameter("distribution", mechanism, rule, fix="choose a coarser grid or a larger tail")
+    probability = noise_law(mechanism.sizes[0])
+
+    def mass(outcome: Any) -> Fraction | None:
+        try:
+            steps = _whole_steps(mechanism, outcome, "outcome")
+        except InvalidParameter:
+            return None  # no value of this mechanism
+        return outcome_laws.rounded_down(probability(steps - start))
+
+    outcomes = [step if mechanism.grid is None else step * grid for step in range(start - reach, start + reach + 1)]
+    return OutcomeDistribution(outcomes, mass, outcome_laws.ROUNDING)
+
+
+def _summed_loss(mechanism: Laplace | Gaussian, outcome: Any, x: Any, y: Any) -> Fraction:
+    """Add the losses of all coordinates: their noises are independent."""
+    rows = [list(row) if isinstance(row, (list, tuple, np.ndarray)) else [row] for row in (outcome, x, y)]
+    if len({len(row) for row in rows}) > 1 or len(mechanism.sizes) not in (1, len(rows[0])):
+        lengths = ValueWords(", ".join(f"{len(row):,}" for row in rows))
+        raise InvalidParameter("lengths of outcome, x and y", lengths, "equal, with one value for each scale")
+    total = Fraction(0)
+    for index, (result, first, second) in enumerate(zip(*rows, strict=True)):
+        size = mechanism.sizes[index % len(mechanism.sizes)]
+        at = _whole_steps(mechanism, result, "outcome")
+        from_x = abs(at - _whole_steps(mechanism, first, "x", rounded=True)) ** mechanism.order
+        from_y = abs(at - _whole_steps(mechanism, second, "y", rounded=True)) ** mechanism.order
+        total += Fraction(from_y - from_x) / (mechanism.order * size**mechanism.order)
+    return total
+
+
+def _whole_steps(mechanism: Laplace | Gaussian, value: Any, name: str, *, rounded: bool = False) -> int:
+    """Return a number in grid steps: an input is rounded to the grid as in a release, an outcome lies on it."""
+    number = Fraction(value) if isinstance(value, float) and math.isfinite(value) else exact(value, name)
+    steps = number / (mechanism.grid or 1)
+    if rounded and mechanism.grid is not None:
+        steps = Fraction((2 * steps + 1) // 2)
+    if steps.denominator != 1 or abs(steps) > _FURTHEST_STEP:
+        rule = "a whole number" if mechanism.grid is None else f"a multiple of the grid {format_exact(mechanism.grid)}"
+        raise InvalidParameter(name, value, f"{rule} of at most 2^50 steps")
+    return int(steps)
 
 
 def _largest(size: Size, unit_value: Fraction, digits: int) -> str:

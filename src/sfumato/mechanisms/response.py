@@ -16,19 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.mechanisms import bits, grids
+from sfumato.mechanisms import bits, grids, outcome_laws
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import (
     ABOVE_ONE,
     CONFIDENCE,
-    POSITIVE,
+    NONNEGATIVE,
     Number,
     exact,
     exact_integer,
     format_exact,
     format_number,
 )
+from sfumato.privacy.outcomes import OutcomeDistribution
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -87,7 +88,8 @@ class RandomizedResponse:
     (Warner 1965).
 
     Drawn as: keep the truth with probability (e^ε − 1)/(e^ε + k − 1), otherwise a uniform answer. ``odds`` states
-    e^ε exactly where ε itself is no rational number.
+    e^ε exactly where ε itself is no rational number. At ε = 0 every report is uniform: perfect privacy, and nothing to
+    learn.
 
     >>> RandomizedResponse.two_coins().odds
     Fraction(3, 1)
@@ -101,9 +103,9 @@ class RandomizedResponse:
 
     def __init__(self, epsilon: Number, choices: int = 2, odds: Number | None = None) -> None:
         exact_odds = None if odds is None else exact(odds, "odds", ABOVE_ONE)
-        exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
-        if not _EPSILON_LEAST <= exact_epsilon <= _EPSILON_MOST:
-            raise InvalidParameter("epsilon", epsilon, f"a number from 0.000001 to {_EPSILON_MOST}")
+        exact_epsilon = exact(epsilon, "epsilon", NONNEGATIVE)
+        if exact_epsilon and not _EPSILON_LEAST <= exact_epsilon <= _EPSILON_MOST:
+            raise InvalidParameter("epsilon", epsilon, f"0, or a number from 0.000001 to {_EPSILON_MOST}")
         if exact_odds is not None and not 0 <= exact_epsilon - _log_below(exact_odds) < Fraction(1, 10**20):
             raise InvalidParameter(
                 "epsilon", epsilon, "ln(odds), rounded up", fix="use RandomizedResponse.of_odds(odds)"
@@ -150,21 +152,46 @@ class RandomizedResponse:
     def curve(self) -> Curve:
         return Curve.randomized_response(self.epsilon, self.choices)
 
-    def distribution(self, value: int) -> list[Fraction] | None:
-        """Return the exact probabilities of every report, when e^ε is rational."""
-        if self.odds is None:
-            return None
-        total = self.odds + self.choices - 1
-        return [(self.odds if j == value else Fraction(1)) / total for j in range(self.choices)]
+    def distribution(self, value: int) -> OutcomeDistribution:
+        """Return the exact law of the report that stands for this answer."""
+        answer = self._answer(value, "value")
+        if self.choices > outcome_laws.MAX_OUTCOMES:
+            rule = f"at most {outcome_laws.MAX_OUTCOMES:,}, so that its law can be listed"
+            raise InvalidParameter("choices", self.choices, rule)
+        growth = self.odds if self.epsilon else Fraction(1)
+        if growth is not None:
+            weights = {j: growth if j == answer else Fraction(1) for j in range(self.choices)}
+            total = growth + self.choices - 1
+            return OutcomeDistribution.of_mapping({j: weight / total for j, weight in weights.items()})
+        context = outcome_laws.law_context()
+        low = context.divide(Decimal(1), context.add(_growth(self.epsilon, None, context), Decimal(self.choices - 1)))
+        high = context.subtract(Decimal(1), context.multiply(low, Decimal(self.choices - 1)))
+        return outcome_laws.published({j: high if j == answer else low for j in range(self.choices)}, is_uniform=False)
+
+    def loss(self, outcome: int, x: int, y: int) -> Fraction:
+        """Return ln P[M(x) = outcome]/P[M(y) = outcome]: ε, −ε or 0 (with ``odds``, ε is ln(odds) rounded up)."""
+        report, first, second = (self._answer(*given) for given in ((outcome, "outcome"), (x, "x"), (y, "y")))
+        return self.epsilon * ((report == first) - (report == second))
+
+    def _answer(self, value: Number, name: str) -> int:
+        number = exact_integer(value, name)
+        if number >= self.choices:
+            raise InvalidParameter(name, value, f"a whole number from 0 to {self.choices - 1:,}")
+        return number
 
     def estimate(self, reports: Any) -> Estimate:
         """Estimate how many held each answer: (c − nq)/(p − q), with the standard error of the randomisation."""
+        if not self.epsilon:
+            rule = "above 0: at ε = 0 reports do not depend on the answers, and nothing can be estimated"
+            raise InvalidParameter("epsilon", self.epsilon, rule)
         report_counts = np.bincount(_parse_answers(reports, self.choices), minlength=self.choices)
         p = self.truth
         return _debiased(report_counts, int(report_counts.sum()), p, (1 - p) / (self.choices - 1))
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         """Estimate the half-width of one estimated count among this many reports, when few hold the answer."""
+        if not self.epsilon:
+            return math.inf
         q = (1 - self.truth) / (self.choices - 1)
         report_count = exact_integer(reports, "reports", at_least=1)
         return _normal_width(math.sqrt(report_count * q * (1 - q)) / (self.truth - q), confidence, k)
@@ -194,7 +221,7 @@ class OptimizedUnaryEncoding:
     __repr__ = constructor_repr
 
     def __init__(self, epsilon: Number, choices: int) -> None:
-        response = RandomizedResponse(epsilon, choices)
+        response = _informative_response(epsilon, choices)
         object.__setattr__(self, "epsilon", response.epsilon)
         object.__setattr__(self, "choices", response.choices)
 
@@ -236,6 +263,14 @@ class OptimizedUnaryEncoding:
         return f"optimised unary encoding of {self.choices} answers, ε {format_number(float(self.epsilon), 6)}"
 
 
+def _informative_response(epsilon: Number, choices: int) -> RandomizedResponse:
+    """Return randomised response among these answers; refuse ε = 0, at which an encoding is of no use."""
+    response = RandomizedResponse(epsilon, choices)
+    if not response.epsilon:
+        raise InvalidParameter("epsilon", epsilon, f"a number from 0.000001 to {_EPSILON_MOST}")
+    return response
+
+
 PRIME = (1 << 31) - 1
 
 
@@ -257,7 +292,7 @@ class OptimalLocalHashing:
     __repr__ = constructor_repr
 
     def __init__(self, epsilon: Number, choices: int) -> None:
-        response = RandomizedResponse(epsilon, choices)
+        response = _informative_response(epsilon, choices)
         if response.epsilon > 10:
             raise InvalidParameter(
                 "epsilon", epsilon, "at most 10", fix="use RandomizedResponse, which has less noise at a larger ε"

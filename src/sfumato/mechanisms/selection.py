@@ -42,7 +42,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.mechanisms import grids, races
+from sfumato.mechanisms import grids, outcome_laws, races
+from sfumato.mechanisms.outcome_laws import Law
 from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import (
     ABOVE_ONE,
@@ -55,6 +56,7 @@ from sfumato.privacy.numbers import (
     format_number,
     format_percent,
 )
+from sfumato.privacy.outcomes import OutcomeDistribution
 
 Gaps = NDArray[np.uint64]
 
@@ -247,6 +249,23 @@ class ScoreSelection:
         """
         return _tail(candidates, confidence) / float(self.rate)
 
+    def law(self, scores: Any) -> Law:
+        """Return the probability of every outcome for these scores, to a hundred digits (``outcome_laws``)."""
+        steps_below, rate = scaled_gaps(scores, self)
+        steps = outcome_laws.check_steps([int(gap) for gap in steps_below], rate)
+        return dict(enumerate(self._probabilities(steps, rate)))
+
+    def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:  # noqa: ARG002
+        raise InvalidParameter("mechanism", self, "a built-in selection by scores")
+
+    def distribution(self, scores: Any) -> OutcomeDistribution:
+        """Return the exact law of the choice for a short list of scores; equal scores have equal probabilities 1/n."""
+        return outcome_laws.published(self.law(scores), is_uniform=_all_equal(scores, self))
+
+    def loss(self, outcome: Any, x: Any, y: Any) -> float:
+        """Return ln P[M(x) = outcome]/P[M(y) = outcome], the privacy loss of one outcome for two lists of scores."""
+        return outcome_laws.loss_of(outcome, self.law(x), self.law(y))
+
     def words(self) -> str:
         return f"{self.called}, ε {format_number(float(self.epsilon), 6)}"
 
@@ -261,6 +280,10 @@ class ScoreSelection:
 
     def _more(self) -> list[str]:
         return []
+
+
+def _all_equal(scores: Any, mechanism: ScoreSelection) -> bool:
+    return not scaled_gaps(scores, mechanism)[0].any()
 
 
 def scaled_gaps(scores: Any, mechanism: ScoreSelection) -> tuple[NDArray[np.uint64], Fraction]:
@@ -289,6 +312,9 @@ class Exponential(ScoreSelection):
         """Return the index of one candidate; ties are broken uniformly."""
         return int(races.winners(races.GUMBEL, *scaled_gaps(scores, self))[0])
 
+    def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
+        return outcome_laws.exponential_law(steps, rate)
+
     def curve(self) -> Curve:
         return Curve.bounded_range(self.epsilon, self.neighbours)
 
@@ -308,6 +334,9 @@ class PermuteAndFlip(ScoreSelection):
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
         return int(races.winners(races.EXPONENTIAL, *scaled_gaps(scores, self))[0])
+
+    def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
+        return outcome_laws.permute_and_flip_law(steps, rate)
 
     def curve(self) -> Curve:
         return Curve.pure(self.epsilon, self.neighbours)
@@ -355,6 +384,14 @@ class NoisyMax(ScoreSelection):
         """Return the index of the largest noisy score."""
         kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
         return int(races.winners(kind[self.noise], *scaled_gaps(scores, self))[0])
+
+    def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
+        laws = {
+            MaxNoise.LAPLACE: outcome_laws.laplace_max_law,
+            MaxNoise.EXPONENTIAL: outcome_laws.permute_and_flip_law,
+            MaxNoise.GUMBEL: outcome_laws.exponential_law,
+        }
+        return laws[self.noise](steps, rate)
 
     def curve(self) -> Curve:
         if self.noise is MaxNoise.GUMBEL:
@@ -404,6 +441,11 @@ class TopK(ScoreSelection):
         if gaps.size < self.k:
             raise InvalidParameter("scores", ValueWords("a shorter list"), f"a list of k = {self.k} or more scores")
         return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
+
+    def law(self, scores: Any) -> Law:
+        """Return the probability of every list of k candidates."""
+        steps_below, rate = scaled_gaps(scores, self)
+        return outcome_laws.top_k_law([int(gap) for gap in steps_below], rate / self.k, self.k)
 
     def curve(self) -> Curve:
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
@@ -41,6 +41,7 @@ from sfumato.privacy.numbers import (
 from sfumato.privacy.pairs import Distribution, aligned_masses
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
+from sfumato.privacy.subsampled_losses import SubsampledLoss
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 Part = tuple[Loss, int]
 
+_RATE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
 _FROM_ONE = Range("a number in [1, 1e12], or infinity", Fraction(1), Fraction(10**12))
 ROUNDED_UP = 2.0**-45
 """The margin that is added to a computed divergence of order α when it is charged, divided by α − 1."""
@@ -67,6 +69,7 @@ class Curve:
 
     parts: tuple[Part, ...]
     neighbours: Neighbours
+    _group_size: ClassVar[int]  # how many units it stands for: a sample is drawn of single units
 
     def __init__(self, parts: Iterable[Part], neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> None:
         counts_by_loss: dict[Loss, list[int]] = {}
@@ -78,6 +81,7 @@ class Curve:
         combined = [(loss, sum(counts)) for loss, counts in counts_by_loss.items() if any(counts)]
         object.__setattr__(self, "parts", tuple(sorted(combined, key=lambda part: part[0].sort_key)))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
+        object.__setattr__(self, "_group_size", 1)
 
     # ── built from ─────────────────────────────────────────────────────────────────────────────
 
@@ -223,7 +227,8 @@ class Curve:
         """Return certified lower and upper bounds of the least ε for this δ."""
         target = exact(delta, "delta", BELOW_ONE)
         ranges = [shape.epsilon_range(parts, target) for parts in self._directions]
-        return max(low for low, _ in ranges), max(high for _, high in ranges)
+        lower = ranges if self._bounded_below else [shape.epsilon_range(part, target) for part in self._single_parts]
+        return max(low for low, _ in lower), max(high for _, high in ranges)
 
     def delta(self, epsilon: Number) -> float:
         """Bound from above the least δ for which (ε, δ)-DP is certain."""
@@ -233,7 +238,8 @@ class Curve:
         """Return certified lower and upper bounds of the least δ for this ε."""
         target = exact(epsilon, "epsilon", NONNEGATIVE)
         ranges = [shape.delta_range(parts, target) for parts in self._directions]
-        return max(low for low, _ in ranges), max(high for _, high in ranges)
+        lower = ranges if self._bounded_below else [shape.delta_range(part, target) for part in self._single_parts]
+        return max(low for low, _ in lower), max(high for _, high in ranges)
 
     def renyi(self, order: Number) -> float:
         """Return the Rényi divergence of this order outside the failure: order 1 is KL, infinity max-divergence.
@@ -274,7 +280,55 @@ class Curve:
     def group(self, k: int) -> Curve:
         """Return the loss when k units change together; every part is recomputed for k units."""
         size = exact_integer(k, "k", at_least=1)
-        return Curve(((loss.group(size), count) for loss, count in self.parts), self.neighbours)
+        curve = Curve(((loss.group(size), count) for loss, count in self.parts), self.neighbours)
+        object.__setattr__(curve, "_group_size", size * self._group_size)
+        return curve
+
+    def subsampled(self, rate: Number | None = None, *, size: int | None = None, of: int | None = None) -> Curve:
+        """Return the loss of running this release once on a secret random sample of the units.
+
+        With ``rate``, each unit is in the sample with that probability, on its own (Poisson): for add-remove curves;
+        ``for_neighbours`` and ``group`` of the result count how many of the changed units are sampled. With ``size``
+        and ``of``, that many of a public number of units are drawn without replacement: for replace curves. One
+        release is exact for Poisson sampling; all else is an upper bound (``subsampled_losses``). The sample must stay
+        secret, and each release needs a fresh one.
+
+        >>> round(Curve.pure(1).subsampled("0.1").epsilon(0), 4)  # ln(1 + 0.1·(e − 1))
+        0.1586
+        """
+        share, population = self._sampling(rate, size, of)
+        if self._group_size > 1:
+            raise InvalidParameter(
+                "curve",
+                self,
+                "the curve of one unit",
+                fix="sample first, then count units: curve.subsampled(…).group(k)",
+            )
+        if share == 1 or not self.parts:
+            return self
+        return Curve([(SubsampledLoss(self.parts, share, population=population), 1)], self.neighbours)
+
+    def _sampling(self, rate: Number | None, size: int | None, of: int | None) -> tuple[Fraction, int]:
+        """Return the share of the units in a sample, and their public number, 0 for Poisson sampling."""
+        if (rate is None) == (size is None) or (size is None) != (of is None):
+            raise InvalidParameter("rate", rate, "given alone, or size and of together", fix="write subsampled('0.1')")
+        if rate is not None:
+            if self.neighbours is Neighbours.REPLACE:
+                fix = "sample the add-remove curve, then convert: curve.subsampled(rate).for_neighbours('replace')"
+                rule = (
+                    "left out under replace: the size of a Poisson sample varies, and this curve says nothing of that"
+                )
+                raise InvalidParameter("rate", rate, rule, fix=fix)
+            return exact(rate, "rate", _RATE), 0
+        if self.neighbours is Neighbours.ADD_REMOVE:
+            fix = "use rate=…, or convert first: curve.for_neighbours('replace').subsampled(size=…, of=…)"
+            raise InvalidParameter(
+                "size", size, "left out under add-remove, where the number of units is secret", fix=fix
+            )
+        drawn, population = exact_integer(size or 0, "size", at_least=1), exact_integer(of or 0, "of", at_least=1)
+        if drawn > population:
+            raise InvalidParameter("size", size, f"at most {population}, the number of units")
+        return Fraction(drawn, population), population
 
     def for_neighbours(self, neighbours: Neighbours | str) -> Curve:
         """Return the loss under the other neighbouring relation: replacing a unit is removing one and adding one."""
@@ -335,21 +389,22 @@ class Curve:
 
     @cached_property
     def _directions(self) -> tuple[tuple[Part, ...], ...]:
-        """The parts to compose: each as its factors, except a single loss that has tighter ``alternatives``."""
-        if len(self.parts) == 1 and self.parts[0][1] == 1 and self.parts[0][0].alternatives:
-            return self._charged
-        return tuple(
-            tuple((factor, times * count) for loss, count in parts for factor, times in loss.factors)
-            for parts in self._charged
-        )
+        return shape.directions(self.parts, self.neighbours)
+
+    @property
+    def _bounded_below(self) -> bool:
+        """Whether the parts to compose bound the loss from below, too."""
+        is_alone = len(self.parts) == 1 and self.parts[0][1] == 1
+        return is_alone or all(loss.has_exact_factors for loss, _ in self.parts)
+
+    @cached_property
+    def _single_parts(self) -> list[tuple[Part, ...]]:
+        """Each part alone, in each direction: a composition leaks at least as much as any of its parts."""
+        return [((loss, 1),) for parts in self._charged for loss, _ in parts]
 
     @cached_property
     def _charged(self) -> tuple[tuple[Part, ...], ...]:
-        """The parts in both directions or, under replace, each replaced by a loss that dominates both orders."""
-        if self.neighbours is Neighbours.REPLACE:
-            return (tuple((loss.symmetrised(), count) for loss, count in self.parts),)
-        backward = tuple((loss.reversed(), count) for loss, count in self.parts)
-        return (self.parts,) if backward == self.parts else (self.parts, backward)
+        return shape.charged(self.parts, self.neighbours)
 
     def __repr__(self) -> str:
         first_parts = ", ".join(f"{loss!r} × {count}" for loss, count in self.parts[:3])

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.losses import ConcentratedLoss, FamilyLoss, Loss, PairLoss, sum_above
+from sfumato.privacy.losses import AtomLoss, ConcentratedLoss, FamilyLoss, Loss, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, rounded_up
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
@@ -86,7 +86,7 @@ class _Stack:
 
     def pieces(self, nodes: int, numbers: int = _CHUNK) -> list[_Stack]:
         """Split into runs of members, small enough to prune the nodes between them."""
-        if self.family is PairLoss:
+        if issubclass(self.family, AtomLoss):
             return [self]
         size = max(1, numbers // max(1, nodes))
         starts = range(0, len(self.counts), size)
@@ -97,7 +97,7 @@ class _Stack:
 
     def spread(self) -> _Stack:
         """Return the same members, reordered so that the first few are spread over all of them."""
-        if self.family is PairLoss:
+        if issubclass(self.family, AtomLoss):
             return self
         size = len(self.counts)
         order = np.argsort(np.arange(size) * 0.6180339887498949 % 1.0)
@@ -136,7 +136,7 @@ class Moments:
                 slack += count * loss.slack
             else:
                 assert isinstance(loss, FamilyLoss), loss  # others stand for their factors
-                members.setdefault(loss if isinstance(loss, PairLoss) else type(loss), []).append((loss, count))
+                members.setdefault(loss if isinstance(loss, AtomLoss) else type(loss), []).append((loss, count))
         top = sum_above((loss.top, count) for loss, count in parts)
         return cls(
             stacks=tuple(_stacked(group) for group in members.values()),
@@ -171,8 +171,8 @@ class Moments:
 def _stacked(group: list[tuple[FamilyLoss, int]]) -> _Stack:
     first = group[0][0]
     counts = np.array([[float(count)] for _, count in group])
-    if isinstance(first, PairLoss):
-        return _Stack(PairLoss, first.parameters, counts)
+    if isinstance(first, AtomLoss):
+        return _Stack(type(first), first.parameters, counts)
     columns = zip(*(loss.parameters for loss, _ in group), strict=True)
     return _Stack(type(first), tuple(np.array(column)[:, None] for column in columns), counts)
 

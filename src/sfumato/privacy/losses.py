@@ -109,6 +109,16 @@ class Loss(ABC):
         """
         return ()
 
+    @property
+    def is_read_alone(self) -> bool:
+        """Whether δ(ε) of this loss alone is known better than that of its factors."""
+        return bool(self.alternatives)
+
+    @property
+    def has_exact_factors(self) -> bool:
+        """Whether a composition of its factors bounds that of this loss from below, too."""
+        return True
+
     def reversed(self) -> Loss:
         return self
 
@@ -157,6 +167,30 @@ class FamilyLoss(Loss):
         """Bound ln|M(c + it)/M(c)| from above at each height t, for each member: cheaper than the moment."""
         at_c = cls.log_moment(np.array([c + 0j]), *parameters).real
         return cls.log_moment(c + 1j * heights, *parameters).real - at_c
+
+
+@dataclass(frozen=True, repr=False)
+class AtomLoss(FamilyLoss):
+    """A loss with finitely many values: its parameters are their probabilities under P and the values, as columns."""
+
+    @staticmethod
+    def log_moment(z: Complex, *parameters: Any) -> Complex:
+        mass, loss = parameters
+        if not len(mass):
+            return np.full((1, z.size), -np.inf + 0j)
+        logs = np.log(mass) + loss * z.real
+        lift = logs.max(0)
+        real, imaginary = _weighted_phase_sum(np.exp(logs - lift), loss * z.imag)
+        return (lift + np.log(np.hypot(real, imaginary)) + 1j * np.arctan2(imaginary, real))[None, :]
+
+    @classmethod
+    def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
+        mass, loss = parameters
+        if not len(mass):
+            return super().log_decay(c, heights, *parameters)
+        logs = np.log(mass) + loss * c
+        weights = np.exp(logs - logs.max())
+        return np.log(np.hypot(*_weighted_phase_sum(weights, loss * heights)) / weights.sum())[None, :]
 
 
 def two_atoms(high: Real, low: Real, phase: Real) -> Real:
@@ -378,7 +412,7 @@ class ConcentratedLoss(Loss):
 
 @codec.serialisable("pair-loss")
 @dataclass(frozen=True, repr=False)
-class PairLoss(FamilyLoss):
+class PairLoss(AtomLoss):
     """The loss of any two finite distributions, outcome by outcome, with exact probabilities.
 
     Outside the failure the pair is P′ = P given Q > 0 against Q′ = Q given P > 0: with f the larger failure
@@ -457,25 +491,6 @@ class PairLoss(FamilyLoss):
     def parameters(self) -> tuple[Real, Real]:
         mass = np.array([float(a) for a, _ in self._common])[:, None]
         return mass, np.array([log_ratio(a, b) for a, b in self._common])[:, None]
-
-    @staticmethod
-    def log_moment(z: Complex, *parameters: Any) -> Complex:
-        mass, loss = parameters
-        if not len(mass):
-            return np.full((1, z.size), -np.inf + 0j)
-        logs = np.log(mass) + loss * z.real
-        lift = logs.max(0)
-        real, imaginary = _weighted_phase_sum(np.exp(logs - lift), loss * z.imag)
-        return (lift + np.log(np.hypot(real, imaginary)) + 1j * np.arctan2(imaginary, real))[None, :]
-
-    @classmethod
-    def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
-        mass, loss = parameters
-        if not len(mass):
-            return super().log_decay(c, heights, *parameters)
-        logs = np.log(mass) + loss * c
-        weights = np.exp(logs - logs.max())
-        return np.log(np.hypot(*_weighted_phase_sum(weights, loss * heights)) / weights.sum())[None, :]
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         growth = Fraction(math.exp(min(700.0, epsilon))) * Fraction(math.exp(max(0.0, min(700.0, epsilon - 700.0))))

@@ -151,6 +151,20 @@ def _spread(epsilons: Sequence[float], tail: Callable[[float], float], wide: flo
     )
 
 
+def draw_outcomes(rows: Sequence[tuple[float, tuple[float, float], float | None]]) -> Picture:
+    """Draw two laws over the same outcomes, and below them the loss of each outcome; rows are (outcome, (P, Q),
+    ln P/Q), the loss None where an outcome is impossible under one of the two.
+    """
+    positions = tuple(position for position, _, _ in rows)
+    first = PlottedLine("M(x)", positions, tuple(masses[0] for _, masses, _ in rows))
+    second = PlottedLine("M(y)", positions, tuple(masses[1] for _, masses, _ in rows))
+    losses = PlottedLine("loss", positions, tuple(loss for _, _, loss in rows))
+    laws = line_chart([first, second], LineAxes("Probability of each outcome", "outcome"), 240)
+    below = line_chart([losses], LineAxes("Privacy loss ln P[M(x) = o]/P[M(y) = o]", "outcome o", zero=False), 240)
+    notes = ["positive where x is likelier than y to give the outcome"]
+    return framed_picture(stacked([laws, below]), "Privacy loss of each outcome", [], notes)
+
+
 _STEP, _HEAD, _KEY = 16.0, 22.0, 24.0
 _LABELS, _NUMBERS = 320.0, 46.0
 _SIZE = 4.6

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
+from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
 from sfumato.privacy.losses import ConcentratedLoss, Loss, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
@@ -32,6 +33,24 @@ from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 Part = tuple[Loss, int]
 Parts = tuple[Part, ...]
+
+
+def charged(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
+    """Return the parts in both directions or, under replace, each replaced by a loss that dominates both orders."""
+    if neighbours is Neighbours.REPLACE:
+        return (tuple((loss.symmetrised(), count) for loss, count in parts),)
+    backward = tuple((loss.reversed(), count) for loss, count in parts)
+    return (parts,) if backward == parts else (parts, backward)
+
+
+def directions(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
+    """Return the parts to compose: each as its factors, except a single loss that is known better alone."""
+    sides = charged(parts, neighbours)
+    if len(parts) == 1 and parts[0][1] == 1 and parts[0][0].is_read_alone:
+        return sides
+    return tuple(
+        tuple((factor, times * count) for loss, count in side for factor, times in loss.factors) for side in sides
+    )
 
 
 def failure(parts: Parts) -> Fraction:

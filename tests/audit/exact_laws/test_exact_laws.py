@@ -17,7 +17,7 @@ import pytest
 from scipy.stats import chi2
 
 import sfumato as sf
-from sfumato.audit.exact_laws.choice_laws import frequent_law, rank_law, score_law
+from sfumato.audit.exact_laws.choice_laws import frequent_law, rank_law
 from sfumato.audit.exact_laws.report_laws import key_law
 from sfumato.audit.exact_laws.stream_laws import stream_law
 from sfumato.audit.lower_bounds.falsifying import samplers
@@ -33,13 +33,17 @@ def _flat(outcome: Any) -> tuple[int, ...]:
     return (int(outcome),)
 
 
+def _score_law(mechanism: Any, scores: Any) -> Any:
+    return mechanism.law(scores)
+
+
 DRAWN: list[tuple[Any, Any, Any]] = [
-    (score_law, sf.Exponential(1), [0, 1, 3]),
-    (score_law, sf.PermuteAndFlip(2), [0, 1, 3, 3]),
-    (score_law, sf.NoisyMax(2), [0, 1, 2, 2]),
-    (score_law, sf.NoisyMax(2, noise="exponential"), [0.25, 1.5, 0]),
-    (score_law, sf.NoisyMax(2, noise="gumbel", monotone=True), [0, 1, 2]),
-    (score_law, sf.TopK(4, k=2), [0, 1, 2, 3]),
+    (_score_law, sf.Exponential(1), [0, 1, 3]),
+    (_score_law, sf.PermuteAndFlip(2), [0, 1, 3, 3]),
+    (_score_law, sf.NoisyMax(2), [0, 1, 2, 2]),
+    (_score_law, sf.NoisyMax(2, noise="exponential"), [0.25, 1.5, 0]),
+    (_score_law, sf.NoisyMax(2, noise="gumbel", monotone=True), [0, 1, 2]),
+    (_score_law, sf.TopK(4, k=2), [0, 1, 2, 3]),
     (frequent_law, sf.FrequentValues(2, 2, k=2), ((3, 1, 0), (0, 0, 2))),
     (frequent_law, sf.FrequentValues(2, 1, neighbours="replace"), ((3, 1, 0),)),
     (key_law, sf.KeyThreshold(1, "0.05"), (0, 1, 2, 3)),
@@ -90,7 +94,7 @@ def _refuted(seen: Counter[tuple[int, ...]], chances: dict[tuple[int, ...], floa
 
 def test_another_law_is_refuted() -> None:
     """The comparison can fail: another price is another law."""
-    chances = {_flat(outcome): float(p) for outcome, p in score_law(sf.Exponential(2), [0, 1, 2]).items()}
+    chances = {_flat(outcome): float(p) for outcome, p in sf.Exponential(2).law([0, 1, 2]).items()}
     drawn = [sf.Exponential(4).choose([0, 1, 2]) for _ in range(DRAWS)]
     assert _refuted(Counter(map(_flat, drawn)), chances)
 
@@ -104,7 +108,7 @@ def test_two_candidates_have_closed_forms() -> None:
             sf.NoisyMax(2): math.exp(-gap) * (2 + gap) / 4,
         }
         for mechanism, chance in forms.items():
-            assert math.isclose(float(score_law(mechanism, [0, gap])[0]), chance, rel_tol=1e-12)
+            assert math.isclose(float(mechanism.law([0, gap])[0]), chance, rel_tol=1e-12)
 
 
 def test_a_stream_is_the_sum_over_all_thresholds() -> None:

@@ -1,12 +1,5 @@
-"""Exact laws of selection mechanisms: the probability of every candidate, or of every list of candidates.
-
-Scores become integer steps below the best on a public grid, as in a release, and c is the rate per step.
-
-- Gumbel noise: P(h) ∝ e^{−c·g_h}; top-k is k such selections without replacement (Durfee & Rogers 2019).
-- Exponential noise, permute-and-flip: candidates arrive at uniform times u and are accepted with probability
-  w = e^{−c·g}, so P(h) = w_h·∫₀¹ Π_{j≠h} (1 − u·w_j) du, a polynomial's integral (McKenna & Sheldon 2020).
-- Laplace noise: P(h) = ∫ f(x − s_h)·Π_{j≠h} F(x − s_j) dx. Between two scores every factor is a constant plus an
-  exponential of ±x, so the product is a sum of e^{kx} with integer k, which is integrated term by term.
+"""Exact laws of quantiles and of frequent values; those of selections by scores are their mechanism's own
+(``mechanisms.outcome_laws``).
 
 The law of quantiles is computed from their specification, independently of the code that samples them. A part holds
 the numbers from low to high and rows with weights. With B(y) the weight of rows below y, U(y) that of rows up to y and
@@ -19,38 +12,16 @@ in the middle, the one whose share is nearer to a half.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise, permutations
 from typing import Any
 
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.mechanisms import Exponential, FrequentValues, MaxNoise, NoisyMax, PermuteAndFlip, Quantiles, TopK, bits
-from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
+from sfumato.mechanisms import FrequentValues, Quantiles, bits
+from sfumato.mechanisms.outcome_laws import MAX_OUTCOMES, Law, law_context, top_k_law
 from sfumato.privacy import Neighbours
-
-Law = dict[Any, Decimal]
-"""The probability of every outcome."""
-
-DIGITS = 110
-MAX_OUTCOMES = 40_000
-_MAX_CANDIDATES, _MAX_SPREAD = 24, 2000
-
-
-def law_context() -> Context:
-    """Return the decimal context of laws: sums of a few thousand terms are accurate to a hundred digits."""
-    return bits.decimal_context(DIGITS)
-
-
-def score_law(mechanism: ScoreSelection, scores: Any) -> Law:
-    """Return the law of a selection by these scores."""
-    gaps, rate = scaled_gaps(scores, mechanism)
-    steps = [int(gap) for gap in gaps]
-    if isinstance(mechanism, TopK):
-        return _top_k_law(steps, rate / mechanism.k, mechanism.k)
-    return dict(zip(range(len(steps)), _selection_law(mechanism)(_check_steps(steps, rate), rate), strict=True))
 
 
 def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
@@ -63,148 +34,9 @@ def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
     context = law_context()
     for row in table:
         best = max(row)
-        group_law = _top_k_law([int(best) - int(count) for count in row], mechanism.rate, mechanism.k)
+        group_law = top_k_law([int(best) - int(count) for count in row], mechanism.rate, mechanism.k)
         laws = {(*key, chosen): context.multiply(p, q) for key, p in laws.items() for chosen, q in group_law.items()}
     return laws
-
-
-def _selection_law(mechanism: ScoreSelection) -> Callable[[list[int], Fraction], list[Decimal]]:
-    if isinstance(mechanism, Exponential):
-        return _exponential_law
-    if isinstance(mechanism, PermuteAndFlip):
-        return _permute_and_flip_law
-    if isinstance(mechanism, NoisyMax):
-        kinds = {
-            MaxNoise.GUMBEL: _exponential_law,
-            MaxNoise.EXPONENTIAL: _permute_and_flip_law,
-            MaxNoise.LAPLACE: _laplace_max_law,
-        }
-        return kinds[mechanism.noise]
-    raise InvalidParameter("mechanism", mechanism, "a built-in selection by scores")
-
-
-def _check_steps(steps: list[int], rate: Fraction) -> list[int]:
-    if len(steps) > _MAX_CANDIDATES or max(steps) * rate > _MAX_SPREAD:
-        rule = f"lists of at most {_MAX_CANDIDATES} scores, with probabilities within a factor of e^{_MAX_SPREAD:,}"
-        raise InvalidParameter("neighbours", ValueWords(f"a list of {len(steps)}"), rule)
-    return steps
-
-
-def _weights(steps: Sequence[int], rate: Fraction) -> list[Decimal]:
-    context = law_context()
-    return [bits.to_decimal(-step * rate, context).exp(context) for step in steps]
-
-
-def _exponential_law(steps: list[int], rate: Fraction) -> list[Decimal]:
-    context, weights = law_context(), _weights(steps, rate)
-    total = _sum(weights, context)
-    return [context.divide(weight, total) for weight in weights]
-
-
-def _top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
-    """Return the law of k selections without replacement."""
-    if not 0 < math.perm(len(steps), k) <= MAX_OUTCOMES:
-        raise InvalidParameter(
-            "neighbours",
-            ValueWords(f"lists of {len(steps)}"),
-            f"lists of at least k = {k} candidates, with fewer possible results",
-        )
-    context, weights = law_context(), _weights(_check_steps(steps, rate), rate)
-    law: Law = {}
-    for chosen in permutations(range(len(steps)), k):
-        remaining, probability = set(range(len(steps))), Decimal(1)
-        for candidate in chosen:
-            share = context.divide(weights[candidate], _sum((weights[other] for other in sorted(remaining)), context))
-            probability, remaining = context.multiply(probability, share), remaining - {candidate}
-        law[chosen] = probability
-    return law
-
-
-def _permute_and_flip_law(steps: list[int], rate: Fraction) -> list[Decimal]:
-    context, weights = law_context(), _weights(steps, rate)
-    probabilities = []
-    for index, weight in enumerate(weights):
-        product = [Decimal(1)]
-        for other in weights[:index] + weights[index + 1 :]:
-            product = multiply_polynomials(product, [Decimal(1), other.copy_negate()], context)
-        terms = [context.divide(coefficient, Decimal(power + 1)) for power, coefficient in enumerate(product)]
-        probabilities.append(context.multiply(weight, _sum(terms, context)))
-    return probabilities
-
-
-def multiply_polynomials(first: Sequence[Decimal], second: Sequence[Decimal], context: Context) -> list[Decimal]:
-    """Multiply two polynomials given by their coefficients."""
-    product = [Decimal(0)] * (len(first) + len(second) - 1)
-    for i, a in enumerate(first):
-        for j, b in enumerate(second):
-            product[i + j] = context.add(product[i + j], context.multiply(a, b))
-    return product
-
-
-def _laplace_max_law(steps: list[int], rate: Fraction) -> list[Decimal]:
-    """Integrate between the scores, which are 0 for the best and −c·g for the others."""
-    scores = [-step * rate for step in steps]
-    breakpoints = sorted(set(scores))
-    ends: list[Fraction | None] = [None, *breakpoints, None]
-    return [_max_probability(candidate, scores, list(pairwise(ends))) for candidate in range(len(scores))]
-
-
-def _max_probability(
-    candidate: int, scores: list[Fraction], parts: list[tuple[Fraction | None, Fraction | None]]
-) -> Decimal:
-    context = law_context()
-    total = Decimal(0)
-    for low, high in parts:
-        terms = {0: Decimal(1)}
-        for other, score in enumerate(scores):
-            rising = high is not None and high <= score
-            tail = context.multiply(Decimal("0.5"), _exponential(-score if rising else score, context))
-            power = 1 if rising else -1
-            if other == candidate:
-                terms = _multiply_exponentials(terms, {power: tail}, context)
-            else:
-                terms = _multiply_exponentials(
-                    terms, {power: tail} if rising else {0: Decimal(1), power: tail.copy_negate()}, context
-                )
-        total = context.add(total, _integrate(terms, low, high, context))
-    return total
-
-
-def _multiply_exponentials(
-    first: dict[int, Decimal], second: dict[int, Decimal], context: Context
-) -> dict[int, Decimal]:
-    """Multiply two sums of exponentials e^{kx}, given by their coefficients."""
-    product: dict[int, Decimal] = {}
-    for i, a in first.items():
-        for j, b in second.items():
-            product[i + j] = context.add(product.get(i + j, Decimal(0)), context.multiply(a, b))
-    return product
-
-
-def _integrate(terms: dict[int, Decimal], low: Fraction | None, high: Fraction | None, context: Context) -> Decimal:
-    total = Decimal(0)
-    for power, factor in terms.items():
-        if power == 0:
-            assert low is not None
-            assert high is not None
-            width = bits.to_decimal(high - low, context)
-            total = context.add(total, context.multiply(factor, width))
-            continue
-        ends = [Decimal(0) if end is None else _exponential(power * end, context) for end in (low, high)]
-        part = context.divide(context.multiply(factor, context.subtract(ends[1], ends[0])), Decimal(power))
-        total = context.add(total, part)
-    return total
-
-
-def _exponential(exponent: Fraction, context: Context) -> Decimal:
-    return bits.to_decimal(exponent, context).exp(context)
-
-
-def _sum(terms: Any, context: Context) -> Decimal:
-    total = Decimal(0)
-    for term in terms:
-        total = context.add(total, term)
-    return total
 
 
 Rows = tuple[tuple[int, Fraction], ...]

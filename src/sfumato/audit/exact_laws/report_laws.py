@@ -11,10 +11,10 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from sfumato.audit.exact_laws.choice_laws import Law, law_context
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import KeyThreshold, OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse, bits
 from sfumato.mechanisms.key_thresholds import keep_probability
+from sfumato.mechanisms.outcome_laws import Law, law_context
 from sfumato.mechanisms.response import PRIME, Response
 from sfumato.privacy import Neighbours
 from sfumato.privacy.threshold_losses import laplace_tail

@@ -14,9 +14,9 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from sfumato.audit.exact_laws.choice_laws import MAX_OUTCOMES, Law, law_context, multiply_polynomials
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import AboveThreshold, bits
+from sfumato.mechanisms.outcome_laws import MAX_OUTCOMES, Law, law_context, multiply_polynomials
 
 _MAX_QUERIES, _MAX_SPREAD = 14, 4000
 

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.exact_laws.choice_laws import MAX_OUTCOMES, Law, frequent_law, rank_law, score_law
+from sfumato.audit.exact_laws.choice_laws import frequent_law, rank_law
 from sfumato.audit.exact_laws.report_laws import key_law, report_pairs
 from sfumato.audit.exact_laws.stream_laws import stream_law
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles, RandomizedResponse, bits, grids
+from sfumato.mechanisms.outcome_laws import MAX_OUTCOMES, Law
 from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.response import Response
 from sfumato.mechanisms.selection import ScoreSelection
@@ -126,7 +127,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
 def _law_of(mechanism: Any) -> Callable[[Any], Law]:
     """Return the function from an input to the distribution of the output."""
     if isinstance(mechanism, ScoreSelection):
-        return lambda scores: score_law(mechanism, scores)
+        return mechanism.law
     if isinstance(mechanism, FrequentValues):
         return lambda table: frequent_law(mechanism, table)
     if isinstance(mechanism, KeyThreshold):

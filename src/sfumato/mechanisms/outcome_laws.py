@@ -1,0 +1,229 @@
+"""Exact laws of mechanisms on one input, computed from their definitions and independently of the code that draws them.
+
+Noise on the integers: P(t) = (1 − q)/(1 + q)·q^|t| with q = e^{−1/b} (Laplace), and P(t) = e^{−t²/2σ²}/Θ with
+Θ = Σ e^{−t²/2σ²} (Gaussian). No such probability is rational (Lindemann), nor is any of a selection whose scores
+differ, as a rule; they are computed to a hundred digits.
+
+Scores become integer steps g below the best on a public grid, as in a release, and c is the rate per step.
+
+- Gumbel noise: P(h) ∝ e^{−c·g_h}; top-k is k such selections without replacement (Durfee & Rogers 2019).
+- Exponential noise, permute-and-flip: candidates arrive at uniform times u and are accepted with probability
+  w = e^{−c·g}, so P(h) = w_h·∫₀¹ Π_{j≠h} (1 − u·w_j) du, a polynomial's integral (McKenna & Sheldon 2020).
+- Laplace noise: P(h) = ∫ f(x − s_h)·Π_{j≠h} F(x − s_j) dx. Between two scores every factor is a constant plus an
+  exponential of ±x, so the product is a sum of e^{kx} with integer k, which is integrated term by term.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise, permutations
+from typing import Any
+
+from sfumato.errors import InvalidParameter, ValueWords
+from sfumato.mechanisms import bits
+from sfumato.privacy.outcomes import OutcomeDistribution
+from sfumato.privacy.stable_functions import log_ratio
+
+Law = dict[Any, Decimal]
+"""The probability of every outcome."""
+
+DIGITS = 110
+MAX_OUTCOMES = 40_000
+_MAX_CANDIDATES, _MAX_SPREAD = 24, 2000
+_DECIMALS = 60
+"""Published probabilities are rounded down at this decimal place."""
+_RAREST = Fraction(1, 10**40)  # of rarer outcomes too few of the hundred digits are left
+ROUNDING = Fraction(2, 10**_DECIMALS)
+"""More than rounding down at that place takes away, the error of the computation included."""
+
+
+def law_context() -> Context:
+    """Return the decimal context of laws: sums of a few thousand terms are accurate to a hundred digits."""
+    return bits.decimal_context(DIGITS)
+
+
+def rounded_down(probability: Decimal) -> Fraction:
+    """Return a certain lower bound of a computed probability, less than ``ROUNDING`` below it."""
+    surely_below = Fraction(probability) - Fraction(1, 10 ** (DIGITS - 20))
+    return max(Fraction(0), Fraction(math.floor(surely_below * 10**_DECIMALS), 10**_DECIMALS))
+
+
+def published(law: Law, *, is_uniform: bool) -> OutcomeDistribution:
+    """Return a computed law as fractions: exact where all outcomes are equally likely, else rounded down."""
+    if is_uniform:
+        return OutcomeDistribution.of_mapping(dict.fromkeys(law, Fraction(1, len(law))))
+    return OutcomeDistribution.of_mapping({key: rounded_down(p) for key, p in law.items()}, ROUNDING)
+
+
+def loss_of(outcome: Any, first: Law, second: Law) -> float:
+    """Return ln P(outcome)/Q(outcome) of two computed laws."""
+    if first.keys() != second.keys():
+        raise InvalidParameter("y", ValueWords(f"a list of {len(second)}"), f"a list of {len(first)} scores, like x")
+    if outcome not in first:
+        raise InvalidParameter("outcome", outcome, "one of the outcomes that distribution(x) lists")
+    p, q = Fraction(first[outcome]), Fraction(second[outcome])
+    if min(p, q) < _RAREST:
+        rule = f"an outcome whose probability is at least {float(_RAREST):.0e} for both inputs"
+        raise InvalidParameter("outcome", outcome, rule, fix="choose inputs whose scores are closer together")
+    return log_ratio(p, q)
+
+
+def laplace_probability(scale: Fraction) -> Callable[[int], Decimal]:
+    """Return the law of discrete Laplace noise: a function of how many steps it moves a number."""
+    context = law_context()
+    q = _exponential(-1 / scale, context)
+    at_zero = context.divide(context.subtract(Decimal(1), q), context.add(Decimal(1), q))
+    return lambda steps: context.multiply(at_zero, _exponential(-abs(steps) / scale, context))
+
+
+def gaussian_probability(sigma: Fraction) -> Callable[[int], Decimal]:
+    """Return the law of discrete Gaussian noise: a function of how many steps it moves a number."""
+    context, total = law_context(), _theta(sigma)
+    return lambda steps: context.divide(_exponential(-Fraction(steps**2) / (2 * sigma**2), context), total)
+
+
+@lru_cache(maxsize=64)
+def _theta(sigma: Fraction) -> Decimal:
+    """Sum e^{−t²/2σ²} over all integers, each term from the one before by a ratio that shrinks by e^{−1/σ²}.
+
+    After t = 25σ + 1 what is left is below 10⁻¹³⁰; the rounding of t ratios grows with t², so t ≤ 10⁶ leaves ninety
+    digits.
+    """
+    context = law_context()
+    shrink, ratio = _exponential(-1 / sigma**2, context), _exponential(-1 / (2 * sigma**2), context)
+    total, term = Decimal(1), Decimal(2)
+    for _ in range(math.ceil(25 * sigma) + 1):
+        term = context.multiply(term, ratio)
+        total, ratio = context.add(total, term), context.multiply(ratio, shrink)
+    return total
+
+
+def check_steps(steps: list[int], rate: Fraction) -> list[int]:
+    """Refuse lists of scores whose law would take too long, or has probabilities too far apart."""
+    if len(steps) > _MAX_CANDIDATES or max(steps) * rate > _MAX_SPREAD:
+        rule = f"lists of at most {_MAX_CANDIDATES} scores, with probabilities within a factor of e^{_MAX_SPREAD:,}"
+        raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), rule)
+    return steps
+
+
+def _weights(steps: Sequence[int], rate: Fraction) -> list[Decimal]:
+    context = law_context()
+    return [bits.to_decimal(-step * rate, context).exp(context) for step in steps]
+
+
+def exponential_law(steps: list[int], rate: Fraction) -> list[Decimal]:
+    """Return P(h) ∝ e^{−c·g_h}."""
+    context, weights = law_context(), _weights(steps, rate)
+    total = _sum(weights, context)
+    return [context.divide(weight, total) for weight in weights]
+
+
+def top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
+    """Return the law of k selections without replacement."""
+    if not 0 < math.perm(len(steps), k) <= MAX_OUTCOMES:
+        raise InvalidParameter(
+            "scores",
+            ValueWords(f"a list of {len(steps)}"),
+            f"a list of at least k = {k} candidates, with fewer possible results",
+        )
+    context, weights = law_context(), _weights(check_steps(steps, rate), rate)
+    law: Law = {}
+    for chosen in permutations(range(len(steps)), k):
+        remaining, probability = set(range(len(steps))), Decimal(1)
+        for candidate in chosen:
+            share = context.divide(weights[candidate], _sum((weights[other] for other in sorted(remaining)), context))
+            probability, remaining = context.multiply(probability, share), remaining - {candidate}
+        law[chosen] = probability
+    return law
+
+
+def permute_and_flip_law(steps: list[int], rate: Fraction) -> list[Decimal]:
+    """Return w_h·∫₀¹ Π_{j≠h} (1 − u·w_j) du for each candidate h."""
+    context, weights = law_context(), _weights(steps, rate)
+    probabilities = []
+    for index, weight in enumerate(weights):
+        product = [Decimal(1)]
+        for other in weights[:index] + weights[index + 1 :]:
+            product = multiply_polynomials(product, [Decimal(1), other.copy_negate()], context)
+        terms = [context.divide(coefficient, Decimal(power + 1)) for power, coefficient in enumerate(product)]
+        probabilities.append(context.multiply(weight, _sum(terms, context)))
+    return probabilities
+
+
+def multiply_polynomials(first: Sequence[Decimal], second: Sequence[Decimal], context: Context) -> list[Decimal]:
+    """Multiply two polynomials given by their coefficients."""
+    product = [Decimal(0)] * (len(first) + len(second) - 1)
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            product[i + j] = context.add(product[i + j], context.multiply(a, b))
+    return product
+
+
+def laplace_max_law(steps: list[int], rate: Fraction) -> list[Decimal]:
+    """Integrate between the scores, which are 0 for the best and −c·g for the others."""
+    scores = [-step * rate for step in steps]
+    breakpoints = sorted(set(scores))
+    ends: list[Fraction | None] = [None, *breakpoints, None]
+    return [_max_probability(candidate, scores, list(pairwise(ends))) for candidate in range(len(scores))]
+
+
+def _max_probability(
+    candidate: int, scores: list[Fraction], parts: list[tuple[Fraction | None, Fraction | None]]
+) -> Decimal:
+    context = law_context()
+    total = Decimal(0)
+    for low, high in parts:
+        terms = {0: Decimal(1)}
+        for other, score in enumerate(scores):
+            rising = high is not None and high <= score
+            tail = context.multiply(Decimal("0.5"), _exponential(-score if rising else score, context))
+            power = 1 if rising else -1
+            if other == candidate:
+                terms = _multiply_exponentials(terms, {power: tail}, context)
+            else:
+                terms = _multiply_exponentials(
+                    terms, {power: tail} if rising else {0: Decimal(1), power: tail.copy_negate()}, context
+                )
+        total = context.add(total, _integrate(terms, low, high, context))
+    return total
+
+
+def _multiply_exponentials(
+    first: dict[int, Decimal], second: dict[int, Decimal], context: Context
+) -> dict[int, Decimal]:
+    """Multiply two sums of exponentials e^{kx}, given by their coefficients."""
+    product: dict[int, Decimal] = {}
+    for i, a in first.items():
+        for j, b in second.items():
+            product[i + j] = context.add(product.get(i + j, Decimal(0)), context.multiply(a, b))
+    return product
+
+
+def _integrate(terms: dict[int, Decimal], low: Fraction | None, high: Fraction | None, context: Context) -> Decimal:
+    total = Decimal(0)
+    for power, factor in terms.items():
+        if power == 0:
+            assert low is not None
+            assert high is not None
+            width = bits.to_decimal(high - low, context)
+            total = context.add(total, context.multiply(factor, width))
+            continue
+        ends = [Decimal(0) if end is None else _exponential(power * end, context) for end in (low, high)]
+        part = context.divide(context.multiply(factor, context.subtract(ends[1], ends[0])), Decimal(power))
+        total = context.add(total, part)
+    return total
+
+
+def _exponential(exponent: Fraction, context: Context) -> Decimal:
+    return bits.to_decimal(exponent, context).exp(context)
+
+
+def _sum(terms: Iterable[Decimal], context: Context) -> Decimal:
+    total = Decimal(0)
+    for term in terms:
+        total = context.add(total, term)
+    return total

@@ -1,0 +1,386 @@
+"""The loss of a release that is run on a secret random sample of the units.
+
+Let a release have δ(ε) on any database, and let M′ run it on a sample. Write y = 1 + (e^ε − 1)/η.
+
+*Poisson sampling*, each unit with probability q on its own, add-remove neighbours. With P the release's law on a sample
+with the unit and Q on the same sample without it, M′ has (1 − q)Q + qP against Q, mixed over the other units, so
+
+    δ′(ε) = q·δ(ln y) with η = q,    and in the other direction    δ′(ε) = r·δ(ln(q·e^ε/r)), r = 1 − e^ε(1 − q),
+
+0 where r ≤ 0. Both are the divergences of a pair, ((1 − q)Q + qP, Q) and its reverse, which dominates if (P, Q) does
+(Zhu, Dong & Wang 2022, Thm 11; Balle, Barthe & Gaboardi 2018, Thm 8).
+
+*Theorem* (k units change together, or some are exchanged for others). Let T be how many of the k changed units are in
+the sample, δ_i bound a change of i units and rise with i, and η = P(T ≥ 1). Then M′ has
+δ′(ε) ≤ Σ_{i ≥ 1} P(T = i)·δ_i(ln y), in both orders. *Proof.* Draw both samples with the same coins: unit j of the k
+is there in the one, or its counterpart in the other (one of them may be nobody), for the same coin. Then
+M′(x) = (1 − η)·C + η·X and M′(y) = (1 − η)·C + η·Y, C the law when no changed unit is in the sample, X and Y mixtures,
+with equal weights P(T = i)/η, of laws that differ in i units. With β = e^ε/y, advanced joint convexity (Balle, Barthe &
+Gaboardi 2018, Thm 2) gives δ′(ε) = η·H_y(X ‖ (1 − β)·C + β·Y) ≤ η·((1 − β)·H_y(X ‖ C) + β·H_y(X ‖ Y)). Both terms are
+at most Σ P(T = i)/η·δ_i(ln y), because hockey-stick divergence is jointly convex: X and Y differ in i units, and X and
+C in at most i. ∎
+
+Poisson sampling has T ~ Bin(k, q). A sample of m out of n units without replacement, under replace neighbours and
+with n public, has T hypergeometric; there X and C differ in i units because those of the sample that changed can be
+exchanged for others; with one unit, η = m/n and δ′(ε) ≤ (m/n)·δ(ln y) (Balle, Barthe & Gaboardi 2018, Thm 11).
+
+*Composition.* The profile has no closed moments, so a finite pair on a lattice takes its place: between lattice points
+h(e^ε) = δ′(ε), which is convex, lies below its chords, and the chords are the profile of a pair that dominates
+(Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022). Bounds of a composition are those of such pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec, shape
+from sfumato.privacy.guarantee import Neighbours
+from sfumato.privacy.losses import AtomLoss, Loss, Real, sum_above
+from sfumato.privacy.numbers import INSIDE_UNIT, exact, exact_integer, least_float_above
+
+Bounds = tuple[float, float]
+
+_STEPS, _LEAST_STEPS = 1 << 13, 1 << 8
+"""Lattice steps up to the largest loss of either sign, and at least this many to that of the other."""
+_RESOLUTION, _COARSE_RESOLUTION = 128, 32
+"""Points are this fraction of their loss apart; the coarse one where each point needs an inversion."""
+_TRUNCATED = 1e-30
+"""The δ beyond which the loss of an unbounded release counts as failure."""
+_ROUNDING = 2.0**-48
+"""The relative error of a few elementary functions and products."""
+_MAX_UNITS = 1000
+_BEYOND = 600.0
+"""An ε beyond every finite loss that is computed with."""
+
+
+@codec.serialisable("subsampled-loss")
+@dataclass(frozen=True, repr=False)
+class SubsampledLoss(Loss):
+    """The loss of a release with these ``parts``, run on one sample of the units."""
+
+    parts: tuple[tuple[Loss, int], ...]
+    rate: Fraction
+    """The probability that a unit is in the sample."""
+    units: int = 1
+    """How many units change together."""
+    population: int = 0
+    """The number of units, of which rate·population are drawn without replacement; 0 for Poisson sampling."""
+    backward: bool = False
+    """Whether the unit is in the second database: this is the pair (Q, (1 − q)Q + qP)."""
+
+    def __post_init__(self) -> None:
+        parts = tuple((loss, exact_integer(count, "count", at_least=1)) for loss, count in self.parts)
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "rate", exact(self.rate, "rate", INSIDE_UNIT))
+        object.__setattr__(self, "units", exact_integer(self.units, "units", at_least=1))
+        object.__setattr__(self, "population", exact_integer(self.population, "population"))
+        if self.units > _MAX_UNITS:
+            raise InvalidParameter("k", self.units, f"at most {_MAX_UNITS} for a release on a sample")
+        if self.population and (self.rate * self.population).denominator != 1:
+            raise InvalidParameter("rate", self.rate, f"a whole number of units out of {self.population}")
+
+    @property
+    def sort_key(self) -> tuple[Any, ...]:
+        parts = tuple((loss.sort_key, count) for loss, count in self.parts)
+        key = (self.rate, self.units, self.population, self.backward, parts)
+        return type(self).__name__, (float(self.rate),), key
+
+    @property
+    def is_symmetric(self) -> bool:
+        return self.units > 1 or self.population > 0
+
+    def reversed(self) -> SubsampledLoss:
+        return self if self.is_symmetric else replace(self, backward=not self.backward)
+
+    def symmetrised(self) -> SubsampledLoss:
+        """Return itself: it stands in a replace curve only where it bounds both orders."""
+        assert self.is_symmetric
+        return self
+
+    def group(self, k: int) -> SubsampledLoss:
+        """Return the loss when k times as many units change: each is in the sample, or not, on its own."""
+        return self if k == 1 else replace(self, units=k * self.units, backward=False)
+
+    @property
+    def is_read_alone(self) -> bool:
+        return True
+
+    @property
+    def has_exact_factors(self) -> bool:
+        return False
+
+    @property
+    def factors(self) -> tuple[tuple[Loss, int], ...]:
+        return ((self.lattice_pair, 1),)
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        low, high = self.profile(epsilon)
+        return (low + high) / 2, (high - low) / 2 * (1 + _ROUNDING) + 5e-324
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Bound δ′(ε) from both sides; for several units the lower bound is the upper one's, which is no lower bound
+        of what a mechanism leaks.
+        """
+        if self.backward:
+            return self._backward_profile(epsilon)
+        weights = self.sampled_weights
+        inverse_share = 1 / float(sum(weights.values()))
+        base_epsilon = math.log1p(math.expm1(epsilon) * inverse_share) if epsilon < _BEYOND else epsilon
+        if epsilon >= _BEYOND:
+            base_epsilon += math.log(inverse_share)
+        totals = [0.0, 0.0]
+        for changed, weight in weights.items():
+            bounds = self._base_bounds(changed, base_epsilon, base_epsilon)
+            totals = [total + float(weight) * bound for total, bound in zip(totals, bounds, strict=True)]
+        return totals[0] * (1 - _ROUNDING), min(1.0, totals[1] * (1 + _ROUNDING))
+
+    def _backward_profile(self, epsilon: float) -> Bounds:
+        rate = float(self.rate)
+        if epsilon >= _BEYOND:
+            return 0.0, 0.0
+        removed = (1 - rate) * math.expm1(epsilon)
+        share, error = rate - removed, _ROUNDING * (rate + removed)
+        if share + error <= 0:
+            return 0.0, 0.0
+        shares = max(share - error, 5e-324), share + error
+        largest, smallest = (epsilon + math.log(rate / each) for each in shares)
+        low, high = self._base_bounds(1, max(0.0, smallest), max(0.0, largest))
+        return max(0.0, share - error) * low * (1 - _ROUNDING), min(1.0, shares[1] * high * (1 + _ROUNDING))
+
+    def _base_bounds(self, changed: int, smallest: float, largest: float) -> Bounds:
+        """Bound the δ of the release itself, from below at the largest ε and from above at the smallest."""
+        sides = _base_directions(self.parts, changed, self.population > 0)
+        if not self.is_symmetric:
+            sides = (sides[-1] if self.backward else sides[0],)
+        low = max(shape.delta_range(side, Fraction(largest * (1 + _ROUNDING)))[0] for side in sides)
+        return low, max(shape.delta_range(side, Fraction(smallest * (1 - _ROUNDING)))[1] for side in sides)
+
+    @cached_property
+    def sampled_weights(self) -> dict[int, Fraction]:
+        """The probability that i ≥ 1 of the changed units are in the sample, for each i that is possible."""
+        if not self.population:
+            weights = {
+                i: math.comb(self.units, i) * self.rate**i * (1 - self.rate) ** (self.units - i)
+                for i in range(1, self.units + 1)
+            }
+        else:
+            size, changed = int(self.rate * self.population), min(self.units, self.population)
+            weights = {
+                i: Fraction(
+                    math.comb(changed, i) * math.comb(self.population - changed, size - i),
+                    math.comb(self.population, size),
+                )
+                for i in range(1, min(changed, size) + 1)
+            }
+        return {changed: weight for changed, weight in weights.items() if weight}
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether each δ of the release itself takes an inversion."""
+        sides = _base_directions(self.parts, 1, self.population > 0)
+        return any(len(side) != 1 or side[0][1] != 1 for side in sides)
+
+    @property
+    def trivial(self) -> bool:
+        return all(loss.trivial for loss, _ in self.parts)
+
+    @property
+    def pure(self) -> Fraction:
+        return _conditioned_top(self.top, self.failure)
+
+    @property
+    def top(self) -> Fraction:
+        """The largest finite loss; of an unbounded release, where its lattice pair ends."""
+        return self.lattice_pair.top if self.largest_loss is None else Fraction(self.largest_loss)
+
+    @property
+    def failure(self) -> Fraction:
+        return self.lattice_pair.failure if self.largest_loss is None else Fraction(self.profile(_BEYOND)[1])
+
+    def renyi(self, order: float) -> float:
+        return self.lattice_pair.renyi(order)
+
+    @property
+    def magnitude(self) -> float:
+        return self.lattice_pair.magnitude
+
+    @cached_property
+    def largest_loss(self) -> float | None:
+        """A bound of the finite losses, a little above the least one; None where they are unbounded."""
+        changed = max(self.sampled_weights)
+        sides = _base_directions(self.parts, changed, self.population > 0)
+        tops = [sum_above((loss.top, count) for loss, count in side) for side in sides]
+        if not self.is_symmetric:
+            tops = [tops[-1] if self.backward else tops[0]]
+        if any(top is None or top > 500 for top in tops):
+            return None
+        top, share = least_float_above(max(top for top in tops if top is not None)), float(self.rate)
+        if self.backward:
+            return -math.log1p(share * math.expm1(-top)) * (1 + _ROUNDING)
+        return math.log1p(float(sum(self.sampled_weights.values())) * math.expm1(top)) * (1 + _ROUNDING)
+
+    @cached_property
+    def lattice_pair(self) -> LatticeLoss:
+        """A finite pair that dominates this one; compositions use it. The reverse of one dominates the reverse."""
+        return _lattice_pair(self.reversed()).reversed() if self.backward else _lattice_pair(self)
+
+
+def _conditioned_top(top: Fraction, failure: Fraction) -> Fraction:
+    """Bound D∞ of P given Q > 0 against Q given P > 0: the condition on Q raises no ratio P/Q, and that on P divides it
+    by 1 − failure.
+    """
+    return top + Fraction(-math.log1p(-float(failure)) * (1 + _ROUNDING))
+
+
+@lru_cache(maxsize=256)
+def _base_directions(parts: tuple[tuple[Loss, int], ...], changed: int, is_replace: bool) -> tuple[shape.Parts, ...]:
+    """Return the release's own pairs for so many changed units, in both directions."""
+    grouped = tuple((loss.group(changed), count) for loss, count in parts)
+    return shape.directions(grouped, Neighbours.REPLACE if is_replace else Neighbours.ADD_REMOVE)
+
+
+@dataclass(frozen=True, repr=False)
+class LatticeLoss(AtomLoss):
+    """The loss of a finite pair whose losses are multiples of ``spacing``."""
+
+    spacing: Fraction
+    steps: tuple[int, ...]
+    masses: tuple[float, ...]
+    """P of each loss; Q is e^−loss times that."""
+    lost: float
+    """P where Q is 0."""
+    lost_backward: float
+    """Q where P is 0."""
+
+    def reversed(self) -> LatticeLoss:
+        masses = [
+            mass * math.exp(-float(step * self.spacing)) for step, mass in zip(self.steps, self.masses, strict=True)
+        ]
+        steps = tuple(-step for step in reversed(self.steps))
+        return LatticeLoss(self.spacing, steps, tuple(reversed(masses)), self.lost_backward, self.lost)
+
+    @cached_property
+    def parameters(self) -> tuple[Real, Real]:
+        return np.array(self.masses)[:, None], np.array([float(step * self.spacing) for step in self.steps])[:, None]
+
+    @property
+    def lattice(self) -> tuple[Fraction, Fraction]:
+        return self.spacing, Fraction(0)
+
+    @property
+    def failure(self) -> Fraction:
+        return Fraction(self.lost)
+
+    @property
+    def top(self) -> Fraction:
+        return self.spacing * max((step for step in self.steps if step > 0), default=0)
+
+    @property
+    def pure(self) -> Fraction:
+        return _conditioned_top(self.top, self.failure)
+
+    @property
+    def magnitude(self) -> float:
+        return float(self.spacing * max(map(abs, self.steps), default=0))
+
+    def renyi(self, order: float) -> float:
+        """Compute D_α of P given Q > 0 against Q given P > 0, from sums over the atoms."""
+        mass, loss = (column[:, 0] for column in self.parameters)
+        log_q = math.log(math.fsum(mass * np.exp(-loss)))
+        log_p = math.log(math.fsum(mass))
+        shifted = loss + (log_q - log_p)
+        if order == 1:
+            return max(0.0, math.fsum(mass * shifted) / math.exp(log_p))
+        exponents = (order - 1) * shifted
+        lift = float(exponents.max())
+        total = math.log(math.fsum(mass * np.exp(exponents - lift))) - log_p
+        return max(0.0, (lift + total) / (order - 1))
+
+    def group(self, k: int) -> Loss:
+        raise NotImplementedError("a group is formed before a lattice pair is")
+
+
+@lru_cache(maxsize=64)
+def _lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
+    """Join the chords of both profiles: that of ε ≥ 0 gives the positive losses, that of the reverse the negative."""
+    profiles = loss, loss.reversed()
+    ends = [each.largest_loss for each in profiles]
+    largest = [_truncated_end(each) if end is None else end for each, end in zip(profiles, ends, strict=True)]
+    spacing = min(Fraction(max(largest)) / _STEPS, Fraction(min(largest)) / _LEAST_STEPS)
+    if ends[0] is not None:  # so that the largest loss is a lattice point
+        spacing = Fraction(largest[0]) / math.ceil(Fraction(largest[0]) / spacing)
+    resolution = _COARSE_RESOLUTION if loss.is_slow else _RESOLUTION
+    forward, backward = (
+        _chord_masses(
+            each, _lattice_steps(math.ceil(Fraction(size) / spacing), resolution), spacing, bounded=end is not None
+        )
+        for each, size, end in zip(profiles, largest, ends, strict=True)
+    )
+    # A loss of −x has P = e^−x·Q, and its Q is the P of the reverse pair.
+    masses = {-step: mass * math.exp(-float(step * spacing)) for step, mass in backward.atoms.items()} | forward.atoms
+    masses[0] = max(0.0, 1 - forward.lost - math.fsum(masses.values()))
+    listed = sorted(step for step in masses if masses[step])
+    return LatticeLoss(spacing, tuple(listed), tuple(masses[step] for step in listed), forward.lost, backward.lost)
+
+
+def _truncated_end(loss: SubsampledLoss) -> float:
+    """Return an ε beyond which almost nothing of an unbounded loss is left: the rest counts as failure."""
+    low, high = 0.0, 1.0
+    while loss.profile(high)[1] > _TRUNCATED and high < _BEYOND:
+        low, high = high, 2 * high
+    for _ in range(8):
+        middle = (low + high) / 2
+        low, high = (middle, high) if loss.profile(middle)[1] > _TRUNCATED else (low, middle)
+    return high
+
+
+def _lattice_steps(count: int, resolution: int) -> list[int]:
+    """Return lattice points from 0 to ``count``: all of the first, then ever fewer."""
+    steps = [0]
+    while steps[-1] < count:
+        steps.append(min(count, steps[-1] + max(1, steps[-1] // resolution)))
+    return steps
+
+
+@dataclass(frozen=True)
+class _Chords:
+    atoms: dict[int, float]
+    """P of each positive loss, in steps."""
+    lost: float
+
+
+def _chord_masses(loss: SubsampledLoss, steps: Sequence[int], spacing: Fraction, *, bounded: bool) -> _Chords:
+    """Return the pair whose profile is the lower convex hull of the points (e^ε, δ), constant after the last.
+
+    The true profile is convex and not above the points, so it is not above their hull. The slope between two points is
+    −Q(L > ε), and P is e^ε·Q at each loss.
+    """
+    points = [(math.exp(float(step * spacing)), loss.profile(float(step * spacing))[1], step) for step in steps]
+    if bounded:  # only the failure is left there
+        points[-1] = (points[-1][0], loss.profile(_BEYOND)[1], points[-1][2])
+    hull: list[tuple[float, float, int]] = []
+    for point in points:
+        while len(hull) > 1 and _is_above_chord(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(hull)] + [0.0]
+    atoms = {
+        point[2]: point[0] * max(0.0, slopes[i] - slopes[i - 1]) * (1 + _ROUNDING)
+        for i, point in enumerate(hull)
+        if i > 0
+    }
+    return _Chords({step: mass for step, mass in atoms.items() if mass}, hull[-1][1])
+
+
+def _is_above_chord(a: tuple[float, float, int], b: tuple[float, float, int], c: tuple[float, float, int]) -> bool:
+    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
