@@ -92,7 +92,11 @@ class ScalarFunction(Enum):
     LIKE = auto()
     """The detail is the pattern: % is any text, _ any one letter, nothing is an escape."""
     MATCHES = auto()
-    """Whether the whole text is of a grammar of ``plan.grammars``, which is the detail."""
+    """Whether the whole text is of a grammar of ``plan.grammars``, which is the detail.
+
+    Two more details say whether the match begins at the start of the text, and whether it ends at its end; else it may
+    be any part of the text.
+    """
     READ = auto()
     """A text that is of the grammar of a type, as that type, which is the detail."""
     CODE = auto()

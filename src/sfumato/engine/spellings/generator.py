@@ -229,7 +229,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.NEAREST: lambda spelling, x: spelling.nearest(x),
     ScalarFunction.TOWARD_ZERO: lambda spelling, x: spelling.toward_zero(x),
     ScalarFunction.LIKE: lambda spelling, x, pattern: spelling.like(x, pattern),
-    ScalarFunction.MATCHES: lambda spelling, x, grammar: spelling.matches(x, grammar),
+    ScalarFunction.MATCHES: lambda spelling, x, grammar, *anchors: spelling.matches(x, grammar, *anchors),
     ScalarFunction.READ: lambda spelling, x, kind: spelling.read(x, kind),
     ScalarFunction.LOWER: lambda spelling, x: spelling.lower(x),
     ScalarFunction.UPPER: lambda spelling, x: spelling.upper(x),
