@@ -56,9 +56,9 @@ MUTANTS = (
     Mutant(
         "a tuple is charged as if a unit had one row",
         Kind.SENSITIVITY,
-        "plan.aggregates.value_measures:DistinctValues",
-        "once_per_unit: ClassVar[bool] = False",
-        "once_per_unit: ClassVar[bool] = True",
+        "plan.aggregates.value_measures:DistinctValues.measures_for",
+        "return (Count(_where_present(self.value, self.where)),)",
+        "return (__import__('sfumato.plan.aggregates.measures', fromlist=['Distinct']).Distinct(None),)",
         (
             "safety/test_values.py::test_a_unit_with_one_tuple_more_than_its_limit",
             "safety/test_values.py::test_neighbours_differ_by_at_most_the_claim",
@@ -71,6 +71,22 @@ MUTANTS = (
         "Order(frequency, descending=True, nulls_first=False)",
         "Order(frequency, descending=False, nulls_first=False)",
         ("safety/test_trees.py::test_groups_of_units",),
+    ),
+    Mutant(
+        "the rows that EXISTS under OR compares are not cut",
+        Kind.LIMITS,
+        "plan.sql.unit_joins:exists_test",
+        "right_side if condition is None else _limit_joined_rows(right_side)",
+        "right_side",
+        ("plan/test_joins.py::test_rows_compared_under_or_are_cut",),
+    ),
+    Mutant(
+        "EXISTS under OR costs as much as one comparison",
+        Kind.LIMITS,
+        "plan.costs:_matches",
+        "tests = (node,) if isinstance(node, SemiJoin) else node.tests",
+        "tests = (node,) if isinstance(node, SemiJoin) else ()",
+        ("plan/test_joins.py::test_rows_compared_under_or_are_cut",),
     ),
     Mutant(
         "a bucket is counted from the year 1 whatever its origin is",

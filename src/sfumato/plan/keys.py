@@ -23,6 +23,7 @@ from typing import Any
 from sfumato.errors import Unsupported
 from sfumato.plan import costs
 from sfumato.plan.nodes import (
+    AnySemiJoin,
     BoundContributions,
     Filter,
     GroupKey,
@@ -209,7 +210,7 @@ def _guaranteed_conditions(relation: Relation) -> Iterator[Expression]:
             yield from () if outer else _guaranteed_conditions(right)
         case PerUnit():
             yield from _conditions_on_keys(relation)
-        case Join() | Unnest() | LimitRowsPerUnit() | Window() | SemiJoin() | BoundContributions():
+        case Join() | Unnest() | LimitRowsPerUnit() | Window() | SemiJoin() | AnySemiJoin() | BoundContributions():
             yield from _guaranteed_conditions(relation.inputs[0])
 
 

@@ -306,6 +306,13 @@ class Exists:
 
 
 @dataclass(frozen=True)
+class AnyOf:
+    """A predicate that holds where one of several does: a boolean that is never NULL, or a semi-join predicate."""
+
+    predicates: tuple[Scalar | Exists, ...]
+
+
+@dataclass(frozen=True)
 class Select:
     """A SELECT: columns over the rows of a relation, with joins, filters and grouping."""
 
@@ -314,7 +321,7 @@ class Select:
     alias: str = "r"
     """What the source is called inside."""
     joins: tuple[RelationalJoin, ...] = ()
-    where: tuple[Scalar | Exists, ...] = ()
+    where: tuple[Scalar | Exists | AnyOf, ...] = ()
     group_by: tuple[str, ...] = ()
     """Columns of the source whose values make a group; without any, all rows are one group where totals are taken."""
     having: Scalar | None = None

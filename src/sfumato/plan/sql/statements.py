@@ -52,7 +52,8 @@ from sfumato.plan.sql.outer import (
     parse_row_count,
 )
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.sql.rows import RowSource, lower_condition, lower_rows
+from sfumato.plan.sql.row_sources import RowSource
+from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text import parse_select as parse_text
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
@@ -579,7 +580,7 @@ def _counts_units(columns_counted: list[exp.Expr], source: RowSource) -> bool:
 def _unit_pairs_advice(columns_counted: list[exp.Expr], source: RowSource) -> str:
     """Suggest to count the values of each unit and to add these counts up."""
     others = [node_text(column) for column in columns_counted if not source.is_unit(column)]
-    if source.table.id is None or source.table.period is not None or not others:
+    if len(columns_counted) == 1 or source.table.id is None or source.table.period is not None or not others:
         return _distinct_advice(source.table)
     unit, table = quoted(source.table.id), quoted(source.table.name)
     counts = f"SELECT {unit}, COUNT(DISTINCT {', '.join(others)}) AS n FROM {table} GROUP BY {unit}"
