@@ -265,7 +265,13 @@ REFUSED = (
     ),
     ("the clock", "SELECT COUNT(*) FROM flights WHERE day < CURRENT_DATE", "clock", "DATE '2013-08-01'"),
     ("chance", "SELECT COUNT(*) FROM flights WHERE RANDOM() < 0.5", "random", "nothing: noise is ours to add"),
-    ("regular expressions", "SELECT COUNT(*) FROM flights WHERE REGEXP_MATCHES(origin, 'J')", "regex", "LIKE"),
+    (
+        "regular expressions that may take long",
+        "SELECT COUNT(*) FROM flights WHERE REGEXP_MATCHES(origin, '(J)\\1')",
+        "regex",
+        "patterns without back-references",
+    ),
+    ("texts of rows", "SELECT STRING_AGG(origin, ',') FROM flights", "aggregate", "counts by value"),
     ("two statements", "SELECT COUNT(*) FROM flights; SELECT 1", "one-statement", "one at a time"),
 )
 """What, an example, the stable code of its refusal, and what works instead."""

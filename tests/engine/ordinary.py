@@ -235,6 +235,9 @@ name || '-' || town
 REPLACE(name, 'l', 'LL')
 REPLACE(name, '', 'x')
 STARTS_WITH(name, 'He')
+REGEXP_MATCHES(name, '^[A-Z]')
+REGEXP_MATCHES(name, 'l+o$|%')
+REGEXP_FULL_MATCH(colour, 'r?[a-e]+[^x]*')
 name ^@ colour
 EXTRACT(year FROM seen)
 EXTRACT(quarter FROM born)

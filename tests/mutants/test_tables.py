@@ -161,7 +161,7 @@ MUTANTS = (
     Mutant(
         "private tables meet without the unit",
         Kind.NEIGHBOURS,
-        "engine.lowering.relation_lowering:RelationLowering._lower_match",
+        "engine.lowering.relation_lowering:_match_condition",
         "apply(ScalarFunction.EQUAL, Reference('u', 'r'), Reference('u', 'j'))",
         "Constant(True, Type.BOOLEAN)",
         (_ACROSS, _ORACLE),
@@ -186,7 +186,7 @@ MUTANTS = (
         "what is computed from missing values shows where there is no match",
         Kind.NAN,
         "plan.sql.rows:_join_private",
-        "    right = _materialised(right) if outer else right\n",
+        "    right = materialised(right) if outer else right\n",
         "",
         (_ORACLE,),
     ),

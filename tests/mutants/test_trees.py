@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "private rows of two units meet",
         Kind.SENSITIVITY,
-        "engine.lowering.relation_lowering:RelationLowering._lower_match",
+        "engine.lowering.relation_lowering:_match_condition",
         "'j'",
         "'r'",
         _CUTS,

@@ -9,9 +9,11 @@ import pytest
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, Described, Period
+from sfumato.plan.costs import check_cost
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import Join, LimitRowsPerUnit, SemiJoin, UnitJoin, relations
+from sfumato.plan.nodes import AnySemiJoin, Join, LimitRowsPerUnit, SemiJoin, UnitJoin, relations
 from sfumato.plan.sql.statements import parse
+from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.policy import Domain
 
 DAY = Domain("date", bounds=("2024-01-01", "2024-12-31"))
@@ -174,8 +176,9 @@ REFUSED = [
      "same columns", "SELECT COUNT(*) FROM (SELECT day FROM visits UNION ALL SELECT day FROM claims)"),
     ("SELECT COUNT(*) FROM (SELECT day FROM visits UNION ALL SELECT region FROM claims)", "type-mismatch", "CAST",
      "SELECT COUNT(*) FROM (SELECT CAST(day AS VARCHAR) AS d FROM visits UNION ALL SELECT region FROM claims)"),
-    ("SELECT COUNT(*) FROM visits v WHERE cost > 2 OR EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who)",
-     "subquery-place", "two questions", "SELECT COUNT(*) FROM visits v WHERE cost > 2"),
+    ("SELECT COUNT(*) FROM visits v WHERE IF(cost > 2, TRUE, EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who))",
+     "subquery-place", "WHERE EXISTS (…) OR x > 5",
+     "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who) OR cost > 2"),
     ("SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(euros) FROM claims)", "subquery-value",
      "write the value itself",
      "SELECT COUNT(*) FROM visits WHERE cost > 5"),
@@ -257,3 +260,72 @@ def test_one_row_for_each_person_and_day() -> None:
     assert parse(text, catalog("day")).plan.source.max_rows == 1
     finer = "SELECT AVG(n) FROM (SELECT who, day, region, COUNT(*) AS n FROM visits GROUP BY who, day, region)"
     assert parse(finer, catalog("day")).plan.source.max_rows is None
+
+
+def wide_catalog(rows: int) -> Catalog:
+    """Tables of which one unit may have many rows."""
+    limits = Limits(rows, rows, rows)
+    tables = (
+        Described("visits", VISITS, False, "who", limits),
+        Described("claims", CLAIMS, False, "who", limits),
+    )
+    return Catalog({each.name: each for each in tables}, lambda *_: 2, lambda *_: 1)
+
+
+UNDER_OR = (
+    "SELECT COUNT(*) FROM visits v WHERE cost > 3 OR EXISTS"
+    " (SELECT 1 FROM claims c WHERE c.who = v.who AND c.euros > v.cost)"
+)
+
+
+def test_rows_compared_under_or_are_cut() -> None:
+    """As those of a test by itself are: one row is compared with no more than the limit of the other table."""
+    (test,) = (each for each in relations(parse(UNDER_OR, catalog()).plan.source) if isinstance(each, AnySemiJoin))
+    assert [each.other.max_rows for each in test.tests] == [2]
+    twice = UNDER_OR.replace(" OR ", " OR EXISTS (SELECT 1 FROM claims d WHERE d.who = v.who AND d.day > v.day) OR ")
+    check_cost(parse(twice, wide_catalog(400)).plan)
+    with pytest.raises(Unsupported, match="1,000 rows; here it could be 1,200"):
+        parse(twice, wide_catalog(600))
+
+
+@pytest.mark.parametrize("text", ["SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who", UNDER_OR])
+@pytest.mark.parametrize("rows", [999, 1_000, 1_001, 20_000])
+def test_a_joined_table_of_many_rows_is_cut_to_a_thousand(text: str, rows: int) -> None:
+    """The other side keeps its own limit, and a row beyond the thousandth of the joined side is cut."""
+    source = parse(text, wide_catalog(rows)).plan.source
+    cuts = [each.rows for each in relations(source) if isinstance(each, LimitRowsPerUnit)]
+    assert cuts[-1] == min(rows, 1_000)
+    assert cuts[:-1] == ([rows] if isinstance(source, UnitJoin) else [])
+    check_cost(parse(text, wide_catalog(rows)).plan)
+    said = [each for each in warn_about_undeclared(parse(text, wide_catalog(rows))) if "joined table" in each]
+    assert len(said) == (rows > 1_000)
+
+
+def test_what_stands_under_or_is_written_as_clauses() -> None:
+    same = (
+        "SELECT COUNT(*) FROM visits v WHERE NOT (cost <= 3 AND NOT EXISTS"
+        " (SELECT 1 FROM claims c WHERE c.who = v.who AND c.euros > v.cost))"
+    )
+    negated = digest(parse(same, catalog()).plan)
+    direct = digest(parse(UNDER_OR.replace("cost > 3", "NOT cost <= 3"), catalog()).plan)
+    assert negated == direct
+    both = (
+        "SELECT COUNT(*) FROM visits v WHERE (cost > 3 AND who IN (SELECT who FROM claims)) OR (cost < 1 AND who NOT IN"
+        " (SELECT who FROM drugs))"
+    )
+    kinds = [type(each) for each in relations(parse(both, catalog()).plan.source)]
+    assert kinds.count(AnySemiJoin) == 3  # and one clause reads no other table
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM visits v WHERE CASE WHEN who IN (SELECT who FROM claims) THEN TRUE ELSE cost > 3 END",
+        "SELECT COUNT(*) FROM visits v WHERE (who IN (SELECT who FROM claims)) = TRUE OR cost > 3",
+        "SELECT COUNT(*) FROM visits v WHERE " + " OR ".join(["(who IN (SELECT who FROM claims) AND cost > 1)"] * 8),
+    ],
+)
+def test_tests_elsewhere_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        parse(text, catalog())
+    assert refused.value.code in ("subquery-place", "subquery", "too-deep")

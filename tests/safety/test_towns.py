@@ -46,6 +46,10 @@ TESTS = (
     "SELECT COUNT(*) FROM claims WHERE who IN (SELECT who FROM drugs WHERE dose > 1) AND euros > 2",
     "SELECT region, COUNT(*) FROM visits WHERE who NOT IN (SELECT who FROM claims) GROUP BY region",
     "SELECT COUNT(*) FROM visits WHERE (who, region) NOT IN (SELECT who, region FROM claims)",
+    "SELECT region, COUNT(*), SUM(cost) FROM visits v WHERE cost > 3 OR EXISTS"
+    " (SELECT 1 FROM claims c WHERE c.who = v.who AND c.euros > v.cost) GROUP BY region",
+    "SELECT COUNT(*) FROM visits v WHERE NOT EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who AND c.day > v.day)"
+    " OR who IN (SELECT who FROM drugs WHERE dose > 1)",
 )
 UNIONS = (
     "SELECT day, COUNT(*), SUM(x) FROM (SELECT day, cost AS x FROM visits UNION ALL SELECT day, euros FROM claims)"

@@ -30,6 +30,12 @@ MORE = (
     "SELECT COUNT(*) FROM visits v LEFT JOIN claims c ON v.who = c.who AND c.euros > 5 WHERE COALESCE(c.euros, 0) < 50",
     "SELECT COUNT(*) FROM visits v WHERE NOT EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who AND v.cost > 3)",
     "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who AND v.cost > 3)",
+    "SELECT COUNT(*) FROM visits v WHERE v.cost > 3 OR EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who)",
+    "SELECT COUNT(*) FROM visits v WHERE v.cost > 3 OR EXISTS"
+    " (SELECT 1 FROM claims c WHERE c.who = v.who AND v.cost < 2 AND c.euros > v.cost)",
+    "SELECT COUNT(*) FROM visits v WHERE NOT (v.cost > 3 OR EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who))",
+    "SELECT COUNT(*) FROM visits v WHERE (v.cost > 1 AND EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who))"
+    " OR NOT EXISTS (SELECT 1 FROM drugs d WHERE d.who = v.who AND d.dose > v.cost)",
     "SELECT COUNT(*) FROM visits v WHERE NOT EXISTS (SELECT 1 FROM drugs d WHERE d.who = v.who AND d.dose > v.cost)"
     " AND EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who AND EXISTS"
     " (SELECT 1 FROM visits w WHERE w.who = c.who AND w.region = 'south'))",

@@ -128,6 +128,12 @@ def _sum(values: Sequence[float]) -> float | None:
     return min(max(sum(values), 0), 20 * LIMIT) if values else None
 
 
+def _mode(values: Sequence[Any]) -> Any:
+    """The most frequent value; of several, the least."""
+    counted = Counter(values)
+    return min(counted, key=lambda value: (-counted[value], value), default=None)
+
+
 def ordered(rows: Sequence[Row], *names: str) -> list[Row]:
     """NULL last in each."""
     found = list(rows)
@@ -156,6 +162,26 @@ NUMBERS = (
     Part("COUNT(DISTINCT kind)", lambda r: min(len(set(there(r, "kind"))), LIMIT)),
     Part("COUNT(DISTINCT day)", lambda r: min(len(set(there(r, "day"))), LIMIT)),
     Part("COUNT(DISTINCT who)", lambda _: 1),
+    Part(
+        "COUNT(DISTINCT kind, flag)",
+        lambda r: min(len({(x["kind"], x["flag"]) for x in r if None not in (x["kind"], x["flag"])}), LIMIT),
+    ),
+    Part("COUNT(DISTINCT (kind, day))", lambda r: min(len({(x["kind"], x["day"]) for x in r}), LIMIT)),
+    Part("MODE(cost)", lambda r: _mode(there(r, "cost"))),
+    Part("MODE(cost) FILTER (WHERE flag)", lambda r: _mode(there([x for x in r if x["flag"]], "cost"))),
+    Part(
+        "ARG_MAX(cost, day)",
+        lambda r: next(
+            (
+                x["cost"]
+                for x in sorted(
+                    (y for y in r if None not in (y["cost"], y["day"])),
+                    key=lambda y: (-y["day"].toordinal(), y["cost"]),
+                )
+            ),
+            None,
+        ),
+    ),
     Part("FIRST(cost ORDER BY day)", lambda r: ordered(r, "day", "cost")[0]["cost"]),
     Part("LAST(cost ORDER BY day)", lambda r: ordered(r, "day", "cost")[-1]["cost"]),
     Part(
@@ -170,9 +196,13 @@ NUMBERS = (
     ),
     Part("COUNT(*) % 3", lambda r: min(len(r), LIMIT) % 3),  # no range of what is computed stands in for the limit
 )
+MODE = next(part for part in NUMBERS if part.sql == "MODE(cost)")
 NAMES = (
     Part("FIRST(kind ORDER BY day, cost)", lambda r: ordered(r, "day", "cost", "kind")[0]["kind"]),
     Part("MAX(kind)", lambda r: max(there(r, "kind"), default=None)),
+    Part("MODE(kind)", lambda r: _mode(there(r, "kind"))),
+    Part("MODE() WITHIN GROUP (ORDER BY kind)", lambda r: _mode(there(r, "kind"))),
+    Part("MODE(flag)", lambda r: _mode(there(r, "flag"))),
     Part("BOOL_OR(flag)", lambda r: any(v) if (v := there(r, "flag")) else None),
     Part("BOOL_AND(flag)", lambda r: all(v) if (v := there(r, "flag")) else None),
     Part("MAX(flag)", lambda r: max(there(r, "flag"), default=None)),
@@ -228,7 +258,7 @@ def test_groups_of_units(asked: tuple[Curator, list[Row]], part: Part) -> None:
         assert count == wanted[value]
 
 
-@pytest.mark.parametrize("part", [NUMBERS[0], NUMBERS[6]], ids=lambda part: part.sql)
+@pytest.mark.parametrize("part", [NUMBERS[0], NUMBERS[6], MODE], ids=lambda part: part.sql)
 def test_one_row_for_each_unit_and_key(asked: tuple[Curator, list[Row]], part: Part) -> None:
     """Within limits that nobody exceeds: a unit has at most four kinds, NULL among them."""
     curator, rows = asked

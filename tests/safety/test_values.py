@@ -33,7 +33,17 @@ LISTED = (
     "age > 5",
     "code * 2",
 )
-ANY = (*LISTED, "note", "cost", "day", "age", "LENGTH(note)", "COALESCE(note, 'none')")
+ANY = (
+    *LISTED,
+    "note",
+    "cost",
+    "day",
+    "age",
+    "LENGTH(note)",
+    "COALESCE(note, 'none')",
+    "region, note",
+    "(note, flag, day)",
+)
 _REFUSED = ("too-many-groups", "unbounded", "no-groups", "unlisted-values", "too-many-cells")
 
 
@@ -177,6 +187,43 @@ def test_within_limits_it_is_what_pandas_counts(seed: int, column: str) -> None:
     expected_cells = [[int(counted.get((town, drug), 0)) for drug in frequent.values] for (town,) in asked.groups]
     assert cells.tolist() == expected_cells
     engine.close()
+
+
+@pytest.mark.parametrize(("columns", "nulls"), [("drug, note", False), ("(drug, note)", True), ("(note, day)", True)])
+def test_distinct_tuples_are_what_pandas_counts(columns: str, nulls: bool) -> None:
+    """A row with a NULL is a value of its own; of a list of columns only rows without NULL count."""
+    rows = _rows(Random(5), 60, 20)
+    rows += [{**rows[0], "drug": drug, "note": note} for drug, note in (("x", "1:y"), ("x1", ":y"), ("n", "n"))]
+    policy = _policy(rows, (60, 3, 60))
+    engine = DuckDB(policy)
+    asked = question(engine, policy, f"SELECT town, COUNT(DISTINCT {columns}) AS d FROM t GROUP BY town")
+    found = engine.read(asked.other_parts[0].reading(asked.groups), 5)[:, 0]
+    names = columns.strip("()").split(", ")
+    for (town,), count in zip(asked.groups, found, strict=True):
+        tuples = {tuple(_declared(row)[name] for name in names) for row in rows if row["town"] == town}
+        assert int(count) == len(tuples if nulls else {each for each in tuples if None not in each})
+    engine.close()
+
+
+def _declared(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "drug": row["drug"] if row["drug"] in ("x", "y", "z") else None}
+
+
+def test_a_unit_with_one_tuple_more_than_its_limit() -> None:
+    """A unit of 4 tuples where 3 rows count adds 3 of them, which is what is claimed."""
+    random = Random(3)
+    others = [{**_rows(random, 1, 1)[0], "who": 1, "town": "a", "note": "z", "drug": "z"}]
+    made = [{**others[0], "who": 0, "note": note, "drug": drug} for note in "xy" for drug in "xy"]
+    counts, claims = [], set()
+    for rows in (others, others + made):
+        policy = _policy(rows, (3, 3, 3))
+        engine = DuckDB(policy)
+        asked = question(engine, policy, "SELECT COUNT(DISTINCT note, drug) AS d FROM t")
+        counts.append(int(engine.read(asked.other_parts[0].reading(asked.groups), 5).sum()))
+        claims.add(asked.other_parts[0].bounded.measures[0].add_remove_sensitivity.per_group)
+        engine.close()
+    assert counts[1] - counts[0] == 3
+    assert claims == {3}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from safety.worlds import PREDICATES, VALUES, World
 PER_UNIT = (
     "COUNT(*)", "COUNT(x)", "SUM(x)", "AVG(x)", "MIN(x)", "MAX(x)", "COUNT(DISTINCT x)", "LEAST(COUNT(*), 2)",
     "FIRST(x ORDER BY day)", "LAST(x ORDER BY day DESC, note)", "ARG_MIN(x, day)", "ARG_MAX(x, cost)",
+    "MODE(x)", "COUNT(DISTINCT (code, flag))",
 )
 TOLD = ("BOOL_OR(flag)", "BOOL_AND(flag)", "FIRST(region ORDER BY day)", "LAST(code ORDER BY cost)", "MIN(code)")
 RUNNING = (

@@ -18,7 +18,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan.nodes import Aggregate, Filter, PerUnit, Relation, Scan, SemiJoin, Union, UnitJoin, relations
+from sfumato.plan.nodes import (
+    Aggregate,
+    AnySemiJoin,
+    Filter,
+    PerUnit,
+    Relation,
+    Scan,
+    SemiJoin,
+    Union,
+    UnitJoin,
+    relations,
+)
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference
 from sfumato.plan.values.functions import call, literal
@@ -271,6 +282,9 @@ def _restrict_scans(relation: Relation, policy: Policy, periods: PeriodIntervals
             return replace(relation, left=restrict(left), right=restrict(right))
         case SemiJoin(input, other):
             return replace(relation, input=restrict(input), other=restrict(other))
+        case AnySemiJoin(input, _, tests):
+            restricted = tuple(replace(test, other=restrict(test.other)) for test in tests)
+            return replace(relation, input=restrict(input), tests=restricted)
         case Union(members):
             return replace(relation, members=tuple((restrict(member), expressions) for member, expressions in members))
     return replace(relation, input=restrict(relation.inputs[0]))

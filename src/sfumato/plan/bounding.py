@@ -56,6 +56,7 @@ from sfumato.plan.aggregates.measures import (
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
+    AnySemiJoin,
     BoundContributions,
     Filter,
     Join,
@@ -198,7 +199,7 @@ def whole_rows(relation: Relation) -> int | None:
     """
     if relation.max_rows == 1:
         return 1
-    if isinstance(relation, (Filter, Window, SemiJoin)):
+    if isinstance(relation, (Filter, Window, SemiJoin, AnySemiJoin)):
         return whole_rows(relation.input)
     if isinstance(relation, Join):
         input_rows = whole_rows(relation.input)

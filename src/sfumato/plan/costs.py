@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from sfumato.errors import Unsupported
 from sfumato.plan.nodes import (
     Aggregate,
+    AnySemiJoin,
     Join,
     PerUnit,
     Relation,
@@ -78,8 +79,10 @@ def _matches(node: Relation) -> int:
 
     Every node counts, since rows that are aggregated or filtered later have already cost their time.
     """
-    if isinstance(node, SemiJoin) and node.condition is not None:
-        return multiplicity(node.input) * max(1, node.other.max_rows or 1)
+    if isinstance(node, (SemiJoin, AnySemiJoin)):
+        tests = (node,) if isinstance(node, SemiJoin) else node.tests
+        compared_rows = sum(test.other.max_rows or 1 for test in tests if test.condition is not None)
+        return multiplicity(node.input) * max(1, compared_rows)
     return multiplicity(node)
 
 
@@ -88,6 +91,8 @@ def _lookup_overhead(node: Relation) -> int:
     match node:
         case Join() | UnitJoin() | SemiJoin() | Unnest():
             return _JOIN
+        case AnySemiJoin(tests=tests):
+            return _JOIN * len(tests)
         case PerUnit(results=results):
             return _SORT * len(results)
         case Window(functions=functions):

@@ -23,6 +23,7 @@ from typing import Any
 from sfumato.errors import Unsupported
 from sfumato.plan import costs
 from sfumato.plan.nodes import (
+    AnySemiJoin,
     BoundContributions,
     Filter,
     GroupKey,
@@ -39,6 +40,7 @@ from sfumato.plan.nodes import (
 from sfumato.plan.values import calendar, countable
 from sfumato.plan.values.countable import is_constant_within_hours, weaken_to_hours
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference, columns
+from sfumato.plan.values.functions.temporal import written_bucket
 from sfumato.plan.values.narrowing import Limits, limits, narrow_domain, narrow_expression
 from sfumato.policy import Domain, Type, Value
 
@@ -208,7 +210,7 @@ def _guaranteed_conditions(relation: Relation) -> Iterator[Expression]:
             yield from () if outer else _guaranteed_conditions(right)
         case PerUnit():
             yield from _conditions_on_keys(relation)
-        case Join() | Unnest() | LimitRowsPerUnit() | Window() | SemiJoin() | BoundContributions():
+        case Join() | Unnest() | LimitRowsPerUnit() | Window() | SemiJoin() | AnySemiJoin() | BoundContributions():
             yield from _guaranteed_conditions(relation.inputs[0])
 
 
@@ -450,18 +452,29 @@ def _expression_choices(expression: Expression) -> Choices | None:
 
 def _period_starts(expression: Expression) -> Choices | None:
     """Return every start of a month, a week, … in the range of a truncated date."""
-    if not isinstance(expression, Call) or expression.function != "DATE_TRUNC" or expression.domain.bounds is None:
+    if not isinstance(expression, Call) or expression.domain.bounds is None:
         return None
-    unit = expression.arguments[0]
-    assert isinstance(unit, Literal)
     low, high = expression.domain.bounds
+    if expression.function == "TIME_BUCKET":
+        amount, unit_literal, _, origin = expression.arguments
+        bucket = written_bucket(amount, unit_literal, origin)
+        return _starts_within(bucket.start(low), low, high, bucket.amount, bucket.unit)
+    unit = expression.arguments[0] if expression.function == "DATE_TRUNC" else None
+    if not isinstance(unit, Literal):
+        return None
+    first = calendar.truncate(str(unit.value), low)  # type: ignore[type-var]
+    return _starts_within(first, low, high, 1, str(unit.value))
+
+
+def _starts_within(first: Any, low: Any, high: Any, amount: int, unit: str) -> Choices | None:
+    """Return the starts from one on that lie in a range, each so many units after the one before."""
     starts: list[Any] = []
-    start: Any = calendar.truncate(str(unit.value), low)  # type: ignore[type-var]
+    start = first
     while start is not None and start <= high:
         if len(starts) >= MAX_STARTS:
             return None
         starts += [start] if start >= low else []
-        start = calendar.shift(start, 1, str(unit.value))
+        start = calendar.shift(start, amount, unit)
     return tuple(starts)
 
 

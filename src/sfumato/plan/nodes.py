@@ -199,7 +199,7 @@ def _row_number_limit(node: Filter) -> int | None:
     unit than it admits numbers, and AND no more than any of its parts. ∎
     """
     below: Relation = node.input
-    while isinstance(below, (Filter, LimitRowsPerUnit, SemiJoin)):
+    while isinstance(below, (Filter, LimitRowsPerUnit, SemiJoin, AnySemiJoin)):
         below = below.input
     if not isinstance(below, Window):
         return None
@@ -424,6 +424,50 @@ class SemiJoin:
         return self.input.limits
 
 
+@codec.serialisable("exists-test")
+@dataclass(frozen=True)
+class ExistsTest:
+    """Whether a private relation has a row of the same unit with equal pairs that meets the condition, or has none."""
+
+    other: Relation
+    pairs: tuple[tuple[Expression, Expression], ...]
+    condition: Expression | None
+    anti: bool
+
+
+@codec.serialisable("any-semi-join")
+@dataclass(frozen=True)
+class AnySemiJoin:
+    """The rows for which the predicate holds, or one of the tests does: EXISTS under OR. It keeps rows of the input, so
+    a unit has no more of them than there, and a test looks at rows of the same unit, cut as those of a ``SemiJoin``.
+    """
+
+    input: Relation
+    predicate: Expression | None
+    tests: tuple[ExistsTest, ...]
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input, *(test.other for test in self.tests))
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        matches = (SemiJoin(self.input, test.other, test.pairs, test.condition, test.anti) for test in self.tests)
+        return (*_optional(self.predicate), *(operand for match in matches for operand in match.expressions))
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+    @property
+    def max_rows(self) -> int | None:
+        return self.input.max_rows
+
+    @property
+    def limits(self) -> Limits:
+        return self.input.limits
+
+
 @codec.serialisable("union")
 @dataclass(frozen=True)
 class Union:
@@ -497,6 +541,7 @@ Relation = (
     | Window
     | UnitJoin
     | SemiJoin
+    | AnySemiJoin
     | Union
     | BoundContributions
 )

@@ -17,7 +17,7 @@ from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
 from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.costs import MAX_PARTS, expressions
 from sfumato.plan.descriptions import expression_sql
-from sfumato.plan.nodes import Join, Query, relations
+from sfumato.plan.nodes import Join, LimitRowsPerUnit, Query, relations
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.values.functions import never_null
 from sfumato.plan.values.narrowing import as_comparison
@@ -48,11 +48,25 @@ def warn_about_undeclared(query: Query) -> tuple[str, ...]:
     sentences += [sentence for expression in (*evaluated, *displayed) for sentence in warnings.taken(expression)]
     sentences += warnings.uncounted([measure.value for measure in plan.measures if measure.reads in _VALUE_READINGS])
     sentences += _tied_quantiles(plan.measures)
+    sentences += _uncounted_joined_rows(query)
     sentences += [
         *warnings.in_no_group(plan.keys),
         *(sentence for key in plan.keys for sentence in warnings.group(key)),
     ]
     return tuple(dict.fromkeys(sentences))[:_MAX_WARNINGS]
+
+
+def _uncounted_joined_rows(query: Query) -> list[str]:
+    """Warn about rows of a joined table that are cut before the policy's limit is reached."""
+    cuts = {
+        node.rows: node.input.limits.rows
+        for node in relations(query.plan.source)
+        if isinstance(node, LimitRowsPerUnit) and node.rows < node.input.limits.rows
+    }
+    return [
+        f"of a joined table, {rows:,} rows of one unit count, fewer than the {declared:,} of its max_rows"
+        for rows, declared in cuts.items()
+    ]
 
 
 def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:

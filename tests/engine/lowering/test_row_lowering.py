@@ -260,6 +260,10 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
     **{name: [[TEXTS, TEXTS, [text("'"), null()]]] for name in ("CONCAT", "||")},
     "REPLACE": [[TEXTS, WORDS, [text(""), text("x" * 32)]]],
     "STARTS_WITH": [[TEXTS, TEXTS]],
+    **{
+        name: [[TEXTS, [text(each) for each in (r"^[\w.%]+$", "x", "", r"[^x']$|^\s", "(x|Ü)n{1,3}")]]]
+        for name in ("REGEXP_MATCHES", "REGEXP_FULL_MATCH")
+    },
     "EXTRACT": [[[text(each) for each in (*PARTS, *COMPOSED_PARTS)], MOMENTS]],
     "STRFTIME": [[MOMENTS, [text(f"%{each}|%%") for each in calendar.LETTERS]]],
     **{name: [[MOMENTS]] for name in ("DAYNAME", "MONTHNAME")},

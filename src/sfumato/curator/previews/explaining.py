@@ -27,6 +27,7 @@ from sfumato.plan.descriptions import (
 )
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import (
+    AnySemiJoin,
     Filter,
     GroupKey,
     Join,
@@ -305,6 +306,8 @@ def source_operators(query: Query, policy: Policy) -> list[Operator]:
             )
         elif isinstance(node, (UnitJoin, SemiJoin)):
             operators.append(_private_join(node))
+        elif isinstance(node, AnySemiJoin):
+            operators.append(_any_semi_join(node))
         elif isinstance(node, Union):
             operators.append(Operator("union", count_with_noun(len(node.members), "part"), "free: one after the other"))
     return operators
@@ -322,6 +325,14 @@ def _private_join(node: UnitJoin | SemiJoin) -> Operator:
     row_limit = "" if node.max_rows is None else f": at most {count_with_noun(node.max_rows, 'row')} of one unit"
     kept_rows = ", rows without a match kept" if node.outer else ""
     return Operator("unit join", f"on {condition}{kept_rows}", f"only rows of the same unit are joined{row_limit}")
+
+
+def _any_semi_join(node: AnySemiJoin) -> Operator:
+    """Explain tests under OR, each as a test by itself."""
+    tests = [SemiJoin(node.input, test.other, test.pairs, test.condition, test.anti) for test in node.tests]
+    predicate = [] if node.predicate is None else [f"rows with {expression_sql(node.predicate)}"]
+    words = [*predicate, *(_private_join(test).what for test in tests)]
+    return Operator("test", ", or ".join(words), "free: computed from the unit's own rows")
 
 
 def _per_unit_operator(node: PerUnit) -> Operator:

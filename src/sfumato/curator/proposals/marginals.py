@@ -35,7 +35,7 @@ from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals
 from sfumato.plan.sql.building import selection, where as filter_rows
-from sfumato.plan.sql.rows import RowSource
+from sfumato.plan.sql.row_sources import RowSource
 from sfumato.policy import Domain, Table
 from sfumato.privacy import Curve, Guarantee, Sensitivity
 from sfumato.privacy.calibration import calibrate, least

@@ -32,7 +32,8 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun, expression_sql
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.building import RowSelection, derive, where
-from sfumato.plan.sql.rows import RowSource, lower_subquery
+from sfumato.plan.sql.row_sources import RowSource
+from sfumato.plan.sql.rows import lower_subquery
 from sfumato.plan.sql.text import parse_select as parse_text
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.values.coded_keys import coded_key, single_value_cells

@@ -17,6 +17,7 @@ from typing import Any
 from sfumato.engine.lowering.applications import real
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
+    AnyOf,
     Apply,
     CleanTable,
     Constant,
@@ -222,24 +223,23 @@ class RelationLowering:
         columns = (*unit_column, *equal_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         return Select(columns, left, where=(Exists(right, "j", on, base.anti),))
 
+    def any_semi_join(self, base: nodes.AnySemiJoin, names: Names, unit: bool) -> Select:
+        """Keep the rows of the input for which the predicate holds, or one of the tests."""
+        left_keys = [] if base.predicate is None else [base.predicate]
+        predicates: list[Scalar | Exists] = [apply(ScalarFunction.IS_TRUE, Reference("k0", "r"))] if left_keys else []
+        for test in base.tests:
+            match_keys: MatchKeys = (left_keys, [])
+            on = _match_condition(base.input, test, match_keys)
+            predicates.append(Exists(self._lower_side(test.other, {}, match_keys[1], "l"), "j", on, test.anti))
+        unit_column = (("u", Reference("u", "r")),) if unit else ()
+        columns = (*unit_column, *equal_columns(names.values(), "r")) or (("c", integer_constant(0)),)
+        left = self._lower_side(base.input, names, left_keys, "k")
+        return Select(columns, left, where=(AnyOf(tuple(predicates)),))
+
     def _lower_match(self, base: nodes.UnitJoin | nodes.SemiJoin, names: Names) -> tuple[Select, Select, Scalar]:
         """Lower both sides, each with its wanted columns and its match keys, and the join condition."""
-        left_columns = base.inputs[0].columns
-        match_keys: tuple[list[Expression], list[Expression]] = ([], [])
-
-        def match_key(expression: Expression) -> Scalar:
-            side = 0 if left_columns.keys() >= columns(expression).keys() else 1
-            match_keys[side].append(expression)
-            return Reference(f"{'kl'[side]}{len(match_keys[side]) - 1}", "rj"[side])
-
-        conditions: list[Scalar] = [apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "j"))]
-        conditions += [apply(ScalarFunction.EQUAL, match_key(first), match_key(second)) for first, second in base.pairs]
-        for conjunct in nodes.conjuncts(base.condition):
-            if nodes.reads_one_side(conjunct, *base.inputs):
-                conditions.append(match_key(conjunct))
-            else:
-                assert isinstance(conjunct, Call)
-                conditions.append(Apply(_COMPARISONS[conjunct.function], tuple(map(match_key, conjunct.arguments))))
+        match_keys: MatchKeys = ([], [])
+        on = _match_condition(base.inputs[0], base, match_keys)
         sides = [
             self._lower_side(
                 relation,
@@ -248,7 +248,7 @@ class RelationLowering:
             )
             for relation, keys_and_letter in zip(base.inputs, zip(match_keys, "kl", strict=True), strict=True)
         ]
-        return sides[0], sides[1], all_of(conditions)
+        return sides[0], sides[1], on
 
     def _lower_side(
         self, relation: nodes.Relation, names: Names, match_keys: Sequence[Expression], letter: str
@@ -278,6 +278,32 @@ class RelationLowering:
         return _rename_columns(rows, names, unit)
 
 
+MatchKeys = tuple[list[Expression], list[Expression]]
+"""The expressions of either side that a join condition compares."""
+
+
+def _match_condition(
+    left: nodes.Relation, match: nodes.UnitJoin | nodes.SemiJoin | nodes.ExistsTest, match_keys: MatchKeys
+) -> Scalar:
+    """Lower a join condition over both sides, and add what it compares to their match keys."""
+
+    def match_key(expression: Expression) -> Scalar:
+        side = 0 if left.columns.keys() >= columns(expression).keys() else 1
+        match_keys[side].append(expression)
+        return Reference(f"{'kl'[side]}{len(match_keys[side]) - 1}", "rj"[side])
+
+    right = match.right if isinstance(match, nodes.UnitJoin) else match.other
+    conditions: list[Scalar] = [apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "j"))]
+    conditions += [apply(ScalarFunction.EQUAL, match_key(first), match_key(second)) for first, second in match.pairs]
+    for conjunct in nodes.conjuncts(match.condition):
+        if nodes.reads_one_side(conjunct, left, right):
+            conditions.append(match_key(conjunct))
+        else:
+            assert isinstance(conjunct, Call)
+            conditions.append(Apply(_COMPARISONS[conjunct.function], tuple(map(match_key, conjunct.arguments))))
+    return all_of(conditions)
+
+
 Base = Callable[[RelationLowering, Any, Names, bool], Select]
 _BASES: dict[type, Base] = {
     nodes.Scan: RelationLowering.scan,
@@ -286,6 +312,7 @@ _BASES: dict[type, Base] = {
     nodes.Window: RelationLowering.window,
     nodes.UnitJoin: RelationLowering.unit_join,
     nodes.SemiJoin: RelationLowering.semi_join,
+    nodes.AnySemiJoin: RelationLowering.any_semi_join,
     nodes.Union: RelationLowering.union,
 }
 

@@ -92,7 +92,11 @@ class ScalarFunction(Enum):
     LIKE = auto()
     """The detail is the pattern: % is any text, _ any one letter, nothing is an escape."""
     MATCHES = auto()
-    """Whether the whole text is of a grammar of ``plan.grammars``, which is the detail."""
+    """Whether the whole text is of a grammar of ``plan.grammars``, which is the detail.
+
+    Two more details say whether the match begins at the start of the text, and whether it ends at its end; else it may
+    be any part of the text.
+    """
     GROUP = auto()
     """The part of a text that a group of a pattern matches; of any other text than those that match it as a whole, no
     matter what. Details: the pattern, which has at most one match with a text, and the number of the group, from 1."""
@@ -305,6 +309,13 @@ class Exists:
 
 
 @dataclass(frozen=True)
+class AnyOf:
+    """A predicate that holds where one of several does: a boolean that is never NULL, or a semi-join predicate."""
+
+    predicates: tuple[Scalar | Exists, ...]
+
+
+@dataclass(frozen=True)
 class Select:
     """A SELECT: columns over the rows of a relation, with joins, filters and grouping."""
 
@@ -313,7 +324,7 @@ class Select:
     alias: str = "r"
     """What the source is called inside."""
     joins: tuple[RelationalJoin, ...] = ()
-    where: tuple[Scalar | Exists, ...] = ()
+    where: tuple[Scalar | Exists | AnyOf, ...] = ()
     group_by: tuple[str, ...] = ()
     """Columns of the source whose values make a group; without any, all rows are one group where totals are taken."""
     having: Scalar | None = None

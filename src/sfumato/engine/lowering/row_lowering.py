@@ -42,6 +42,7 @@ from sfumato.plan.values.expressions import Column, Expression, Literal
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.plan.values.functions.textual import LONGEST
 from sfumato.plan.values.grammars import FALSE, GRAMMARS, TRUE, ZERO
+from sfumato.plan.values.regular_expressions import parse_pattern
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
@@ -302,6 +303,17 @@ def _trim(start: bool, end: bool) -> Lowering:
     return lowering
 
 
+def _regexp_matches(call: Application) -> Scalar:
+    x = call.shared()
+    searches = [
+        apply(ScalarFunction.MATCHES, x, detail=(search.pattern, search.at_start, search.at_end))
+        for search in parse_pattern(call.written(1))
+    ]
+    if not searches:  # every text matches
+        return apply(ScalarFunction.AT_LEAST, apply(ScalarFunction.LENGTH, x), integer_constant(0))
+    return searches[0] if len(searches) == 1 else apply(ScalarFunction.OR, *searches)
+
+
 def _upper(call: Application) -> Scalar:
     return apply(ScalarFunction.UPPER, call.shared())
 
@@ -465,6 +477,7 @@ _LOWERINGS: dict[str, Lowering] = {
     "||": _concatenate_operator,
     "REPLACE": _replace,
     "STARTS_WITH": _starts_with,
+    "REGEXP_MATCHES": _regexp_matches,
     **DATE_LOWERINGS,
     "CAST": _cast,
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
+    AnyOf,
     CleanTable,
     Constant,
     Exists,
@@ -274,6 +275,8 @@ def _exists_cases() -> list[StatementCase]:
     """Test whether another row names this one; some rows name NULL."""
     is_named = apply(ScalarFunction.EQUAL, column_reference("n"), Reference("j", "o"))
     named_numbers = {row["j"] for row in ALL}
+    is_other = apply(ScalarFunction.UNEQUAL, column_reference("n"), integer_constant(4))
+    either = Exists(StageReference("p"), "o", is_named), Exists(StageReference("p"), "o", is_other, negated=True)
     return [
         StatementCase(
             (name,),
@@ -285,6 +288,16 @@ def _exists_cases() -> list[StatementCase]:
             tuple((str(row["n"]), row["n"]) for row in ALL if (row["n"] in named_numbers) is not negated),
         )
         for name, negated in (("EXISTS", False), ("NOT EXISTS", True))
+    ] + [
+        StatementCase(
+            ("EXISTS under OR",),
+            Select(
+                (("k", column_reference("n")), *_values(column_reference("n"))),
+                StageReference("p"),
+                where=(AnyOf((apply(ScalarFunction.IS_TRUE, column_reference("b")), *either)),),
+            ),
+            tuple((str(row["n"]), row["n"]) for row in ALL if row["b"] or row["n"] in named_numbers or row["n"] == 4),
+        )
     ]
 
 

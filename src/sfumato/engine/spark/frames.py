@@ -15,13 +15,14 @@ Public rows become DataFrames of literal values, which are sent with each query 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.engine import self_test
 from sfumato.engine.lowering.relational import (
+    AnyOf,
     Apply,
     CleanTable,
     Exists,
@@ -32,10 +33,12 @@ from sfumato.engine.lowering.relational import (
     RelationalJoin,
     RelationalUnion,
     Scalar,
+    ScalarFunction,
     Select,
     StagedSelect,
     StageReference,
     ValueList,
+    apply,
 )
 from sfumato.engine.public_tables import PublicRows
 from sfumato.engine.sources.clean_scans import CleanScan, CleanScans, InspectedCell, StoredTable
@@ -74,6 +77,7 @@ class FrameWriter:
             frame = self._join(frame, join, stages)
         for test in select.where:
             frame = self._filter(frame, test, stages)
+            frame = frame.alias(select.alias) if isinstance(test, AnyOf) else frame  # a union of frames has no alias
         if select.group_by or any(_uses_group_totals(scalar) for _, scalar in select.columns):
             return self._group(frame, select)
         columns = [self._column(name, scalar) for name, scalar in select.columns]
@@ -103,11 +107,21 @@ class FrameWriter:
             return frame.crossJoin(other)
         return frame.join(other, self._expression(join.on), "left" if join.outer else "inner")
 
-    def _filter(self, frame: Frame, test: Scalar | Exists, stages: Frames) -> Frame:
+    def _filter(self, frame: Frame, test: Scalar | Exists | AnyOf, stages: Frames) -> Frame:
+        if isinstance(test, AnyOf):
+            return self._filter_any(frame, test, stages)
         if not isinstance(test, Exists):
             return frame.filter(self._expression(test))
         other = self._source(test.relation, stages).alias(test.alias)
         return frame.join(other, self._expression(test.on), "left_anti" if test.negated else "left_semi")
+
+    def _filter_any(self, frame: Frame, test: AnyOf, stages: Frames) -> Frame:
+        """Keep the rows for which one predicate holds: those of the first, and of each other among the rest."""
+        kept, rest = [], frame
+        for predicate in test.predicates:
+            kept.append(self._filter(rest, predicate, stages))
+            rest = self._filter(rest, _negated(predicate), stages)
+        return reduce(lambda one, other: one.unionAll(other), kept)
 
     def _group(self, frame: Frame, select: Select) -> Frame:
         """Group rows: the grouped DataFrame has the keys first, then the computed columns, under names that no key
@@ -240,3 +254,10 @@ def _values_scan(table: PublicRows, _: list[object]) -> str:
         f"(SELECT v.* FROM VALUES {values} AS v({', '.join(map(quote_identifier, table.names))}) "
         "CROSS JOIN range(0, 1))"
     )
+
+
+def _negated(predicate: Scalar | Exists) -> Scalar | Exists:
+    """Return the predicate that holds where this one, which is never NULL, does not."""
+    if isinstance(predicate, Exists):
+        return replace(predicate, negated=not predicate.negated)
+    return apply(ScalarFunction.NOT, predicate)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.literals import COMMON_TYPES, Literals
-from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling
+from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling, anchored
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
 
@@ -21,6 +21,9 @@ _STEPS: Mapping[Kind, str] = {
     Type.DATE: "to_days(CAST(i AS INTEGER))",
     Type.TIMESTAMP: "to_hours(CAST(i AS INTEGER))",
 }
+
+
+_ENDS = r"\A", r"\z"
 
 
 class DuckDBSpelling(CommonSpelling):
@@ -42,8 +45,10 @@ class DuckDBSpelling(CommonSpelling):
     def like(self, x: str, pattern: str) -> str:
         return f"({x} LIKE {literal(pattern)})"
 
-    def matches(self, x: str, grammar: str) -> str:
-        return f"regexp_full_match({x}, {literal(grammar)})"
+    def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
+        if at_start and at_end:
+            return f"regexp_full_match({x}, {literal(grammar)})"
+        return f"regexp_matches({x}, {literal(anchored(grammar, at_start, at_end, _ENDS))})"
 
     def group(self, x: str, pattern: str, number: int) -> str:
         return f"regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number})"

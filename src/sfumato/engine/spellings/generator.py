@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
+    AnyOf,
     Apply,
     CleanTable,
     Constant,
@@ -105,7 +106,9 @@ class Generator:
             return f" CROSS JOIN {source}"
         return f" {'LEFT' if join.outer else 'INNER'} JOIN {source} ON {self.scalar(join.on)}"
 
-    def _predicate(self, test: Scalar | Exists) -> str:
+    def _predicate(self, test: Scalar | Exists | AnyOf) -> str:
+        if isinstance(test, AnyOf):
+            return " OR ".join(f"({self._predicate(predicate)})" for predicate in test.predicates)
         if not isinstance(test, Exists):
             return self.scalar(test)
         exists = f"EXISTS (SELECT 1 FROM {self.source(test.relation, test.alias)} WHERE {self.scalar(test.on)})"
@@ -229,7 +232,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.NEAREST: lambda spelling, x: spelling.nearest(x),
     ScalarFunction.TOWARD_ZERO: lambda spelling, x: spelling.toward_zero(x),
     ScalarFunction.LIKE: lambda spelling, x, pattern: spelling.like(x, pattern),
-    ScalarFunction.MATCHES: lambda spelling, x, grammar: spelling.matches(x, grammar),
+    ScalarFunction.MATCHES: lambda spelling, x, grammar, *anchors: spelling.matches(x, grammar, *anchors),
     ScalarFunction.GROUP: lambda spelling, x, pattern, number: spelling.group(x, pattern, number),
     ScalarFunction.READ: lambda spelling, x, kind: spelling.read(x, kind),
     ScalarFunction.LOWER: lambda spelling, x: spelling.lower(x),

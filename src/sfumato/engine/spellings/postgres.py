@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.literals import COMMON_TYPES, Literals, quote
-from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling
+from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling, anchored
 from sfumato.errors import Unsupported
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
@@ -68,8 +68,8 @@ class PostgresSpelling(CommonSpelling):
     def like(self, x: str, pattern: str) -> str:
         return f"({x} LIKE {text(pattern)} ESCAPE '')"
 
-    def matches(self, x: str, grammar: str) -> str:
-        return f"({x} ~ {text(f'^(?:{grammar})$')})"
+    def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
+        return f"({x} ~ {text(anchored(grammar, at_start, at_end, ('^', '$')))})"
 
     def group(self, x: str, pattern: str, number: int) -> str:
         return f"((REGEXP_MATCH({x}, {text(f'^(?:{pattern})$')}))[{number}] {BYTES})"

@@ -11,7 +11,7 @@ from functools import cache
 
 from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.literals import COMMON_TYPES, Literals
-from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling
+from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling, anchored
 from sfumato.plan.values import grammars
 from sfumato.policy import Type, Value
 
@@ -57,6 +57,9 @@ _TIMES = "CAST({} AS DECIMAL(38,0))"
 _ESCAPES = "\\!#~^|"
 _LAST_CASED = 0x1F000
 """No letter from here on has a small or a capital form."""
+
+
+_ENDS = r"\A", r"\z"
 
 
 class SparkSpelling(CommonSpelling):
@@ -106,9 +109,8 @@ class SparkSpelling(CommonSpelling):
         unused = next(letter for letter in (*_ESCAPES, *map(chr, range(0x100, 0x110000))) if letter not in pattern)
         return f"({x} LIKE {literal(pattern)} ESCAPE {literal(unused)})"
 
-    def matches(self, x: str, grammar: str) -> str:
-        whole = literal(rf"\A(?:{grammar})\z")
-        return f"({x} RLIKE {whole})"
+    def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
+        return f"({x} RLIKE {literal(anchored(grammar, at_start, at_end, _ENDS))})"
 
     def group(self, x: str, pattern: str, number: int) -> str:
         whole = literal(rf"\A(?:{pattern})\z")

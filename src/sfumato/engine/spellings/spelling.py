@@ -79,8 +79,10 @@ class Spelling(Protocol):
         """Match a text against a LIKE pattern without escapes."""
         ...
 
-    def matches(self, x: str, grammar: str) -> str:
-        """Match a whole text against a regular expression of the common kind."""
+    def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
+        """Match a text against a regular expression of the common kind: the whole of it, or some part of it that need
+        not be at its start or its end.
+        """
         ...
 
     def group(self, x: str, pattern: str, number: int) -> str:
@@ -164,6 +166,11 @@ class Spelling(Protocol):
 
 SECONDS_BEFORE_1970 = 62_135_596_800
 """From the start of the year 1, the calendar's first, so that no time counts below 0."""
+
+
+def anchored(grammar: str, at_start: bool, at_end: bool, ends: tuple[str, str]) -> str:
+    """Return a regular expression that is bound to the ends of a text, which the dialect writes so."""
+    return f"{ends[0] if at_start else ''}(?:{grammar}){ends[1] if at_end else ''}"
 
 
 class CommonSpelling:

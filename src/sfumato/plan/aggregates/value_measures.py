@@ -31,7 +31,11 @@ MOST_FREQUENT = 100
 @codec.serialisable("distinct-values")
 @dataclass(frozen=True)
 class DistinctValues:
-    """The number of distinct non-NULL values among the rows where the predicate holds."""
+    """The number of distinct non-NULL values among the rows where the predicate holds.
+
+    The value may be a tuple written as one text (``plan.sql.distinct_tuples``): one text stands for one tuple, so a
+    unit changes as many of them as it has rows.
+    """
 
     value: Expression
     where: Expression | None = None

@@ -40,7 +40,8 @@ from sfumato.plan.sql.fragments import (
     with_alias,
 )
 from sfumato.plan.sql.histograms import Histogram
-from sfumato.plan.sql.rows import RowSource, is_undeclared, lower_rows
+from sfumato.plan.sql.row_sources import RowSource
+from sfumato.plan.sql.rows import is_undeclared, lower_rows
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.statements import lower_query
 from sfumato.plan.sql.text import parse_fragment

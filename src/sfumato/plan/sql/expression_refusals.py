@@ -23,11 +23,23 @@ _CHANCE = (
     "random functions are not supported: only the privacy mechanism draws random numbers",
     "leave out the random function",
 )
-_REGEX = (
+_REGEX_OPERATOR = (
     "regex",
-    "regular expressions are not supported: some would never finish",
-    "use LIKE '%part%' or STARTS_WITH(text, 'start')",
+    "~ and SIMILAR TO match a part of the text in some databases, and the whole text in others",
+    "write REGEXP_MATCHES(text, 'pattern') to find a part, or REGEXP_FULL_MATCH(text, 'pattern') for the whole text",
 )
+_REGEX_CASE = (
+    "regex",
+    "regular expressions take no letter case into account here",
+    "write REGEXP_MATCHES(LOWER(text), 'small letters')",
+)
+_REGEX_PARTS = (
+    "regex",
+    "regular expressions can test a text, but not cut it: engines differ in which part they take",
+    "write CASE WHEN REGEXP_MATCHES(text, 'pattern') THEN 'a' ELSE 'b' END, SUBSTR(text, 1, 3) or "
+    "REPLACE(text, 'old', 'new')",
+)
+_GLOB = ("regex", "GLOB is not supported", "write text LIKE 'start%', or REGEXP_MATCHES(text, '^start')")
 _SUBQUERY = (
     "subquery",
     "a subquery inside an expression is not supported",
@@ -56,7 +68,10 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
     ((exp.AggFunc, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls), _AGGREGATE),
     ((exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime), _CLOCK),
     ((exp.Rand, exp.Randn, exp.Uuid), _CHANCE),
-    ((exp.RegexpLike, exp.RegexpILike, exp.RegexpExtract, exp.RegexpReplace, exp.SimilarTo, exp.Glob), _REGEX),
+    ((exp.SimilarTo,), _REGEX_OPERATOR),
+    ((exp.RegexpILike,), _REGEX_CASE),
+    ((exp.RegexpExtract, exp.RegexpReplace, exp.RegexpExtractAll, exp.RegexpSplit), _REGEX_PARTS),
+    ((exp.Glob,), _GLOB),
     ((exp.Subquery, exp.Query, exp.Exists, exp.Any, exp.All), _SUBQUERY),
     (
         (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift),
@@ -111,7 +126,7 @@ _NAMES = {
         ("now", "today", "get_current_timestamp", "transaction_timestamp", "current_localtimestamp"), _CLOCK
     ),
     **dict.fromkeys(("random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"), _CHANCE),
-    **dict.fromkeys(("regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"), _REGEX),
+    **dict.fromkeys(("regexp_extract", "regexp_replace", "regexp_substr", "regexp_split_to_array"), _REGEX_PARTS),
     "histogram": (
         "aggregate",
         "HISTOGRAM(x) is not supported",

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sfumato.plan.sql.rows import RowSource
+from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import refuse
 from sfumato.plan.values.expressions import Expression, columns

@@ -13,7 +13,7 @@ from sfumato.privacy.numbers import exact_integer, format_exact, format_number
 
 if TYPE_CHECKING:
     from sfumato.plan.sql.fragments import Names, Tree
-    from sfumato.plan.sql.rows import RowSource
+    from sfumato.plan.sql.row_sources import RowSource
 
 MAX_BINS = 500
 

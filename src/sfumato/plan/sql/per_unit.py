@@ -7,14 +7,29 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sfumato.plan.aggregates.unit_measures import UnitFirst, UnitMeasure, WindowFunction
+from sfumato.plan.aggregates.measures import conjunction, is_not_null
+from sfumato.plan.aggregates.unit_measures import (
+    FrameBounds,
+    RunningAggregate,
+    UnitCount,
+    UnitFirst,
+    UnitMeasure,
+    WindowFunction,
+)
 from sfumato.plan.descriptions import expression_sql, unit_measure_sql, window_sql
 from sfumato.plan.nodes import Filter, PerUnit, Relation, Window, next_source
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text_positions import node_text, refuse
-from sfumato.plan.sql.unit_aggregates import WindowParsing, is_aggregate, lower_unit_measure
-from sfumato.plan.values.expressions import Column, Expression, Field, Resolve, columns
+from sfumato.plan.sql.unit_aggregates import (
+    MAX_ROWS,
+    WindowParsing,
+    first_value,
+    is_aggregate,
+    lower_predicate,
+    lower_unit_measure,
+)
+from sfumato.plan.values.expressions import Column, Expression, Field, Order, Resolve, columns
 from sfumato.policy import Type
 
 MAX_KEYS = 20
@@ -147,6 +162,8 @@ class _PerUnitBuilder:
     keys: list[Expression]
     source: int
     results: dict[UnitMeasure, str] = field(default_factory=dict)
+    windows: dict[WindowFunction, str] = field(default_factory=dict)
+    """The numbers of equal rows, by which modes are found."""
 
     def __post_init__(self) -> None:
         self._attempt = cached_lowering(self.inside.resolve)
@@ -159,7 +176,13 @@ class _PerUnitBuilder:
         results = sorted((name, measure) for measure, name in self.results.items())
         keys = tuple((name, key) for key, name in self._names.items())
         single = bool(keys) and self.inside.single.issuperset(self.keys)
-        return PerUnit(self.inside.relation, self.source, keys, tuple(results), single)
+        windows = tuple(sorted((name, function) for function, name in self.windows.items()))
+        rows = Window(self.inside.relation, self._window_source, windows) if windows else self.inside.relation
+        return PerUnit(rows, self.source, keys, tuple(results), single)
+
+    @property
+    def _window_source(self) -> int:
+        return self.source + 1
 
     def read(self, node: exp.Expr, named: dict[str, Expression] | None = None) -> Expression:
         """Lower an expression over keys and results; ``named`` are columns of the subquery that may be named too."""
@@ -190,12 +213,32 @@ class _PerUnitBuilder:
 
     def _measure(self, part: exp.Expr) -> UnitMeasure | None:
         aggregate = part.this if isinstance(part, exp.Filter) else part
+        mode_operand = _mode_operand(aggregate)
+        if mode_operand is not None:
+            return self._mode(mode_operand, part)
         count_argument = aggregate.this if isinstance(aggregate, exp.Count) else None
         if isinstance(count_argument, exp.Distinct) and any(map(self.inside.is_unit, count_argument.expressions)):
             row_count = part.copy()
             row_count.find(exp.Count).set("this", exp.Star())  # type: ignore[union-attr]
             return lower_unit_measure(row_count, self.inside.resolve, 1)  # a unit's rows are of one unit
         return lower_unit_measure(part, self.inside.resolve, self.inside.relation.limits.rows)
+
+    def _mode(self, operand: exp.Expr, part: exp.Expr) -> UnitMeasure:
+        """Lower MODE(x): x in the first row by the number of the unit's rows with the same x, greatest first; of
+        values that are equally frequent, the least.
+
+        The number is a function of the unit's rows, as every window over them is, and only orders them.
+        """
+        value = lower_expression(operand, self.inside.resolve)
+        is_filtered = isinstance(part, exp.Filter)
+        condition = lower_predicate(part.expression.this, self.inside.resolve) if is_filtered else None
+        where = conjunction(condition, is_not_null(value))
+        partition = tuple(sorted({value, *self.keys}, key=repr))
+        equal_rows = RunningAggregate(partition, (), UnitCount(where, MAX_ROWS), FrameBounds.WHOLE)
+        if equal_rows not in self.windows:
+            self.windows[equal_rows] = _unused_name(window_sql(equal_rows), self.windows.values())
+        frequency = Column(Field(self._window_source, "", self.windows[equal_rows]), equal_rows.domain)
+        return first_value(value, (Order(frequency, descending=True, nulls_first=False),), where, last=False)
 
     def _column(self, measure: UnitMeasure, node: exp.Expr) -> Column:
         if measure not in self.results:
@@ -222,6 +265,14 @@ class _PerUnitBuilder:
 
     def _unused_name(self, name: str) -> str:
         return _unused_name(name, {*self._names.values(), *self.results.values()})
+
+
+def _mode_operand(node: exp.Expr) -> exp.Expr | None:
+    """Return x of MODE(x) or MODE() WITHIN GROUP (ORDER BY x); None for any other node."""
+    if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode) and node.this.this is None:
+        order_terms = node.expression.expressions
+        return order_terms[0].this if len(order_terms) == 1 else None
+    return node.this if isinstance(node, exp.Mode) else None
 
 
 def _unused_name(name: str, taken: Collection[str]) -> str:

@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import (
+    AnySemiJoin,
     Columns,
+    ExistsTest,
     Filter,
     Join,
     Relation,
     Scan,
-    Union,
     UnitJoin,
     Unnest,
     next_source,
     relations,
     shift_sources,
 )
-from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.lists import Lists, is_unnest, lower_unnest, move_unnest_to_from, refuse_list_column
-from sfumato.plan.sql.per_unit import SubqueryRows, WindowColumns, find_aggregates, lower_per_unit
+from sfumato.plan.sql.lists import is_unnest, lower_unnest, move_unnest_to_from
+from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates, lower_per_unit
+from sfumato.plan.sql.row_sources import RowSource, as_nullable, materialised, renumbered_apart
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import node_text, refuse, suggest_name
 from sfumato.plan.sql.unit_joins import (
+    JoinCondition,
     MatchedPublicTable,
     Part,
     SubqueryTest,
     UnionMember,
     check_id_positions,
     check_no_subquery,
+    clauses,
     conjunction,
     conjuncts,
+    exists_test,
     is_subquery_test,
     lower_join_condition,
     lower_union,
     name_columns,
-    period_sql,
-    periods,
     public_join,
     push_down_filters,
     semi_join,
@@ -50,6 +52,7 @@ from sfumato.plan.sql.unit_joins import (
     without_id_tests,
 )
 from sfumato.plan.values.expressions import Column, Expression, Field
+from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
 
 MAX_JOINS = 16
@@ -58,98 +61,6 @@ MAX_LEVELS = 40
 
 _ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
 _GROUPED = _ROW_WISE | {"group", "having", "qualify"}
-
-
-@dataclass(frozen=True)
-class RowSource:
-    """A relation under construction: its node, and by alias the columns that can be named."""
-
-    relation: Relation
-    scope: Mapping[str, Mapping[str, Expression]]
-    table: Described
-    """The first private table."""
-    unit_columns: Mapping[str, tuple[str, ...]]
-    """By alias, the names of the id columns of the unit."""
-    catalog: Catalog
-    """The tables and columns that the query may refer to."""
-    merged: frozenset[tuple[str, str]] = frozenset()
-    """(alias, column) of the right sides of USING: not ambiguous with the left."""
-    public: frozenset[str] = frozenset()
-    """Aliases of public tables, in lower case: no unit has rows there."""
-    lists: Lists = field(default_factory=dict)
-    """By alias, the lists that UNNEST may read."""
-
-    def resolve(self, qualifier: str | None, name: str) -> Expression:
-        """Return the expression that a column name stands for; names are compared without case, as in SQL."""
-        matches = [
-            (alias, column, definition)
-            for alias, columns in self.scope.items()
-            if qualifier is None or alias.lower() == qualifier.lower()
-            for column, definition in columns.items()
-            if column.lower() == name.lower() and not (qualifier is None and (alias, column) in self.merged)
-        ]
-        if len(matches) == 1:
-            return matches[0][2]
-        if matches:
-            raise Unsupported(
-                "ambiguous-column",
-                f"more than one table has a column named {name[:60]}",
-                fix=f"write {quoted(matches[0][0])}.{quoted(name[:60])}",
-            )
-        if qualifier is not None and qualifier.lower() not in {alias.lower() for alias in self.scope}:
-            rule = f"no table in this question is named {qualifier[:60]}"
-            raise Unsupported("unknown-alias", rule, fix=suggest_name(qualifier, filter(None, self.scope)))
-        column_names = {column for columns in self.scope.values() for column in columns}
-        if self._owned(qualifier, name):
-            raise Unsupported(
-                "unit-column",
-                f"{name[:60]} identifies the unit of each row, and ids are never released",
-                fix=f"count units with COUNT(DISTINCT {quoted(name[:60])})",
-            )
-        refusal = refuse_list_column(name, self.lists)
-        if refusal is not None:
-            raise refusal
-        raise Unsupported(
-            "unknown-column", f"the policy declares no column named {name[:60]}", fix=suggest_name(name, column_names)
-        )
-
-    def is_unit(self, node: exp.Expr) -> bool:
-        """Return whether a node is the id of the unit, and no other column of that name."""
-        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
-            return False
-        aliases = {alias.lower() for alias in self.scope}
-        if node.table and node.table.lower() not in aliases:
-            lower_expression(node, self.resolve)  # says that there is no such table
-        unit_aliases = self._owned(node.table or None, node.name)
-        other_aliases = [
-            alias
-            for alias, columns in self.scope.items()
-            if (not node.table or alias.lower() == node.table.lower())
-            and alias not in unit_aliases
-            and node.name.lower() in map(str.lower, columns)
-            and (alias, node.name) not in self.merged
-        ]
-        return bool(unit_aliases) and not other_aliases
-
-    @property
-    def subquery_rows(self) -> SubqueryRows:
-        """The rows as a subquery's SELECT sees them."""
-        names = [name for names in self.unit_columns.values() for name in names]
-        every_row = any(isinstance(node, Scan) and node.every_row for node in relations(self.relation))
-        unit = None if every_row else next(iter(names), "<id>")
-        if self.table.period is None:
-            return SubqueryRows(self.relation, self.resolve, self.is_unit, unit)
-        period, period_expressions = period_sql(self.table), periods(self.relation, self.catalog)
-        single_periods = periods(self.relation, self.catalog, single=True)
-        return SubqueryRows(self.relation, self.resolve, self.is_unit, unit, period, period_expressions, single_periods)
-
-    def _owned(self, qualifier: str | None, name: str) -> list[str]:
-        """Return the aliases under which a name is the unit's id."""
-        return [
-            alias
-            for alias, names in self.unit_columns.items()
-            if (qualifier is None or alias.lower() == qualifier.lower()) and name.lower() in map(str.lower, names)
-        ]
 
 
 Ctes = Mapping[str, RowSource]
@@ -172,10 +83,11 @@ def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, ct
         return source
     condition = without_id_tests(where.this, source)
     where_conjuncts = [] if condition is None else conjuncts(condition)
-    tests = [conjunct for conjunct in where_conjuncts if is_subquery_test(conjunct)]
-    row_conditions = [conjunct for conjunct in where_conjuncts if not is_subquery_test(conjunct)]
-    for conjunct in row_conditions:
-        check_no_subquery(conjunct)
+    where_clauses = [clause for conjunct in where_conjuncts for clause in clauses(conjunct)]
+    tests = [clause for clause in where_clauses if any(map(is_subquery_test, clause))]
+    row_conditions = [_disjunction(clause) for clause in where_clauses if clause not in tests]
+    for alternative in (*row_conditions, *(node for clause in tests for node in clause if not is_subquery_test(node))):
+        check_no_subquery(alternative)
     _check_levels(source.relation, where)
     if row_conditions:
         whole = [] if condition is None or tests or isinstance(source.relation, UnitJoin) else [condition]
@@ -184,16 +96,44 @@ def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, ct
         )
         predicate = conjunction(remaining)
         source = replace(source, relation=relation if predicate is None else Filter(relation, predicate))
-    for test in tests:
-        source = _lower_semi_join(source, SubqueryTest.parse(test), catalog, ctes)
+    for clause in tests:
+        source = _lower_test_clause(source, clause, catalog, ctes)
     return source
+
+
+def _disjunction(clause: list[exp.Expr]) -> exp.Expr:
+    return clause[0] if len(clause) == 1 else exp.or_(*clause)
+
+
+def _lower_test_clause(source: RowSource, clause: list[exp.Expr], catalog: Catalog, ctes: Ctes) -> RowSource:
+    """Keep the rows that meet a test for rows of the same unit, or one of several alternatives."""
+    if len(clause) == 1:
+        return _lower_semi_join(source, SubqueryTest.parse(clause[0]), catalog, ctes)
+    plain = [lower_condition(node, source) for node in clause if not is_subquery_test(node)]
+    parsed = [SubqueryTest.parse(node) for node in clause if is_subquery_test(node)]
+    tests: list[ExistsTest] = []
+    for test in parsed:
+        predicate = None if not plain else plain[0] if len(plain) == 1 else call("OR", *plain)
+        # source numbers of earlier tests are taken, too
+        taken = replace(source, relation=AnySemiJoin(source.relation, predicate, tuple(tests)))
+        right, match = _match_subquery(taken, test, catalog, ctes)
+        tests.append(exists_test(right, match, test.anti))
+    return replace(source, relation=AnySemiJoin(source.relation, predicate, tuple(tests)))
 
 
 def _lower_semi_join(source: RowSource, test: SubqueryTest, catalog: Catalog, ctes: Ctes) -> RowSource:
     """Keep the rows for which a subquery has rows of the same unit, or has none."""
+    right, match = _match_subquery(source, test, catalog, ctes)
+    return replace(source, relation=semi_join(source, right, match, test.anti))
+
+
+def _match_subquery(
+    source: RowSource, test: SubqueryTest, catalog: Catalog, ctes: Ctes
+) -> tuple[RowSource, JoinCondition]:
+    """Lower a tested subquery, and how its rows match those around it."""
     inner, outer_conditions = _lower_tested_subquery(test, catalog, ctes)
     _check_join(source, {}, test.node)
-    right = _renumbered_apart(inner, source)
+    right = renumbered_apart(inner, source)
 
     def resolve(qualifier: str | None, name: str) -> Expression:
         """Resolve a name in the subquery, and else in the rows around it."""
@@ -204,10 +144,9 @@ def _lower_semi_join(source: RowSource, test: SubqueryTest, catalog: Catalog, ct
                 raise
         return source.resolve(qualifier, name)
 
-    match = lower_join_condition(
+    return right, lower_join_condition(
         [*test.equalities(right), *outer_conditions], source, right, resolve, catalog, test.node
     )
-    return replace(source, relation=semi_join(source, right, match, test.anti))
 
 
 def _lower_tested_subquery(test: SubqueryTest, catalog: Catalog, ctes: Ctes) -> tuple[RowSource, list[Part]]:
@@ -535,8 +474,8 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
             "use JOIN, or LEFT JOIN with the table whose rows are all kept on the left",
         )
     _check_join(left, right.scope, node)
-    outer, right = node.side == "LEFT", _renumbered_apart(right, left)
-    right = _materialised(right) if outer else right
+    outer, right = node.side == "LEFT", renumbered_apart(right, left)
+    right = materialised(right) if outer else right
     combined = replace(
         left,
         scope={**left.scope, **right.scope},
@@ -561,7 +500,7 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
     if not outer:
         return joined_source
     right_scope = {
-        alias: {name: _as_nullable(definition) for name, definition in columns.items()}
+        alias: {name: as_nullable(definition) for name, definition in columns.items()}
         for alias, columns in right.scope.items()
     }
     return replace(joined_source, scope={**left.scope, **right_scope}, unit_columns=left.unit_columns)
@@ -574,46 +513,6 @@ def _check_join(left: RowSource, right: Mapping[str, object], node: exp.Expr) ->
     _check_levels(left.relation, node)
     if sum(isinstance(relation, (Join, Unnest, UnitJoin)) for relation in relations(left.relation)) >= MAX_JOINS:
         raise refuse(node, "too-many-joins", f"a question can join at most {MAX_JOINS} tables", "join fewer tables")
-
-
-def _renumbered_apart(right: RowSource, left: RowSource) -> RowSource:
-    """Return the right rows with source numbers that the left has not."""
-    offset = next_source(left.relation)
-    scope = {
-        alias: {name: shift_sources(definition, offset) for name, definition in columns.items()}
-        for alias, columns in right.scope.items()
-    }
-    return replace(right, relation=shift_sources(right.relation, offset), scope=scope)
-
-
-def _materialised(right: RowSource) -> RowSource:
-    """Turn computed columns into columns of their own: a row without a match has none of them, whatever a function
-    makes of NULLs.
-    """
-    definitions = [
-        (f"{alias}.{name}", definition)
-        for alias, columns in right.scope.items()
-        for name, definition in columns.items()
-    ]
-    if all(isinstance(definition, Column) for _, definition in definitions):
-        return right
-    source = next_source(right.relation)
-    typed_names = tuple((name, definition.domain) for name, definition in definitions)
-    relation = Union(((right.relation, tuple(definition for _, definition in definitions)),), source, typed_names)
-    scope = {
-        alias: {
-            name: Column(Field(source, "", f"{alias}.{name}"), definition.domain)
-            for name, definition in columns.items()
-        }
-        for alias, columns in right.scope.items()
-    }
-    return replace(right, relation=relation, scope=scope)
-
-
-def _as_nullable(column: Expression) -> Expression:
-    """Make a column nullable: a row may have no match on its side."""
-    assert isinstance(column, Column)
-    return replace(column, domain=replace(column.domain, nullable=True))
 
 
 def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource | MatchedPublicTable:

@@ -385,6 +385,14 @@ def _contains(node: exp.Contains, read: Read) -> Expression:
     return call("<>", call("REPLACE", x, text_node, literal(Type.TEXT, "")), x)
 
 
+def _regexp_matches(node: exp.RegexpLike, read: Read) -> Expression:
+    if node.args.get("flag") is not None:
+        rule = f"{function_name(node)} takes no options"
+        raise Unsupported("regex", rule, fix="for any letter case, write REGEXP_MATCHES(LOWER(x), 'small letters')")
+    name = "REGEXP_FULL_MATCH" if isinstance(node, exp.RegexpFullMatch) else "REGEXP_MATCHES"
+    return call(name, read(node.this), read(node.expression))
+
+
 def _ends_with(x: Expression, end: Expression) -> Expression:
     return call("=", call("RIGHT", x, call("LENGTH", end)), end)
 
@@ -599,6 +607,8 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.StartsWith: _function_reader("STARTS_WITH", "this", "expression"),
     exp.EndsWith: _parts_read(lambda node, read: _ends_with(read(node.this), read(node.expression)), *_BINARY_PARTS),
     exp.Contains: _parts_read(_contains, *_BINARY_PARTS),
+    exp.RegexpLike: _parts_read(_regexp_matches, *_BINARY_PARTS, "flag"),
+    exp.RegexpFullMatch: _parts_read(_regexp_matches, *_BINARY_PARTS, "options"),
     exp.Extract: _parts_read(_extract, "this", "expression"),
     **{
         getattr(exp, part.capitalize()): _part_reader(part)

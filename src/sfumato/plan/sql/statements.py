@@ -39,6 +39,7 @@ from sfumato.plan.noisy_rows import Finish, NoisyWindow, Output
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sharing import with_measures
 from sfumato.plan.sql.dialect import function_name
+from sfumato.plan.sql.distinct_tuples import counted_nodes, lower_distinct_tuple
 from sfumato.plan.sql.grouping import Grouping, lower_grouping
 from sfumato.plan.sql.outer import (
     MAX_COLUMNS,
@@ -52,7 +53,8 @@ from sfumato.plan.sql.outer import (
 )
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.public_subqueries import inline_public_subqueries
-from sfumato.plan.sql.rows import RowSource, lower_condition, lower_rows
+from sfumato.plan.sql.row_sources import RowSource
+from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text import parse_select as parse_text
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
@@ -551,31 +553,38 @@ def _lower_count(argument: exp.Expr | None, where: Expression | None, source: Ro
 def _lower_distinct(
     node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: RowSource
 ) -> AggregateRequest:
-    table, arguments = source.table, argument.expressions
-    columns_counted = (
-        arguments[0].expressions if len(arguments) == 1 and isinstance(arguments[0], exp.Tuple) else arguments
+    table, columns_counted = source.table, counted_nodes(argument)
+    if not isinstance(node, (exp.Count, exp.ApproxDistinct)):
+        rule = "DISTINCT can only be counted: COUNT(DISTINCT …)"
+        raise refuse(node, "distinct", rule, _distinct_advice(table))
+    if _counts_units(columns_counted, source):
+        return Distinct(where)
+    if any(source.is_unit(column) or _is_id_elsewhere(column, source) for column in columns_counted):
+        rule = "ids are only counted by themselves, never beside other values"
+        raise refuse(node, "distinct", rule, _unit_pairs_advice(columns_counted, source))
+    return DistinctValues(
+        lower_distinct_tuple(argument, lambda column: lower_expression(column, source.resolve)), where
     )
-    is_count = isinstance(node, (exp.Count, exp.ApproxDistinct))
-    if is_count and columns_counted and source.is_unit(columns_counted[0]):
-        if table.period is None and len(columns_counted) == 1:
-            return Distinct(where)
-        period_expressions = periods(source.relation, source.catalog)
-        if (
-            table.period is not None
-            and len(columns_counted) == 2
-            and lower_expression(columns_counted[1], source.resolve) in period_expressions
-        ):
-            return Distinct(where)
-    if (
-        not is_count
-        or len(columns_counted) != 1
-        or source.is_unit(columns_counted[0])
-        or _is_id_elsewhere(columns_counted[0], source)
-    ):
-        raise refuse(
-            node, "distinct", "DISTINCT can only count units, or the values of one column", _distinct_advice(table)
-        )
-    return DistinctValues(lower_expression(columns_counted[0], source.resolve), where)
+
+
+def _counts_units(columns_counted: list[exp.Expr], source: RowSource) -> bool:
+    """Return whether the counted columns are the id of the unit, with its period where units have one."""
+    if not columns_counted or not source.is_unit(columns_counted[0]):
+        return False
+    if source.table.period is None:
+        return len(columns_counted) == 1
+    period_expressions = periods(source.relation, source.catalog)
+    return len(columns_counted) == 2 and lower_expression(columns_counted[1], source.resolve) in period_expressions
+
+
+def _unit_pairs_advice(columns_counted: list[exp.Expr], source: RowSource) -> str:
+    """Suggest to count the values of each unit and to add these counts up."""
+    others = [node_text(column) for column in columns_counted if not source.is_unit(column)]
+    if len(columns_counted) == 1 or source.table.id is None or source.table.period is not None or not others:
+        return _distinct_advice(source.table)
+    unit, table = quoted(source.table.id), quoted(source.table.name)
+    counts = f"SELECT {unit}, COUNT(DISTINCT {', '.join(others)}) AS n FROM {table} GROUP BY {unit}"
+    return f"count for each unit and add up: SELECT SUM(n) FROM ({counts})"
 
 
 def _is_id_elsewhere(node: exp.Expr, source: RowSource) -> bool:

@@ -120,8 +120,14 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
 
 
 class _QuantileParser(DuckDB.Parser):  # type: ignore[valid-type, misc]
-    """DuckDB's parser, but it drops no argument of a quantile: a third one is refused as for any other function."""
+    """DuckDB's parser, but it drops no argument of a quantile: a third one is refused as for any other function. And ~
+    is not taken for REGEXP_MATCHES, which finds a part of a text where DuckDB's ~ matches the whole.
+    """
 
+    RANGE_PARSERS: ClassVar[dict[TokenType, Any]] = {
+        **DuckDB.Parser.RANGE_PARSERS,
+        TokenType.TILDE: DuckDB.Parser.RANGE_PARSERS[TokenType.SIMILAR_TO],
+    }
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: read for name, read in DuckDB.Parser.FUNCTION_PARSERS.items() if not name.startswith("QUANTILE")
     }

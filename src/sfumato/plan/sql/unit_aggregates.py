@@ -33,6 +33,7 @@ from sfumato.plan.aggregates.unit_measures import (
 )
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import function_name
+from sfumato.plan.sql.distinct_tuples import lower_distinct_tuple
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal, Order, Resolve
@@ -42,7 +43,7 @@ from sfumato.policy import Domain, Type
 MAX_ROWS = 1_000_000
 """The largest cap that may be written."""
 _AGGREGATE_NAMES = (
-    "COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST(x ORDER BY y), LAST(x ORDER BY y), ARG_MIN or ARG_MAX"
+    "COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST(x ORDER BY y), LAST(x ORDER BY y), MODE, ARG_MIN or ARG_MAX"
 )
 _READ_PARTS = {"this", "expression", "big_int"}
 
@@ -89,7 +90,7 @@ def _lower_aggregate(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure
     where = None
     aggregate = _without_filter(node)
     if aggregate is not node:
-        where = _lower_predicate(node.expression.this, resolve)
+        where = lower_predicate(node.expression.this, resolve)
     reader = _READERS.get(type(aggregate))
     for part, value in aggregate.args.items():
         if value and part not in _READ_PARTS:
@@ -101,7 +102,8 @@ def _lower_aggregate(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure
     return reader(aggregate, resolve, where, rows)
 
 
-def _lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
+def lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
+    """Lower a condition on one row, which must be boolean."""
     predicate = lower_expression(node, resolve)
     if predicate.domain.type is not Type.BOOLEAN:
         rule = f"a condition must be true or false; {node_text(node)} has the type {predicate.domain.type.value}"
@@ -112,14 +114,8 @@ def _lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
 def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
     argument = node.this
     if isinstance(argument, exp.Distinct):
-        if len(argument.expressions) != 1 or argument.args.get("on"):
-            raise refuse(
-                node,
-                "aggregate",
-                "COUNT(DISTINCT …) takes one expression",
-                "count one column, or join two texts with ||",
-            )
-        return UnitDistinct(lower_expression(argument.expressions[0], resolve), where, rows)
+        value = lower_distinct_tuple(argument, lambda column: lower_expression(column, resolve))
+        return UnitDistinct(value, where, rows)
     if argument is None or isinstance(argument, exp.Star):
         return UnitCount(where, rows)
     value = lower_expression(argument, resolve)
@@ -129,7 +125,7 @@ def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, row
 
 
 def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
-    return UnitCount(conjunction(where, _lower_predicate(node.this, resolve)), rows)
+    return UnitCount(conjunction(where, lower_predicate(node.this, resolve)), rows)
 
 
 def _lower_operand(node: exp.Expr, resolve: Resolve) -> Expression:
@@ -170,7 +166,7 @@ def _operand_reader(measure: Callable[[Expression, Expression | None], UnitMeasu
 
 def _predicate_reader(measure: Callable[[Expression, Expression | None], UnitMeasure]) -> Reader:
     def reader(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
-        return measure(_lower_predicate(node.this, resolve), where)
+        return measure(lower_predicate(node.this, resolve), where)
 
     return reader
 

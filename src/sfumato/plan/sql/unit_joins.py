@@ -17,6 +17,8 @@ from sqlglot import exp
 
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.nodes import (
+    AnySemiJoin,
+    ExistsTest,
     Filter,
     Join,
     LimitRowsPerUnit,
@@ -88,9 +90,8 @@ def unit_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, o
     """Join two relations within each unit. Conditions on one side are applied before its rows are cut."""
     left_conditions = () if outer else match.left
     outer_conditions = match.left if outer else ()
-    left_side, right_side = (
-        _limit_rows(_apply_filters(*side)) for side in ((left.relation, left_conditions), (right.relation, match.right))
-    )
+    left_side = _limit_rows(_apply_filters(left.relation, left_conditions))
+    right_side = _limit_joined_rows(_apply_filters(right.relation, match.right))
     return UnitJoin(left_side, right_side, match.pairs, match.condition(*outer_conditions), outer)
 
 
@@ -102,8 +103,14 @@ def semi_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, a
     condition = match.condition(*match.left) if anti else match.condition()
     left_side = left.relation if anti else _apply_filters(left.relation, match.left)
     return SemiJoin(
-        left_side, right_side if condition is None else _limit_rows(right_side), match.pairs, condition, anti
+        left_side, right_side if condition is None else _limit_joined_rows(right_side), match.pairs, condition, anti
     )
+
+
+def exists_test(right: NamedRelation, match: JoinCondition, anti: bool) -> ExistsTest:
+    """Return a test that stands under OR: a row that fails a condition on it inside the subquery has no match."""
+    right_side, condition = _apply_filters(right.relation, match.right), match.condition(*match.left)
+    return ExistsTest(right_side if condition is None else _limit_joined_rows(right_side), match.pairs, condition, anti)
 
 
 def _apply_filters(relation: Relation, predicates: Sequence[Expression]) -> Relation:
@@ -121,6 +128,18 @@ def _limit_rows(relation: Relation) -> Relation:
         if proven_rows is not None and proven_rows <= max(row_limit, MAX_JOINED)
         else LimitRowsPerUnit(relation, row_limit)
     )
+
+
+def _limit_joined_rows(relation: Relation) -> Relation:
+    """Cut the side that every row of the other is put beside: to the policy's limit, and at most to ``MAX_JOINED``, so
+    that one row never becomes more than a question may make of it.
+
+    Fewer rows of a unit are kept than the policy allows, and which ones depends on that unit's rows alone, so what a
+    unit contributes is bounded as before.
+    """
+    proven_rows, row_limit = relation.max_rows, min(relation.limits.rows, MAX_JOINED)
+    is_bounded = proven_rows is not None and proven_rows <= MAX_JOINED
+    return relation if is_bounded else LimitRowsPerUnit(relation, row_limit)
 
 
 def push_down_filters(relation: Relation, predicates: Sequence[Expression]) -> tuple[Relation, list[Expression]]:
@@ -381,7 +400,7 @@ def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> fr
     return frozenset().union(
         *(
             periods(relation_below, catalog, single=single)
-            for relation_below in relation.inputs[: 2 - isinstance(relation, SemiJoin)]
+            for relation_below in relation.inputs[: 1 if isinstance(relation, (SemiJoin, AnySemiJoin)) else 2]
         )
     )
 
@@ -440,6 +459,32 @@ def is_subquery_test(node: exp.Expr) -> bool:
     return isinstance(inner, exp.Exists) or (isinstance(inner, exp.In) and inner.args.get("query") is not None)
 
 
+MAX_CLAUSES = 64
+"""The most alternatives-under-AND that a condition with EXISTS is written out to."""
+
+
+def clauses(node: exp.Expr, *, negated: bool = False) -> list[list[exp.Expr]]:
+    """Write a condition as clauses that all must hold, each a list of alternatives, where tests stand under OR.
+
+    AND, OR and NOT of three truth values obey the laws of distribution and of De Morgan, so the rows for which a
+    condition is true are those for which all clauses are.
+    """
+    node = node.unnest()
+    if isinstance(node, exp.Not):
+        return clauses(node.this, negated=not negated)
+    if not any(map(is_subquery_test, node.find_all(exp.Exists, exp.In))) or is_subquery_test(node):
+        return [[exp.not_(node) if negated else node]]
+    if isinstance(node, exp.And if not negated else exp.Or):
+        return [clause for side in (node.this, node.expression) for clause in clauses(side, negated=negated)]
+    if isinstance(node, (exp.And, exp.Or)):
+        left, right = (clauses(side, negated=negated) for side in (node.this, node.expression))
+        if len(left) * len(right) > MAX_CLAUSES:
+            rule = f"a condition with EXISTS can have at most {MAX_CLAUSES} alternatives once AND and OR are expanded"
+            raise refuse(node, "subquery-place", rule, "use fewer ORs beside EXISTS")
+        return [[*first, *second] for first in left for second in right]
+    return [[exp.not_(node) if negated else node]]
+
+
 def check_no_subquery(node: exp.Expr) -> None:
     """Refuse a query inside an expression: it would have a value for each row, or for everybody at once."""
     tests = [test for test in node.find_all(exp.Exists, exp.In) if is_subquery_test(test)]
@@ -447,8 +492,8 @@ def check_no_subquery(node: exp.Expr) -> None:
         raise refuse(
             tests[0],
             "subquery-place",
-            "EXISTS (…) and x IN (SELECT …) can only be whole conditions of WHERE, joined by AND",
-            "ask two questions, or put the condition inside the subquery",
+            "EXISTS (…) and x IN (SELECT …) can only be conditions of WHERE, joined by AND, OR and NOT",
+            "write WHERE EXISTS (…) OR x > 5 instead of CASE, functions and comparisons of them",
         )
     if (subquery := node.find(exp.Subquery)) is not None:
         raise refuse(

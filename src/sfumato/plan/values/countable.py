@@ -20,6 +20,7 @@ from fractions import Fraction
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference, columns, walk
 from sfumato.plan.values.functions import call, literal
+from sfumato.plan.values.functions.temporal import written_bucket
 from sfumato.plan.values.narrowing import as_comparison
 from sfumato.policy import Domain, Type, Value
 
@@ -111,6 +112,10 @@ def _hour_or_coarser(node: Call) -> bool:
         date_format = node.arguments[1]
         return isinstance(date_format, Literal) and calendar.format_parts(str(date_format.value)) <= _HOURLY_PARTS
     part = node.arguments[0]
+    if node.function == "TIME_BUCKET":
+        amount, unit, _, origin = node.arguments
+        bucket = written_bucket(amount, unit, origin)
+        return bucket.months is not None or (bucket.seconds % 3600 == 0 and bucket.count_offset % 3600 == 0)
     return node.function in ("EXTRACT", "DATE_TRUNC") and isinstance(part, Literal) and part.value in _HOURLY_PARTS
 
 

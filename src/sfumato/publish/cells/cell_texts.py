@@ -15,6 +15,7 @@ import numpy as np
 from sfumato.plan.values import grammars
 from sfumato.plan.values.expressions import Call, Literal
 from sfumato.plan.values.functions.textual import LONGEST
+from sfumato.plan.values.regular_expressions import parse_pattern, python_pattern
 from sfumato.publish.cells.cell_values import CellFunction, CellOutcomes, CellTexts, PossibleTruths, ValueRanges
 
 ScalarFunction = Callable[..., Any]
@@ -24,16 +25,28 @@ ScalarFunction = Callable[..., Any]
 def _like(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     argument, pattern = arguments[0], call.arguments[1]
     assert isinstance(pattern, Literal)
-    if not isinstance(argument, CellTexts):
-        argument = CellTexts(
-            np.full(argument.certain.shape, None, dtype=object), np.zeros(argument.certain.shape, bool)
-        )
     ignore_case = call.function == "ILIKE"
     template = grammars.lower(str(pattern.value)) if ignore_case else str(pattern.value)
     parts = (".*" if character == "%" else "." if character == "_" else re.escape(character) for character in template)
     regex = re.compile("".join(parts), re.DOTALL)
+    return _tested(argument, lambda text: bool(regex.fullmatch(grammars.lower(text) if ignore_case else text)))
+
+
+def _regexp_matches(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
+    pattern = call.arguments[1]
+    assert isinstance(pattern, Literal)
+    regex = re.compile(python_pattern(parse_pattern(str(pattern.value))))
+    return _tested(arguments[0], lambda text: bool(regex.search(text)))
+
+
+def _tested(argument: CellOutcomes, test: Callable[[str], bool]) -> PossibleTruths:
+    """Apply a test to the text of each cell."""
+    if not isinstance(argument, CellTexts):
+        argument = CellTexts(
+            np.full(argument.certain.shape, None, dtype=object), np.zeros(argument.certain.shape, bool)
+        )
     texts = argument.value.ravel().tolist()
-    flat = (text is not None and bool(regex.fullmatch(grammars.lower(text) if ignore_case else text)) for text in texts)
+    flat = (text is not None and test(text) for text in texts)
     true = np.fromiter(flat, bool, argument.value.size).reshape(argument.value.shape)
     return PossibleTruths(
         true | argument.unknown, (~true & ~argument.null) | argument.unknown, argument.null | argument.unknown
@@ -128,6 +141,7 @@ def _right(text: str, count: int) -> str:
 TEXT_FUNCTIONS: dict[str, CellFunction] = {
     "LIKE": _like,
     "ILIKE": _like,
+    "REGEXP_MATCHES": _regexp_matches,
     "LOWER": _text_function(grammars.lower),
     "UPPER": _text_function(grammars.upper),
     "TRIM": _text_function(lambda text, trimmed=" ": text.strip(trimmed)),

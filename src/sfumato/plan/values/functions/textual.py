@@ -17,14 +17,17 @@ from sfumato.plan.values.functions.declaring import (
     FOLDING,
     any_nullable,
     boolean_domain,
+    call,
     declare_function,
     is_null,
+    literal,
     never_null,
     null,
     require_text,
     type_mismatch,
     written,
 )
+from sfumato.plan.values.regular_expressions import LONGEST_TEXT, Search, full_match_pattern, parse_pattern
 from sfumato.policy.domains import MAX_TEXT_LENGTH, Domain, Type
 
 TypedCall = tuple[Sequence[Expression], Domain]
@@ -220,6 +223,48 @@ def _replace(x: Expression, old: Expression, new: Expression) -> TypedCall:
     converted = require_text(x), old, new
     max_letters = _replaced_letters(Call("REPLACE", converted, x.domain))
     return converted, _text_domain(max_letters, x)
+
+
+def _pattern_searches(node: Call) -> tuple[Search, ...]:
+    pattern = node.arguments[1]
+    assert isinstance(pattern, Literal)
+    return parse_pattern(str(pattern.value))
+
+
+_PATTERN_STEP = 4  # for one step of the matching, on the engine that takes the most
+_PATTERN_CALL = 100  # to begin a search
+
+
+def _matching_steps(node: Call) -> int:
+    """Return the steps of all searches of a pattern, by the number of ways in which it can match a text."""
+    letters = node.arguments[0].domain.max_letters
+    return sum(_PATTERN_CALL + _PATTERN_STEP * search.steps(letters) for search in _pattern_searches(node))
+
+
+@declare_function(
+    "REGEXP_MATCHES",
+    "REGEXP_MATCHES(text, 'pattern')",
+    "true where the pattern is found in the text, of letters, ., [a-z], \\d \\w \\s, (a|b), * + ? {2,5}, ^ at the "
+    "start and $ at the end; as in RE2, at a cost that is declared",
+    steps=_matching_steps,
+)
+def _regexp_matches(x: Expression, pattern: Expression) -> TypedCall:
+    x, written_pattern = require_text(x), str(written(pattern, Type.TEXT, "the pattern"))
+    searches = parse_pattern(written_pattern)
+    if x.domain.max_letters > LONGEST_TEXT:
+        rule = f"regular expressions are matched with texts of at most {LONGEST_TEXT:,} characters"
+        raise Unsupported(
+            "regex", rule, fix=f"declare max_length = {LONGEST_TEXT}, or match LEFT(text, {LONGEST_TEXT})"
+        )
+    for search in searches:
+        search.steps(x.domain.max_letters)  # refuses what takes too many
+    return (x, pattern), boolean_domain(x)
+
+
+@declare_function("REGEXP_FULL_MATCH", "REGEXP_FULL_MATCH(text, 'pattern')", "true where the pattern is the whole text")
+def _regexp_full_match(x: Expression, pattern: Expression) -> Expression:
+    whole = full_match_pattern(str(written(pattern, Type.TEXT, "the pattern")))
+    return call("REGEXP_MATCHES", x, literal(Type.TEXT, whole))
 
 
 @declare_function(

@@ -1,0 +1,151 @@
+"""A relation under construction, and the names that a query may use for its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sfumato.errors import Unsupported
+from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.nodes import Relation, Scan, Union, next_source, relations, shift_sources
+from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.lists import Lists, refuse_list_column
+from sfumato.plan.sql.per_unit import SubqueryRows
+from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.sql.unit_joins import period_sql, periods
+from sfumato.plan.values.expressions import Column, Expression, Field
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """A relation under construction: its node, and by alias the columns that can be named."""
+
+    relation: Relation
+    scope: Mapping[str, Mapping[str, Expression]]
+    table: Described
+    """The first private table."""
+    unit_columns: Mapping[str, tuple[str, ...]]
+    """By alias, the names of the id columns of the unit."""
+    catalog: Catalog
+    """The tables and columns that the query may refer to."""
+    merged: frozenset[tuple[str, str]] = frozenset()
+    """(alias, column) of the right sides of USING: not ambiguous with the left."""
+    public: frozenset[str] = frozenset()
+    """Aliases of public tables, in lower case: no unit has rows there."""
+    lists: Lists = field(default_factory=dict)
+    """By alias, the lists that UNNEST may read."""
+
+    def resolve(self, qualifier: str | None, name: str) -> Expression:
+        """Return the expression that a column name stands for; names are compared without case, as in SQL."""
+        matches = [
+            (alias, column, definition)
+            for alias, columns in self.scope.items()
+            if qualifier is None or alias.lower() == qualifier.lower()
+            for column, definition in columns.items()
+            if column.lower() == name.lower() and not (qualifier is None and (alias, column) in self.merged)
+        ]
+        if len(matches) == 1:
+            return matches[0][2]
+        if matches:
+            raise Unsupported(
+                "ambiguous-column",
+                f"more than one table has a column named {name[:60]}",
+                fix=f"write {quoted(matches[0][0])}.{quoted(name[:60])}",
+            )
+        if qualifier is not None and qualifier.lower() not in {alias.lower() for alias in self.scope}:
+            rule = f"no table in this question is named {qualifier[:60]}"
+            raise Unsupported("unknown-alias", rule, fix=suggest_name(qualifier, filter(None, self.scope)))
+        column_names = {column for columns in self.scope.values() for column in columns}
+        if self._owned(qualifier, name):
+            raise Unsupported(
+                "unit-column",
+                f"{name[:60]} identifies the unit of each row, and ids are never released",
+                fix=f"count units with COUNT(DISTINCT {quoted(name[:60])})",
+            )
+        refusal = refuse_list_column(name, self.lists)
+        if refusal is not None:
+            raise refusal
+        raise Unsupported(
+            "unknown-column", f"the policy declares no column named {name[:60]}", fix=suggest_name(name, column_names)
+        )
+
+    def is_unit(self, node: exp.Expr) -> bool:
+        """Return whether a node is the id of the unit, and no other column of that name."""
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return False
+        aliases = {alias.lower() for alias in self.scope}
+        if node.table and node.table.lower() not in aliases:
+            lower_expression(node, self.resolve)  # says that there is no such table
+        unit_aliases = self._owned(node.table or None, node.name)
+        other_aliases = [
+            alias
+            for alias, columns in self.scope.items()
+            if (not node.table or alias.lower() == node.table.lower())
+            and alias not in unit_aliases
+            and node.name.lower() in map(str.lower, columns)
+            and (alias, node.name) not in self.merged
+        ]
+        return bool(unit_aliases) and not other_aliases
+
+    @property
+    def subquery_rows(self) -> SubqueryRows:
+        """The rows as a subquery's SELECT sees them."""
+        names = [name for names in self.unit_columns.values() for name in names]
+        every_row = any(isinstance(node, Scan) and node.every_row for node in relations(self.relation))
+        unit = None if every_row else next(iter(names), "<id>")
+        if self.table.period is None:
+            return SubqueryRows(self.relation, self.resolve, self.is_unit, unit)
+        period, period_expressions = period_sql(self.table), periods(self.relation, self.catalog)
+        single_periods = periods(self.relation, self.catalog, single=True)
+        return SubqueryRows(self.relation, self.resolve, self.is_unit, unit, period, period_expressions, single_periods)
+
+    def _owned(self, qualifier: str | None, name: str) -> list[str]:
+        """Return the aliases under which a name is the unit's id."""
+        return [
+            alias
+            for alias, names in self.unit_columns.items()
+            if (qualifier is None or alias.lower() == qualifier.lower()) and name.lower() in map(str.lower, names)
+        ]
+
+
+def renumbered_apart(right: RowSource, left: RowSource) -> RowSource:
+    """Return the right rows with source numbers that the left has not."""
+    offset = next_source(left.relation)
+    scope = {
+        alias: {name: shift_sources(definition, offset) for name, definition in columns.items()}
+        for alias, columns in right.scope.items()
+    }
+    return replace(right, relation=shift_sources(right.relation, offset), scope=scope)
+
+
+def materialised(right: RowSource) -> RowSource:
+    """Turn computed columns into columns of their own: a row without a match has none of them, whatever a function
+    makes of NULLs.
+    """
+    definitions = [
+        (f"{alias}.{name}", definition)
+        for alias, columns in right.scope.items()
+        for name, definition in columns.items()
+    ]
+    if all(isinstance(definition, Column) for _, definition in definitions):
+        return right
+    source = next_source(right.relation)
+    typed_names = tuple((name, definition.domain) for name, definition in definitions)
+    relation = Union(((right.relation, tuple(definition for _, definition in definitions)),), source, typed_names)
+    scope = {
+        alias: {
+            name: Column(Field(source, "", f"{alias}.{name}"), definition.domain)
+            for name, definition in columns.items()
+        }
+        for alias, columns in right.scope.items()
+    }
+    return replace(right, relation=relation, scope=scope)
+
+
+def as_nullable(column: Expression) -> Expression:
+    """Make a column nullable: a row may have no match on its side."""
+    assert isinstance(column, Column)
+    return replace(column, domain=replace(column.domain, nullable=True))
