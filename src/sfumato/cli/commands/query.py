@@ -91,7 +91,7 @@ def _show_workload(answers: Answers, as_json: bool, receipt: bool) -> None:
     if answers.receipt is None:
         click.secho("all of these answers were bought before: nothing was spent", dim=True)
     else:
-        click.secho(str(answers.receipt if receipt else answers.receipt.short()), dim=True)
+        click.secho(str(answers.receipt) if receipt else answers.short_receipt(), dim=True)
 
 
 _MAX_BYTES = 1 << 20
@@ -540,7 +540,7 @@ def _print_answer(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt
             print_table(answer.columns, answer.cells(), answer.intervals)
             for ranking in answer.ranked():
                 click.echo(ranking)
-            click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
+            click.secho(f"\n{answer.receipt if receipt else answer.short_receipt()}", dim=True)
         else:
             print_table(answer.columns, answer.cells())
 

@@ -46,6 +46,7 @@ from sfumato.release.answers.answer_pictures import (
     notes,
     parse_noise_limit,
     too_noisy,
+    wrap_notes,
 )
 from sfumato.release.answers.formatting import (
     bars,
@@ -114,6 +115,8 @@ class Answer:
     above: str = ""
     """Numbers are marked as too noisy where their interval extends further than this fraction of them; empty marks
     none."""
+    caveats: Mapping[str, str] | None = field(default=None, metadata=codec.MAPPING)
+    """For a column that limits, bounds or undeclared values can move, a line that names them: no ± covers this."""
 
     def __post_init__(self) -> None:
         """Validate every field, and restore the types of values read from JSON."""
@@ -129,10 +132,8 @@ class Answer:
         object.__setattr__(self, "possible", self._parse_possible())
         object.__setattr__(self, "ranks", self._parse_ranks())
         object.__setattr__(self, "basis", self._parse_basis())
-        names_columns = isinstance(self.chosen, Mapping) and set(self.chosen) <= set(self.columns)
-        is_valid = names_columns and set(map(type, self.chosen.values())) <= {str}
-        _require(is_valid, "chosen", self.chosen, "notes by column name")
-        object.__setattr__(self, "chosen", dict(self.chosen))
+        object.__setattr__(self, "chosen", self._parse_notes("chosen"))
+        object.__setattr__(self, "caveats", self._parse_notes("caveats") if self.caveats else None)
         object.__setattr__(self, "sampling", self._parse_sampling())
         if self.above:
             parse_noise_limit(self.above)
@@ -156,6 +157,13 @@ class Answer:
             name: tuple(None if width is None else codec.parse_float(width, "sampling") for width in widths)
             for name, widths in self.sampling.items()
         }
+
+    def _parse_notes(self, name: str) -> dict[str, str]:
+        column_notes = getattr(self, name)
+        names_columns = isinstance(column_notes, Mapping) and set(column_notes) <= set(self.columns)
+        is_valid = names_columns and set(map(type, column_notes.values())) <= {str}
+        _require(is_valid, name, column_notes, "notes by column name")
+        return dict(column_notes)
 
     def _parse_ranks(self) -> dict[str, float]:
         names_columns = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
@@ -372,7 +380,7 @@ class Answer:
                 charts,
                 self._chart_keys(),
                 caption_lines(self.receipt),
-                [*notes(charts, self.above), *self._describe_ranks()],
+                [*notes(charts, self.above), *self._describe_ranks(), *wrap_notes(self.caveat_lines())],
             ),
             path,
         )
@@ -443,8 +451,21 @@ class Answer:
             for name, rows in self.ranks.items()
         ]
 
+    def short_receipt(self) -> str:
+        """Return the receipt's essential lines; what limits do is said beside the numbers."""
+        return self.receipt.short(limits=not self.caveats)
+
+    def caveat_lines(self) -> list[str]:
+        """Return what can move the numbers and is not in their ±; columns that share a line are named together."""
+        names_by_line: dict[str, list[str]] = {}
+        for name, line in (self.caveats or {}).items():
+            names_by_line.setdefault(line, []).append(escape_unprintable(name))
+        return [f"{', '.join(names)}: {escape_unprintable(line)}" for line, names in names_by_line.items()]
+
     def ranked(self) -> list[str]:
-        """Describe the rank error of quantiles, the quality of selected values, and what marks mean."""
+        """Describe what can move the numbers, the rank error of quantiles, the quality of selected values, and what
+        marks mean.
+        """
         selection_notes = (
             f"{escape_unprintable(name)}: {escape_unprintable(note)}" for name, note in self.chosen.items()
         )
@@ -453,6 +474,7 @@ class Answer:
         mark_notes = [explain_mark(Fraction(self.above))] if has_marks else []
         return [
             *([PREVIEW_NOTE] if self.is_preview else []),
+            *self.caveat_lines(),
             *self._describe_ranks(),
             *selection_notes,
             *sampling_notes,
@@ -465,7 +487,7 @@ class Answer:
         return (
             rows
             + note_paragraphs
-            + preformatted(self.receipt.short())
+            + preformatted(self.short_receipt())
             + collapsed("receipt", preformatted(str(self.receipt)))
         )
 
@@ -477,8 +499,9 @@ def answer(
     warnings: tuple[str, ...] = (),
     ranks: Mapping[str, float] = MappingProxyType({}),
     chosen: Mapping[str, str] = MappingProxyType({}),
+    caveats: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
-    """Build the answer of finished noisy rows, with rank errors and notes on selected values by column."""
+    """Build the answer of finished noisy rows, with rank errors, notes on selected values and caveats by column."""
     names = tuple(output.name for output in query.outputs)
     types = tuple(output.expression.domain.type for output in query.outputs)
     columns, intervals, keys = [], {}, []
@@ -490,7 +513,9 @@ def answer(
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     possible = _possible_ranges(query)
-    return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks, chosen=chosen)
+    shown_caveats = {name: line for name, line in caveats.items() if name in intervals or name in chosen}
+    facts = names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks
+    return Answer(*facts, chosen=chosen, caveats=shown_caveats)
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:
