@@ -25,6 +25,7 @@ from sfumato.plan.aggregates.unit_measures import (
     WindowFunction,
 )
 from sfumato.plan.bounding import whole_rows
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
@@ -32,7 +33,6 @@ from sfumato.plan.nodes import (
     LimitRowsPerUnit,
     PerUnit,
     Query,
-    Relation,
     Union,
     Unnest,
     Window,
@@ -177,31 +177,37 @@ def _results_in(
 def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
     """Name the limits on what one unit adds to a measure; none where all its rows count."""
     limits, unit = row_limits.limits, row_limits.unit
-    proven_rows = plan.source.max_rows
     if whole_rows(plan.source) is not None and (whole_rows(plan.source) == 1 or not measure.once_per_unit):
         return
     max_groups = row_limits.max_groups if plan.keys else None
     if measure.once_per_unit:
         if max_groups is not None:
-            yield f"one {unit} counts in at most {_count(max_groups, 'group')}"
+            yield f"one {unit} counts in at most {count_with_noun(max_groups, 'group')}"
+        return
+    if not limits_rows(plan, limits):
         return
     rows = limits.rows if plan.keys else min(limits.rows, limits.rows_per_group)
-    if proven_rows is not None and proven_rows <= min(limits.total, limits.rows_per_group, limits.groups):
-        return
     alternatives = [f"beyond {rows:,}"]
     if plan.keys and row_limits.limits_groups(measure):
         if max_groups is not None and max_groups < rows:
-            alternatives.append(f"in more than {_count(max_groups, 'group')}")
+            alternatives.append(f"in more than {count_with_noun(max_groups, 'group')}")
         if limits.rows_per_group < rows:
             alternatives.append(f"beyond {limits.rows_per_group:,} in one group")
     yield f"rows of one {unit} {_either(alternatives)} do not count in full"
+
+
+def limits_rows(plan: Aggregate, limits: Limits) -> bool:
+    """Return whether a unit may have rows that do not count: the plan does not prove that it has few."""
+    proven_rows = plan.source.max_rows
+    is_proven = proven_rows is not None and proven_rows <= min(limits.total, limits.rows_per_group, limits.groups)
+    return whole_rows(plan.source) is None and not is_proven
 
 
 def _cut_phrases(plan: Aggregate, unit: str) -> Iterator[str]:
     """Name the limits inside the tree: of rows below a join, and of list items."""
     for node in relations(plan.source):
         if isinstance(node, LimitRowsPerUnit):
-            yield f"of one {unit} at most {_count(node.rows, 'row')} of a table are joined"
+            yield f"of one {unit} at most {count_with_noun(node.rows, 'row')} of a table are joined"
         elif isinstance(node, Unnest):
             yield f"items of {node.items.name} beyond the first {node.most:,} do not count"
 
@@ -222,7 +228,7 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest) -> Iterator[str]:
 def _shared_phrases(query: Query) -> Iterator[str]:
     """Name what moves every number: conditions, joins and keys on columns that are bounded or have declared values."""
     plan = query.plan
-    tree = [expression for node in relations(plan.source) for expression in _row_conditions(node)]
+    tree = _row_conditions(plan)
     yield from _bound_phrases(plan, (*tree, *plan.keys))
     undeclared = _undeclared(plan)
     yield from (
@@ -238,11 +244,15 @@ def _shared_phrases(query: Query) -> Iterator[str]:
         yield from map(_as_phrase, undeclared.in_no_group(plan.keys))
 
 
-def _row_conditions(node: Relation) -> tuple[Expression, ...]:
+def _row_conditions(plan: Aggregate) -> list[Expression]:
     """Return the expressions that decide which rows there are; those of computed columns move only who reads them."""
-    if isinstance(node, PerUnit):
-        return tuple(key for _, key in node.keys)
-    return () if isinstance(node, (Window, Union)) else node.expressions
+    conditions: list[Expression] = []
+    for node in relations(plan.source):
+        if isinstance(node, PerUnit):
+            conditions += [key for _, key in node.keys]
+        elif not isinstance(node, (Window, Union)):
+            conditions += node.expressions
+    return conditions
 
 
 def _undeclared(plan: Aggregate) -> UndeclaredValues:
@@ -253,7 +263,12 @@ def _as_phrase(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:].removesuffix(".")
 
 
-def moving_bounds(plan: Aggregate, operands: Sequence[Expression]) -> dict[Field, tuple[Domain, Ends]]:
+def moving_columns(plan: Aggregate) -> dict[Field, tuple[Domain, Ends]]:
+    """Return the private columns whose bounds can move some number of a question, and beyond which ends."""
+    return _moving_bounds(plan, (*plan.expressions, *_row_conditions(plan)))
+
+
+def _moving_bounds(plan: Aggregate, operands: Sequence[Expression]) -> dict[Field, tuple[Domain, Ends]]:
     """Return the private columns whose bounds can move one of these expressions, and beyond which ends.
 
     A column that is computed in the tree is moved by what its definition reads. Results over a unit's rows are also
@@ -311,7 +326,7 @@ def _derived_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
 
 
 def _bound_phrases(plan: Aggregate, operands: Sequence[Expression]) -> Iterator[str]:
-    for field, (domain, ends) in moving_bounds(plan, operands).items():
+    for field, (domain, ends) in _moving_bounds(plan, operands).items():
         yield _bound_phrase(str(field) if field.table else field.name, domain, ends)
 
 
@@ -381,21 +396,24 @@ def _is_comparable(value: Value | None, end: Value) -> bool:
 
 def _bound_phrase(name: str, domain: Domain, ends: Ends) -> str:
     assert domain.bounds is not None
-    low, high = map(format_bound, domain.bounds)
+    low, high = map(_format_bound, domain.bounds)
+    replacement = f"{low} or {high}" if ends is Ends.BOTH else low if ends is Ends.LOW else high
+    return f"{describe_bound(name, domain, ends)} counts as {replacement}"
+
+
+def describe_bound(name: str, domain: Domain, ends: Ends) -> str:
+    """Describe the values of a column that lie beyond these ends of its bounds."""
+    assert domain.bounds is not None
+    low, high = map(_format_bound, domain.bounds)
     if ends is Ends.BOTH:
-        return f"{name} beyond {low}…{high} counts as {low} or {high}"
-    return f"{name} below {low} counts as {low}" if ends is Ends.LOW else f"{name} above {high} counts as {high}"
+        return f"{name} beyond {low}…{high}"
+    return f"{name} below {low}" if ends is Ends.LOW else f"{name} above {high}"
 
 
-def format_bound(bound: Value) -> str:
-    """Write a bound as a policy has it."""
+def _format_bound(bound: Value) -> str:
     return format_exact(Fraction(bound)) if isinstance(bound, (int, Fraction)) else str(bound)
 
 
 def _either(alternatives: Sequence[str]) -> str:
     *others, last = alternatives
     return f"{', '.join(others)} or {last}" if others else last
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

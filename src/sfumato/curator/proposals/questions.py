@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
@@ -566,12 +567,29 @@ class Question(PreviewedByOldName):
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
         caveats = self.caveats(terms.strategy)
-        return answer(self.query, finished, answer_receipt, warnings, ranks, selected, caveats)
+        made = answer(self.query, finished, answer_receipt, warnings, ranks, selected, caveats)
+        return made.with_clipped(self.clipped)
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
+        return number_caveats(self.query, self.row_limits(strategies))
+
+    def row_limits(self, strategies: str) -> RowLimits:
+        """Return what one unit may contribute, in words, under these bounding strategies."""
         groups = None if self.discovered_keys else len(self.groups)
-        return number_caveats(self.query, RowLimits.of(self.limits, self._context.policy.unit, groups, strategies))
+        return RowLimits.of(self.limits, self._context.policy.unit, groups, strategies)
+
+    @property
+    def max_groups_per_unit(self) -> int | None:
+        """The most groups of one unit that count; None where no answer has more."""
+        return self.row_limits("").max_groups
+
+    def clipped(self) -> Any:
+        """Propose to count what limits and bounds cut: the units beyond each limit, and the cells beyond each bound,
+        as shares with their ±, in a workload with one price. Free.
+        """
+        counts = import_module("sfumato.curator.proposals.clipped_counts")  # workloads are made of questions
+        return counts.propose_clipped(self._context, self)
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""

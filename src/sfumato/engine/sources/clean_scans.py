@@ -50,6 +50,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.plan.values import calendar
 from sfumato.plan.values.grammars import EXACT, GRAMMARS
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
+from sfumato.policy.domains import WIDE_PREFIX, widened
 
 _KEY, _PERIOD = "sf_key", "sf_period"
 
@@ -191,7 +192,10 @@ class CleanScans:
         build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
         columns: dict[str, Scalar] = {}
         for name in (*declared.columns, *declared.lists) if only is None else only:
-            if name in declared.columns:
+            if name.startswith(WIDE_PREFIX):
+                stored_name = name.removeprefix(WIDE_PREFIX)
+                columns[name] = build.clean(rows, declared, stored_name, widened(declared.columns[stored_name]))
+            elif name in declared.columns:
                 columns[name] = build.clean(rows, declared, name, declared.columns[name])
             else:
                 columns[name] = build.items(declared, name, declared.lists[name])

@@ -9,7 +9,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
@@ -34,7 +34,13 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, format_percent
 from sfumato.release.answers import sampling_errors
-from sfumato.release.answers.answer_columns import is_typed, typed_column
+from sfumato.release.answers.answer_columns import (
+    basis_columns,
+    interval_columns,
+    is_typed,
+    suffixed_columns,
+    typed_column,
+)
 from sfumato.release.answers.answer_pages import save
 from sfumato.release.answers.answer_pictures import (
     HALF,
@@ -224,6 +230,19 @@ class Answer:
     def _is_noisy(self, name: str, index: int, value: Any, above: Fraction) -> bool:
         return too_noisy(value, self.intervals[name][index], above)
 
+    def with_clipped(self, propose: Callable[[], Any]) -> Answer:
+        """Attach what proposes to count what was cut; an answer that is read from a file has none."""
+        object.__setattr__(self, "_propose_clipped", propose)
+        return self
+
+    def clipped(self) -> Any:
+        """Propose to count what limits and bounds cut from this answer (``Question.clipped``). Free."""
+        propose = self.__dict__.get("_propose_clipped")
+        if propose is None:
+            rule = "an answer as it was released: one that was read from a file or changed knows no tables"
+            raise InvalidParameter("answer", self.receipt.question, rule, fix="use curator.sql(…).clipped() instead")
+        return propose()
+
     def flagged(self, above: Number = HALF) -> Answer:
         """Flag every number whose interval extends further to one side than this fraction of the number.
 
@@ -289,7 +308,7 @@ class Answer:
 
         column_types = dict(zip(self.columns, self.types, strict=True))
         columns = self._export_columns(ranges)
-        basis_types = dict.fromkeys(_basis_columns(self.columns, self.basis), Type.TEXT)
+        basis_types = dict.fromkeys(basis_columns(self.columns, self.basis), Type.TEXT)
         column_types = basis_types | column_types
         arrow_table = pyarrow.table(
             {name: _arrow_array(column_types.get(name, Type.REAL), cells) for name, cells in columns.items()}
@@ -312,8 +331,8 @@ class Answer:
         value_columns = {name: self.column(name) for name in self.columns}
         if not ranges:
             return value_columns
-        extra_columns = _interval_columns(self.columns, self.intervals) | _basis_columns(self.columns, self.basis)
-        return value_columns | extra_columns | _suffixed_columns(self.columns, "sampling", self.sampling or {})
+        extra_columns = interval_columns(self.columns, self.intervals) | basis_columns(self.columns, self.basis)
+        return value_columns | extra_columns | suffixed_columns(self.columns, "sampling", self.sampling or {})
 
     def to_json(self) -> str:
         """Serialize rows, types, intervals and receipt as JSON: dates in ISO 8601, an infinite end as "Infinity"."""
@@ -343,10 +362,10 @@ class Answer:
             for name, intervals in self.intervals.items()
         }
         extra_columns: dict[str, list[Any]] = {
-            **_interval_columns(self.columns, rounded_intervals),
-            **_basis_columns(self.columns, self.basis),
+            **interval_columns(self.columns, rounded_intervals),
+            **basis_columns(self.columns, self.basis),
         }
-        extra_columns |= _suffixed_columns(self.columns, "sampling", self.sampling or {})
+        extra_columns |= suffixed_columns(self.columns, "sampling", self.sampling or {})
         columns = [
             [_csv_cell(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
         ]
@@ -624,40 +643,6 @@ def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
         return values
     remaining = iter(values)
     return [None if is_missing else next(remaining) for is_missing in missing]
-
-
-def _interval_columns(
-    columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]
-) -> dict[str, list[float | None]]:
-    """Return the interval ends as columns under unused names."""
-    end_columns: dict[str, list[float | None]] = {}
-    for name in (column for column in columns if column in intervals):
-        for end_index, end in enumerate(("low", "high")):
-            unused_name = f"{name}_{end}"
-            while unused_name in columns or unused_name in end_columns:
-                unused_name += "_"
-            end_columns[unused_name] = [
-                None if interval is None else interval[end_index] for interval in intervals[name]
-            ]
-    return end_columns
-
-
-def _basis_columns(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[Any]]:
-    """Return the basis of each number as columns under unused names."""
-    return {} if basis is None else _suffixed_columns(columns, "basis", basis)
-
-
-def _suffixed_columns(
-    columns: tuple[str, ...], suffix: str, by_column: Mapping[str, tuple[Any, ...]]
-) -> dict[str, list[Any]]:
-    """Return annotations of some columns as further columns under unused names."""
-    suffixed: dict[str, list[Any]] = {}
-    for name in (column for column in columns if column in by_column):
-        unused_name = f"{name}_{suffix}"
-        while unused_name in columns or unused_name in suffixed:
-            unused_name += "_"
-        suffixed[unused_name] = list(by_column[name])
-    return suffixed
 
 
 def _import_library(name: str) -> Any:
