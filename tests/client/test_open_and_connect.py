@@ -65,6 +65,20 @@ def test_a_stored_answer_is_free_and_the_same(curators: Curators) -> None:
     assert fresh.receipt.line != first.receipt.line
 
 
+def test_what_limits_cut_is_bought_for_one_price_and_free_again(curators: Curators) -> None:
+    question, before = (
+        curators.curator.sql("SELECT AVG(cost) AS mean FROM visits").limit(rows=1),
+        left(curators.curator),
+    )
+    counts = question.clipped().release(epsilon="0.125")
+    assert counts.names[0] == "more than 1 row"
+    assert all(answer.columns[0] == "share" for answer in counts)
+    assert left(curators.curator) == before - Fraction(1, 8)
+    assert question.clipped().error(epsilon="0.125").stored == counts.names
+    assert [answer.rows for answer in question.clipped().release(epsilon="0.1")] == [answer.rows for answer in counts]
+    assert left(curators.curator) == before - Fraction(1, 8)
+
+
 def test_a_request_id_is_charged_once_and_names_one_question(curators: Curators) -> None:
     curator = curators.curator
     before = left(curator)

@@ -72,7 +72,9 @@ def test_plan_hashes_are_the_same() -> None:
 
 
 def test_written_fields_are_the_same() -> None:
-    """A field may be added with a default, at the end; nothing that was written is renamed, moved or left out."""
+    """A field may be added with a default, at the end, where a subclass has its own after it; nothing that was written
+    is renamed, moved or left out.
+    """
     now = workspace.written_fields()
     for kind, kept_fields in kept("fields").items():
         fields = [field for field in kept_fields if ", computed" not in field]  # these are in no text

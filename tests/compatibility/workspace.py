@@ -159,7 +159,7 @@ def substance(text: str) -> Any:
     return json.loads(text, object_hook=lambda fields: {name: fields[name] for name in fields.keys() - _WORDS})
 
 
-_WORDS = {"receipt", "warnings", "purchase"}
+_WORDS = {"receipt", "warnings", "purchase", "caveats"}
 
 
 def plan_hashes() -> dict[str, str]:
@@ -181,6 +181,7 @@ BODIES = {
     "bounds": {"table": "visits", "column": "age"},
     "auctions": {"table": "visits", "column": "age", "prices": [10, "50.5"]},
     "running": {"question": "SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"},
+    "clipped": {"question": "SELECT AVG(cost) AS mean FROM visits", "rows": 1},
 }
 """A body of every kind that a server releases, as clients send it."""
 

@@ -77,8 +77,8 @@ MUTANTS = (
     Mutant(
         "a table of groups and values of any size is read after the charge",
         Kind.CHARGE_ORDER,
-        "curator.proposals.questions:Question._require_few_cells",
-        "if len(self.groups) * part.cells > MAX_NUMBERS:",
+        "curator.proposals.question_refusals:require_few_cells",
+        "if groups * cells > MAX_NUMBERS:",
         "if False:",
         (f"{_ASKED}::test_large_tables_of_groups_and_values_are_refused_before_the_charge",),
     ),

@@ -181,7 +181,15 @@ def test_a_missing_number_leaves_its_row_where_it_is(answer: sf.Answer) -> None:
 def test_a_picture_is_at_most_a_page_high(answer: sf.Answer, count: int) -> None:
     rows = tuple((f"group {index}", index) for index in range(count))
     ranges = {"n": tuple((index - 1.0, math.inf) for index in range(count))}
-    made = replace(answer, columns=("origin", "n"), types=("text", "integer"), rows=rows, intervals=ranges, possible={})
+    made = replace(
+        answer,
+        columns=("origin", "n"),
+        types=("text", "integer"),
+        rows=rows,
+        intervals=ranges,
+        possible={},
+        caveats=None,
+    )
     (panel,) = _panels(made)
     assert panel["height"] == min(20 * count, 800)
     assert ("the first 200 of 5,000 rows" in json.dumps(panel)) is (count == 5000)

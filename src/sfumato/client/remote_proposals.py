@@ -153,6 +153,16 @@ class RemoteQuestion(RemoteProposal):
         new_limits = encode_named(rows=rows, groups=groups, rows_per_group=rows_per_group, strategy=strategy_name)
         return self._propose_again({**self.spec, "limit": [*self.spec.get("limit", ()), new_limits]})
 
+    def clipped(self) -> Any:
+        """Propose to count what limits and bounds cut from the answer. Free."""
+        if not set(self.spec) <= {"sql", "limit"}:
+            rule = "a question in SQL without parameters, which a server accepts only for single questions"
+            raise InvalidParameter("question", self.text, rule, fix="write the values in the SQL")
+        limits: dict[str, Any] = {}
+        for given in self.spec.get("limit", ()):
+            limits |= {name: value for name, value in given.items() if name != "strategy"}
+        return RemoteProposal.propose(self._policy_address, "clipped", {"question": self.spec["sql"], **limits})
+
     def _propose_again(self, spec: Mapping[str, Any]) -> Self:
         address = self._policy_address
         return replace(

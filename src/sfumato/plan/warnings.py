@@ -35,7 +35,7 @@ def warn_about_undeclared(query: Query) -> tuple[str, ...]:
     others.
     """
     plan, finish = query.plan, query.finish
-    warnings = _Warnings(frozenset(node.source for node in relations(plan.source) if isinstance(node, Join)))
+    warnings = UndeclaredValues(frozenset(node.source for node in relations(plan.source) if isinstance(node, Join)))
     output_expressions = [
         *(output.expression for output in finish.outputs),
         *(term.expression for term in finish.order),
@@ -87,7 +87,7 @@ def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Warnings:
+class UndeclaredValues:
     """The warnings about the expressions of one query."""
 
     public: frozenset[int]
@@ -158,7 +158,7 @@ class _Warnings:
         is_plain = all(isinstance(argument, (Column, Literal)) for argument in condition.arguments)
         if condition.function in _EQUAL and is_positive and is_plain:
             return
-        for column in self._unreplaced_columns(condition):
+        for column in self.unreplaced(condition):
             if condition.function == "IS NULL":
                 yield f"Undeclared values of {column} count as NULL in {expression_sql(condition)}."
             else:
@@ -206,7 +206,7 @@ class _Warnings:
     def in_no_group(self, keys: Sequence[Expression]) -> Iterator[str]:
         """Warn, once for all keys, about rows that no group counts."""
         dropping_keys = [key for key in keys if not key.domain.nullable and not never_null(key)]
-        lost_columns = list(dict.fromkeys(column for key in dropping_keys for column in self._unreplaced_columns(key)))
+        lost_columns = list(dict.fromkeys(column for key in dropping_keys for column in self.unreplaced(key)))
         if lost_columns:
             column_names = " or ".join(
                 [", ".join(lost_columns[:-1]), lost_columns[-1]] if len(lost_columns) > 1 else lost_columns
@@ -216,7 +216,7 @@ class _Warnings:
     def uncounted(self, values: Sequence[Expression | None]) -> list[str]:
         """Warn about rows that have none of the counted or selected values."""
         lost_columns = dict.fromkeys(
-            column for value in values if value is not None for column in self._unreplaced_columns(value)
+            column for value in values if value is not None for column in self.unreplaced(value)
         )
         return [f"Rows with an undeclared value of {column} count for none of its values." for column in lost_columns]
 
@@ -239,13 +239,13 @@ class _Warnings:
             and node.domain.type is not Type.BOOLEAN
         }
 
-    def _unreplaced_columns(self, expression: Expression) -> dict[str, None]:
-        """Return those of them whose NULLs are not replaced by another value."""
+    def unreplaced(self, expression: Expression) -> dict[str, None]:
+        """Return the columns with declared values whose undeclared ones are missing: no other value replaces them."""
         if never_null(expression) and not (isinstance(expression, Call) and expression.function == "IS NULL"):
             return {}
         if not isinstance(expression, Call):
             return self._columns_with_values(expression)
-        return {name: None for argument in expression.arguments for name in self._unreplaced_columns(argument)}
+        return {name: None for argument in expression.arguments for name in self.unreplaced(argument)}
 
 
 def _with_key_expressions(expressions: Sequence[Expression], keys: Sequence[Expression]) -> list[Expression]:

@@ -9,7 +9,7 @@ import datetime as dt
 import difflib
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -166,6 +166,33 @@ class ListColumn:
     def __post_init__(self) -> None:
         if type(self.max_items) is not int or not 1 <= self.max_items <= MAX_ITEMS:
             raise InvalidParameter("most_items", self.max_items, f"a whole number between 1 and {MAX_ITEMS:,}")
+
+
+WIDE_PREFIX = "sf_wide_"
+"""The prefix of a column as it is before its bounds are applied; no declared column has it."""
+
+
+def widened(domain: Domain) -> Domain:
+    """Return a domain whose bounds reach beyond those of a bounded one, so that a scan shows which cells it clamps.
+
+    An end at the limit of its type stays: no cell that can be read lies beyond it.
+    """
+    assert domain.bounds is not None
+    low, high = domain.bounds
+    return replace(domain, bounds=(_beyond(low, -1), _beyond(high, 1)))
+
+
+def _beyond(bound: Value, sign: int) -> Value:
+    """Return a value beyond a bound, or the bound where its type has none."""
+    if isinstance(bound, Fraction):
+        return max(-LARGEST_REAL, min(LARGEST_REAL, bound + sign * (1 + abs(bound))))
+    if isinstance(bound, int):
+        return max(-LARGEST_INTEGER, min(LARGEST_INTEGER, bound + sign))
+    assert isinstance(bound, dt.date)
+    try:
+        return bound + sign * dt.timedelta(days=1)
+    except OverflowError:
+        return bound
 
 
 def parse_value(kind: Type, value: object, name: str) -> Value:

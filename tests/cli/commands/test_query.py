@@ -214,6 +214,31 @@ def test_a_dry_run_says_that_rows_may_be_cut_from_the_policy_alone(
     assert as_json.get("counted", "").startswith(counted)
 
 
+def test_what_is_cut_is_priced_and_bought_instead_of_the_answer(policy: Path) -> None:
+    asked = ("query", policy, "SELECT AVG(delay) AS late FROM flights", "--clipped", "--epsilon", "0.5")
+    forecast = run(*asked, "--dry-run").stdout
+    assert "more than 100 rows: share ±" in forecast
+    assert "delay beyond -30…180: share ±" in forecast
+    assert spent(policy) == 0
+    shown = run(*asked).stdout
+    assert "units beyond" in shown
+    assert "clamped cells" in shown
+    assert spent(policy) == 0.5
+    assert json.loads(run(*asked, "--json").stdout)["names"] == ["more than 100 rows", "delay beyond -30…180"]
+    assert spent(policy) == 0.5  # bought before
+    for given, told in (
+        (("--plot", "x.svg"), "leave out --plot with --clipped"),
+        (("--free",), "leave out --free with --clipped"),
+    ):
+        refused = run(*asked, *given)
+        assert (refused.exit_code, told in refused.output) == (2, True)
+    listing = run("query", policy, "SHOW TABLES", "--clipped", "--epsilon", "1")
+    assert "leave out --clipped" in listing.output
+    nothing = run("query", policy, "SELECT COUNT(DISTINCT tailnum) AS n FROM flights", "--clipped", "--epsilon", "1")
+    assert "no limit or bound that can be counted moves this answer" in nothing.output
+    assert spent(policy) == 0.5
+
+
 def test_numbers_are_flagged_and_sampling_error_stands_beside_noise(policy: Path) -> None:
     asked = ("query", policy, COUNTS, "--epsilon", "0.5")
     shown = run(*asked, "--flag-above", "0.00001", "--sample-of", "0.1").stdout

@@ -26,6 +26,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "sessions": {"threshold": 100, "questions": [COUNT]},
     "bounds": {"table": "flights", "column": "distance"},
     "auctions": {"table": "flights", "column": "distance", "prices": [100, "500.5"]},
+    "clipped": {"question": "SELECT AVG(delay) AS late FROM flights", "rows": 50},
 }
 """One proposal of every kind, about the bundled example,"""
 EDGE_SPECS: dict[str, dict[str, Any]] = {

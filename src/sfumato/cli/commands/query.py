@@ -37,19 +37,30 @@ def ask_workload(
     receipt: bool,
 ) -> None:
     """Explain, forecast or release all questions of a file."""
-    proposal = curator.workload(file)
-    if explain:
+    _ask_proposal(
+        curator.workload(file),
+        terms,
+        progress,
+        {"explain": explain, "dry_run": dry_run, "fresh": fresh, "joint": joint, "request_id": request_id}
+        | {"as_json": as_json, "receipt": receipt},
+    )
+
+
+def _ask_proposal(proposal: Any, terms: dict[str, Any], progress: ProgressPrinter, values: Mapping[str, Any]) -> None:
+    """Explain, forecast or release a workload."""
+    as_json, calls = values["as_json"], {"fresh": values["fresh"], "joint": values["joint"]}
+    if values["explain"]:
         explanation = proposal.explain(**terms)
         click.echo(explanation.to_json() if as_json else calls_to_flags(str(explanation)))
-    elif dry_run:
-        _show_workload_forecast(proposal.error(**terms, fresh=fresh, joint=joint), as_json)
+    elif values["dry_run"]:
+        _show_workload_forecast(proposal.error(**terms, **calls), as_json)
     else:
         with progress.exit_on_interrupt():
-            answers = proposal.release(**terms, fresh=fresh, joint=joint, request_id=request_id)
+            answers = proposal.release(**terms, **calls, request_id=values["request_id"])
             for warning in dict.fromkeys(warning for answer in answers for warning in answer.warnings):
                 print_warning(warning)
             progress("showing")
-            _show_workload(answers, as_json, receipt)
+            _show_workload(answers, as_json, values["receipt"])
 
 
 def group_accuracies_by_question(accuracies: Any) -> Any:
@@ -83,7 +94,8 @@ def _show_workload(answers: Answers, as_json: bool, receipt: bool) -> None:
         click.echo(answers.to_json())
         return
     for name, answer in answers.items():
-        click.secho(f"{name}  {' '.join(answer.receipt.question.split())}", bold=True)
+        question = " ".join(answer.receipt.question.split())
+        click.secho(f"{name}  {question.removeprefix(f'{name}: ')}", bold=True)
         print_table(answer.columns, answer.cells(), answer.intervals)
         for ranking in answer.ranked():
             click.echo(ranking)
@@ -91,7 +103,7 @@ def _show_workload(answers: Answers, as_json: bool, receipt: bool) -> None:
     if answers.receipt is None:
         click.secho("all of these answers were bought before: nothing was spent", dim=True)
     else:
-        click.secho(str(answers.receipt if receipt else answers.receipt.short()), dim=True)
+        click.secho(str(answers.receipt) if receipt else answers.short_receipt(), dim=True)
 
 
 _MAX_BYTES = 1 << 20
@@ -181,6 +193,12 @@ _release_options = options.combine_decorators(
         help="Treat the data as a sample of a larger population, and show the sampling error beside the noise. Give "
         "the sampled fraction (such as 0.1) or, if the policy declares a size, the size of the population.",
     ),
+    click.option(
+        "--clipped",
+        is_flag=True,
+        help="Instead of the answer, buy what limits and bounds cut from it: the share of units beyond each limit, and "
+        "of cells beyond each bound, at one price.",
+    ),
     options.request_id,
 )
 _output_options = options.combine_decorators(
@@ -251,6 +269,7 @@ def command(
       sfumato query clinic.toml "SELECT COUNT(*) FROM visits" --limit rows=5 --epsilon 1 --explain
       sfumato query clinic.toml "SELECT COUNT(*) FROM visits WHERE age > $age" --param age=40 --epsilon 0.5
       sfumato query clinic.toml "SELECT COUNT(*) FROM visits" --epsilon 1 --sample-of 0.1 --flag-above 0.3
+      sfumato query clinic.toml "SELECT AVG(cost) FROM visits" --clipped --epsilon 0.1
       sfumato query clinic.toml - --rho 0.01 --json < question.sql
       sfumato query clinic.toml "DESCRIBE visits"
       sfumato query clinic.toml --file questions.sql --epsilon 1
@@ -295,8 +314,13 @@ _SINGLE_QUESTION_FLAGS = {
     "flag_above": "--flag-above",
     "output": "-o",
     "as_csv": "--csv",
+    "clipped": "--clipped",
 }
 """Options of a single question that a --file of questions does not take."""
+_ANSWER_FLAGS = {
+    name: flag for name, flag in _SINGLE_QUESTION_FLAGS.items() if name not in ("params", "limits", "clipped")
+}
+"""Options of an answer that --clipped does not take."""
 
 
 def _check_options(file: Path | None, values: Mapping[str, Any]) -> None:
@@ -306,6 +330,10 @@ def _check_options(file: Path | None, values: Mapping[str, Any]) -> None:
     if file is not None and any(values[name] for name in _SINGLE_QUESTION_FLAGS):
         *other_flags, last_flag = _SINGLE_QUESTION_FLAGS.values()
         raise click.UsageError(f"leave out {', '.join(other_flags)} and {last_flag} with a --file of questions")
+    if values["clipped"] and (used := [flag for name, flag in _ANSWER_FLAGS.items() if values[name]]):
+        raise click.UsageError(
+            f"leave out {' and '.join(used)} with --clipped, which buys counts instead of the answer"
+        )
     if values["as_json"] and values["as_csv"]:
         raise click.UsageError("give --json or --csv, not both")
     if values["excel"] is not None and values["output"] is None:
@@ -346,6 +374,9 @@ def _ask_question(
     question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressPrinter
 ) -> None:
     """Explain, forecast or release one question."""
+    if values["clipped"]:
+        _ask_clipped(question, terms, values, progress)
+        return
     if question.free and values["output"] is not None and not hasattr(question, "limit"):
         raise click.UsageError("leave out -o: a list of tables or columns is not an answer")
     terms |= {} if values["range"] is None else {"range": values["range"]}
@@ -358,6 +389,17 @@ def _ask_question(
         _explain_or_forecast(question, terms, values)
     else:
         _release_question(question, terms, values, progress)
+
+
+def _ask_clipped(
+    question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressPrinter
+) -> None:
+    """Explain, forecast or release the counts of what limits and bounds cut."""
+    if question.free:
+        raise click.UsageError("leave out --clipped: a list of tables or columns has no limits")
+    if not (values["explain"] or any(terms[name] for name in _PRICES)):
+        raise click.UsageError(_ONE_PRICE)
+    _ask_proposal(cast("Question", question).clipped(), terms, progress, values)
 
 
 def _explain_or_forecast(question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any]) -> None:
@@ -540,7 +582,7 @@ def _print_answer(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt
             print_table(answer.columns, answer.cells(), answer.intervals)
             for ranking in answer.ranked():
                 click.echo(ranking)
-            click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
+            click.secho(f"\n{answer.receipt if receipt else answer.short_receipt()}", dim=True)
         else:
             print_table(answer.columns, answer.cells())
 

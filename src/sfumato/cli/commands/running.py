@@ -122,4 +122,6 @@ def _print_answer(answer: RunningAnswer, as_json: bool, as_csv: bool, receipt: b
         from sfumato.cli.common.output import print_table
 
         print_table(answer.columns, answer.cells(), answer.intervals)
-        click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
+        for line in answer.caveat_lines():
+            click.echo(line)
+        click.secho(f"\n{answer.receipt if receipt else answer.short_receipt()}", dim=True)

@@ -92,7 +92,9 @@ def print_answer(answer: Answer, *, as_json: bool, as_csv: bool, receipt: bool =
         click.echo(answer.to_csv(), nl=False)
     else:
         print_table(answer.columns, answer.cells(), answer.intervals)
-        click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
+        for line in answer.caveat_lines():
+            click.echo(line)
+        click.secho(f"\n{answer.receipt if receipt else answer.short_receipt()}", dim=True)
 
 
 PROGRESS_DELAY = 2.0

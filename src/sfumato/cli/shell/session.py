@@ -233,7 +233,7 @@ class ShellSession:
         print_table(answer.columns, answer.cells(), answer.intervals)
         for ranking in answer.ranked():
             click.echo(ranking)
-        click.secho(f"\n{answer.receipt.short()}", dim=True)
+        click.secho(f"\n{answer.short_receipt()}", dim=True)
 
     def explain(self, sql: str) -> None:
         """Print the plan of the last question, or of this one."""

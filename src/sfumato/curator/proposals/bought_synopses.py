@@ -32,7 +32,8 @@ from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.limits import Limits
+from sfumato.plan.caveats import RowLimits, number_caveats
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.relevant_policy import relevant_columns, relevant_rows
 from sfumato.plan.values.expressions import Column
@@ -377,14 +378,13 @@ def _query_all(
     publications: Sequence[Publication], question: SynopsisQuestion, context: Context
 ) -> tuple[list[FreeAnswer], list[str]]:
     table = question.query.plan.table
+    row_limits = RowLimits.of(question.limits, context.policy.unit, None, Strategy.REWEIGHT.value)
+    caveats = number_caveats(question.query, row_limits)
     answers, refusals = [], []
     for publication in publications:
         try:
-            answers.append(
-                _query_synopsis(
-                    _current_face(publication, context), question, _weight_note(table, question.limits, context)
-                )
-            )
+            face, notes = _current_face(publication, context), _weight_note(table, question.limits, context)
+            answers.append(_query_synopsis(face, question, notes, caveats))
         except (Unsupported, LedgerDamaged) as refusal:
             refusals.append(refusal_reason(refusal))
     return answers, refusals
@@ -398,7 +398,9 @@ def _weight_note(table: str, limits: Limits, context: Context) -> tuple[str, ...
     return (f"{rule}, so it counts less among the rows that a question selects",)
 
 
-def _query_synopsis(face: answering.QueryableTable, question: SynopsisQuestion, notes: tuple[str, ...]) -> FreeAnswer:
+def _query_synopsis(
+    face: answering.QueryableTable, question: SynopsisQuestion, notes: tuple[str, ...], caveats: Mapping[str, str]
+) -> FreeAnswer:
     from sfumato.publish.cells import answering
 
     answering.require_same_semantics(face, question.query)
@@ -406,7 +408,8 @@ def _query_synopsis(face: answering.QueryableTable, question: SynopsisQuestion, 
     answer = answering.answer_query(face, question.query, question.text, **options)
     note = f"answered from the synopsis of line {answer.receipt.line}: no row was read, and nothing was charged"
     widths = {name: _max_half_width(ranges) for name, ranges in answer.intervals.items()}
-    return FreeAnswer(replace(answer, warnings=(note, *notes, *answer.warnings)), widths)
+    shown = {name: line for name, line in caveats.items() if name in answer.intervals}
+    return FreeAnswer(replace(answer, warnings=(note, *notes, *answer.warnings), caveats=shown), widths)
 
 
 def _max_half_width(ranges: Sequence[tuple[float, float] | None]) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
@@ -38,6 +39,7 @@ from sfumato.curator.previews.forecasts import (
     selection_quality,
 )
 from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals import question_refusals as refusals
 from sfumato.curator.proposals.bought_synopses import (
     FreeAnswer,
     SynopsisQuestion,
@@ -51,7 +53,8 @@ from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.descriptions import describe_dropped_rows, expression_sql
+from sfumato.plan.caveats import RowLimits, number_caveats
+from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions, groups, undeclared_keys as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
@@ -158,11 +161,7 @@ class Question(PreviewedByOldName, StoredProposal):
         except (TimeoutError, EngineFailed):
             if seconds is None:
                 raise
-            raise Unsupported(
-                "slow-groups",
-                f"listing the groups took more than {seconds:g} seconds, or more than the allowed memory",
-                fix="group by fewer columns or coarser values, or ask the owner for more time",
-            ) from None
+            raise refusals.slow_groups(seconds) from None
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -185,24 +184,14 @@ class Question(PreviewedByOldName, StoredProposal):
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
             bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups), self._context.policy.neighbours)
             parts.append(other_part(bounded, part, self._candidates))
-            self._require_few_cells(parts[-1])
+            refusals.require_few_cells(len(self.groups), parts[-1].cells)
         return tuple(parts)
-
-    def _require_few_cells(self, part: OtherPart) -> None:
-        """Refuse a table of groups and values that is too large to hold."""
-        if len(self.groups) * part.cells > MAX_NUMBERS:
-            rule = f"values are selected from at most {MAX_NUMBERS:,} pairs of a group and a value"
-            count = f"this question has {len(self.groups):,} groups of {part.cells:,} values"
-            fix = "group by fewer columns, or ask for a coarser value"
-            raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
 
     def _candidates(self, value: Expression) -> tuple[Value, ...]:
         """List the possible values of an expression, from the policy alone."""
         within = conditions(self.query.plan.source)
         if undeclared_keys((value,), within):
-            rule = f"the most frequent value is selected among declared ones, and {expression_sql(value)} has none"
-            fix = "declare its values in the policy; or group by it, count, and ORDER BY the count with a LIMIT"
-            raise Unsupported("unlisted-values", rule, fix=fix)
+            raise refusals.unlisted_values(value)
         value_groups = groups((value,), self._context.engine.values, within)
         return tuple(candidate for (candidate,) in value_groups if candidate is not None)
 
@@ -212,14 +201,10 @@ class Question(PreviewedByOldName, StoredProposal):
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
         measure_count = sum(len(part.measures) for part in self.shared_parts.parts)
         if rows * max(measure_count, len(self.query.plan.measures)) > MAX_NUMBERS:
-            raise Unsupported(
-                "too-many-numbers",
-                f"an answer has at most {MAX_NUMBERS:,} noisy numbers",
-                fix="ask for fewer columns or coarser groups",
-            )
+            raise refusals.too_many_numbers()
         options: tuple[BoundedPlan, ...]
         if self.discovered_keys:
-            self._require_no_subtotals()
+            refusals.require_no_subtotals(self.query, self.discovered_keys)
             require_short_keys(self.query, self.discovered_keys)
             options = (discovery_bounding(self.shared_parts.parts[0].plan, self.limits),)
         else:
@@ -242,16 +227,6 @@ class Question(PreviewedByOldName, StoredProposal):
         if any(len(result.measures) > 1 for result in self.shared_parts.requests):
             bounded_plans = tuple(bounded for bounded in bounded_plans if bounded.strategy.order is None)
         return bounded_plans
-
-    def _require_no_subtotals(self) -> None:
-        """Refuse subtotals over discovered groups: they would exclude the groups that are not shown."""
-        if self.query.finish.sets:
-            raise Unsupported(
-                "unknown-subtotals",
-                "subtotals add up all groups, but the groups of "
-                f"{key_names(self.query, self.discovered_keys)} are found in the data",
-                fix="ask for the totals in a separate question, or declare the values in the policy",
-            )
 
     def limit(
         self,
@@ -452,7 +427,7 @@ class Question(PreviewedByOldName, StoredProposal):
         share = None if sample_of is None else parse_sampled_fraction(sample_of, self._context.policy.size)
         if free:
             require_no_price(request, fresh=fresh, request_id=request_id)
-            self._require_declared_groups()
+            refusals.require_declared_groups(self.query, self.discovered_keys)
             answer = free_answer(self._synopsis_question(confidence, joint), self._context, within)
             return self._with_sampling_error(answer, share, confidence)
         call = ReleaseCall(fresh, request_id, seconds, progress)
@@ -516,12 +491,6 @@ class Question(PreviewedByOldName, StoredProposal):
         remaining = min(budget.largest_pure() for budget in self._context.budgets)
         terms = draw_terms(self._context.policy.unit, delta, confidence)
         return save_if_path(draw_errors(" ".join(self.text.split()), widths, (least, most), remaining, terms), path)
-
-    def _require_declared_groups(self) -> None:
-        if self.discovered_keys:
-            keys = key_names(self.query, self.discovered_keys)
-            rule = f"the groups of {keys} must be found in the data, and a synopsis cannot do that"
-            raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or name a price")
 
     def _with_sampling_error(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:
         rows = 1 if self.table.every_row else self.limits.rows_per_group
@@ -597,7 +566,30 @@ class Question(PreviewedByOldName, StoredProposal):
             result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
-        return answer(self.query, finished, answer_receipt, warnings, ranks, selected)
+        caveats = self.caveats(terms.strategy)
+        made = answer(self.query, finished, answer_receipt, warnings, ranks, selected, caveats)
+        return made.with_clipped(self.clipped)
+
+    def caveats(self, strategies: str) -> dict[str, str]:
+        """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
+        return number_caveats(self.query, self.row_limits(strategies))
+
+    def row_limits(self, strategies: str) -> RowLimits:
+        """Return what one unit may contribute, in words, under these bounding strategies."""
+        groups = None if self.discovered_keys else len(self.groups)
+        return RowLimits.of(self.limits, self._context.policy.unit, groups, strategies)
+
+    @property
+    def max_groups_per_unit(self) -> int | None:
+        """The most groups of one unit that count; None where no answer has more."""
+        return self.row_limits("").max_groups
+
+    def clipped(self) -> Any:
+        """Propose to count what limits and bounds cut: the units beyond each limit, and the cells beyond each bound,
+        as shares with their ±, in a workload with one price. Free.
+        """
+        counts = import_module("sfumato.curator.proposals.clipped_counts")  # workloads are made of questions
+        return counts.propose_clipped(self._context, self)
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""

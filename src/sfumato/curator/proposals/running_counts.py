@@ -384,6 +384,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             tuple(output.name for output in outputs if not _is_result(output.expression)),
             answer_receipt,
             self.question.warnings,
+            caveats=self.question.caveats(terms.strategy),
             period=next(output.name for output in outputs if _key_index(output.expression) == self.period),
         )
 

@@ -14,7 +14,7 @@ from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import codec
 from sfumato.release.answers.answer import Answer, as_table
-from sfumato.release.answers.answer_pictures import caption_lines, notes
+from sfumato.release.answers.answer_pictures import caption_lines, notes, wrap_notes
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.answers.stacked_answers import stack_answers
 from sfumato.untrusted import escape_unprintable
@@ -87,7 +87,9 @@ class Answers:
             if column in answer.intervals
         ]
         caption = caption_lines(self._last_receipt)
-        return save_if_path(draw_panels(charts, "Answers to each question", caption, notes(charts)), path)
+        caveats = dict.fromkeys(line for answer in self.answers for line in answer.caveat_lines())
+        chart_notes = [*notes(charts), *wrap_notes(list(caveats))]
+        return save_if_path(draw_panels(charts, "Answers to each question", caption, chart_notes), path)
 
     def to_json(self) -> str:
         """Serialize all answers as JSON text, with a kind and a version."""
@@ -100,7 +102,12 @@ class Answers:
 
     def __repr__(self) -> str:
         tables = [f"{name}\n{as_table(answer)}" for name, answer in self.items()]
-        return "\n\n".join(tables) + (f"\n\n{self.receipt.short()}" if self.receipt is not None else "")
+        return "\n\n".join(tables) + (f"\n\n{self.short_receipt()}" if self.receipt is not None else "")
+
+    def short_receipt(self) -> str:
+        """Return the essential lines of the joint receipt; what limits do is said beside the numbers."""
+        assert self.receipt is not None
+        return self.receipt.short(limits=not any(answer.caveats for answer in self.answers))
 
     def _repr_html_(self) -> str:
         return "".join(paragraph(name, strong=True) + answer._repr_html_() for name, answer in self.items())

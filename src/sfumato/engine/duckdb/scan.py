@@ -22,7 +22,7 @@ from sfumato.engine.sources.clean_cells import inner_bounds, largest_whole
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling, literal, literal_list, quote_identifier, real
 from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
-from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
+from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL, WIDE_PREFIX, widened
 
 UNIT = "sf_unit"
 """The column that holds the unit of each row, in the scan of a table with ids."""
@@ -149,11 +149,14 @@ class TableScan:
 
     def select(self, names: Iterable[str]) -> str:
         """Return the SELECT of these columns, cleaned, and ``sf_unit``: the rows are the same whichever are read."""
-        cells = {
-            name: clean_cell(*self.columns[name]) if name in self.columns else clean_items(*self.lists[name])
-            for name in names
-        }
+        cells = {name: self._clean_column(name) for name in names}
         return select_with_units(cells or {"sf_row": "0"}, self.source, self.owner)
+
+    def _clean_column(self, name: str) -> str:
+        if name.startswith(WIDE_PREFIX):
+            cell, domain, _ = self.columns[name.removeprefix(WIDE_PREFIX)]
+            return clean_cell(cell, widened(domain))
+        return clean_cell(*self.columns[name]) if name in self.columns else clean_items(*self.lists[name])
 
     @property
     def is_owned(self) -> str:

@@ -53,6 +53,7 @@ from sfumato.plan.values import calendar
 from sfumato.plan.values.grammars import EXACT, GRAMMARS
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules
+from sfumato.policy.domains import WIDE_PREFIX, widened
 
 _KEY, _PERIOD = "sf_key", "sf_period"
 
@@ -198,7 +199,11 @@ class CleanScans:
         build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
         columns: dict[str, Scalar] = {}
         for name in (*declared.columns, *declared.lists) if only is None else only:
-            if name in declared.columns:
+            if name.startswith(WIDE_PREFIX):
+                stored_name = name.removeprefix(WIDE_PREFIX)
+                wide_domain = widened(declared.columns[stored_name])
+                columns[name] = build.clean(rows, build.declared_cell(table, stored_name, wide_domain))
+            elif name in declared.columns:
                 columns[name] = build.clean(rows, build.declared_cell(table, name, declared.columns[name]))
             else:
                 columns[name] = build.items(declared, name, declared.lists[name])

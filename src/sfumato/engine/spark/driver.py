@@ -20,7 +20,7 @@ from functools import cache, partial
 from hashlib import sha256
 from itertools import count
 from threading import Lock, Thread, get_ident
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
 from sfumato.engine.lowering.relational import StagedSelect
@@ -126,6 +126,9 @@ class SparkReader:
 
 class Spark(SparkReader):
     """The Spark implementation of ``Engine``: no SQL, type or hash of Spark is visible outside."""
+
+    reads_clamped_cells: ClassVar[bool] = False
+    """A table without a version is read from one copy of its declared columns, so that a statement sees one state."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(SparkTables(policy))

@@ -9,7 +9,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
@@ -34,7 +34,13 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, format_percent
 from sfumato.release.answers import sampling_errors
-from sfumato.release.answers.answer_columns import is_typed, typed_column
+from sfumato.release.answers.answer_columns import (
+    basis_columns,
+    interval_columns,
+    is_typed,
+    suffixed_columns,
+    typed_column,
+)
 from sfumato.release.answers.answer_pages import save
 from sfumato.release.answers.answer_pictures import (
     HALF,
@@ -49,6 +55,7 @@ from sfumato.release.answers.answer_pictures import (
     parse_buckets,
     parse_noise_limit,
     too_noisy,
+    wrap_notes,
 )
 from sfumato.release.answers.formatting import (
     bars,
@@ -119,6 +126,8 @@ class Answer:
     none."""
     buckets: tuple[BucketKey, ...] = ()
     """The key columns of WIDTH_BUCKET, each with the low end, the high end and the number of its buckets."""
+    caveats: Mapping[str, str] | None = field(default=None, metadata=codec.MAPPING)
+    """For a column that limits, bounds or undeclared values can move, a line that names them: no ± covers this."""
 
     def __post_init__(self) -> None:
         """Validate every field, and restore the types of values read from JSON."""
@@ -134,10 +143,8 @@ class Answer:
         object.__setattr__(self, "possible", self._parse_possible())
         object.__setattr__(self, "ranks", self._parse_ranks())
         object.__setattr__(self, "basis", self._parse_basis())
-        names_columns = isinstance(self.chosen, Mapping) and set(self.chosen) <= set(self.columns)
-        is_valid = names_columns and set(map(type, self.chosen.values())) <= {str}
-        _require(is_valid, "chosen", self.chosen, "notes by column name")
-        object.__setattr__(self, "chosen", dict(self.chosen))
+        object.__setattr__(self, "chosen", self._parse_notes("chosen"))
+        object.__setattr__(self, "caveats", self._parse_notes("caveats") if self.caveats else None)
         object.__setattr__(self, "sampling", self._parse_sampling())
         if self.above:
             parse_noise_limit(self.above)
@@ -162,6 +169,13 @@ class Answer:
             name: tuple(None if width is None else codec.parse_float(width, "sampling") for width in widths)
             for name, widths in self.sampling.items()
         }
+
+    def _parse_notes(self, name: str) -> dict[str, str]:
+        column_notes = getattr(self, name)
+        names_columns = isinstance(column_notes, Mapping) and set(column_notes) <= set(self.columns)
+        is_valid = names_columns and set(map(type, column_notes.values())) <= {str}
+        _require(is_valid, name, column_notes, "notes by column name")
+        return dict(column_notes)
 
     def _parse_ranks(self) -> dict[str, float]:
         names_columns = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
@@ -221,6 +235,19 @@ class Answer:
 
     def _is_noisy(self, name: str, index: int, value: Any, above: Fraction) -> bool:
         return too_noisy(value, self.intervals[name][index], above)
+
+    def with_clipped(self, propose: Callable[[], Any]) -> Answer:
+        """Attach what proposes to count what was cut; an answer that is read from a file has none."""
+        object.__setattr__(self, "_propose_clipped", propose)
+        return self
+
+    def clipped(self) -> Any:
+        """Propose to count what limits and bounds cut from this answer (``Question.clipped``). Free."""
+        propose = self.__dict__.get("_propose_clipped")
+        if propose is None:
+            rule = "an answer as it was released: one that was read from a file or changed knows no tables"
+            raise InvalidParameter("answer", self.receipt.question, rule, fix="use curator.sql(…).clipped() instead")
+        return propose()
 
     def flagged(self, above: Number = HALF) -> Answer:
         """Flag every number whose interval extends further to one side than this fraction of the number.
@@ -287,7 +314,7 @@ class Answer:
 
         column_types = dict(zip(self.columns, self.types, strict=True))
         columns = self._export_columns(ranges)
-        basis_types = dict.fromkeys(_basis_columns(self.columns, self.basis), Type.TEXT)
+        basis_types = dict.fromkeys(basis_columns(self.columns, self.basis), Type.TEXT)
         column_types = basis_types | column_types
         arrow_table = pyarrow.table(
             {name: _arrow_array(column_types.get(name, Type.REAL), cells) for name, cells in columns.items()}
@@ -310,8 +337,8 @@ class Answer:
         value_columns = {name: self.column(name) for name in self.columns}
         if not ranges:
             return value_columns
-        extra_columns = _interval_columns(self.columns, self.intervals) | _basis_columns(self.columns, self.basis)
-        return value_columns | extra_columns | _suffixed_columns(self.columns, "sampling", self.sampling or {})
+        extra_columns = interval_columns(self.columns, self.intervals) | basis_columns(self.columns, self.basis)
+        return value_columns | extra_columns | suffixed_columns(self.columns, "sampling", self.sampling or {})
 
     def to_json(self) -> str:
         """Serialize rows, types, intervals and receipt as JSON: dates in ISO 8601, an infinite end as "Infinity"."""
@@ -341,10 +368,10 @@ class Answer:
             for name, intervals in self.intervals.items()
         }
         extra_columns: dict[str, list[Any]] = {
-            **_interval_columns(self.columns, rounded_intervals),
-            **_basis_columns(self.columns, self.basis),
+            **interval_columns(self.columns, rounded_intervals),
+            **basis_columns(self.columns, self.basis),
         }
-        extra_columns |= _suffixed_columns(self.columns, "sampling", self.sampling or {})
+        extra_columns |= suffixed_columns(self.columns, "sampling", self.sampling or {})
         columns = [
             [_csv_cell(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
         ]
@@ -378,7 +405,7 @@ class Answer:
                 charts,
                 self._chart_keys(),
                 caption_lines(self.receipt),
-                [*notes(charts, self.above), *self._describe_ranks()],
+                [*notes(charts, self.above), *self._describe_ranks(), *wrap_notes(self.caveat_lines())],
             ),
             path,
         )
@@ -451,8 +478,21 @@ class Answer:
             for name, rows in self.ranks.items()
         ]
 
+    def short_receipt(self) -> str:
+        """Return the receipt's essential lines; what limits do is said beside the numbers."""
+        return self.receipt.short(limits=not self.caveats)
+
+    def caveat_lines(self) -> list[str]:
+        """Return what can move the numbers and is not in their ±; columns that share a line are named together."""
+        names_by_line: dict[str, list[str]] = {}
+        for name, line in (self.caveats or {}).items():
+            names_by_line.setdefault(line, []).append(escape_unprintable(name))
+        return [f"{', '.join(names)}: {escape_unprintable(line)}" for line, names in names_by_line.items()]
+
     def ranked(self) -> list[str]:
-        """Describe the rank error of quantiles, the quality of selected values, and what marks mean."""
+        """Describe what can move the numbers, the rank error of quantiles, the quality of selected values, and what
+        marks mean.
+        """
         selection_notes = (
             f"{escape_unprintable(name)}: {escape_unprintable(note)}" for name, note in self.chosen.items()
         )
@@ -461,6 +501,7 @@ class Answer:
         mark_notes = [explain_mark(Fraction(self.above))] if has_marks else []
         return [
             *([PREVIEW_NOTE] if self.is_preview else []),
+            *self.caveat_lines(),
             *self._describe_ranks(),
             *selection_notes,
             *sampling_notes,
@@ -473,7 +514,7 @@ class Answer:
         return (
             rows
             + note_paragraphs
-            + preformatted(self.receipt.short())
+            + preformatted(self.short_receipt())
             + collapsed("receipt", preformatted(str(self.receipt)))
         )
 
@@ -485,8 +526,9 @@ def answer(
     warnings: tuple[str, ...] = (),
     ranks: Mapping[str, float] = MappingProxyType({}),
     chosen: Mapping[str, str] = MappingProxyType({}),
+    caveats: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
-    """Build the answer of finished noisy rows, with rank errors and notes on selected values by column."""
+    """Build the answer of finished noisy rows, with rank errors, notes on selected values and caveats by column."""
     names = tuple(output.name for output in query.outputs)
     types = tuple(output.expression.domain.type for output in query.outputs)
     columns, intervals, keys = [], {}, []
@@ -498,11 +540,9 @@ def answer(
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     possible = _possible_ranges(query)
-    return Answer(
-        *(names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks),
-        chosen=chosen,
-        buckets=tuple(bucket_keys(query)),
-    )
+    shown_caveats = {name: line for name, line in caveats.items() if name in intervals or name in chosen}
+    facts = names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks
+    return Answer(*facts, chosen=chosen, buckets=tuple(bucket_keys(query)), caveats=shown_caveats)
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:
@@ -611,40 +651,6 @@ def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
         return values
     remaining = iter(values)
     return [None if is_missing else next(remaining) for is_missing in missing]
-
-
-def _interval_columns(
-    columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]
-) -> dict[str, list[float | None]]:
-    """Return the interval ends as columns under unused names."""
-    end_columns: dict[str, list[float | None]] = {}
-    for name in (column for column in columns if column in intervals):
-        for end_index, end in enumerate(("low", "high")):
-            unused_name = f"{name}_{end}"
-            while unused_name in columns or unused_name in end_columns:
-                unused_name += "_"
-            end_columns[unused_name] = [
-                None if interval is None else interval[end_index] for interval in intervals[name]
-            ]
-    return end_columns
-
-
-def _basis_columns(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[Any]]:
-    """Return the basis of each number as columns under unused names."""
-    return {} if basis is None else _suffixed_columns(columns, "basis", basis)
-
-
-def _suffixed_columns(
-    columns: tuple[str, ...], suffix: str, by_column: Mapping[str, tuple[Any, ...]]
-) -> dict[str, list[Any]]:
-    """Return annotations of some columns as further columns under unused names."""
-    suffixed: dict[str, list[Any]] = {}
-    for name in (column for column in columns if column in by_column):
-        unused_name = f"{name}_{suffix}"
-        while unused_name in columns or unused_name in suffixed:
-            unused_name += "_"
-        suffixed[unused_name] = list(by_column[name])
-    return suffixed
 
 
 def _import_library(name: str) -> Any:

@@ -1,14 +1,17 @@
-"""Names and types of an answer's columns, which follow from the question alone; parsing of typed cells from JSON."""
+"""Names and types of an answer's columns, which follow from the question alone; columns of annotations; parsing of
+cells from JSON.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from sfumato.errors import InvalidParameter
+from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
 
@@ -94,3 +97,37 @@ _TYPES: dict[Type, tuple[type, Callable[[Any], Any]]] = {
     Type.TIMESTAMP: (dt.datetime, _iso_parser(dt.datetime.fromisoformat)),
 }
 """The Python type of each column type, and the parser of its serialized form."""
+
+
+def interval_columns(
+    columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]
+) -> dict[str, list[float | None]]:
+    """Return the interval ends as columns under unused names."""
+    end_columns: dict[str, list[float | None]] = {}
+    for name in (column for column in columns if column in intervals):
+        for end_index, end in enumerate(("low", "high")):
+            unused_name = f"{name}_{end}"
+            while unused_name in columns or unused_name in end_columns:
+                unused_name += "_"
+            end_columns[unused_name] = [
+                None if interval is None else interval[end_index] for interval in intervals[name]
+            ]
+    return end_columns
+
+
+def basis_columns(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[Any]]:
+    """Return the basis of each number as columns under unused names."""
+    return {} if basis is None else suffixed_columns(columns, "basis", basis)
+
+
+def suffixed_columns(
+    columns: tuple[str, ...], suffix: str, by_column: Mapping[str, tuple[Any, ...]]
+) -> dict[str, list[Any]]:
+    """Return annotations of some columns as further columns under unused names."""
+    suffixed: dict[str, list[Any]] = {}
+    for name in (column for column in columns if column in by_column):
+        unused_name = f"{name}_{suffix}"
+        while unused_name in columns or unused_name in suffixed:
+            unused_name += "_"
+        suffixed[unused_name] = list(by_column[name])
+    return suffixed

@@ -35,6 +35,7 @@ _PRIORS = ("0.001", "0.01", "0.1", "0.5")
 _RARE = "1e-9"
 _PLOTTED_PRIORS = tuple(Fraction(each, 1000) for each in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998))
 _PURE = re.compile(r"ε = (\d+(?:\.\d+)?(?:e-?\d+)?)(?:, δ = (\d+(?:\.\d+)?(?:e-?\d+)?))?")
+_CONCEALED_CAVEAT = "limits or bounds of the policy can move it; ± does not include this"
 NOT_SHOWN = "The question is not shown, and its columns and groups have numbers instead of names."
 
 
@@ -73,6 +74,9 @@ class PageAnswer(Protocol):
     @property
     def sampling(self) -> Mapping[str, tuple[float | None, ...]] | None: ...
 
+    @property
+    def caveats(self) -> Mapping[str, str] | None: ...
+
     def column(self, name: str) -> list[Any]: ...
 
     def cells(self, most: int | None = None) -> list[list[str]]: ...
@@ -106,6 +110,7 @@ def conceal(answer: A) -> A:
         ranks=_rename_columns(names, answer.ranks),
         basis=None if answer.basis is None else _rename_columns(names, answer.basis),
         chosen={},
+        caveats=dict.fromkeys(_rename_columns(names, answer.caveats or {}), _CONCEALED_CAVEAT),
         sampling=None if answer.sampling is None else _rename_columns(names, answer.sampling),
     )
 

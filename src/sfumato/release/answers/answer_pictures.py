@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from fractions import Fraction
@@ -25,6 +26,8 @@ MARK = "*"
 """The mark of a number that is too noisy to print."""
 BucketKey = tuple[str, float, float, int]
 """A key column of WIDTH_BUCKET: its name, the low end, the high end, and the number of its buckets."""
+_NOTE_LETTERS = 125
+"""The most characters of a line below a picture."""
 HALF = Fraction(1, 2)
 """The default limit: a number whose interval extends further than this fraction of it is too noisy to print."""
 
@@ -100,6 +103,11 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
         *([f"hollow, dashed or thin: {noisy_text}"] if has_noisy else []),
         *(["dark: noise; orange: approximate sampling error, since the rows are a sample"] if has_sampling else []),
     ]
+
+
+def wrap_notes(lines: Sequence[str]) -> list[str]:
+    """Break long notes into lines as wide as a picture."""
+    return [part for line in lines for part in textwrap.wrap(line, _NOTE_LETTERS, break_long_words=False)]
 
 
 def _describe_too_noisy(above: Fraction) -> str:

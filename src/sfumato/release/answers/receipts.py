@@ -114,10 +114,13 @@ class Receipt:
             f"; the owner changed ε: {', then '.join(self.epsilons)}, and guarantees the largest ε they will ever allow"
         )
 
-    def short(self) -> str:
-        """Return the essential lines: the first three, the guarantee per period, and what intervals do not cover."""
+    def short(self, *, limits: bool = True) -> str:
+        """Return the essential lines: the first three, the guarantee per period, and what intervals do not cover;
+        without ``limits`` where a line beside each number says that.
+        """
         lines = str(self).splitlines()[: 3 + bool(self.promise) + bool(self.is_preview) + len(self.weak)]
-        return "\n".join([*lines, *([f"{'counted':<11}  {self._limits_note}"] if self.may_drop_rows else [])])
+        counted = [f"{'counted':<11}  {self._limits_note}"] if limits and self.may_drop_rows else []
+        return "\n".join([*lines, *counted])
 
     @property
     def may_drop_rows(self) -> bool:

@@ -59,6 +59,7 @@ def stack_answers(
         warnings,
         _merge_by_column(answers, column_names, "possible"),
         _merge_by_column(answers, column_names, "ranks"),
+        caveats=_merge_by_column(answers, column_names, "caveats"),
     )
 
 
@@ -101,7 +102,7 @@ def _merge_by_column(
     return {
         renamed[column]: entry
         for single, renamed in zip(answers, column_names, strict=True)
-        for column, entry in getattr(single, field_name).items()
+        for column, entry in (getattr(single, field_name) or {}).items()
     }
 
 

@@ -114,7 +114,7 @@ def _answer_page(request: Request, caller: Caller, policy: str, result: FlightRe
         format_percent(receipt.confidence) if receipt is not None and receipt.confidence else "",
         text_table(answer) if has_rows else None,
         "" if has_rows else str(answer),
-        tuple(getattr(answer, "warnings", ())),
+        (*(answer.caveat_lines() if hasattr(answer, "caveat_lines") else ()), *getattr(answer, "warnings", ())),
         picture,
         () if receipt is None else tuple(_receipt_rows(receipt)),
         tuple(each for each in forms if each != "svg" or picture) if result.line else (),

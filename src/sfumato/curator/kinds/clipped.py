@@ -1,0 +1,43 @@
+"""What limits and bounds cut from the answer to a question: shares of units and of cells, at one price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.curator.release_kinds import Count, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.workloads import WorkloadProposal
+
+
+@dataclass(frozen=True)
+class ClippedSpec(Spec["WorkloadProposal"]):
+    """Count the units beyond each limit of a question, and the cells beyond each bound."""
+
+    question: Text = option("The question in SQL.")
+    rows: Count | None = option("Its own limit of rows per unit, below the policy's.", None)
+    groups: Count | None = option("Its own limit of groups per unit.", None)
+    rows_per_group: Count | None = option("Its own limit of rows per unit in one group.", None)
+
+
+def propose(workspace: Workspace, spec: ClippedSpec) -> WorkloadProposal:
+    question = workspace.question(spec.question)
+    if any(limit is not None for limit in (spec.rows, spec.groups, spec.rows_per_group)):
+        question = question.limit(rows=spec.rows, groups=spec.groups, rows_per_group=spec.rows_per_group)
+    proposal: WorkloadProposal = question.clipped()
+    return proposal
+
+
+_QUERY = SkinRefusal("what is cut from an answer is bought by sfumato query", "sfumato query POLICY SQL --clipped")
+_NO_PAGE = SkinRefusal("the page buys answers only", "ask from Python: answer.clipped(), or sfumato query --clipped")
+KIND = ReleaseKind(
+    "clipped",
+    ClippedSpec,
+    propose,
+    "curator.proposals.workloads:WorkloadProposal",
+    "curator.proposals.workload_answers:Answers",
+    ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
+    ClippedSpec("SELECT AVG(cost) AS cost FROM visits"),
+    skins={"command": _QUERY, "page": _NO_PAGE},
+)

@@ -1,0 +1,56 @@
+"""What a question is refused for, from its text and the policy alone."""
+
+from __future__ import annotations
+
+from sfumato.curator.previews.explaining import key_names
+from sfumato.errors import Unsupported
+from sfumato.plan.descriptions import expression_sql
+from sfumato.plan.nodes import Query
+from sfumato.plan.values.expressions import Expression
+from sfumato.release.measured import MAX_NUMBERS
+
+
+def require_few_cells(groups: int, cells: int) -> None:
+    """Refuse a table of groups and values that is too large to hold."""
+    if groups * cells > MAX_NUMBERS:
+        rule = f"values are selected from at most {MAX_NUMBERS:,} pairs of a group and a value"
+        count = f"this question has {groups:,} groups of {cells:,} values"
+        fix = "group by fewer columns, or ask for a coarser value"
+        raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
+
+
+def require_no_subtotals(query: Query, discovered_keys: tuple[int, ...]) -> None:
+    """Refuse subtotals over discovered groups: they would exclude the groups that are not shown."""
+    if query.finish.sets:
+        raise Unsupported(
+            "unknown-subtotals",
+            f"subtotals add up all groups, but the groups of {key_names(query, discovered_keys)} are found in the data",
+            fix="ask for the totals in a separate question, or declare the values in the policy",
+        )
+
+
+def require_declared_groups(query: Query, discovered_keys: tuple[int, ...]) -> None:
+    """Refuse to answer from a synopsis where groups must be discovered."""
+    if discovered_keys:
+        keys = key_names(query, discovered_keys)
+        rule = f"the groups of {keys} must be found in the data, and a synopsis cannot do that"
+        raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or name a price")
+
+
+def too_many_numbers() -> Unsupported:
+    rule = f"an answer has at most {MAX_NUMBERS:,} noisy numbers"
+    return Unsupported("too-many-numbers", rule, fix="ask for fewer columns or coarser groups")
+
+
+def unlisted_values(value: Expression) -> Unsupported:
+    rule = f"the most frequent value is selected among declared ones, and {expression_sql(value)} has none"
+    fix = "declare its values in the policy; or group by it, count, and ORDER BY the count with a LIMIT"
+    return Unsupported("unlisted-values", rule, fix=fix)
+
+
+def slow_groups(seconds: float) -> Unsupported:
+    return Unsupported(
+        "slow-groups",
+        f"listing the groups took more than {seconds:g} seconds, or more than the allowed memory",
+        fix="group by fewer columns or coarser values, or ask the owner for more time",
+    )

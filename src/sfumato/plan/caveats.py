@@ -1,0 +1,419 @@
+"""Name, beside each number of an answer, the limits and bounds that can move it and that its ± does not cover.
+
+Everything here follows from the plan and the policy: whether any row, value or cell lies beyond a limit is private, so
+the words are the same whatever the data hold. A number is *moved* by a bound if a cell beyond it could change the
+number: ``LEAST(cost, 100)`` is not moved by an upper bound of 5000, nor is ``age >= 40`` by bounds of 0 and 110.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Flag, auto
+from fractions import Fraction
+
+from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
+from sfumato.plan.aggregates.unit_measures import (
+    RowPosition,
+    RunningAggregate,
+    UnitCount,
+    UnitDistinct,
+    UnitGreatest,
+    UnitLeast,
+    UnitMeasure,
+    UnitSum,
+    WindowFunction,
+)
+from sfumato.plan.bounding import whole_rows
+from sfumato.plan.descriptions import count_with_noun
+from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.nodes import (
+    Aggregate,
+    Join,
+    LimitRowsPerUnit,
+    PerUnit,
+    Query,
+    Union,
+    Unnest,
+    Window,
+    relations,
+)
+from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.values.expressions import (
+    Call,
+    Column,
+    Expression,
+    Field,
+    Literal,
+    NoisyColumn,
+    Result,
+    WindowResult,
+    columns,
+)
+from sfumato.plan.values.narrowing import as_comparison
+from sfumato.plan.warnings import UndeclaredValues
+from sfumato.policy import Domain, Value
+from sfumato.privacy import PrivacyUnit
+from sfumato.privacy.numbers import format_exact
+
+NOT_COVERED = "± does not include this"
+"""How every line ends."""
+
+
+class Ends(Flag):
+    """The ends of a range beyond which a value is moved to the end itself."""
+
+    NONE = 0
+    LOW = auto()
+    HIGH = auto()
+    BOTH = LOW | HIGH
+
+
+@dataclass(frozen=True)
+class RowLimits:
+    """What one unit may contribute, in the words of the policy."""
+
+    limits: Limits
+    unit: str
+    """What one unit is called, such as "patient"."""
+    groups: int | None = None
+    """The number of groups of the answer; None where it is not known before the data are read."""
+    reweights: bool = False
+    """Whether totals are reweighted, which limits the rows of a unit in all groups together."""
+
+    @classmethod
+    def of(cls, limits: Limits, unit: PrivacyUnit, groups: int | None, strategies: str) -> RowLimits:
+        """Return the limits of an answer that was bought under these strategies, that of its totals first."""
+        name = unit.name if unit.period is None else f"{unit.name}-{unit.period}"
+        return cls(limits, name, groups, strategies.partition("; ")[0] == Strategy.REWEIGHT.value)
+
+    def limits_groups(self, measure: AggregateRequest) -> bool:
+        """Return whether a unit counts in a limited number of groups, and of rows in each."""
+        return not (self.reweights and measure.reads is ReadingKind.TOTALS)
+
+    @property
+    def max_groups(self) -> int | None:
+        """The most groups of one unit that count; None where the answer has no more."""
+        return None if self.groups is not None and self.groups <= self.limits.groups else self.limits.groups
+
+
+def number_caveats(query: Query, row_limits: RowLimits) -> dict[str, str]:
+    """Return one line for each column of an answer that limits, bounds or undeclared values can move."""
+    plan = query.plan
+    shared = tuple(_shared_phrases(query))
+    by_result = [
+        (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure)) for measure in plan.measures
+    ]
+    common = (*_cut_phrases(plan, row_limits.unit), *shared)
+    lines = {}
+    for name, indices in _results_behind(query).items():
+        phrases = dict.fromkeys((*(phrase for index in indices for phrase in by_result[index]), *common))
+        if indices and phrases:
+            lines[name] = "; ".join((*phrases, NOT_COVERED))
+    return lines
+
+
+def _results_behind(query: Query) -> dict[str, list[int]]:
+    """Return the results that each column of the answer is computed from, by their indices."""
+    behind = _finish_results(query.finish, {})
+    below = query.finish
+    for outer in query.outer:
+        inner = {index: behind[output.name] for index, output in enumerate(below.outputs)}
+        totals = {
+            index: sorted(
+                {
+                    result
+                    for part in (total.argument, total.where)
+                    if part is not None
+                    for result in _results_in(part, inner, {})
+                }
+                or _all_results(inner)
+            )
+            for index, total in enumerate(outer.totals)
+        }
+        behind = _finish_results(outer.finish, inner, totals if outer.grouped else None)
+        below = outer.finish
+    return behind
+
+
+def _all_results(by_column: dict[int, list[int]]) -> set[int]:
+    return {result for results in by_column.values() for result in results}
+
+
+def _finish_results(
+    finish: Finish, inner: dict[int, list[int]], totals: dict[int, list[int]] | None = None
+) -> dict[str, list[int]]:
+    windows = {
+        index: sorted(
+            {
+                result
+                for part in (window.argument, *window.partition, *(term.expression for term in window.order))
+                if part is not None
+                for result in _results_in(part, inner, {}, totals)
+            }
+        )
+        for index, window in enumerate(finish.windows)
+    }
+    return {output.name: sorted(_results_in(output.expression, inner, windows, totals)) for output in finish.outputs}
+
+
+def _results_in(
+    expression: Expression,
+    inner: dict[int, list[int]],
+    windows: dict[int, list[int]],
+    totals: dict[int, list[int]] | None = None,
+) -> set[int]:
+    found: set[int] = set()
+    for reference in columns(expression):
+        if isinstance(reference, Result):
+            found |= {reference.index} if totals is None else set(totals[reference.index])
+        elif isinstance(reference, NoisyColumn):
+            found |= set(inner[reference.index])
+        elif isinstance(reference, WindowResult):
+            found |= set(windows.get(reference.index, ()))
+    return found
+
+
+def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
+    """Name the limits on what one unit adds to a measure; none where all its rows count."""
+    limits, unit = row_limits.limits, row_limits.unit
+    if whole_rows(plan.source) is not None and (whole_rows(plan.source) == 1 or not measure.once_per_unit):
+        return
+    max_groups = row_limits.max_groups if plan.keys else None
+    if measure.once_per_unit:
+        if max_groups is not None:
+            yield f"one {unit} counts in at most {count_with_noun(max_groups, 'group')}"
+        return
+    if not limits_rows(plan, limits):
+        return
+    rows = limits.rows if plan.keys else min(limits.rows, limits.rows_per_group)
+    alternatives = [f"beyond {rows:,}"]
+    if plan.keys and row_limits.limits_groups(measure):
+        if max_groups is not None and max_groups < rows:
+            alternatives.append(f"in more than {count_with_noun(max_groups, 'group')}")
+        if limits.rows_per_group < rows:
+            alternatives.append(f"beyond {limits.rows_per_group:,} in one group")
+    yield f"rows of one {unit} {_either(alternatives)} do not count in full"
+
+
+def limits_rows(plan: Aggregate, limits: Limits) -> bool:
+    """Return whether a unit may have rows that do not count: the plan does not prove that it has few."""
+    proven_rows = plan.source.max_rows
+    is_proven = proven_rows is not None and proven_rows <= min(limits.total, limits.rows_per_group, limits.groups)
+    return whole_rows(plan.source) is None and not is_proven
+
+
+def _cut_phrases(plan: Aggregate, unit: str) -> Iterator[str]:
+    """Name the limits inside the tree: of rows below a join, and of list items."""
+    for node in relations(plan.source):
+        if isinstance(node, LimitRowsPerUnit):
+            yield f"of one {unit} at most {count_with_noun(node.rows, 'row')} of a table are joined"
+        elif isinstance(node, Unnest):
+            yield f"items of {node.items.name} beyond the first {node.most:,} do not count"
+
+
+def _value_phrases(plan: Aggregate, measure: AggregateRequest) -> Iterator[str]:
+    """Name the bounds and undeclared values that a measure's own value and condition are moved by."""
+    operands = [operand for operand in (measure.value, measure.where) if operand is not None]
+    yield from _bound_phrases(plan, operands)
+    undeclared = _undeclared(plan)
+    if measure.where is not None:
+        yield from map(_as_phrase, undeclared.conditions(measure.where, positive=True))
+    if measure.value is not None and measure.reads is not ReadingKind.DIFFERENT:
+        yield from (f"undeclared values of {column} do not count" for column in undeclared.unreplaced(measure.value))
+    elif measure.value is not None:
+        yield from map(_as_phrase, undeclared.uncounted([measure.value]))
+
+
+def _shared_phrases(query: Query) -> Iterator[str]:
+    """Name what moves every number: conditions, joins and keys on columns that are bounded or have declared values."""
+    plan = query.plan
+    tree = _row_conditions(plan)
+    yield from _bound_phrases(plan, (*tree, *plan.keys))
+    undeclared = _undeclared(plan)
+    yield from (
+        _as_phrase(sentence) for expression in tree for sentence in undeclared.conditions(expression, positive=True)
+    )
+    nullable_keys = [key for key in plan.keys if key.domain.nullable]
+    yield from (
+        f"undeclared values of {column} count as missing"
+        for key in nullable_keys
+        for column in undeclared.unreplaced(key)
+    )
+    if query.finish.sets or query.outer:  # the groups themselves count the right rows
+        yield from map(_as_phrase, undeclared.in_no_group(plan.keys))
+
+
+def _row_conditions(plan: Aggregate) -> list[Expression]:
+    """Return the expressions that decide which rows there are; those of computed columns move only who reads them."""
+    conditions: list[Expression] = []
+    for node in relations(plan.source):
+        if isinstance(node, PerUnit):
+            conditions += [key for _, key in node.keys]
+        elif not isinstance(node, (Window, Union)):
+            conditions += node.expressions
+    return conditions
+
+
+def _undeclared(plan: Aggregate) -> UndeclaredValues:
+    return UndeclaredValues(frozenset(node.source for node in relations(plan.source) if isinstance(node, Join)))
+
+
+def _as_phrase(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")
+
+
+def moving_columns(plan: Aggregate) -> dict[Field, tuple[Domain, Ends]]:
+    """Return the private columns whose bounds can move some number of a question, and beyond which ends."""
+    return _moving_bounds(plan, (*plan.expressions, *_row_conditions(plan)))
+
+
+def _moving_bounds(plan: Aggregate, operands: Sequence[Expression]) -> dict[Field, tuple[Domain, Ends]]:
+    """Return the private columns whose bounds can move one of these expressions, and beyond which ends.
+
+    A column that is computed in the tree is moved by what its definition reads. Results over a unit's rows are also
+    moved to the ends of the range that the limit on rows implies.
+    """
+    public = {node.source for node in relations(plan.source) if isinstance(node, Join)}
+    derived = _derived_columns(plan)
+    moving: dict[Field, tuple[Domain, Ends]] = {}
+    pending, visited = list(reversed(operands)), set()
+    while pending:
+        for field, domain, ends in _bounded_columns(pending.pop()):
+            definition = derived.get(field)
+            if definition is not None:
+                if field not in visited and (ends or not definition.keeps_values):
+                    visited.add(field)
+                    pending.extend(definition.operands)
+                ends &= definition.capped
+            if ends and field.source not in public:
+                moving[field] = domain, ends | moving.get(field, (domain, Ends.NONE))[1]
+    return moving
+
+
+@dataclass(frozen=True)
+class _DerivedColumn:
+    """How a column is computed in the tree."""
+
+    operands: tuple[Expression, ...]
+    keeps_values: bool = False
+    """Whether it is one of its operand's values, so that it is moved only where that is."""
+    capped: Ends = Ends.NONE
+    """The ends of its range that the limit on a unit's rows implies."""
+
+
+def _derived_columns(plan: Aggregate) -> dict[Field, _DerivedColumn]:
+    derived: dict[Field, _DerivedColumn] = {}
+    for node in relations(plan.source):
+        if isinstance(node, PerUnit):
+            derived |= {Field(node.source, "", name): _DerivedColumn((key,), True) for name, key in node.keys}
+            derived |= {Field(node.source, "", name): _derived_result(result) for name, result in node.results}
+        elif isinstance(node, Window):
+            derived |= {Field(node.source, "", name): _derived_result(function) for name, function in node.functions}
+        elif isinstance(node, Union):
+            for index, field in enumerate(node.columns):
+                members = tuple(member_expressions[index] for _, member_expressions in node.members)
+                derived[field] = _DerivedColumn(members, True)
+    return derived
+
+
+def _derived_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
+    measure = result.measure if isinstance(result, RunningAggregate) else result
+    if isinstance(measure, (UnitCount, UnitDistinct, RowPosition)):
+        return _DerivedColumn(result.expressions, capped=Ends.HIGH)
+    keeps_values = isinstance(measure, (UnitLeast, UnitGreatest)) and measure.where is None
+    return _DerivedColumn(result.expressions, keeps_values, Ends.BOTH if isinstance(measure, UnitSum) else Ends.NONE)
+
+
+def _bound_phrases(plan: Aggregate, operands: Sequence[Expression]) -> Iterator[str]:
+    for field, (domain, ends) in _moving_bounds(plan, operands).items():
+        yield _bound_phrase(str(field) if field.table else field.name, domain, ends)
+
+
+def _bounded_columns(expression: Expression) -> Iterator[tuple[Field, Domain, Ends]]:
+    """Yield the columns of an expression with the ends of their bounds beyond which a cell could change its value."""
+    if isinstance(expression, Column) and isinstance(expression.reference, Field):
+        ends = Ends.NONE if expression.domain.bounds is None else Ends.BOTH
+        yield expression.reference, expression.domain, ends
+    if not isinstance(expression, Call):
+        return
+    unmoved = _unmoved_ends(expression)
+    for argument in expression.arguments:
+        for field, domain, ends in _bounded_columns(argument):
+            yield field, domain, ends & ~unmoved if _is_clamped_column(argument) else ends
+
+
+def _is_clamped_column(expression: Expression) -> bool:
+    """Return whether it is a column, or the LEAST or GREATEST of one: it never falls where the column rises."""
+    if isinstance(expression, Call) and expression.function in ("LEAST", "GREATEST", "CAST"):
+        operands = [argument for argument in expression.arguments if not isinstance(argument, Literal)]
+        return len(operands) == 1 and _is_clamped_column(operands[0])
+    return isinstance(expression, Column)
+
+
+def _unmoved_ends(call: Call) -> Ends:
+    """Return the ends of a column's bounds beyond which a call of it and literals has the value that it has there."""
+    column = next((argument for argument in call.arguments if _is_clamped_column(argument)), None)
+    if column is None or column.domain.bounds is None:
+        return Ends.NONE
+    low, high = column.domain.bounds
+    others = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
+    if call.function == "IS NULL":
+        return Ends.BOTH
+    if len(others) != len(call.arguments) - 1 or not all(_is_comparable(value, low) for value in others):
+        return Ends.NONE
+    if call.function == "LEAST":
+        return Ends.HIGH if min(others) <= high else Ends.NONE  # type: ignore[type-var, operator]
+    if call.function == "GREATEST":
+        return Ends.LOW if max(others) >= low else Ends.NONE  # type: ignore[type-var, operator]
+    return _unmoved_comparison(call, low, high)
+
+
+def _unmoved_comparison(call: Call, low: Value, high: Value) -> Ends:
+    """Return the ends beyond which a comparison holds exactly if it holds at the end.
+
+    ``x >= t`` is the same for x beyond ``high`` if t ≤ high, and for x beyond ``low`` if t > low; ``x > t`` needs
+    t < high and t ≥ low. Equality with values strictly inside is false beyond both ends.
+    """
+    comparison = as_comparison(call)
+    if comparison is None:
+        return Ends.NONE
+    first, last = min(comparison.values), max(comparison.values)
+    closed_high, open_low = last <= high, first > low
+    if comparison.operator in (">=", "<"):
+        is_high, is_low = closed_high, open_low
+    elif comparison.operator in (">", "<="):
+        is_high, is_low = last < high, first >= low
+    else:
+        is_high, is_low = last < high, open_low
+    return (Ends.HIGH if is_high else Ends.NONE) | (Ends.LOW if is_low else Ends.NONE)
+
+
+def _is_comparable(value: Value | None, end: Value) -> bool:
+    is_number = isinstance(end, (int, Fraction))
+    return value is not None and (isinstance(value, (int, Fraction)) if is_number else type(value) is type(end))
+
+
+def _bound_phrase(name: str, domain: Domain, ends: Ends) -> str:
+    assert domain.bounds is not None
+    low, high = map(_format_bound, domain.bounds)
+    replacement = f"{low} or {high}" if ends is Ends.BOTH else low if ends is Ends.LOW else high
+    return f"{describe_bound(name, domain, ends)} counts as {replacement}"
+
+
+def describe_bound(name: str, domain: Domain, ends: Ends) -> str:
+    """Describe the values of a column that lie beyond these ends of its bounds."""
+    assert domain.bounds is not None
+    low, high = map(_format_bound, domain.bounds)
+    if ends is Ends.BOTH:
+        return f"{name} beyond {low}…{high}"
+    return f"{name} below {low}" if ends is Ends.LOW else f"{name} above {high}"
+
+
+def _format_bound(bound: Value) -> str:
+    return format_exact(Fraction(bound)) if isinstance(bound, (int, Fraction)) else str(bound)
+
+
+def _either(alternatives: Sequence[str]) -> str:
+    *others, last = alternatives
+    return f"{', '.join(others)} or {last}" if others else last

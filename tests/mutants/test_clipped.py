@@ -1,0 +1,71 @@
+"""Seeded bugs in what is said, and sold, about values and rows beyond a limit."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_COUNTS = "safety/test_clipped.py"
+_LINES = "plan/test_caveats.py"
+
+MUTANTS = (
+    Mutant(
+        "rows beyond the limit are counted, and not units",
+        Kind.SENSITIVITY,
+        "plan.clipping:_units_count",
+        "value = call('CASE', is_beyond, literal(Type.INTEGER, 1), literal(Type.INTEGER, 0))",
+        "value = call('CASE', is_beyond, _column(unit, unit.results[0][0]), literal(Type.INTEGER, 0))",
+        (f"{_COUNTS}::test_a_unit_far_beyond_the_limit_counts_once",),
+    ),
+    Mutant(
+        "clamped cells are counted in more rows than count",
+        Kind.LIMITS,
+        "plan.clipping:_cells_count",
+        "Limits(row_limit, 1, row_limit)",
+        "Limits(100 * row_limit, 1, 100 * row_limit)",
+        (f"{_COUNTS}::test_a_unit_far_beyond_the_limit_counts_once",),
+    ),
+    Mutant(
+        "a unit at the limit passes for one beyond it",
+        Kind.LIMITS,
+        "plan.clipping:_any_exceeds",
+        "call('>', column, literal(Type.INTEGER, limit))",
+        "call('>=', column, literal(Type.INTEGER, limit))",
+        (f"{_COUNTS}::test_a_unit_far_beyond_the_limit_counts_once",),
+    ),
+    Mutant(
+        "clipped counts are shown without a charge",
+        Kind.CHARGE_ORDER,
+        "curator.proposals.clipped_counts:propose_clipped",
+        "return WorkloadProposal(context, {count.name: _question(context, count, question) for count in counts})",
+        "import types; return types.SimpleNamespace(error=WorkloadProposal(context, {count.name: _question(context, "
+        "count, question) for count in counts}).error, release=WorkloadProposal(context, {count.name: "
+        "_question(context, count, question) for count in counts}).preview)",
+        (f"{_COUNTS}::test_counts_are_charged_once_recorded_and_free_again",),
+    ),
+    Mutant(
+        "a cell that the scan moves to a bound passes for one inside",
+        Kind.RANGES,
+        "policy.domains:widened",
+        "bounds=(_beyond(low, -1), _beyond(high, 1))",
+        "bounds=(low, high)",
+        (f"{_COUNTS}::test_every_row_a_unit_has_clamped_cells_and_no_limit_on_rows",),
+    ),
+    Mutant(
+        "a condition at its column's bound says nothing of the values beyond",
+        Kind.RANGES,
+        "plan.caveats:_unmoved_comparison",
+        "last <= high, first > low",
+        "True, True",
+        (f"{_LINES}::test_a_line_names_the_bound_or_value_that_moves_a_number",),
+    ),
+    Mutant(
+        "a number says nothing of the limit on rows",
+        Kind.RANGES,
+        "plan.caveats:limits_rows",
+        "return whole_rows(plan.source) is None and (not is_proven)",
+        "return False",
+        (f"{_LINES}::test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers",),
+    ),
+)
+
+test_the_tests_of_clipped_counts_notice = suite(MUTANTS)

@@ -1,0 +1,145 @@
+"""The line beside a number: which limit, bound or undeclared value can move it, from the plan and the policy alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from plan.described import HOSPITALS
+from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.caveats import RowLimits, number_caveats
+from sfumato.plan.limits import Limits
+from sfumato.plan.sql.statements import parse
+from sfumato.policy import Domain
+
+COLUMNS = {
+    "state": Domain("text", values=("CA", "NY", "WA")),
+    "town": Domain("text", values=("Ulm", "Bonn"), nullable=True),
+    "country": Domain("text", values=("France", "Spain"), other="elsewhere"),
+    "age": Domain("integer", bounds=(0, 110)),
+    "cost": Domain("real", bounds=(-5, "300.5")),
+    "floor": Domain("integer", values=(1, 2, 3)),
+    "hospital": Domain("integer", bounds=(1, 20)),
+    "day": Domain("date", bounds=("2000-01-01", "2020-12-31")),
+}
+ROWS = Described("visits", COLUMNS, False)
+OWNED = Described("visits", COLUMNS, False, "id", limits=Limits(10, 4, 5))
+PUBLIC = Described("hospitals", HOSPITALS, True)
+
+
+def caveats(
+    text: str, table: Described = ROWS, *, groups: int | None = None, reweights: bool = False
+) -> dict[str, str]:
+    catalog = Catalog({"visits": table, "hospitals": PUBLIC}, lambda *_: 1)
+    query = parse(text, catalog)
+    limits = query.plan.limits
+    said = number_caveats(query, RowLimits(limits, "patient", groups, reweights))
+    assert all(line.endswith("; ± does not include this") for line in said.values())
+    return {name: line.removesuffix("; ± does not include this") for name, line in said.items()}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "SELECT COUNT(*) AS n FROM visits",
+        "SELECT state, COUNT(*) AS n FROM visits GROUP BY state",
+        "SELECT country, COUNT(*) AS n FROM visits WHERE country <> 'Spain' GROUP BY country",
+        "SELECT COUNT(*) AS n FROM visits WHERE age >= 40 AND age < 110 AND age BETWEEN 1 AND 109 AND age <> 5",
+        "SELECT COUNT(*) AS n FROM visits WHERE age > 0 AND age <= 109 AND age IN (3, 4) AND 50 >= age",
+        "SELECT COUNT(*) FILTER (WHERE day >= DATE '2010-01-01') AS n FROM visits",
+        "SELECT COUNT(cost) AS n FROM visits",
+        "SELECT SUM(LEAST(GREATEST(cost, 0), 100)) AS n FROM visits",
+        "SELECT SUM(GREATEST(LEAST(age, 100), 10)) AS n FROM visits",
+        "SELECT AVG(CASE WHEN age >= 18 THEN 1 ELSE 0 END) AS n FROM visits",
+        "SELECT COUNT(*) AS n FROM visits JOIN hospitals h ON state = h.city WHERE beds > 3",
+    ],
+)
+def test_numbers_that_nothing_can_move_say_nothing(question: str) -> None:
+    assert caveats(question) == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("SELECT AVG(cost) AS n FROM visits", "cost beyond -5…300.5 counts as -5 or 300.5"),
+        ("SELECT SUM(LEAST(cost, 100)) AS n FROM visits", "cost below -5 counts as -5"),
+        ("SELECT SUM(LEAST(cost, 400)) AS n FROM visits", "cost beyond -5…300.5 counts as -5 or 300.5"),
+        ("SELECT SUM(GREATEST(cost, -5)) AS n FROM visits", "cost above 300.5 counts as 300.5"),
+        ("SELECT MEDIAN(age) AS n FROM visits", "age beyond 0…110 counts as 0 or 110"),
+        ("SELECT STDDEV(age) AS n FROM visits", "age beyond 0…110 counts as 0 or 110"),
+        ("SELECT COUNT(*) AS n FROM visits WHERE age >= 0", "age below 0 counts as 0"),
+        ("SELECT COUNT(*) AS n FROM visits WHERE age <= 110", "age above 110 counts as 110"),
+        ("SELECT COUNT(*) AS n FROM visits WHERE age < 111", "age above 110 counts as 110"),
+        ("SELECT COUNT(*) AS n FROM visits WHERE age > 110", "age above 110 counts as 110"),
+        ("SELECT COUNT(*) AS n FROM visits WHERE age = 110", "age above 110 counts as 110"),
+        ("SELECT COUNT(*) AS n FROM visits WHERE age % 7 = 3", "age beyond 0…110 counts as 0 or 110"),
+        (
+            "SELECT COUNT(*) AS n FROM visits WHERE day >= DATE '2000-01-01'",
+            "day below 2000-01-01 counts as 2000-01-01",
+        ),
+        (
+            "SELECT EXTRACT(year FROM day) AS y, COUNT(*) AS n FROM visits GROUP BY y",
+            "day beyond 2000-01-01…2020-12-31 counts as 2000-01-01 or 2020-12-31",
+        ),
+        ("SELECT SUM(floor) AS n FROM visits", "undeclared values of floor do not count"),
+        (
+            "SELECT COUNT(*) AS n FROM visits WHERE state <> 'CA'",
+            "rows with an undeclared value of state never meet (state <> 'CA'), so they are left out",
+        ),
+        ("SELECT town, COUNT(*) AS n FROM visits GROUP BY town", "undeclared values of town count as missing"),
+        (
+            "SELECT state, COUNT(*) AS n FROM visits GROUP BY ROLLUP (state)",
+            "rows with an undeclared value of state are in no group",
+        ),
+    ],
+)
+def test_a_line_names_the_bound_or_value_that_moves_a_number(question: str, line: str) -> None:
+    assert caveats(question) == {"n": line}
+
+
+def test_each_column_has_the_lines_of_the_results_it_is_computed_from() -> None:
+    said = caveats(
+        "SELECT COUNT(*) AS n, SUM(cost) AS c, SUM(age) AS a, SUM(cost) / SUM(age) AS both, 1 AS one FROM visits"
+    )
+    cost, age = "cost beyond -5…300.5 counts as -5 or 300.5", "age beyond 0…110 counts as 0 or 110"
+    assert said == {"c": cost, "a": age, "both": f"{cost}; {age}"}
+
+
+def test_an_outer_query_and_a_window_carry_the_lines_of_what_they_read() -> None:
+    inner = "SELECT state, SUM(cost) AS c, COUNT(*) AS n FROM visits GROUP BY state"
+    said = caveats(f"SELECT MAX(c) AS top, SUM(n) AS all_rows FROM ({inner})")
+    lost = "rows with an undeclared value of state are in no group"
+    assert said == {"top": f"cost beyond -5…300.5 counts as -5 or 300.5; {lost}", "all_rows": lost}
+    shared = caveats("SELECT state, SUM(SUM(cost)) OVER () AS all_costs FROM visits GROUP BY state")
+    assert shared == {"all_costs": "cost beyond -5…300.5 counts as -5 or 300.5"}
+
+
+def test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers() -> None:
+    grouped = "SELECT state, COUNT(*) AS n FROM visits GROUP BY state"
+    assert caveats("SELECT COUNT(*) AS n FROM visits", OWNED) == {
+        "n": "rows of one patient beyond 5 do not count in full"
+    }
+    assert caveats(grouped, OWNED) == {
+        "n": "rows of one patient beyond 10, in more than 4 groups or beyond 5 in one group do not count in full"
+    }
+    assert caveats(grouped, OWNED, groups=4) == {
+        "n": "rows of one patient beyond 10 or beyond 5 in one group do not count in full"
+    }
+    assert caveats(grouped, OWNED, reweights=True) == {"n": "rows of one patient beyond 10 do not count in full"}
+    sampled = caveats("SELECT state, MEDIAN(age) AS m FROM visits GROUP BY state", OWNED, reweights=True)["m"]
+    assert sampled.startswith("rows of one patient beyond 10, in more than 4 groups or beyond 5 in one group")
+
+
+def test_counts_of_units_say_what_limits_them_only_where_there_are_groups() -> None:
+    assert caveats("SELECT COUNT(DISTINCT id) AS n FROM visits", OWNED) == {}
+    assert caveats("SELECT state, COUNT(DISTINCT id) AS n FROM visits GROUP BY state", OWNED) == {
+        "n": "one patient counts in at most 4 groups"
+    }
+    assert caveats("SELECT state, COUNT(DISTINCT id) AS n FROM visits GROUP BY state", OWNED, groups=4) == {}
+
+
+def test_results_over_a_units_rows_are_moved_by_the_limit_on_rows() -> None:
+    per_unit = "(SELECT id, COUNT(*) AS k, SUM(age) AS s FROM visits GROUP BY id)"
+    assert caveats(f"SELECT COUNT(*) AS n FROM {per_unit} WHERE k > 3", OWNED) == {}
+    assert caveats(f"SELECT AVG(k) AS n FROM {per_unit}", OWNED) == {"n": "COUNT(*) per unit above 10 counts as 10"}
+    said = caveats(f"SELECT AVG(s) AS n FROM {per_unit}", OWNED)["n"]
+    assert said == "SUM(age) per unit beyond 0…1100 counts as 0 or 1100; age beyond 0…110 counts as 0 or 110"
