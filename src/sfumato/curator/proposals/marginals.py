@@ -141,8 +141,8 @@ class MarginalsProposal(PreviewedByOldName):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -218,8 +218,8 @@ class MarginalsProposal(PreviewedByOldName):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -291,8 +291,8 @@ class MarginalsProposal(PreviewedByOldName):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         mechanism: NamedNoise | None = None,
@@ -315,8 +315,8 @@ class MarginalsProposal(PreviewedByOldName):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         mechanism: NamedNoise | None = None,

@@ -142,8 +142,8 @@ class MwemProposal(PreviewedByOldName):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -188,8 +188,8 @@ class MwemProposal(PreviewedByOldName):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -212,8 +212,8 @@ class MwemProposal(PreviewedByOldName):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         request_id: str | None = None,
@@ -251,7 +251,7 @@ class MwemProposal(PreviewedByOldName):
         fitted = FittedModel.from_json(stored_answer.body)
         return replace(fitted, receipt=repeated_receipt(fitted.receipt, self._context))
 
-    def preview(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> FittedModel:
+    def preview(self, epsilon: Number | None = None, *, delta: Number = 0, rho: Number | None = None) -> FittedModel:
         """Return a model of this shape fitted to invented rows, from the policy alone. Free."""
         return preview_release(
             self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho)

@@ -87,8 +87,8 @@ class OnlineProposal(PreviewedByOldName):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -121,8 +121,8 @@ class OnlineProposal(PreviewedByOldName):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -145,8 +145,8 @@ class OnlineProposal(PreviewedByOldName):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         request_id: str | None = None,
@@ -175,8 +175,8 @@ class OnlineProposal(PreviewedByOldName):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         question: str | None = None,

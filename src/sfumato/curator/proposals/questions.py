@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
+from sfumato.curator.frame_methods import SuggestsNames
 from sfumato.curator.policy_account import charge_operators, price_words, restrict_to_periods
 from sfumato.curator.previews.advising import Advice, Tip, advise
 from sfumato.curator.previews.explaining import (
@@ -94,7 +95,7 @@ _MAX_PREPARED = 64  # prepared releases cached per question: a price search trie
 
 
 @dataclass(frozen=True)
-class Question(PreviewedByOldName):
+class Question(PreviewedByOldName, SuggestsNames):
     """A parsed question to a curator, not yet asked."""
 
     _context: Context = field(repr=False)
@@ -286,8 +287,8 @@ class Question(PreviewedByOldName):
 
     def advise(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -314,8 +315,8 @@ class Question(PreviewedByOldName):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -344,8 +345,8 @@ class Question(PreviewedByOldName):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -419,8 +420,8 @@ class Question(PreviewedByOldName):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -476,8 +477,8 @@ class Question(PreviewedByOldName):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,

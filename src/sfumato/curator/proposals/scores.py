@@ -120,8 +120,8 @@ class ScoreProposal(PreviewedByOldName):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -168,8 +168,8 @@ class ScoreProposal(PreviewedByOldName):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         rows: Number | None = None,
@@ -194,8 +194,8 @@ class ScoreProposal(PreviewedByOldName):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         fresh: bool = False,
@@ -215,7 +215,7 @@ class ScoreProposal(PreviewedByOldName):
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def preview(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> CandidateScore:
+    def preview(self, epsilon: Number | None = None, *, delta: Number = 0, rho: Number | None = None) -> CandidateScore:
         """Return a score against invented rows. Free; it says nothing about the private ones."""
         return preview_release(
             self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho)

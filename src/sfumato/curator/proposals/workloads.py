@@ -89,8 +89,8 @@ class WorkloadProposal(PreviewedByOldName):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
@@ -135,8 +135,8 @@ class WorkloadProposal(PreviewedByOldName):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
@@ -173,8 +173,8 @@ class WorkloadProposal(PreviewedByOldName):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
@@ -239,8 +239,8 @@ class WorkloadProposal(PreviewedByOldName):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,

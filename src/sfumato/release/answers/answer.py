@@ -289,10 +289,9 @@ class Answer:
         return arrow_table.replace_schema_metadata({"sfumato": PREVIEW_NOTE}) if self.is_preview else arrow_table
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
-        """Return the same as ``to_arrow``, as a pandas data frame."""
+        """Return the same as ``to_arrow``, as a pandas data frame, with the terms of the answer in its ``attrs``."""
         frame = _import_library("pandas").DataFrame(self._export_columns(ranges))
-        if self.is_preview:
-            frame.attrs["sfumato"] = PREVIEW_NOTE
+        frame.attrs["sfumato"] = {**self.receipt.terms(), "warnings": list(self.warnings)}
         return frame
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
