@@ -16,7 +16,7 @@ from sfumato.curator.frame_methods import (
     column_names,
 )
 from sfumato.curator.listings import Listing, summarize
-from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.questions import FREE_METHODS, Question
 from sfumato.curator.proposals.selected_columns import DeclaredValues
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import AggregateText
@@ -197,8 +197,7 @@ class TableQuestion(Question):
         return replace(_build_question(self._context, statement), limits=self.limits, strategy=self.strategy)
 
     def __repr__(self) -> str:
-        free_methods = "  .explain() .error() .price() .advise() .limit() are free, .release() asks"
-        return f"{_indent_steps(self._statement.steps)}\n{free_methods}"
+        return f"{_indent_steps(self._statement.steps)}\n  {FREE_METHODS}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -257,7 +257,7 @@ def test_an_analyst_sees_the_share(policy: Path) -> None:
 
 
 class _Nobody:
-    def read(self, _prompt: str) -> str:
+    def read(self, _prompt: str, _unfinished: str = "") -> str:
         raise EOFError
 
     def confirm(self, _words: str) -> bool:

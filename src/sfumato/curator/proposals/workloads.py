@@ -377,7 +377,7 @@ class WorkloadProposal(PreviewedByOldName):
         for name, question in self.questions.items():
             if question.discovered_keys and not delta:
                 with _placed_by_name(name):
-                    question.error(epsilon=1)
+                    question.require_delta(delta)
 
     # ── purchases and stored answers ──
 
