@@ -21,7 +21,8 @@ from sfumato.cli.shell.line_input import (
     has_editor,
 )
 from sfumato.cli.shell.session import COMMANDS, DropStatement, QuitSession, ShellSession, ShellSettings
-from sfumato.errors import SfumatoError, install_command
+from sfumato.errors import SfumatoError
+from sfumato.extras import install_command
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator

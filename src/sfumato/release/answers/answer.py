@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter, SfumatoError, install_command
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.extras import install_command
 from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result

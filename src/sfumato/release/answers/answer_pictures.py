@@ -9,7 +9,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidParameter, SfumatoError, install_command
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.extras import install_command
 from sfumato.plots.answers import GroupColumn
 from sfumato.plots.scales import ChartData, Interval
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact, format_percent
