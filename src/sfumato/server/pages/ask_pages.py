@@ -388,7 +388,9 @@ def _build_preview(gateway: Gateway, caller: Caller, policy: str, entered: AskFo
     if not entered.sql.strip():
         return Preview()
     explanation: Explanation | None = _free_or_none(gateway, caller, policy, entered, "explain")
-    picture = _free_or_none(gateway, caller, policy, entered, "plot")
+    # a curve over found groups takes seconds: it is drawn for a δ that was typed, not for one that is assumed
+    is_delta_assumed = explanation is not None and "δ" in explanation.price and not entered.delta
+    picture = None if is_delta_assumed else _free_or_none(gateway, caller, policy, entered, "plot")
     invented = _free_or_none(gateway, caller, policy, entered, "preview")
     steps = (
         () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators)
