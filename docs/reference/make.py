@@ -216,6 +216,11 @@ CLAUSES = (
         "DESCRIBE flights",
     ),
     (
+        "SUMMARIZE table",
+        "the same, and beside each column a question about its quartiles or counts, to ask at a price: free",
+        "SUMMARIZE flights",
+    ),
+    (
         "arithmetic over aggregates",
         "on the noisy numbers, with ranges that follow",
         "SELECT 100.0 * COUNT_IF(delay > 60) / COUNT(*) AS percent FROM flights",

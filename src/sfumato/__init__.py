@@ -6,6 +6,7 @@ sf.Curve.laplace(scale=2).epsilon(0)
 
 from __future__ import annotations
 
+import difflib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,9 @@ if TYPE_CHECKING:
     from sfumato.release.answers.answer import Answer as Answer
     from sfumato.release.answers.receipts import Receipt as Receipt
     from sfumato.surveys import collect as collect, form as form
+
+    avg, min, max, std, var = mean, minimum, maximum, stddev, variance
+    corr, nunique = correlation, count_distinct
 
 __all__ = [
     "AboveThreshold",
@@ -286,6 +290,16 @@ _LATER = {
 # fmt: on
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
+_OTHER_NAMES = {
+    "avg": "mean",
+    "min": "minimum",
+    "max": "maximum",
+    "std": "stddev",
+    "var": "variance",
+    "corr": "correlation",
+    "nunique": "count_distinct",
+}
+"""Names of SQL and pandas for the same functions. They are not in ``__all__``: a star import keeps the built-in min."""
 for _module in (
     "attacks",
     "ledger",
@@ -303,9 +317,12 @@ for _module in (
 def __getattr__(name: str) -> Any:
     if name in {"attacks", "audit", "games", "quality", "reports"}:
         return import_module(f"sfumato.{name}")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+    own_name = _OTHER_NAMES.get(name, name)
+    if own_name in _HOMES:
+        return getattr(import_module(_HOMES[own_name]), own_name)
+    close_names = difflib.get_close_matches(name, __all__, n=1)
+    hint = f"; did you mean {close_names[0]}?" if close_names else ""
+    raise AttributeError(f"module 'sfumato' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -43,8 +43,6 @@ parameters as JSON. ``to_json`` serialises an error and ``from_json`` parses it.
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -64,11 +62,6 @@ from sfumato.error_facts import (
 
 MIN_USEFUL_EPSILON = Fraction(1, 10**9)
 """An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
-
-
-def install_command(extra: str) -> str:
-    """Return the command that installs an extra into the running environment, whatever pip is first on the path."""
-    return f"run {shlex.quote(sys.executable)} -m pip install 'sfumato[{extra}]'"
 
 
 class SfumatoError(Exception):

@@ -569,7 +569,11 @@ def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, ki
         said[f"delta {delta}"] = outcome(lambda: figures(repr(asked.error(epsilon=2, delta=delta))))
     for terms in ({"rows": 1}, {"groups": 1}, {"rows": 9}, {"strategy": "clip"}, {"strategy": "none"}):
         limited = outcome(lambda: asked.limit(**terms))
-        shown = limited if isinstance(limited, tuple) else outcome(lambda: [bounding(each) for each in limited.options])
+        shown = (
+            limited
+            if isinstance(limited, tuple)
+            else outcome(lambda: [bounding(each) for each in limited.bounding_options])
+        )
         said[f"limited {terms}"] = shown
     record(f"asked {kind} {world}", claims_of("said", said))
 

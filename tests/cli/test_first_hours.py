@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ import pytest
 
 import sfumato as sf
 from cli.running import COUNTS, run, spent
+from sfumato import extras
 
 
 def test_a_dry_run_says_that_a_stored_answer_is_as_good_and_free(policy: Path) -> None:
@@ -87,7 +89,40 @@ def test_a_missing_extra_is_installed_with_this_environments_own_pip(monkeypatch
         with pytest.raises(sf.SfumatoError) as refusal:
             draw()
         extra = "plot" if module == "altair" else module
-        assert refusal.value.fix == f"run {sys.executable} -m pip install 'sfumato[{extra}]'"
+        install = f"run {sys.executable} -m pip install 'sfumato[{extra}]'"
+        assert refusal.value.fix == f"{install} (or 'sfumato[all]' for every extra)"
+
+
+@pytest.mark.parametrize(
+    ("file", "written", "command"),
+    [
+        ("uv-receipt.toml", "", "run uv tool install --force 'sfumato[spark]' "),
+        ("pipx_metadata.json", "", "run pipx install --force 'sfumato[spark]' "),
+        ("pyvenv.cfg", "home = /usr\nuv = 0.9\n", f"run uv pip install --python {sys.executable} 'sfumato[spark]' "),
+        ("pyvenv.cfg", "home = /usr\n", f"run {sys.executable} -m ensurepip && {sys.executable} -m pip install "),
+    ],
+)
+def test_an_environment_without_pip_names_its_own_installer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, written: str, command: str
+) -> None:
+    (tmp_path / file).write_text(written)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    assert extras.install_command("spark").startswith(command)
+
+
+def test_one_extra_has_all_that_a_user_can_need() -> None:
+    """Every extra but those for developers is in sfumato[all], and every missing extra that is named exists."""
+    root = Path(__file__).parents[2]
+    declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (everything,) = declared["all"]
+    included = everything.removeprefix("sfumato[").removesuffix("]").split(",")
+    assert set(included) == declared.keys() - {"all", "docs", "test"}
+    sources = [path.read_text() for path in (root / "src").rglob("*.py")]
+    named = {extra for source in sources for extra in re.findall(r"install_command\([\"'](\w+)[\"']\)", source)}
+    assert len(named) >= 6
+    assert named <= set(included)
+    assert not [source for source in sources if '"pip install' in source]  # every one is for this environment
 
 
 def test_an_interview_that_ends_early_says_that_nothing_was_written(

@@ -333,3 +333,24 @@ def test_every_method_takes_what_the_curator_in_this_process_takes(curators: Cur
         assert list(here) == list(there), name
         assert [each.default for each in here.values()] == [each.default for each in there.values()], name
         assert [each.kind for each in here.values()] == [each.kind for each in there.values()], name
+
+
+def test_habits_of_data_frames_are_the_same_here_and_there(curators: Curators) -> None:
+    visits = curators.curator.table("visits")
+    built = visits.filter("age > 10").groupby("region").mean("cost")
+    assert built.text == "SELECT region, AVG(cost) AS cost FROM visits WHERE age > 10 GROUP BY region"
+    assert visits.groupby("region")["cost"].mean().text == visits.group_by("region").agg(cost=sf.avg("cost")).text
+    assert visits.value_counts("region").head().text == (
+        "SELECT region, COUNT(*) AS count FROM visits GROUP BY region ORDER BY COUNT(*) DESC LIMIT 5"
+    )
+    assert visits.describe().columns[:3] == ("column", "type", "declared")
+    assert "QUANTILE_CONT(age" in str(visits.describe())
+    before = left(curators.curator)
+    assert visits.filter("age > 77").size().release(0.25).receipt.guarantee == "ε = 0.25"
+    assert left(curators.curator) == before - Fraction(1, 4)
+    for act in (built.explain, built.error, built.advise, built.preview):
+        assert act(0.5) is not None
+    with pytest.raises(errors.Unsupported, match="never shown"):
+        visits.head()
+    with pytest.raises(AttributeError, match=r"did you mean order_by\("):
+        built.sort_values("cost")

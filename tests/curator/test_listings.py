@@ -78,12 +78,42 @@ def test_columns_are_listed_as_they_are_declared(clinic: sf.Curator) -> None:
     assert [row[:2] for row in clinic.sql("DESCRIBE wards").release().rows] == [("ward", "text"), ("floor", "integer")]
 
 
+def test_a_summary_offers_a_priced_question_about_each_column(clinic: sf.Curator) -> None:
+    """The facts are those of DESCRIBE; the offers are questions that parse and have a price."""
+    summary = clinic.sql("SUMMARIZE visits")
+    assert tuple(row[:3] for row in summary.rows) == clinic.sql("DESCRIBE visits").rows
+    offers = {row[0]: row[3] for row in summary.rows}
+    assert offers == {
+        "patient_id": "",
+        "ward": "SELECT ward, COUNT(*) AS count FROM visits GROUP BY ward",
+        "age": "SELECT QUANTILE_CONT(age, [0.25, 0.5, 0.75]) AS age FROM visits",
+        "cost": "SELECT QUANTILE_CONT(cost, [0.25, 0.5, 0.75]) AS cost FROM visits",
+        "note": "",  # its values are not declared, and the account has no δ to find them
+    }
+    for sql in filter(None, offers.values()):
+        assert clinic.sql(sql).error(epsilon=1).accepted
+    assert clinic.sql("SUMMARIZE wards").columns == ("column", "type", "declared")
+    assert not any(clinic.budget.spent.values())
+
+
+def test_a_view_describes_its_own_columns(clinic: sf.Curator) -> None:
+    described = clinic.table("visits").where("age > 40").derive(months="age * 12").describe()
+    offers = {row[0]: row[3] for row in described.rows}
+    assert offers["months"] == (
+        "SELECT QUANTILE_CONT(age * 12, [0.25, 0.5, 0.75]) AS months FROM visits WHERE age > 40"
+    )
+    assert clinic.sql(offers["months"]).error(0.5).accepted
+    assert {row[0]: row[2] for row in described.rows}["months"] == "from 0 to 1320"
+
+
 def test_the_data_change_nothing(tmp_path: Path) -> None:
     found = []
     for name, rows in (("a", ROWS), ("b", ROWS.splitlines()[0] + "\n" + "7,C,999,-5,zzz,1\n" * 50)):
         (tmp_path / name).mkdir()
         with sf.open(written(tmp_path / name, rows=rows)) as curator:
-            found.append((curator.sql("SHOW TABLES"), curator.sql("DESCRIBE visits")))
+            listings = [curator.sql(text) for text in ("SHOW TABLES", "DESCRIBE visits", "SUMMARIZE visits")]
+            found.append((*listings, curator.table("visits").where("age > 5").describe()))
+            assert not any(curator.budget.spent.values())
     assert found[0] == found[1]
     assert "secret" not in repr(found)
 
@@ -94,7 +124,9 @@ def test_the_data_change_nothing(tmp_path: Path) -> None:
         ("DESCRIBE visit", "unknown-table"),
         ("DESCRIBE other.visits", "listing"),
         ("DESCRIBE SELECT * FROM visits", "listing"),
-        ("SUMMARIZE visits", "listing"),
+        ("SUMMARIZE visit", "unknown-table"),
+        ("SUMMARIZE SELECT * FROM visits", "listing"),
+        ("SUMMARIZE other.visits", "listing"),
         ("SHOW ALL TABLES", "listing"),
         ("SHOW COLUMNS FROM visits", "listing"),
         ("PRAGMA table_info('visits')", "listing"),

@@ -52,6 +52,7 @@ _COMMAND_ORDER = (
     "user",
     "token",
     "login",
+    "completion",
 )
 _LAZY_COMMANDS = tuple(name for name in _COMMAND_ORDER if name != "check")
 """Commands with a module of their own, imported on first use."""

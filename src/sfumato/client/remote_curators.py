@@ -104,7 +104,7 @@ class RemoteCurator(Proposing):
         """Parse a question in SQL without asking it. Free.
 
         ``parameters`` are the values of ``?``, ``$1``, … in a list, or those of ``$name`` and ``:name`` in a dict. SHOW
-        TABLES and DESCRIBE are answered at once.
+        TABLES, DESCRIBE and SUMMARIZE are answered at once.
         """
         if not isinstance(question, str):
             raise InvalidParameter("question", question, "a string with SQL")

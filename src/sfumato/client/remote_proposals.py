@@ -16,8 +16,10 @@ from typing import Any, Self
 
 from sfumato.client.wire import Wire
 from sfumato.client.wire_values import decode, encode, encode_named
+from sfumato.curator.frame_methods import QUESTION_HINTS, AggregateMethods, RowMethods, SuggestsNames
 from sfumato.curator.release_kinds import all_kinds
-from sfumato.errors import InvalidParameter, WeakPrivacy, shorten
+from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
+from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.aggregations import Aggregation
 from sfumato.plan.sql.histograms import Histogram
 from sfumato.renamed import PreviewedByOldName
@@ -129,12 +131,12 @@ class RemoteProposal(PreviewedByOldName):
 
 
 @dataclass(frozen=True, repr=False)
-class RemoteQuestion(RemoteProposal):
+class RemoteQuestion(RemoteProposal, SuggestsNames):
     """One question to a server."""
 
-    def advise(self, **price: Any) -> Any:
+    def advise(self, *arguments: Any, **price: Any) -> Any:
         """Name the limit or bound that causes most of the error, and what a tighter one would gain. Free."""
-        return self._call("advise", (), price)
+        return self._call("advise", arguments, price)
 
     def plot(self, **options: Any) -> Any:
         """Plot the error of the answer against ε. Free."""
@@ -223,7 +225,7 @@ KeyArgument = Histogram | str
 
 
 @dataclass(frozen=True, repr=False)
-class RemoteTable:
+class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
     """A view of a table's rows; each method returns a new view with one more step, and asks nothing."""
 
     _policy_address: PolicyAddress = field(repr=False, compare=False)
@@ -261,6 +263,14 @@ class RemoteTable:
         """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
         return self._add_step("agg", keywords=aggregates).propose_question()
 
+    def describe(self) -> Any:
+        """List the columns with what the policy declares, and a priced question about each. Free."""
+        if self.view["steps"]:
+            rule = "a server describes whole tables, not a view with further steps"
+            raise Unsupported("described-view", rule, fix='describe the table itself: table("visits").describe()')
+        spec = {"sql": f"SUMMARIZE {quoted(self.view['table'])}"}
+        return RemoteQuestion.propose(self._policy_address, "questions", spec)
+
     def propose_question(self) -> RemoteTableQuestion:
         """Propose the question that the steps describe."""
         question: RemoteTableQuestion = RemoteTableQuestion.propose(
@@ -277,7 +287,7 @@ class RemoteTable:
 
 
 @dataclass(frozen=True, repr=False)
-class RemoteGroups:
+class RemoteGroups(AggregateMethods["RemoteTableQuestion"]):
     """Grouped rows: ``agg`` completes the question."""
 
     _view: RemoteTable
@@ -294,6 +304,8 @@ class RemoteGroups:
 class RemoteTableQuestion(RemoteQuestion):
     """A question built in Python. Further steps work on the noisy answer and are free."""
 
+    _hints = QUESTION_HINTS
+
     def having(self, condition: str) -> RemoteTableQuestion:
         """Keep the groups whose noisy numbers meet a condition: ``having("n > 100")``."""
         return self._add_step("having", positional=[condition])
@@ -302,7 +314,7 @@ class RemoteTableQuestion(RemoteQuestion):
         """Sort the groups: ``order_by("n DESC", "region")``."""
         return self._add_step("order_by", positional=columns)
 
-    def head(self, rows: int, *, skip: int = 0) -> RemoteTableQuestion:
+    def head(self, rows: int = 5, *, skip: int = 0) -> RemoteTableQuestion:
         """Keep the first ``rows`` groups after skipping ``skip``."""
         return self._add_step("head", positional=[rows], keywords={"skip": skip})
 

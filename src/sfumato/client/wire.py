@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from sfumato import errors
 from sfumato.client.addresses import Address
-from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError, TooManyRequests, install_command
+from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError, TooManyRequests
+from sfumato.extras import install_command
 from sfumato.untrusted import MALFORMED_INPUT
 from sfumato.version import __version__
 

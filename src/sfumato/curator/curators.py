@@ -139,13 +139,13 @@ class Curator(Proposing):
         """Parse a question in SQL without asking it. This is free.
 
         ``parameters`` are the values of ``?``, ``$1``, … in a list, or those of ``$name`` and ``:name`` in a dict. SHOW
-        TABLES and DESCRIBE are answered at once.
+        TABLES, DESCRIBE and SUMMARIZE are answered at once.
         """
         from sfumato.plan.sql.text import parse_listing
 
-        table = parse_listing(question)
-        if table is not None:
-            return list_declarations(question, table, self.policy, self._catalog)
+        request = parse_listing(question)
+        if request is not None:
+            return list_declarations(question, request, self.policy, self._catalog)
         return self._question(question, parameters)
 
     def _propose_question(self, text: str, query: Query) -> Question:

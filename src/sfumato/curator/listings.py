@@ -1,4 +1,4 @@
-"""Listings for SHOW TABLES and DESCRIBE: the declarations of the policy, which are public and free.
+"""Listings for SHOW TABLES, DESCRIBE and SUMMARIZE: the declarations of the policy, which are public and free.
 
 No file, catalog or statistic of a private table is read.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.previews.explaining import Explanation, Operator
@@ -25,6 +26,10 @@ from sfumato.policy.codings import describe_cells
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import format_exact as digits
 from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
+
+if TYPE_CHECKING:  # reading a listing back needs no parser
+    from sfumato.plan.sql.building import RowSelection
+    from sfumato.plan.sql.text import ListingRequest
 
 _MAX_VALUES, _MAX_LINE = 20, 80
 _FREE = "free: from the policy alone, no data are read"
@@ -63,23 +68,23 @@ class Listing:
         """Always True: a listing needs no price."""
         return True
 
-    def explain(self, **_: Any) -> Explanation:
+    def explain(self, *_: Any, **__: Any) -> Explanation:
         return Explanation(self.question, "no price", (Operator("list", ", ".join(self.columns), _FREE),), _FREE, ())
 
-    def error(self, **_: Any) -> Forecast:
+    def error(self, *_: Any, **__: Any) -> Forecast:
         return Forecast({}, Fraction(19, 20), "nothing", True, ())
 
-    def advise(self, **_: Any) -> Advice:
+    def advise(self, *_: Any, **__: Any) -> Advice:
         return Advice(self.question, "no price", ())
 
     def price(self, *_: Any, **__: Any) -> float:
         return 0.0
 
-    def release(self, **_: Any) -> Listing:
+    def release(self, *_: Any, **__: Any) -> Listing:
         """Return the listing itself, whatever the price: nothing is charged."""
         return self
 
-    def preview(self, **_: Any) -> Listing:
+    def preview(self, *_: Any, **__: Any) -> Listing:
         """Return the listing itself: it contains nothing private."""
         return self
 
@@ -119,21 +124,67 @@ class Listing:
         return html_table(self.columns, self.cells())
 
 
-def list_declarations(question: str, table: str, policy: Policy, catalog: Catalog) -> Listing:
+def list_declarations(question: str, request: ListingRequest, policy: Policy, catalog: Catalog) -> Listing:
     """List the tables of a policy, or the columns of one of them."""
-    from sfumato.plan.sql.text import TABLES  # reading a listing back needs no parser
-    from sfumato.plan.sql.text_positions import suggest_name
-
-    if table == TABLES:
+    if request.table is None:
         rows = tuple(
             (description.name, *_describe_table(policy, description)) for description in catalog.tables.values()
         )
         return Listing(question, ("table", "kind", "about"), rows)
+    table = _find_table(catalog, request.table)
+    if not request.summarize or table.public:
+        return Listing(question, _COLUMN_HEADINGS, tuple(_column_rows(policy, table)))
+    from sfumato.plan.sql.building import selection
+
+    return _with_offers(question, _column_rows(policy, table), _offers(selection(catalog, table.name), policy))
+
+
+def summarize(question: str, rows: RowSelection, policy: Policy) -> Listing:
+    """List the columns of a view of rows, each with a priced question about its values. No row is read."""
+    declared = [(name, domain.type.value, _describe_domain(domain)) for name, domain in rows.columns.items()]
+    return _with_offers(question, declared, _offers(rows, policy))
+
+
+_COLUMN_HEADINGS = ("column", "type", "declared")
+_QUARTILES = ("0.25", "0.5", "0.75")
+
+
+def _with_offers(question: str, columns: list[tuple[str, str, str]], offers: Mapping[str, str]) -> Listing:
+    rows = tuple((*column, offers.get(column[0], "")) for column in columns)
+    return Listing(question, (*_COLUMN_HEADINGS, "to ask, for a price"), rows)
+
+
+def _offers(rows: RowSelection, policy: Policy) -> dict[str, str]:
+    """Return, by column, the question that measures its values: quartiles of numbers, counts of listed values.
+
+    They are texts and are not asked: a row is read only when one of them is released at a price.
+    """
+    from sfumato.plan.sql.aggregations import count, quantiles
+    from sfumato.plan.sql.building import lower_keys, statement
+    from sfumato.plan.sql.fragments import identifier_sql
+
+    offers = {}
+    for name, domain in rows.columns.items():
+        column = identifier_sql(name)
+        if (
+            domain.values is not None
+            or domain.type is Type.BOOLEAN
+            or (domain.type is Type.TEXT and policy.budget.delta)
+        ):
+            offers[name] = statement(rows, lower_keys(rows, (column,), {}), {"count": count()}).text
+        elif domain.type.numeric and domain.bounds is not None:
+            offers[name] = statement(rows, (), {name: quantiles(column, _QUARTILES)}).text
+    return offers
+
+
+def _find_table(catalog: Catalog, name: str) -> Described:
+    from sfumato.plan.sql.text_positions import suggest_name  # reading a listing back needs no parser
+
     for description in catalog.tables.values():
-        if description.name.lower() == table.lower():
-            return Listing(question, ("column", "type", "declared"), tuple(_column_rows(policy, description)))
-    rule = f"no declared table is called {table[:60]}"
-    raise Unsupported("unknown-table", rule, fix=suggest_name(table, catalog.tables))
+        if description.name.lower() == name.lower():
+            return description
+    rule = f"no declared table is called {name[:60]}"
+    raise Unsupported("unknown-table", rule, fix=suggest_name(name, catalog.tables))
 
 
 def _describe_table(policy: Policy, table: Described) -> tuple[str, str]:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sfumato.curator.context import Context
-from sfumato.curator.proposals.questions import Question
+from sfumato.curator.frame_methods import (
+    QUESTION_HINTS,
+    AggregateMethods,
+    NamedColumn,
+    RowMethods,
+    SelectedColumns,
+    column_names,
+)
+from sfumato.curator.listings import Listing, summarize
+from sfumato.curator.proposals.questions import FREE_METHODS, Question
 from sfumato.curator.proposals.selected_columns import DeclaredValues
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import AggregateText
@@ -50,7 +60,7 @@ class Columns:
 
 
 @dataclass(frozen=True, repr=False)
-class TableView:
+class TableView(RowMethods["TableQuestion", "TableView"]):
     """A view of a table's rows: each method returns a new view with one more step, and reads no data.
 
     Conditions and expressions are SQL, parsed like whole questions; a step that cannot be answered is refused at once.
@@ -64,6 +74,10 @@ class TableView:
     def columns(self) -> Columns:
         """The columns that can be named at this step, with types and ranges."""
         return Columns(self._rows.columns)
+
+    @property
+    def _known_columns(self) -> dict[str, Domain]:
+        return self._rows.columns
 
     def where(self, condition: str) -> TableView:
         """Keep the rows that meet a condition: ``where("year = 2024 AND age >= 18")``."""
@@ -112,9 +126,14 @@ class TableView:
         """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
         return _build_question(self._context, building.statement(self._rows, (), asked))
 
-    def __getitem__(self, name: str) -> str:
-        """Return a column's name as SQL writes it; Tab completes it."""
-        return self.columns[name]
+    def describe(self) -> Listing:
+        """List the columns with what the policy declares, and a priced question about each. Free."""
+        return summarize(" ".join(self._rows.steps), self._rows, self._context.policy)
+
+    def __getitem__(self, columns: Any) -> Any:
+        """Return a column's name as SQL writes it, with its aggregates as methods; a list of names selects several."""
+        names = [NamedColumn(self.columns[name], self) for name in column_names(columns)]
+        return names[0] if isinstance(columns, str) else SelectedColumns(self, names)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.columns)
@@ -129,11 +148,15 @@ class TableView:
 
 
 @dataclass(frozen=True, repr=False)
-class GroupedView:
+class GroupedView(AggregateMethods["TableQuestion"]):
     """A view with its rows grouped; ``agg`` aggregates every group."""
 
     _view: TableView
     _keys: Keys
+
+    @property
+    def _known_columns(self) -> dict[str, Domain]:
+        return self._view._known_columns  # noqa: SLF001
 
     def agg(self, **asked: AggregateText) -> TableQuestion:
         """Aggregate every group, with aggregations or SQL over aggregates."""
@@ -152,6 +175,7 @@ class TableQuestion(Question):
     """
 
     _statement: QuestionBuilder = field(kw_only=True, repr=False)
+    _hints = QUESTION_HINTS
 
     def having(self, condition: str) -> TableQuestion:
         """Keep the groups whose noisy numbers meet a condition: ``having("n > 100")``."""
@@ -161,7 +185,7 @@ class TableQuestion(Question):
         """Sort the groups: ``order_by("n DESC", "region")``."""
         return self._with(building.order_by(self._statement, columns))
 
-    def head(self, rows: int, *, skip: int = 0) -> TableQuestion:
+    def head(self, rows: int = 5, *, skip: int = 0) -> TableQuestion:
         """Keep the first ``rows`` groups after skipping ``skip``."""
         return self._with(building.head(self._statement, rows, skip))
 
@@ -173,8 +197,7 @@ class TableQuestion(Question):
         return replace(_build_question(self._context, statement), limits=self.limits, strategy=self.strategy)
 
     def __repr__(self) -> str:
-        free_methods = "  .explain() .error() .price() .advise() .limit() are free, .release() asks"
-        return f"{_indent_steps(self._statement.steps)}\n{free_methods}"
+        return f"{_indent_steps(self._statement.steps)}\n  {FREE_METHODS}"
 
 
 @dataclass(frozen=True, repr=False)

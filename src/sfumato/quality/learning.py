@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter, SfumatoError, install_command
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.extras import install_command
 from sfumato.quality.paired_columns import PairedColumn
 
 Floats = NDArray[np.float64]

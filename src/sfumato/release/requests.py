@@ -19,7 +19,7 @@ from sfumato.plan.canonical import PlanKey
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.values.expressions import Expression, Result, WindowResult, columns
 from sfumato.privacy import Cost, Curve
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
+from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, POSITIVE, Number, exact
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price
@@ -80,9 +80,14 @@ class PriceRequest:
         """Whether the request states a price or an accuracy."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
 
-    def with_default_price(self, delta: Fraction) -> PriceRequest:
-        """Return the request with ε = 1, and this δ unless it states one, if it states no price."""
-        return self if self.is_stated else replace(self, epsilon=1, delta=self.delta or delta)
+    def with_default_price(self) -> PriceRequest:
+        """Return the request with ε = 1 if it states no price."""
+        return self if self.is_stated else replace(self, epsilon=1)
+
+    def with_default_delta(self, delta: Fraction) -> PriceRequest:
+        """Return the request with this δ if it states none; a price in ρ has no δ."""
+        is_stated = self.rho is not None or bool(exact(self.delta, "delta", NONNEGATIVE))
+        return self if is_stated or not delta else replace(self, delta=delta)
 
     @property
     def family(self) -> Family | None:

@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from cli.running import run, spent
 from cli.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
-from sfumato.cli.shell.completion import split_input
+from sfumato.cli.shell.completion import is_complete, split_input
 from sfumato.cli.shell.line_input import InputHistory, default_history_path
 from sfumato.cli.shell.session import COMMANDS, ShellSession, ShellSettings
 from sfumato.errors import SfumatoError
@@ -83,6 +83,46 @@ def _steady(text: str) -> list[str]:
 def test_every_command_is_on_the_page() -> None:
     page = (Path(__file__).parents[3] / "docs/how-to/use-the-shell.md").read_text()
     assert [name for name in COMMANDS if f"`\\{name}" not in page] == []
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_commands_work_within_a_question(policy: Path, term: str) -> None:
+    """Help and lists leave the question as it is, and it can be finished, dropped or left."""
+    end = ENTER if term == "xterm" else "\n"
+    with _shell(policy, "--epsilon", "0.5", TERM=term) as terminal:
+        terminal.expect("of 3>")
+        terminal.type("SELECT COUNT(*) AS n" + end)
+        terminal.expect("...>")
+        terminal.type(".tables" + end)
+        terminal.expect("protects nobody")
+        terminal.expect("...>" if term == "dumb" else "SELECT COUNT(*) AS n")
+        terminal.type("FROM flights;" + end)
+        terminal.expect("Spend ε = 0.5? [y/N]")
+        terminal.type("n" + end)
+        terminal.expect("Nothing was spent.")
+        terminal.expect("of 3>")
+        terminal.type("SELECT 'a quote that is not closed" + end)
+        terminal.expect("...>")
+        terminal.type("\\reset" + end)
+        terminal.expect("of 3>")
+        terminal.type("SELECT 'again" + end)
+        terminal.expect("...>")
+        terminal.type(".quit" + end)
+        assert terminal.ends() == 0
+    assert "is not valid SQL" not in terminal.shown
+    assert spent(policy) == 0
+
+
+def test_a_trapped_word_is_told_the_way_out(policy: Path) -> None:
+    with _shell(policy, "--epsilon", "0.5", TERM="dumb") as terminal:
+        terminal.expect("of 3>")
+        terminal.type("SELECT COUNT(*)\n")
+        terminal.expect("...>")
+        terminal.type("quit\n")
+        terminal.expect("\\q quits, \\reset drops the question, ; ends it.")
+        terminal.expect("...>")
+        terminal.type("\\q\n")
+        assert terminal.ends() == 0
 
 
 def test_a_ctrl_c_at_the_price_spends_nothing(policy: Path) -> None:
@@ -244,6 +284,22 @@ def test_commands_of_other_shells_are_understood(policy: Path) -> None:
         assert said in done.output
 
 
+def test_dot_commands_are_understood(policy: Path) -> None:
+    done = run("shell", policy, given=".help\n.tables\n.schema airlines\nSUMMARIZE flights;\n.quit\nSELECT never;\n")
+    assert done.exit_code == 0, done.output
+    for said in ("  \\quit ", "protects nobody", "airlines: public", "QUANTILE_CONT(delay, [0.25, 0.5, 0.75])"):
+        assert said in done.output
+    unknown = run("shell", policy, given=".tabels\n")
+    assert (unknown.exit_code, "did you mean \\tables?" in unknown.output) == (1, True)
+
+
+def test_a_command_within_a_piped_question_does_not_end_it(policy: Path) -> None:
+    given = "SELECT COUNT(*) AS n\n\\epsilon 0.5\nFROM flights"
+    done = run("shell", policy, "--yes", given=given)
+    assert done.exit_code == 0, done.output
+    assert spent(policy) == 0.5
+
+
 def test_a_picture_is_not_drawn_over_the_policy(policy: Path) -> None:
     done = run("shell", policy, "--yes", "--epsilon", "0.5", given=f"{COUNT};\n\\plot {policy}\n")
     assert "is the policy" in done.output
@@ -257,7 +313,7 @@ def test_an_analyst_sees_the_share(policy: Path) -> None:
 
 
 class _Nobody:
-    def read(self, _prompt: str) -> str:
+    def read(self, _prompt: str, _unfinished: str = "") -> str:
         raise EOFError
 
     def confirm(self, _words: str) -> bool:
@@ -325,10 +381,35 @@ def test_what_the_account_refuses_is_not_asked_for(policy: Path, capsys: pytest.
         ("\\limit rows=5; \nquit", ["\\limit rows=5", "\\quit"], ""),
         ("HELP;", ["\\help"], ""),
         ("SELECT 1 -- it's\n;", ["SELECT 1 -- it's"], ""),
+        ("SELECT a\n\\d t\nFROM t", ["\\d t"], "SELECT a\nFROM t"),
+        ("SELECT a\n.tables;\nFROM t;", ["\\tables", "SELECT a\nFROM t"], ""),
+        (".tables\n.mode csv", ["\\tables", "\\mode csv"], ""),
+        ("SELECT t\n.help_desk\n.5", [], "SELECT t\n.help_desk\n.5"),  # a column and a number begin with a dot too
+        ("SELECT\nquit\nFROM t", [], "SELECT\nquit\nFROM t"),  # as may a column be called
+        ("SELECT 'a\n\\help\n", [], "SELECT 'a\n\\help\n"),  # a quoted text may begin with a backslash
+        ("SELECT 'a\n\\q\n", ["\\q"], "SELECT 'a\n"),
+        ("/* a\n.quit", ["\\quit"], "/* a\n"),
+        ("SELECT '\n\\help\n';", ["SELECT '\n\\help\n'"], ""),
     ],
 )
 def test_texts_are_cut_into_pieces(text: str, found: list[str], rest: str) -> None:
     assert split_input(text) == (found, rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT 1\n\\help\n", True),
+        ("SELECT 1\n.quit", True),
+        ("SELECT 1\n\\help\nFROM", False),
+        ("SELECT 'a\n\\help\n", False),
+        ("SELECT 1\nquit\n", False),
+    ],
+)
+def test_a_command_is_run_at_once(text: str, complete: bool) -> None:
+    assert is_complete(text) is complete
 
 
 def test_a_price_takes_the_place_of_an_accuracy() -> None:

@@ -204,7 +204,7 @@ def test_the_mark_is_wherever_an_answer_is_shown(clinic: sf.Curator, tmp_path: P
     assert found.bars("n").startswith(PREVIEW_NOTE)
     assert found.chart_data("n").name == "n (preview)"
     assert found.to_arrow().schema.metadata[b"sfumato"].decode() == PREVIEW_NOTE
-    assert found.to_pandas().attrs["sfumato"] == PREVIEW_NOTE
+    assert found.to_pandas().attrs["sfumato"]["preview"] == PREVIEW_NOTE
     found.save(tmp_path / "answer.parquet")
     from pyarrow import parquet
 

@@ -438,3 +438,43 @@ def test_no_question_and_no_secret_is_logged_or_in_an_address(
     assert "NAMELESS" not in log
     assert cookie not in log
     assert people["ana"].token() not in log
+
+
+# ── a δ that nobody typed ──────────────────────────────────────────────────────────────────────
+
+WARDS = """
+[unit]
+name = "patient"
+budget = { epsilon = 3, delta = 1e-6 }
+
+[tables.visits]
+source = "visits.csv"
+id = "patient"
+max_rows = 1
+[tables.visits.columns]
+ward = { type = "text" }
+
+[analysts.ana]
+share = 0.5
+"""
+
+
+def test_the_button_buys_at_the_delta_that_the_forecast_states(tmp_path: Path) -> None:
+    """The price of found groups shows a δ, and pressing the button accepts it; the field for the next one is empty."""
+    (tmp_path / "visits.csv").write_text("patient,ward\n" + "".join(f"p{n},{'AB'[n % 2]}\n" for n in range(400)))
+    policy = tmp_path / "flights.toml"
+    policy.write_text(WARDS)
+    by_ward = {**PRICE, "sql": "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "epsilon": "1"}
+    with running_server(tmp_path, policy=policy, answer_after=0.1) as served:
+        ana = sign_in(served, "ana")
+        page = ana.post(f"{POLICY}/ask", {**by_ward, "do": "forecast"}).text
+        typed, _, button = page.partition('class="spend"')
+        assert "Spend ε = 1, δ = 1e-09" in button
+        assert fields(button)["delta"] == "1e-9"
+        assert fields(typed)["delta"] == ""
+        assert 'placeholder="1e-9"' in typed
+        sent = {name: each for name, each in fields(button).items() if name != "token"}
+        assert ana.post(f"{POLICY}/answers", sent).status_code == 303
+        refused = ana.post(f"{POLICY}/answers", {**by_ward, "sql": by_ward["sql"] + " ORDER BY n", "request": "x" * 20})
+        assert "finding them in the data needs an ε and a δ" in refused.text  # a form without it spends none
+        ana.client.close()

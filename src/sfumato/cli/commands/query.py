@@ -16,6 +16,7 @@ from sfumato.cli.commands.budget import print_currencies
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_flags, print_warning
 from sfumato.cli.common.output import ProgressPrinter, print_table
+from sfumato.errors import Unsupported
 
 if TYPE_CHECKING:
     from sfumato.curator import Answers, Curator, Listing, Question, WorkloadForecast
@@ -433,7 +434,7 @@ def _release_question(
         values
     )
     with progress.exit_on_interrupt():
-        answer = question.release(**terms, **release_options)
+        answer = _release_with_delta(question, terms, release_options, progress)
         for warning in answer.warnings:
             if warning not in question.warnings:
                 print_warning(warning)
@@ -446,6 +447,30 @@ def _release_question(
             cast("Answer", answer).save(values["output"], excel=excel is not None, separator=excel or ",")
         if values["plot"] is not None:
             _plot_answer(answer, values["plot"])
+
+
+def _release_with_delta(
+    question: Question | Listing, terms: dict[str, Any], release_options: dict[str, Any], progress: ProgressPrinter
+) -> Any:
+    """Release one question; where it lacks a δ, ask at a terminal whether the offered one is accepted."""
+    try:
+        return question.release(**terms, **release_options)
+    except Unsupported as refusal:
+        if refusal.code != "unknown-keys" or not _is_conversation():
+            raise
+        forecast = question.error(**terms)
+        if not forecast.assumed_delta or not forecast.accepted:
+            raise
+        progress.stop_printing()
+        needs_delta = "The groups are found in the data, which takes a δ."
+        if not click.confirm(f"{needs_delta} Ask at {forecast.price}?", default=True, err=True):
+            raise
+        return question.release(**{**terms, "delta": forecast.assumed_delta}, **release_options)
+
+
+def _is_conversation() -> bool:
+    """Return whether a person can be asked: stdin and stderr are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _apply_limits(question: Question | Listing, texts: tuple[str, ...]) -> Question | Listing:

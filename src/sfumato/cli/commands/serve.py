@@ -10,7 +10,8 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
-from sfumato.errors import SfumatoError, install_command
+from sfumato.errors import SfumatoError
+from sfumato.extras import install_command
 
 
 @click.command(short_help="Serve policies over HTTP: REST and web pages.", epilog=EXIT_CODES_HELP)

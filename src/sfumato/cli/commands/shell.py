@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_shell_commands, format_refusal, print_error
-from sfumato.cli.shell.completion import Completion, split_input
+from sfumato.cli.shell.completion import Completion, is_complete, split_input
 from sfumato.cli.shell.line_input import (
     EditorInput,
     InputHistory,
@@ -20,8 +20,9 @@ from sfumato.cli.shell.line_input import (
     default_history_path,
     has_editor,
 )
-from sfumato.cli.shell.session import COMMANDS, QuitSession, ShellSession, ShellSettings
-from sfumato.errors import SfumatoError, install_command
+from sfumato.cli.shell.session import COMMANDS, DropStatement, QuitSession, ShellSession, ShellSettings
+from sfumato.errors import SfumatoError
+from sfumato.extras import install_command
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -84,7 +85,9 @@ def command(
         asker = curator if analyst is None else curator.as_analyst(analyst)
         interactive = sys.stdin.isatty()
         typed_history = InputHistory(history or default_history_path()) if interactive and not no_history else None
-        lines = _open_lines(asker, typed_history, lambda: f" {session.settings}   Tab completes, ; ends, \\help ")
+        lines = _open_lines(
+            asker, typed_history, lambda: f" {session.settings}   Tab completes, ; ends, \\help, \\q quits "
+        )
         session = ShellSession(asker, lines, ledger, yes, interactive, settings)
         if interactive:
             click.echo(_WELCOME)
@@ -104,25 +107,31 @@ def _open_lines(curator: Curator, typed_history: InputHistory | None, toolbar: C
 
 def _run_session(session: ShellSession) -> None:
     """Read and run lines until the input ends; a Ctrl-C cancels the line or the running question."""
+    unfinished = ""
     while True:
         try:
-            text = session.lines.read(session.prompt)
+            text = session.lines.read(session.prompt, unfinished)
         except KeyboardInterrupt:
+            unfinished = ""
             click.echo("Line cancelled; Ctrl-D quits.")
             continue
         except EOFError:
             return
+        pieces, unfinished = split_input(text)
+        if unfinished and not is_complete(text):  # the input ended without a semicolon
+            pieces, unfinished = [*pieces, unfinished], ""
         try:
-            _run_pieces(session, text)
+            _run_pieces(session, pieces)
         except QuitSession:
             return
+        except DropStatement:
+            unfinished = ""
         except KeyboardInterrupt:
             click.echo()
 
 
-def _run_pieces(session: ShellSession, text: str) -> None:
-    complete_pieces, last_piece = split_input(text)
-    for piece in [*complete_pieces, *([last_piece] if last_piece else [])]:
+def _run_pieces(session: ShellSession, pieces: Sequence[str]) -> None:
+    for piece in pieces:
         try:
             session.run(piece)
         except (SfumatoError, click.UsageError) as refusal:

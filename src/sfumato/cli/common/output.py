@@ -151,6 +151,11 @@ class ProgressPrinter:
         except KeyboardInterrupt:
             exit_interrupted(stored=self.is_answer_stored)
 
+    def stop_printing(self) -> None:
+        """Print no further phases: a person is being asked something."""
+        self._timer.cancel()
+        self._is_slow = False
+
     def _start_printing(self) -> None:
         self._is_slow = True
         self._print_phase()

@@ -12,39 +12,71 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.question_files import first_statement, is_blank
+from sfumato.plan.sql.question_files import first_statement, has_open_quote, is_blank
 from sfumato.plan.values.functions import FUNCTIONS
 
 COMMAND_PREFIX = "\\"
 _BARE_WORDS = {"help": "\\help", "quit": "\\quit", "exit": "\\quit"}
-"""Words that work without a backslash, and their commands."""
+"""Words that work without a backslash where a statement may begin, and their commands."""
+_DOT_COMMANDS = frozenset({"tables", "schema", "help", "quit", "exit", "reset"})
+"""Commands of other shells that work with a dot within a statement too, where a line may begin with .column."""
+_WAYS_OUT = frozenset({"\\q", "\\quit", "\\exit", "\\reset", "\\r"})
+"""Commands that work even within an open quote, so that a forgotten one traps nobody."""
 
 
 def split_input(text: str) -> tuple[list[str], str]:
-    r"""Split a text into complete statements and commands, and an unfinished rest.
+    r"""Split a text into complete statements and commands, and an unfinished statement.
+
+    A command on a line of its own works within an unfinished statement too, which stays unfinished.
 
     >>> split_input("SELECT 1; \\epsilon 0.5\nSELECT")
-    (['SELECT 1', '\\epsilon 0.5'], 'SELECT')
+    (['SELECT 1', '\\\\epsilon 0.5'], 'SELECT')
+    >>> split_input("SELECT COUNT(*)\n.tables\nFROM")
+    (['\\\\tables'], 'SELECT COUNT(*)\nFROM')
     """
-    complete = []
-    while text := text.lstrip():
-        line, _, below = text.partition("\n")
-        line = line.strip().rstrip("; ")
-        if line.startswith(COMMAND_PREFIX) or line.lower() in _BARE_WORDS:
-            complete.append(_BARE_WORDS.get(line.lower(), line))
-            text = below
+    complete: list[str] = []
+    unfinished = ""
+    for line in text.splitlines(keepends=True):
+        command = _as_command(line, unfinished)
+        if command is not None:
+            complete.append(command)
             continue
-        first_split = first_statement(text)
-        if first_split is None:
-            return complete, "" if is_blank(text) else text
-        statement, text = first_split
-        complete += [statement.strip()] if statement.strip() else []
-    return complete, ""
+        unfinished += line
+        while (first_split := first_statement(unfinished)) is not None:
+            statement, unfinished = first_split
+            complete += [statement.strip()] if statement.strip() else []
+            command = _as_command(unfinished, "")
+            if command is not None:
+                complete.append(command)
+                unfinished = ""
+    unfinished = unfinished.lstrip()
+    return complete, "" if is_blank(unfinished) else unfinished
+
+
+def _as_command(line: str, before: str) -> str | None:
+    """Return the command on a line after an unfinished text, with a backslash; None for a line of SQL."""
+    words = line.strip().rstrip("; ")
+    name = words.split(" ")[0].lower()
+    if not (name.startswith((COMMAND_PREFIX, ".")) or name in _BARE_WORDS) or name == ".":
+        return None
+    command = words if name.startswith(COMMAND_PREFIX) else COMMAND_PREFIX + words[1:]
+    if not before.strip() or is_blank(before):
+        return _BARE_WORDS.get(words.lower(), None if name in _BARE_WORDS else command)
+    if name in _BARE_WORDS or (name.startswith(".") and name[1:] not in _DOT_COMMANDS):
+        return None
+    return command if command.lower() in _WAYS_OUT or not has_open_quote(before) else None
 
 
 def is_complete(text: str) -> bool:
-    """Return whether the text has no unfinished statement."""
-    return not split_input(text)[1]
+    """Return whether the text has no unfinished statement, or ends with a command."""
+    complete, unfinished = split_input(text)
+    last_line = text.rstrip().rpartition("\n")[2]
+    return not unfinished or (bool(complete) and complete[-1] == _as_command(last_line, unfinished))
+
+
+def is_trapped_word(line: str) -> bool:
+    """Return whether a line within a statement is probably meant as a command: quit, exit or help."""
+    return line.strip().rstrip("; ").lower() in _BARE_WORDS
 
 
 AGGREGATES = (
@@ -64,6 +96,7 @@ KEYWORDS = (
         "DESC",
         "SHOW TABLES",
         "DESCRIBE",
+        "SUMMARIZE",
         "DATE",
         "INTERVAL",
         "TRUE",
@@ -72,7 +105,7 @@ KEYWORDS = (
 )
 _LIMITS = ("rows=", "groups=", "rows_per_group=", "off")
 _WORD = re.compile(r'"[^"]*$|[^\W\d]\w*$')
-_TABLE_NEXT = re.compile(r"\b(FROM|JOIN|DESCRIBE)\s+$", re.IGNORECASE)
+_TABLE_NEXT = re.compile(r"\b(FROM|JOIN|DESCRIBE|SUMMARIZE)\s+$", re.IGNORECASE)
 _LITERAL = re.compile(r"'(?:[^']|'')*'|--[^\n]*")
 
 

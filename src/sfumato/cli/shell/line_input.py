@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import click
 
-from sfumato.cli.shell.completion import Completion, common_prefix, is_complete
+from sfumato.cli.shell.completion import Completion, common_prefix, is_complete, is_trapped_word
 from sfumato.errors import SfumatoError
 
 if TYPE_CHECKING:
@@ -97,8 +97,11 @@ _YES_WORDS = ("y", "yes")
 class LineInput(Protocol):
     """A source of input. EOFError ends it; KeyboardInterrupt is a Ctrl-C that cancels the current text."""
 
-    def read(self, prompt: str) -> str:
-        """Read a text of complete statements; only the last text of an input may be unfinished."""
+    def read(self, prompt: str, unfinished: str = "") -> str:
+        """Read on from an unfinished statement to a text of complete ones, or to a command.
+
+        Only the last text of an input may be neither.
+        """
 
     def confirm(self, words: str) -> bool:
         """Ask for confirmation; return True only for a typed yes."""
@@ -110,13 +113,16 @@ class PlainLineInput:
     def __init__(self, *, prompts: bool) -> None:
         self._prompts = prompts
 
-    def read(self, prompt: str) -> str:
-        text = self._read_line(prompt)
-        while not is_complete(text):
+    def read(self, prompt: str, unfinished: str = "") -> str:
+        text = unfinished or self._read_line(prompt)
+        while text is unfinished or not is_complete(text):
             try:
-                text += self._read_line(CONTINUATION_PROMPT)
+                line = self._read_line(CONTINUATION_PROMPT)
             except EOFError:
                 return text
+            if self._prompts and is_trapped_word(line):
+                click.echo("Within a question: \\q quits, \\reset drops the question, ; ends it.", err=True)
+            text += line
         return text
 
     def confirm(self, words: str) -> bool:
@@ -138,8 +144,8 @@ class EditorInput:
         self._history = history
         self._session = _prompt_session(completion, history.texts if history else (), toolbar)
 
-    def read(self, prompt: str) -> str:
-        text = self._session.prompt(prompt)
+    def read(self, prompt: str, unfinished: str = "") -> str:
+        text = self._session.prompt(prompt, default=unfinished)
         if self._history is not None:
             self._history.append(text.strip())
         return text

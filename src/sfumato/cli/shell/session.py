@@ -119,6 +119,10 @@ class QuitSession(Exception):
     """Raised to end the session."""
 
 
+class DropStatement(Exception):
+    """Raised to drop an unfinished statement."""
+
+
 @dataclass
 class ShellSession:
     """A session with its settings, the last question and the last answer."""
@@ -151,7 +155,7 @@ class ShellSession:
         name, _, argument = piece[len(COMMAND_PREFIX) :].partition(" ")
         command = COMMANDS.get(COMMAND_ALIASES.get(name.lower(), name.lower()))
         if command is None:
-            close_matches = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+            close_matches = difflib.get_close_matches(name.lower(), [*COMMANDS, *COMMAND_ALIASES], n=1)
             fix = f"did you mean \\{close_matches[0]}?" if close_matches else "\\help lists them"
             rule = "the shell has no such command"
             raise SfumatoError(rule, place=f"\\{name[:40]}", fix=fix)
@@ -169,8 +173,13 @@ class ShellSession:
         self.settings.require_price()
         forecast = question.error(**self.settings.price)
         self._print_forecast(forecast)
-        if forecast.stored or self._confirm(forecast):
-            self._release(question)
+        if self._confirm(forecast):
+            self._release(question, self._accepted_price(forecast))
+
+    def _accepted_price(self, forecast: Forecast) -> dict[str, Any]:
+        """Return the price that was confirmed. Only a person accepts a δ that nobody typed, --yes does not."""
+        accepts_delta = forecast.assumed_delta and self.interactive and not self.spends_unconfirmed
+        return {**self.settings.price, "delta": forecast.assumed_delta} if accepts_delta else self.settings.price
 
     def _parse_question(self, sql: str) -> None:
         question: Any = self.curator.sql(sql)
@@ -198,7 +207,7 @@ class ShellSession:
 
     def _confirm(self, forecast: Forecast) -> bool:
         """Ask for confirmation to spend. Without a terminal, --yes decides, even if the account would refuse."""
-        if self.spends_unconfirmed:
+        if self.spends_unconfirmed or forecast.stored:
             return True
         if not self.interactive:
             click.echo("Nothing was spent: add --yes to buy the answer.")
@@ -214,10 +223,10 @@ class ShellSession:
             click.echo("Nothing was spent.")
         return confirmed
 
-    def _release(self, question: Question | Listing) -> None:
+    def _release(self, question: Question | Listing, price: Mapping[str, Any]) -> None:
         with ProgressPrinter() as progress:
             try:
-                answer = question.release(**self.settings.price, progress=progress)
+                answer = question.release(**price, progress=progress)
                 progress("showing")
                 self._print_answer(answer)
             except KeyboardInterrupt:
@@ -284,6 +293,13 @@ class ShellSession:
         """Print what is left of the budget."""
         click.echo(str(self.curator.standing()))
 
+    def tables(self) -> None:
+        """Print the names of the tables, and whom each protects."""
+        self._print_answer(self.curator.sql("SHOW TABLES"))
+
+    def reset(self) -> None:
+        raise DropStatement
+
     def quit(self) -> None:
         raise QuitSession
 
@@ -306,6 +322,7 @@ def _print_help(_: ShellSession, __: str) -> None:
     click.echo("End a question in SQL with ; to see its price and expected error before it spends.")
     for name, command in COMMANDS.items():
         click.echo(f"  \\{f'{name} {command.argument}':<{width}}  {command.description}")
+    click.echo("They work within a question too. .tables, .schema, .help and .quit work as well as \\d, \\? and \\q.")
     click.echo("Tab completes, the up arrow recalls a line, Ctrl-C cancels the line, Ctrl-D quits.")
 
 
@@ -337,6 +354,7 @@ COMMANDS = {
     "plot": ShellCommand(
         "[FILE]", "draw the last answer, here or into a .svg, .png or .html file", lambda s, f: s.plot(f)
     ),
+    "tables": ShellCommand("", "list the tables", lambda session, _: session.tables()),
     "describe": ShellCommand(
         "[TABLE]", "print what can be asked, with example questions; free", lambda s, t: s.describe(t)
     ),
@@ -345,7 +363,17 @@ COMMANDS = {
     ),
     "budget": ShellCommand("", "print what is left of the budget", lambda session, _: session.budget()),
     "help": ShellCommand("", "print this list", _print_help),
+    "reset": ShellCommand("", "drop the unfinished question", lambda session, _: session.reset()),
     "quit": ShellCommand("", "quit", lambda session, _: session.quit()),
 }
-COMMAND_ALIASES = {"?": "help", "h": "help", "q": "quit", "exit": "quit", "d": "describe"}
-"""Short names, as in the shells of other databases."""
+COMMAND_ALIASES = {
+    "?": "help",
+    "h": "help",
+    "q": "quit",
+    "exit": "quit",
+    "r": "reset",
+    "d": "describe",
+    "schema": "describe",
+    "dt": "tables",
+}
+"""Names in the shells of other databases."""

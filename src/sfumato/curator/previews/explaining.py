@@ -50,7 +50,6 @@ from sfumato.privacy import Budget, codec
 from sfumato.privacy.numbers import Number, format_exact as number, format_number, format_percent
 from sfumato.release.noisy_rows.finishing import count_noise_draws, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
-from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease
 
 _USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
@@ -92,15 +91,52 @@ def require_short_keys(query: Query, key_indices: tuple[int, ...]) -> None:
             raise Unsupported("long-unknown-keys", rule, fix=fix)
 
 
-def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
+DEFAULT_DELTA = Fraction(1, 10**9)
+"""The δ that is offered for finding groups where the account has enough."""
+_PART_OF_LEFT = 10
+"""The offered δ is at most this part of what is left, so that more than one such question can be asked."""
+
+
+def offered_delta(budgets: Sequence[Budget]) -> Fraction:
+    """Return the δ to offer for finding groups: 1e-9, or the largest power of ten below a tenth of what is left.
+
+    It is 0 where nothing is left: only what every budget can pay is offered.
+    """
+    left = min(budget.remaining.get("failure", Fraction(0)) for budget in budgets)
+    largest = min(DEFAULT_DELTA, left / _PART_OF_LEFT)
+    if not largest:
+        return largest
+    power = Fraction(1)
+    while power > largest:
+        power /= 10
+    return power
+
+
+def delta_text(delta: Fraction) -> str:
+    """Write an offered δ as it is typed: 1e-9."""
+    return f"1e-{len(str(delta.denominator)) - 1}" if delta else "0"
+
+
+def assumed_delta_note(delta: Fraction) -> str:
+    """State that a forecast is for a δ that nobody gave, and how to give it."""
+    text = delta_text(delta)
+    return f"No δ was given: this is for δ = {text}, to be accepted with the price (delta={text} or --delta {text})."
+
+
+def require_delta(keys: str, given: bool, budgets: Sequence[Budget], other: str) -> None:
     """Refuse a price, or an account, without a δ: showing a value that one unit may hold alone needs one."""
+    budget = budgets[0]
     if not budget.delta:
         rule = f"the values of {keys} are not declared, and an account without a δ cannot find them in the data"
         raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
-    if price.epsilon is None or not price.delta:
+    if not given:
         rule = f"the values of {keys} are not declared, and finding them in the data needs an ε and a δ"
-        example = "give a delta, such as release(epsilon=1, delta=1e-9) or --delta 1e-9"
-        raise Unsupported("unknown-keys", rule, fix=f"{example}; or {other}: that needs no δ")
+        offered = delta_text(offered_delta(budgets))
+        example = f"give a delta, such as release(epsilon=1, delta={offered}) or --delta {offered}; or "
+        none_left = "no δ is left for undeclared groups: "
+        raise Unsupported(
+            "unknown-keys", rule, fix=f"{none_left if offered == '0' else example}{other}: that needs no δ"
+        )
 
 
 def threshold_words(threshold: KeyThreshold) -> str:

@@ -30,6 +30,7 @@ from sfumato.privacy import PrivacyUnit, codec
 from sfumato.privacy.calibration import excess_over
 from sfumato.privacy.numbers import (
     CONFIDENCE,
+    NONNEGATIVE,
     POSITIVE,
     Number,
     exact,
@@ -82,10 +83,13 @@ class Forecast:
     """The remaining budget for ordinary answers after this release, in words; empty if it is refused."""
     whole: tuple[str, ...] = ()
     """The integer columns, whose half-width is shown as an integer."""
+    assumed_delta: Fraction = Fraction(0)
+    """The δ of this forecast where groups are found in the data and none was given: a release must name it."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
+        object.__setattr__(self, "assumed_delta", exact(self.assumed_delta, "assumed_delta", NONNEGATIVE))
         if not isinstance(self.columns, Mapping):
             raise InvalidParameter("columns", self.columns, "a mapping from columns to half-widths")
         object.__setattr__(self, "columns", {name: _width(width, name) for name, width in self.columns.items()})

@@ -144,8 +144,8 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -221,8 +221,8 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -294,8 +294,8 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         mechanism: NamedNoise | None = None,
@@ -318,8 +318,8 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         mechanism: NamedNoise | None = None,

@@ -147,8 +147,8 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -193,8 +193,8 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -217,8 +217,8 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         request_id: str | None = None,
@@ -259,7 +259,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         fitted = FittedModel.from_json(stored_answer.body)
         return replace(fitted, receipt=repeated_receipt(fitted.receipt, self._context))
 
-    def preview(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> FittedModel:
+    def preview(self, epsilon: Number | None = None, *, delta: Number = 0, rho: Number | None = None) -> FittedModel:
         """Return a model of this shape fitted to invented rows, from the policy alone. Free."""
         return preview_release(
             self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho)

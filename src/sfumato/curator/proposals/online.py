@@ -88,8 +88,8 @@ class OnlineProposal(PreviewedByOldName):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -122,8 +122,8 @@ class OnlineProposal(PreviewedByOldName):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -146,8 +146,8 @@ class OnlineProposal(PreviewedByOldName):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         request_id: str | None = None,
@@ -176,8 +176,8 @@ class OnlineProposal(PreviewedByOldName):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         question: str | None = None,

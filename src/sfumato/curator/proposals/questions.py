@@ -13,16 +13,20 @@ from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
+from sfumato.curator.frame_methods import SuggestsNames
 from sfumato.curator.policy_account import charge_operators, price_words, restrict_to_periods
 from sfumato.curator.previews.advising import Advice, Tip, advise
 from sfumato.curator.previews.explaining import (
+    DEFAULT_DELTA,
     Explanation,
     Operator,
+    assumed_delta_note,
     combines_rows,
     discovery_notes,
     discovery_warning,
     explain,
     key_names,
+    offered_delta,
     require_delta,
     require_short_keys,
     without_delta,
@@ -65,7 +69,7 @@ from sfumato.plan.values.expressions import Expression
 from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Table, Type, Value
-from sfumato.privacy.numbers import Number, exact
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.sampling_errors import parse_sampled_fraction
@@ -91,13 +95,12 @@ from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult, l
 from sfumato.release.requests import PriceRequest, Weights, Within
 from sfumato.renamed import PreviewedByOldName
 
-DEFAULT_DELTA = Fraction(1, 10**9)
-"""The default δ of a price where one is required."""
+FREE_METHODS = ".explain() .error() .price() .advise() .limit() are free, .release() asks"
 _MAX_PREPARED = 64  # prepared releases cached per question: a price search tries many
 
 
 @dataclass(frozen=True)
-class Question(PreviewedByOldName, StoredProposal):
+class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     """A parsed question to a curator, not yet asked."""
 
     _context: Context = field(repr=False)
@@ -261,8 +264,8 @@ class Question(PreviewedByOldName, StoredProposal):
 
     def advise(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -272,7 +275,7 @@ class Question(PreviewedByOldName, StoredProposal):
     ) -> Advice:
         """Advise which limit or bound causes most of the error, at ε = 1 when no price is given. Free."""
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights)
-        request = stated.with_default_price(self._default_delta)
+        request = self._with_defaults(stated)
         prepared = self.price_release(request)
         return Advice(self.text, str(prepared.price), self._tips(request, prepared))
 
@@ -289,8 +292,8 @@ class Question(PreviewedByOldName, StoredProposal):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -301,7 +304,7 @@ class Question(PreviewedByOldName, StoredProposal):
     ) -> Explanation:
         """Explain, operator by operator, what is measured and what it costs; at ε = 1 when no price is given. Free."""
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range)
-        request = stated.with_default_price(self._default_delta)
+        request = self._with_defaults(stated)
         prepared, policy = self.price_release(request), self._context.policy
         keys = (key_names(self.query, self.discovered_keys), self._without_delta) if self.discovered_keys else None
         explanation = explain(self.text, self.query, policy, self.groups, self._max_groups, prepared, confidence, keys)
@@ -314,13 +317,13 @@ class Question(PreviewedByOldName, StoredProposal):
             else self._context.closing_warnings(prepared.curve)
         )
         tips = self._tips(request, prepared)[:1]
-        warnings = (*self.warnings, *self._discovery_warning(request, prepared), *price_notes)
+        warnings = (*self.warnings, *self._discovery_warning(stated, prepared), *price_notes)
         return replace(explanation, operators=operators, warnings=warnings, advice="".join(map(str, tips)))
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -336,24 +339,23 @@ class Question(PreviewedByOldName, StoredProposal):
         For quantiles it is in rows, as a rank error. A stored answer that is as accurate is reported as ``stored``,
         unless a ``fresh`` one is requested.
         """
-        request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        request = stated.with_default_delta(self._assumed_delta)
         prepared = self.price_release(request)
         forecast = self.forecast(prepared, request)
         stored = not fresh and is_stored(self.release_strategy(prepared), self.plan_key, self._context)
         free_answer = None if fresh else self._bought_answer(confidence)
         warnings = forecast.warnings
         if not stored:
-            warnings = (
-                *warnings,
-                *self._discovery_warning(request, prepared),
-                *self._context.closing_warnings(prepared.curve),
-            )
-        remaining = self._remaining_after(prepared) if forecast.accepted else ""
+            closing_warnings = self._context.closing_warnings(prepared.curve)
+            warnings = (*warnings, *self._discovery_warning(stated, prepared), *closing_warnings)
+        left = self._remaining_after(prepared) if forecast.accepted else ""
         free = "" if free_answer is None else free_answer.words
-        return replace(forecast, stored=stored, free=free, warnings=warnings, left=remaining)
+        assumed = exact(request.delta, "delta") - exact(stated.delta, "delta")
+        return replace(forecast, stored=stored, free=free, warnings=warnings, left=left, assumed_delta=assumed)
 
-    def _discovery_warning(self, request: PriceRequest, prepared: PricedRelease) -> tuple[str, ...]:
-        """Warn, before the purchase, that discovered groups may be too small to be shown."""
+    def _discovery_warning(self, stated: PriceRequest, prepared: PricedRelease) -> tuple[str, ...]:
+        """Warn, before the purchase, that discovered groups may be too small to be shown, and of a δ not given."""
         threshold = prepared.selection
         if threshold is None:
             return ()
@@ -361,13 +363,14 @@ class Question(PreviewedByOldName, StoredProposal):
         if not self.table.every_row and self.limits.groups > 1:
             with suppress(InvalidParameter, Unsupported):  # a refused variant gives no advice
                 limited_question = self._with_limits(self.query, self.limits.tighten(None, 1, None))
-                in_one_group = limited_question.price_release_at(prepared.price, request).selection
-        return (discovery_warning(threshold, in_one_group, self._context.policy.size),)
+                in_one_group = limited_question.price_release_at(prepared.price, stated).selection
+        note = () if exact(stated.delta, "delta") else (assumed_delta_note(prepared.price.delta),)
+        return (discovery_warning(threshold, in_one_group, self._context.policy.size), *note)
 
     def _remaining_after(self, prepared: PricedRelease) -> str:
         """Describe what would remain of the account, or of the analyst's share, after this release."""
-        *other_budgets, payer_budget = (budget.charge(prepared.curve) for budget in self._context.budgets)
-        return payer_budget.remaining_words_with(*other_budgets)
+        *others, payer_budget = (budget.charge(prepared.curve) for budget in self._context.budgets)
+        return payer_budget.remaining_words_with(*others)
 
     def _bought_answer(self, confidence: Number) -> FreeAnswer | None:
         """Return the best free answer from a bought synopsis."""
@@ -388,14 +391,15 @@ class Question(PreviewedByOldName, StoredProposal):
         """Find the least ε, at this δ, at which these columns (one number: every column) are within this; with
         ``joint``, all numbers of the answer at once. Free.
         """
-        request = PriceRequest(within=within, delta=delta, confidence=confidence, weights=weights, joint=joint)
-        self._require_delta(Price(1, request.delta))
+        stated = PriceRequest(within=within, delta=delta, confidence=confidence, weights=weights, joint=joint)
+        request = stated.with_default_delta(self._assumed_delta)
+        self.require_delta(request.delta)
         return float(self.least_price(request))
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -451,8 +455,8 @@ class Question(PreviewedByOldName, StoredProposal):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
@@ -464,9 +468,12 @@ class Question(PreviewedByOldName, StoredProposal):
     ) -> Answer:
         """Return an answer with invented numbers, marked as such; at ε = 1 when no price is given. Free."""
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
-        request = stated.with_default_price(self._default_delta)
-        terms = {field.name: getattr(request, field.name) for field in fields(request)}
-        return preview_release(self, self._context, lambda proposal: proposal.release(**terms))
+
+        def release(invented: Question) -> Answer:
+            request = invented._with_defaults(stated)  # a δ that fits the invented account: no ledger is read
+            return invented.release(**{field.name: getattr(request, field.name) for field in fields(request)})
+
+        return preview_release(self, self._context, release)
 
     def plot(
         self,
@@ -482,7 +489,8 @@ class Question(PreviewedByOldName, StoredProposal):
 
         With a path (.svg, .png, .html) the picture is saved, too.
         """
-        self._require_delta(Price(1, delta))
+        delta = exact(delta, "delta", NONNEGATIVE) or self._assumed_delta
+        self.require_delta(delta)
 
         def widths(epsilon: Fraction) -> Mapping[str, Width]:
             request = PriceRequest(epsilon, delta, confidence=confidence)
@@ -529,18 +537,16 @@ class Question(PreviewedByOldName, StoredProposal):
 
     def __repr__(self) -> str:
         question_text = " ".join(self.text.split())
-        free_methods = ".explain() .error() .price() .advise() .limit() are free"
-        return f"<Question {shorten(question_text, 100)}: {free_methods}, .release() asks>"
+        return f"<Question {shorten(question_text, 100)}: {FREE_METHODS}>"
 
     def _repr_html_(self) -> str:
         """Render the question with its errors at two prices. Free; a refused price shows its refusal."""
         rows = [(f"ε = {epsilon}", self._error_text(epsilon)) for epsilon in ("0.1", "1")]
-        free_methods = ".explain() .error() .price() .advise() .limit() are free, .release() asks"
-        return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, free_methods])
+        return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, FREE_METHODS])
 
     def _error_text(self, epsilon: str) -> str:
         try:
-            return "; ".join(self.error(epsilon=epsilon, delta=self._default_delta).parts()) or "exact"
+            return "; ".join(self.error(epsilon=epsilon).parts()) or "exact"
         except SfumatoError as refusal:
             return refusal.rule
 
@@ -598,14 +604,23 @@ class Question(PreviewedByOldName, StoredProposal):
         return self._prepare_at(request.price, request)
 
     @property
-    def _default_delta(self) -> Fraction:
-        return DEFAULT_DELTA if self.discovered_keys else Fraction(0)
+    def default_delta(self) -> Fraction:
+        """The δ to accept or replace where groups are found in the data; 0 if none is needed, or none is left."""
+        return offered_delta(self._context.budgets) if self.discovered_keys else Fraction(0)
 
-    def _require_delta(self, price: Price) -> None:
+    @property
+    def _assumed_delta(self) -> Fraction:
+        """The δ of free calls that name none; only a release must name it."""
+        return self.default_delta or (DEFAULT_DELTA if self.discovered_keys else Fraction(0))
+
+    def _with_defaults(self, stated: PriceRequest) -> PriceRequest:
+        return stated.with_default_price().with_default_delta(self._assumed_delta)
+
+    def require_delta(self, delta: Number, epsilon: Number | None = 1) -> None:
+        """Refuse groups that are found in the data without a δ, or at a price without an ε."""
         if self.discovered_keys:
-            require_delta(
-                key_names(self.query, self.discovered_keys), price, self._context.account.budget, self._without_delta
-            )
+            keys, budgets = key_names(self.query, self.discovered_keys), self._context.budgets
+            require_delta(keys, epsilon is not None and bool(delta), budgets, self._without_delta)
 
     @cached_property
     def _without_delta(self) -> str:
@@ -616,7 +631,7 @@ class Question(PreviewedByOldName, StoredProposal):
         return self._prepare_at(price, request)
 
     def _prepare_at(self, price: Price, request: PriceRequest) -> PricedRelease:
-        self._require_delta(price)
+        self.require_delta(price.delta, price.epsilon)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
         weighted_request, family = WeightedRequest(self.shared_parts.requests, weights), request.family
         range_miss = request.interval_confidence(

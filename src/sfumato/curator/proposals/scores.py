@@ -121,8 +121,8 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -169,8 +169,8 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         rows: Number | None = None,
@@ -195,8 +195,8 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         fresh: bool = False,
@@ -216,7 +216,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def preview(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> CandidateScore:
+    def preview(self, epsilon: Number | None = None, *, delta: Number = 0, rho: Number | None = None) -> CandidateScore:
         """Return a score against invented rows. Free; it says nothing about the private ones."""
         return preview_release(
             self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho)

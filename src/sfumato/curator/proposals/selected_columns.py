@@ -218,7 +218,7 @@ class DeclaredValues(Question):
     def warnings(self) -> tuple[str, ...]:
         return ("These are the declared values, whether or not any row has them.",)
 
-    def explain(self, **price: Any) -> Explanation:  # noqa: ARG002
+    def explain(self, epsilon: Number | None = None, **price: Any) -> Explanation:  # noqa: ARG002
         """Explain that no row is read. Free."""
         keys = ", ".join(map(expression_sql, self.query.plan.keys))
         operator = Operator(
@@ -226,11 +226,17 @@ class DeclaredValues(Question):
         )
         return Explanation(self.text, _FREE_PRICE, (operator,), "free: nothing is measured", self.warnings)
 
-    def error(self, *, confidence: Number = "0.95", **price: Any) -> Forecast:  # noqa: ARG002
+    def error(
+        self,
+        epsilon: Number | None = None,  # noqa: ARG002
+        *,
+        confidence: Number = "0.95",
+        **price: Any,  # noqa: ARG002
+    ) -> Forecast:
         """Return a forecast without noise. Free."""
         return Forecast({}, exact(confidence, "confidence", CONFIDENCE), _FREE_PRICE, True, self.warnings)
 
-    def advise(self, **price: Any) -> Advice:  # noqa: ARG002
+    def advise(self, epsilon: Number | None = None, **price: Any) -> Advice:  # noqa: ARG002
         """Return empty advice, since there is no noise. Free."""
         return Advice(self.text, _FREE_PRICE, ())
 
@@ -238,7 +244,13 @@ class DeclaredValues(Question):
         """Return 0."""
         return 0.0
 
-    def release(self, *, confidence: Number = "0.95", **price: Any) -> Answer:  # noqa: ARG002
+    def release(
+        self,
+        epsilon: Number | None = None,  # noqa: ARG002
+        *,
+        confidence: Number = "0.95",
+        **price: Any,  # noqa: ARG002
+    ) -> Answer:
         """Return the values. Nothing is charged or stored, whatever price is given."""
         rows = answer_rows((), self.groups, len(self.query.plan.keys))
         query, rows = with_key_functions(self.query, rows, self._context.engine.values)

@@ -147,8 +147,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
@@ -249,8 +249,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         rows: int | None = None,
@@ -265,8 +265,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def forecast(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         rows: int | None = None,
@@ -303,8 +303,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         request_id: str | None = None,

@@ -98,8 +98,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
     def explain(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
@@ -144,8 +144,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
     def error(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
@@ -182,8 +182,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
     def release(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
@@ -252,8 +252,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
     def preview(
         self,
-        *,
         epsilon: Number | None = None,
+        *,
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
@@ -390,7 +390,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         for name, question in self.questions.items():
             if question.discovered_keys and not delta:
                 with _placed_by_name(name):
-                    question.error(epsilon=1)
+                    question.require_delta(delta)
 
     # ── purchases and stored answers ──
 

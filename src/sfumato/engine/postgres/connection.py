@@ -15,6 +15,7 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy
+from sfumato.extras import install_command
 
 if TYPE_CHECKING:
     import psycopg
@@ -228,7 +229,7 @@ def _import_psycopg(place: str) -> Any:
         raise InvalidPolicy(
             "tables on a PostgreSQL server are read with psycopg, which is not installed",
             place=place,
-            fix="pip install 'sfumato[postgres]'",
+            fix=install_command("postgres"),
         )
     return psycopg
 

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from sfumato.errors import EngineFailed, InvalidPolicy
+from sfumato.extras import install_command
 
 PINNED: dict[str, str] = {
     # the meaning of statements
@@ -282,7 +283,7 @@ def _import_pyspark(module: str, place: str) -> Any:
         raise InvalidPolicy(
             "tables on Spark are read with pyspark, which is not installed",
             place=place,
-            fix="pip install 'sfumato[spark]'",
+            fix=install_command("spark"),
         ) from None
 
 

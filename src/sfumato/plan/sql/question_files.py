@@ -79,6 +79,15 @@ def is_blank(source: str) -> bool:
     return _tokenize(source) == []
 
 
+def has_open_quote(source: str) -> bool:
+    """Return whether a text ends inside a quote or a comment.
+
+    >>> has_open_quote("SELECT 'north"), has_open_quote("SELECT 'north' -- it's")
+    (True, False)
+    """
+    return _tokenize(source) is None
+
+
 def _tokenize(source: str) -> list[Token] | None:
     """Return the tokens of a text, or None while a quote or a comment in it is open."""
     try:

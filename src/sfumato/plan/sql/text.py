@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -45,7 +46,7 @@ def parse_select(text: object, parameters: Parameters | None = None) -> exp.Sele
         rule = (
             "UNION, INTERSECT and EXCEPT of answers are not supported"
             if isinstance(statement, exp.SetOperation)
-            else "only SELECT, SHOW TABLES and DESCRIBE are supported"
+            else "only SELECT, SHOW TABLES, DESCRIBE and SUMMARIZE are supported"
         )
         fix = suggest_keyword(str(text)) or "write SELECT … FROM … [WHERE] [GROUP BY]"
         raise refuse(statement, "not-select", rule, fix)
@@ -67,24 +68,34 @@ def query_text(text: str, parameters: Parameters | None) -> str:
     return query_text
 
 
-TABLES = ""
-"""The listing that SHOW TABLES asks for."""
+@dataclass(frozen=True)
+class ListingRequest:
+    """What SHOW TABLES, DESCRIBE or SUMMARIZE asks for."""
+
+    table: str | None
+    """The table to describe; None for the list of all tables."""
+    summarize: bool = False
+    """Whether priced questions about each column are listed too."""
 
 
-def parse_listing(text: object) -> str | None:
-    """Return the name of the table that a text asks to describe, or ``TABLES``; None for any other text."""
+def parse_listing(text: object) -> ListingRequest | None:
+    """Parse SHOW TABLES, DESCRIBE and SUMMARIZE; return None for any other text."""
     if not isinstance(text, str) or not _LISTING_COMMAND.match(text):
         return None
     statement = _statement(text, None)
     if isinstance(statement, exp.Show) and statement.name.upper() == "TABLES" and not statement.args.get("from_"):
-        return TABLES
-    table = statement.this if isinstance(statement, exp.Describe) else None
+        return ListingRequest(None)
+    table = statement.this if isinstance(statement, (exp.Describe, exp.Summarize)) else None
     if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
         _strip_schema(table)
         if not any(value for part, value in table.args.items() if part != "this"):
-            return unicodedata.normalize("NFC", table.name)
+            name = unicodedata.normalize("NFC", table.name)
+            return ListingRequest(name, summarize=isinstance(statement, exp.Summarize))
     raise refuse(
-        statement, "listing", "only tables and their columns can be listed", "write SHOW TABLES or DESCRIBE <table>"
+        statement,
+        "listing",
+        "only tables and their columns can be listed",
+        "write SHOW TABLES, DESCRIBE <table> or SUMMARIZE <table>",
     )
 
 

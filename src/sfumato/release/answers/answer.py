@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter, SfumatoError, install_command
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.extras import install_command
 from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
@@ -322,10 +323,9 @@ class Answer:
         return arrow_table.replace_schema_metadata({"sfumato": PREVIEW_NOTE}) if self.is_preview else arrow_table
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
-        """Return the same as ``to_arrow``, as a pandas data frame."""
+        """Return the same as ``to_arrow``, as a pandas data frame, with the terms of the answer in its ``attrs``."""
         frame = _import_library("pandas").DataFrame(self._export_columns(ranges))
-        if self.is_preview:
-            frame.attrs["sfumato"] = PREVIEW_NOTE
+        frame.attrs["sfumato"] = {**self.receipt.terms(), "warnings": list(self.warnings)}
         return frame
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:

@@ -10,7 +10,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidParameter, SfumatoError, install_command
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.extras import install_command
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Call, Column, Key, Literal
 from sfumato.plan.values.functions.numeric import MAX_BUCKETS

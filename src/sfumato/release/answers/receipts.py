@@ -86,6 +86,22 @@ class Receipt:
         """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
+    def terms(self) -> dict[str, str | int | bool]:
+        """Return what travels with the numbers of an answer: whom it protects, its price, its intervals, its line."""
+        terms: dict[str, str | int | bool] = {
+            "question": self.question,
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "guarantee": self.guarantee,
+            "confidence": self.confidence,
+            "joint": self.joint,
+            "limits": self.limits,
+            "line": self.line,
+            "hash": self.hash,
+            "time": self.time,
+        }
+        return {**terms, "preview": PREVIEW_NOTE} if self.is_preview else terms
+
     @property
     def _coverage(self) -> str:
         scope = "all together cover" if self.joint else "each covers"

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from sfumato.curator import Explanation, Forecast
+from sfumato.curator.previews.explaining import delta_text
 from sfumato.errors import (
     InvalidParameter,
     InvalidRequest,
@@ -355,8 +356,10 @@ def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: As
     except SfumatoError as error:
         return _refusal_verdict(entered, error)
     standing = current_standing(gateway.budget(caller, policy))
+    # the button buys at the δ that the forecast states; the field stays empty, so that the next question has none
+    assumed_delta = delta_text(error_forecast.assumed_delta) if error_forecast.assumed_delta else entered.delta
     return PriceVerdict(
-        entered,
+        replace(entered, delta=assumed_delta),
         error_forecast.price,
         tuple(error_forecast.rows()),
         format_percent(error_forecast.confidence),
@@ -385,7 +388,9 @@ def _build_preview(gateway: Gateway, caller: Caller, policy: str, entered: AskFo
     if not entered.sql.strip():
         return Preview()
     explanation: Explanation | None = _free_or_none(gateway, caller, policy, entered, "explain")
-    picture = _free_or_none(gateway, caller, policy, entered, "plot")
+    # a curve over found groups takes seconds: it is drawn for a δ that was typed, not for one that is assumed
+    is_delta_assumed = explanation is not None and "δ" in explanation.price and not entered.delta
+    picture = None if is_delta_assumed else _free_or_none(gateway, caller, policy, entered, "plot")
     invented = _free_or_none(gateway, caller, policy, entered, "preview")
     steps = (
         () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators)

@@ -1,0 +1,185 @@
+"""Finding undeclared groups takes a δ: free calls assume one and say so, and only a named one is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from cli.running import run, spent
+from cli.terminal import ENTER, Terminal
+from sfumato.cli.shell.session import ShellSession, ShellSettings
+from sfumato.curator.previews.explaining import delta_text, offered_delta
+
+BY_WARD = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+POLICY = """
+[unit]
+name = "patient"
+budget = {{ epsilon = 3, delta = {delta} }}
+
+[tables.visits]
+source = "visits.csv"
+id = "patient"
+max_rows = 1
+[tables.visits.columns]
+ward = {{ type = "text" }}
+
+[analysts.ana]
+share = 0.5
+"""
+
+
+def written(folder: Path, delta: str = "1e-6") -> Path:
+    rows = [f"p{number},{'ABC'[number % 3]}" for number in range(600)]
+    (folder / "visits.csv").write_text("\n".join(["patient,ward", *rows]) + "\n")
+    (folder / "clinic.toml").write_text(POLICY.format(delta=delta))
+    return folder / "clinic.toml"
+
+
+@contextmanager
+def opened(folder: Path, delta: str = "1e-6") -> Iterator[sf.Curator]:
+    with sf.open(written(folder, delta)) as curator:
+        yield curator
+
+
+def failure(curator: sf.Curator) -> Fraction:
+    return Fraction(curator.budget.spent["failure"] or 0)
+
+
+def test_free_calls_assume_a_delta_and_say_so(tmp_path: Path) -> None:
+    with opened(tmp_path) as clinic:
+        question = clinic.sql(BY_WARD)
+        assert question.default_delta == Fraction(1, 10**9)
+        forecast = question.error(epsilon=1)
+        assert forecast.assumed_delta == question.default_delta
+        assert forecast.price == "ε = 1, δ = 1e-09"
+        assert any("No δ was given: this is for δ = 1e-9" in warning for warning in forecast.warnings)
+        named = question.error(epsilon=1, delta="1e-9")
+        assert (named.columns, named.price, named.assumed_delta) == (forecast.columns, forecast.price, 0)
+        assert not any("No δ was given" in warning for warning in named.warnings)
+        assert question.price({"n": 50}) < 1
+        assert any("No δ was given" in warning for warning in question.explain(epsilon=1).warnings)
+        assert question.explain(epsilon=1).operators == question.explain(epsilon=1, delta="1e-9").operators
+        assert question.preview(epsilon=1).is_preview
+        assert question.advise(epsilon=1).price == "ε = 1, δ = 1e-09"
+        assert sf.curator.Forecast.from_json(forecast.to_json()) == forecast
+        assert not any(clinic.budget.spent.values())
+
+
+def test_a_release_spends_no_delta_that_was_not_named(tmp_path: Path) -> None:
+    with opened(tmp_path) as clinic:
+        question = clinic.sql(BY_WARD)
+        with pytest.raises(sf.Unsupported, match=r"release\(epsilon=1, delta=1e-9\)") as refused:
+            question.release(epsilon=1)
+        assert refused.value.code == "unknown-keys"
+        with pytest.raises(sf.Unsupported, match="delta=1e-9"):
+            clinic.workload([BY_WARD]).release(epsilon=1)
+        assert not any(clinic.budget.spent.values())
+        question.release(epsilon=1, delta=question.default_delta)  # the value that the refusal and the forecast name
+        assert failure(clinic) == question.default_delta
+
+
+def test_a_question_that_finds_no_groups_is_offered_none(tmp_path: Path) -> None:
+    with opened(tmp_path) as clinic:
+        question = clinic.sql("SELECT COUNT(*) AS n FROM visits")
+        assert question.default_delta == 0
+        assert question.error(epsilon=1).price == "ε = 1"
+        assert question.error(epsilon=1).assumed_delta == 0
+
+
+def test_the_offer_fits_what_is_left(tmp_path: Path) -> None:
+    """At most a tenth of what the account and the share have left, and nothing when nothing is left."""
+    with opened(tmp_path, "1e-8") as clinic:  # a tenth of it pays for finding groups
+        ana = clinic.as_analyst("ana")
+        question = clinic.sql(BY_WARD)
+        assert question.default_delta == Fraction(1, 10**10)
+        assert ana.sql(BY_WARD).default_delta == Fraction(1, 10**11)
+        question.release(epsilon="0.5", delta="9.5e-10")
+        assert question.default_delta == Fraction(1, 10**12)
+        assert question.error(epsilon=1).accepted
+        question.release(epsilon="0.5", delta="5e-11", fresh=True)
+        assert question.default_delta == 0
+        assert not question.error(epsilon=1).accepted
+        with pytest.raises(sf.Unsupported, match="no δ is left for undeclared groups: declare"):
+            question.release(epsilon=1)
+
+
+@pytest.mark.parametrize("left", ["1e-7", "1e-8", "9.99e-9", "3e-20", "1e-30", "0"])
+def test_an_offer_is_a_power_of_ten_and_affordable(left: str) -> None:
+    allowed = Fraction(left)
+    budget = sf.Budget(1, "1e-6", reserve=left) if allowed else sf.Budget(1)
+    offered = offered_delta([sf.Budget(1, "1e-6"), budget])
+    assert 10 * offered <= max(allowed, 0)
+    assert offered <= Fraction(1, 10**9)
+    assert Fraction(delta_text(offered)) == offered
+    assert not allowed or 100 * offered > min(allowed, Fraction(1, 10**8))  # no smaller than it must be
+
+
+def test_an_account_without_a_delta_is_told_what_needs_none(tmp_path: Path) -> None:
+    with opened(tmp_path, "0") as clinic:
+        for ask in (clinic.sql(BY_WARD).error, clinic.sql(BY_WARD).explain, clinic.sql(BY_WARD).release):
+            with pytest.raises(sf.Unsupported, match="an account without a δ"):
+                ask(epsilon=1)
+
+
+class TestCommand:
+    def test_a_person_is_asked_once_and_a_yes_is_the_default(self, tmp_path: Path) -> None:
+        policy = written(tmp_path)
+        with Terminal("query", policy, BY_WARD, "--epsilon", "1", environment={}) as terminal:
+            terminal.expect("takes a δ. Ask at ε = 1, δ = 1e-09? [Y/n]")
+            terminal.type(ENTER)
+            terminal.expect("this answer")
+            assert terminal.ends() == 0
+        assert spent(policy) == 1
+
+    def test_a_no_spends_nothing(self, tmp_path: Path) -> None:
+        policy = written(tmp_path)
+        with Terminal("query", policy, BY_WARD, "--epsilon", "1", environment={}) as terminal:
+            terminal.expect("[Y/n]")
+            terminal.type("n" + ENTER)
+            terminal.expect("--delta 1e-9")
+            assert terminal.ends() == 1
+        assert spent(policy) == 0
+
+    def test_a_script_must_name_it(self, tmp_path: Path) -> None:
+        policy = written(tmp_path)
+        done = run("query", policy, BY_WARD, "--epsilon", "1", given="y\n")
+        assert done.exit_code == 1
+        assert "--delta 1e-9" in done.stderr
+        assert spent(policy) == 0
+        dry = run("query", policy, BY_WARD, "--epsilon", "1", "--dry-run")
+        assert (dry.exit_code, "δ = 1e-09" in dry.stdout, "No δ was given" in dry.stdout) == (0, True, True)
+        assert run("query", policy, BY_WARD, "--epsilon", "1", "--delta", "1e-9").exit_code == 0
+
+
+class _Confirming:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def read(self, _prompt: str, _unfinished: str = "") -> str:
+        raise EOFError
+
+    def confirm(self, words: str) -> bool:
+        self.asked.append(words)
+        return True
+
+
+class TestShell:
+    def test_the_price_that_is_confirmed_has_the_delta(self, tmp_path: Path) -> None:
+        with opened(tmp_path) as clinic:
+            person = _Confirming()
+            ShellSession(clinic, person, None, False, True, ShellSettings(epsilon="1")).run(BY_WARD)
+            assert person.asked == ["Spend ε = 1, δ = 1e-09? [y/N] "]
+            assert failure(clinic) == Fraction(1, 10**9)
+
+    @pytest.mark.parametrize("interactive", [True, False])
+    def test_yes_to_all_is_no_yes_to_a_delta(self, tmp_path: Path, interactive: bool) -> None:
+        with opened(tmp_path) as clinic:
+            session = ShellSession(clinic, _Confirming(), None, True, interactive, ShellSettings(epsilon="1"))
+            with pytest.raises(sf.Unsupported, match="delta=1e-9"):
+                session.run(BY_WARD)
+            assert not any(clinic.budget.spent.values())
