@@ -34,23 +34,48 @@ class Output:
 @codec.serialisable("row-total")
 @dataclass(frozen=True)
 class RowTotal:
-    """An aggregate over noisy rows: COUNT, SUM, AVG, MIN or MAX."""
+    """An aggregate over noisy rows: COUNT, SUM, AVG, MIN, MAX, CORR or REGR_SLOPE."""
 
     function: str
     argument: Expression | None = None
-    """The aggregated expression; None where rows are counted."""
+    """The aggregated expression, y of a pair; None where rows are counted."""
     where: Expression | None = None
+    x: Expression | None = None
+    """The second expression of CORR and REGR_SLOPE."""
+
+
+@codec.serialisable("frame")
+@dataclass(frozen=True)
+class Frame:
+    """ROWS BETWEEN … AND …: offsets from the current row, negative for PRECEDING; None is UNBOUNDED."""
+
+    start: int | None
+    end: int | None
 
 
 @codec.serialisable("over")
 @dataclass(frozen=True)
 class NoisyWindow:
-    """A window function over the noisy rows that are equal in ``partition``: an aggregate of them, or a rank."""
+    """A window function over the noisy rows that are equal in ``partition``: an aggregate of a frame, a rank, or the
+    value of another row.
+    """
 
     function: str
     argument: Expression | None = None
     partition: tuple[Expression, ...] = ()
     order: tuple[Order, ...] = ()
+    frame: Frame | None = None
+    """None is the whole partition; with ORDER BY, the rows up to the current one and its peers."""
+    number: int | None = None
+    """The rows between of LAG and LEAD, the position of NTH_VALUE, the number of buckets of NTILE."""
+    default: Expression | None = None
+    """The value of LAG and LEAD where there is no row; None is NULL."""
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """The expressions it evaluates on noisy rows."""
+        operands = (operand for operand in (self.argument, self.default) if operand is not None)
+        return (*operands, *self.partition, *(order.expression for order in self.order))
 
 
 @codec.serialisable("finish")
@@ -65,6 +90,8 @@ class Finish:
     """The key indices of each grouping set; empty where rows are grouped by all keys, once."""
     windows: tuple[NoisyWindow, ...] = ()
     """Computed after HAVING, before ORDER BY and LIMIT."""
+    qualify: Expression | None = None
+    """Which rows are kept after the windows are computed."""
 
 
 @codec.serialisable("outer")

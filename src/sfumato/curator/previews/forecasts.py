@@ -41,7 +41,7 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.release.answers.formatting import round_half_width_up
 from sfumato.release.measured import NoisyMeasurements, by_column, estimator, rank_errors, results, scales
-from sfumato.release.noisy_rows.finishing import count_noise_draws, finish, selects_by_noise
+from sfumato.release.noisy_rows.finishing import finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
 from sfumato.release.prices import least_in_four_digits
@@ -216,13 +216,13 @@ def _widths(
     totals = tuple((number,) * count for number in numbers)
     measured = NoisyMeasurements(scales(prepared), results(prepared, shared_results), totals)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
-    joint_draws = count_noise_draws(query, row_count) if joint or selects_by_noise(query) else None
     estimates = estimator(measured, level, rows)
     rewritten, parts = extract_key_functions(
         replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query
     )
     rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
-    finished = finish(rewritten, rows, lambda draws: estimates(joint_draws or draws), joint=False)
+    is_joint = joint or selects_by_noise(query)
+    finished = finish(rewritten, rows, estimates, joint=is_joint, candidates=row_count if is_rowwise else None)
     return {
         output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
         + _rounding(output.expression, measured, int(rows.terms.max() if is_rowwise else 1 + len(rows.keys)))

@@ -6,12 +6,12 @@ its WHERE is a HAVING. So two texts that mean the same are the same query. Where
 
 A subquery that groups by the unit's id has rows of units, which are private: it is lowered with the rows (``rows``).
 
-This module also lowers expressions over noisy rows: the functions that may be applied to them, aggregates and windows.
+Aggregates and windows over noisy rows are lowered in ``noisy_windows``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -20,6 +20,16 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query
 from sfumato.plan.noisy_rows import FINISHING, Finish, NoisyWindow, Outer, Output, RowTotal
+from sfumato.plan.sql.noisy_windows import (
+    PAIR_TOTALS,
+    ROW_TOTALS,
+    TOTALS_FIX,
+    check_exact_key,
+    expand_named_windows,
+    lower_noisy_window,
+    lower_row_total,
+    windowed_column,
+)
 from sfumato.plan.sql.rows import lower_rows
 from sfumato.plan.sql.sql_expressions import OwnLowering, Read as ReadExpression, lower_with
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse, suggest_name
@@ -31,23 +41,11 @@ from sfumato.plan.values.expressions import (
     NoisyColumn,
     Order,
     Result,
-    WindowResult,
     noise_count,
     reads_only_keys,
 )
 from sfumato.plan.values.functions import call
-from sfumato.policy import Domain, Type
-
-Read = Callable[[exp.Expr], Expression]
-
-ROW_TOTALS: dict[type[exp.Expr], str] = {
-    exp.Count: "COUNT",
-    exp.Sum: "SUM",
-    exp.Avg: "AVG",
-    exp.Min: "MIN",
-    exp.Max: "MAX",
-}
-_RANKS: dict[type[exp.Expr], str] = {exp.Rank: "RANK", exp.DenseRank: "DENSE_RANK", exp.RowNumber: "ROW_NUMBER"}
+from sfumato.policy import Type
 
 
 def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
@@ -72,88 +70,11 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
         check_noisy_functions(argument, node)
 
 
-def lower_row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
-    """Lower an aggregate over noisy rows; return it with its domain."""
-    where, aggregate = None, node
-    if isinstance(node, exp.Filter):
-        where, aggregate = read(node.expression.this), node.this
-    function, argument = _aggregate(aggregate, read)
-    return RowTotal(function, argument, where), _aggregate_domain(function, argument)
-
-
-def lower_noisy_window(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
-    """Lower a window over noisy rows; return it with its domain."""
-    for part, value in node.args.items():
-        if value and part not in ("this", "partition_by", "order", "over"):
-            rule = "a window over aggregated rows can only have PARTITION BY and ORDER BY"
-            raise refuse(
-                node, "window", rule, "write OVER ([PARTITION BY …] [ORDER BY …]), without a frame or a window name"
-            )
-    partition = tuple(read(partition_node) for partition_node in node.args.get("partition_by") or ())
-    for partition_node, partition_key in zip(node.args.get("partition_by") or (), partition, strict=True):
-        check_exact_key(partition_key, partition_node, "PARTITION BY")
-    order_terms = node.args["order"].expressions if node.args.get("order") else ()
-    if type(node.this) in _RANKS:
-        if not order_terms:
-            rule = f"{_RANKS[type(node.this)]} needs ORDER BY"
-            raise refuse(node, "window", rule, f"write {_RANKS[type(node.this)]}() OVER (ORDER BY n DESC)")
-        return NoisyWindow(_RANKS[type(node.this)], None, partition, lower_window_order(order_terms, read)), Domain(
-            Type.INTEGER
-        )
-    if order_terms:
-        rule = "running totals over aggregated rows are not supported"
-        raise refuse(node, "window", rule, "leave out ORDER BY: SUM(n) OVER (PARTITION BY …)")
-    function, argument = _aggregate(node.this, read)
-    return NoisyWindow(function, argument, partition), _aggregate_domain(function, argument)
-
-
-def lower_window_order(order_nodes: list[exp.Expr], read: Read) -> tuple[Order, ...]:
-    """Lower ORDER BY inside a window."""
-    for term in order_nodes:
-        if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
-            raise refuse(
-                term, "order", "ORDER BY takes columns of the answer, with ASC or DESC", "name a column of the answer"
-            )
-    return tuple(
-        Order(read(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first"))) for term in order_nodes
-    )
-
-
-def check_exact_key(expression: Expression, node: exp.Expr, clause: str) -> None:
-    """Refuse grouping by noisy values, so that the groups are certain."""
-    if noise_count(expression):
-        description = "a noisy number" if expression.domain.type.numeric else "computed from noisy numbers"
-        rule = f"{clause} over aggregated rows needs group keys; {node_text(node)} is {description}"
-        raise refuse(node, "noisy-key", rule, "group by a key of the inner SELECT, or use WHERE for one case at a time")
-
-
-def _aggregate(node: exp.Expr, read: Read) -> tuple[str, Expression | None]:
-    if type(node) not in ROW_TOTALS or node.args.get("expressions") or isinstance(node.this, exp.Distinct):
-        fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
-        raise refuse(node, "row-aggregate", f"{node_text(node)} over aggregated rows is not supported", fix)
-    function, argument_node = ROW_TOTALS[type(node)], node.this
-    if function == "COUNT" and (argument_node is None or isinstance(argument_node, (exp.Star, exp.Literal))):
-        return function, None
-    argument = read(argument_node)
-    if not argument.domain.type.numeric and function != "COUNT":
-        rule = f"{function} needs a number; {node_text(argument_node)} is {argument.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
-    return function, argument
-
-
-def _aggregate_domain(function: str, argument: Expression | None) -> Domain:
-    """Return the domain of an aggregate of noisy rows: without bounds, and nullable unless it is a count."""
-    if function == "COUNT":
-        return Domain(Type.INTEGER)
-    is_integer = argument is not None and argument.domain.type is Type.INTEGER and function != "AVG"
-    return Domain(Type.INTEGER if is_integer else Type.REAL, nullable=True)
-
-
 MAX_COLUMNS = 100
 MAX_OUTER = 8
 MAX_DEEP = 40
 """The most SELECTs around one that aggregates: each is lowered separately, so this bounds the cost of lowering."""
-_TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
+_TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS, *PAIR_TOTALS)
 
 
 def inner_aggregate_select(select: exp.Select, catalog: Catalog) -> exp.Select | None:
@@ -259,19 +180,36 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
             select,
             "clause",
             f"{extra.strip('_').upper()} over aggregated rows is not supported",
-            "use SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
+            "use SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT",
         )
     if not inner.plan.measures:
         rule = "the inner SELECT has no aggregate, so the outer SELECT has nothing to compute with"
         raise refuse(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
-    building = _OuterBuilder(select, inner)
+    building = _OuterBuilder(expand_named_windows(select), inner)
     return building.merged() if building.plain else building.staged()
 
 
-_CLAUSES = {"expressions", "from_", "where", "with_", "group", "having", "order", "limit", "offset"}
+_CLAUSES = {
+    "expressions",
+    "from_",
+    "where",
+    "with_",
+    "group",
+    "having",
+    "windows",
+    "qualify",
+    "order",
+    "limit",
+    "offset",
+}
 """The supported clauses. DISTINCT is none of them: noisy rows are not compared."""
+
+
+def _own_windows(select: exp.Select) -> Iterator[exp.Expr]:
+    """Iterate over the windows of a SELECT, without those of its subqueries."""
+    return (node for node in select.find_all(exp.Window) if node.find_ancestor(exp.Select) is select)
 
 
 class _OuterBuilder:
@@ -292,7 +230,7 @@ class _OuterBuilder:
         """Whether the inner SELECT can absorb this one: no rows are aggregated, and none were cut before."""
         finish = self.inner.finish
         has_cut = finish.limit is not None or finish.offset or finish.windows or self.inner.outer
-        return not (self.grouped or has_cut or self.select.find(exp.Window) is not None)
+        return not (self.grouped or has_cut or any(_own_windows(self.select)))
 
     def merged(self) -> Query:
         where = self._condition("where")
@@ -318,6 +256,7 @@ class _OuterBuilder:
         self._read_keys()
         outputs = self._outputs()
         having = self._condition("having", renamed=True)
+        qualify = self._condition("qualify", renamed=True)
         order = self._order(outputs)
         finish = Finish(
             outputs,
@@ -326,6 +265,7 @@ class _OuterBuilder:
             parse_row_count(self.select, "limit"),
             parse_row_count(self.select, "offset") or 0,
             windows=tuple(self.windows),
+            qualify=qualify,
         )
         outer = Outer(finish, where, tuple(self.keys), tuple(self.totals))
         return replace(self.inner, outer=(*self.inner.outer, outer))
@@ -389,7 +329,7 @@ class _OuterBuilder:
         """Lower a column; or, in an aggregating SELECT, a key, a total or a window."""
         if isinstance(part, exp.Window):
             window, domain = lower_noisy_window(part, lambda node: self._read(node, self._finishing_no_window))
-            return self.windows.setdefault(window, Column(WindowResult(len(self.windows)), domain))
+            return windowed_column(self.windows, window, domain)
         return self._finishing_no_window(part, read)
 
     def _finishing_no_window(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
@@ -397,8 +337,11 @@ class _OuterBuilder:
             row_aggregate, domain = lower_row_total(part, lambda node: self._read(node, self._column))
             return self.totals.setdefault(row_aggregate, Column(Result(len(self.totals)), domain))
         if isinstance(part, (exp.AggFunc, exp.Window)):
-            fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
-            raise refuse(part, "row-aggregate", f"{node_text(part)} over aggregated rows is not supported", fix)
+            rule = f"{node_text(part)} over aggregated rows is not supported"
+            if isinstance(part, exp.Window):
+                rule = "a window function cannot be an argument of an aggregate or of another window"
+                raise refuse(part, "window", rule, "compute it in a subquery, and aggregate its column outside")
+            raise refuse(part, "row-aggregate", rule, TOTALS_FIX)
         if not self.grouped:
             return self._column(part, read)
         if self.keys and isinstance(part, (exp.Condition, exp.Func)) and not isinstance(part, exp.Literal):
