@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.running import Kind, Mutant, suite
 
 _WINDOWS = ("release/noisy_rows/test_window_functions.py",)
+_COMBINED = ("curator/test_combined_questions.py",)
 _FORMS = ("release/noisy_rows/test_noise_forms.py",)
 MUTANTS = (
     Mutant(
@@ -58,10 +59,26 @@ MUTANTS = (
     Mutant(
         "rows that QUALIFY selects by noise have ranges of their own",
         Kind.RANGES,
-        "release.noisy_rows.finishing:selects_by_noise",
+        "plan.noisy_rows:selects_by_noise",
         "[stage.having, stage.qualify]",
         "[stage.having]",
         ("release/test_outer_rows.py::test_a_range_relies_on_the_statements_that_its_cell_reads",),
+    ),
+    Mutant(
+        "a left join of noisy rows drops the keys without a match",
+        Kind.KEYS,
+        "release.noisy_rows.combining:_join",
+        "    if join.keep_left:",
+        "    if join.keep_left and join.keep_right:",
+        _COMBINED,
+    ),
+    Mutant(
+        "a join needs no key",
+        Kind.KEYS,
+        "plan.sql.noisy_relations:_joined_keys",
+        "right.keys <= bare[1]",
+        "right.keys >= bare[1]",
+        _COMBINED,
     ),
 )
 

@@ -353,6 +353,11 @@ QUESTIONS = [
     ),
     (
         "SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM visits",
+        "write UNION ALL",
+        "SELECT COUNT(*) FROM visits UNION ALL SELECT COUNT(*) FROM visits",
+    ),
+    (
+        "SELECT COUNT(*) FROM visits EXCEPT SELECT COUNT(*) FROM visits",
         "SELECT … FROM … [WHERE] [GROUP BY]",
         "SELECT COUNT(*) FROM visits WHERE age > 5 GROUP BY region",
     ),

@@ -11,8 +11,8 @@ Aggregates and windows over noisy rows are lowered in ``noisy_windows``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -59,6 +59,11 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
             "a noisy number can only be cast to another numeric type",
             "cast it to INTEGER or DOUBLE, or leave out the cast",
         )
+    if expression.function not in FINISHING and not noise_count(expression):
+        rule = (
+            f"{expression.function.upper()} of a key is computed where the rows are grouped, not over aggregated rows"
+        )
+        raise refuse(node, "finish-function", rule, "compute it in the inner SELECT, and use its column here")
     if expression.function not in FINISHING:
         raise refuse(
             node,
@@ -85,13 +90,13 @@ def inner_aggregate_select(select: exp.Select, catalog: Catalog) -> exp.Select |
     chain = _selects_below(select)
     first = next(chain, None)
     for depth, (level, visible) in enumerate(() if first is None else (first, *chain)):
-        if level.args.get("group") and _groups_by_unit(_with_referenced_ctes(level, visible), catalog):
+        if level.args.get("group") and groups_by_unit(with_referenced_ctes(level, visible), catalog):
             return None
         if has_aggregates(level) and depth >= MAX_DEEP:
             rule = f"at most {MAX_DEEP} SELECTs can be nested around one that aggregates"
             raise refuse(select, "too-deep", rule, "merge some of them")
         if has_aggregates(level):
-            return _with_referenced_ctes(*first) if first is not None else None
+            return with_referenced_ctes(*first) if first is not None else None
     return None
 
 
@@ -120,7 +125,7 @@ def _selects_below(select: exp.Select) -> Iterator[tuple[exp.Select, CteScope]]:
         yield select, visible
 
 
-def _with_referenced_ctes(select: exp.Select, visible: CteScope) -> exp.Select:
+def with_referenced_ctes(select: exp.Select, visible: CteScope) -> exp.Select:
     """Return the SELECT with the common table expressions that it references, directly or through others."""
     copied = select.copy()
     referenced = {table.name.lower() for table in copied.find_all(exp.Table)}
@@ -150,7 +155,7 @@ def _is_windowed(node: exp.Expr) -> bool:
     return isinstance(ancestor, exp.Window) and ancestor.this.find(type(node)) is node
 
 
-def _groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
+def groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
     """Return whether a SELECT groups by the unit: such rows are private."""
     group = select.args.get("group")
     if group is None:
@@ -187,8 +192,46 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
         raise refuse(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
-    building = _OuterBuilder(expand_named_windows(select), inner)
-    return building.merged() if building.plain else building.staged()
+    expanded = expand_named_windows(select)
+    is_plain = _is_plain(expanded, inner)
+    alias = select.args["from_"].this.alias_or_name
+    building = OuterBuilder(expanded, scope_columns(alias, inner.outputs, defined=is_plain))
+    if is_plain:
+        return replace(inner, finish=building.merged_finish(inner.finish))
+    return replace(inner, outer=(*inner.outer, building.outer()))
+
+
+def _is_plain(select: exp.Select, inner: Query) -> bool:
+    """Return whether the inner SELECT can absorb an outer one: no rows are aggregated, and none were cut before."""
+    finish = inner.finish
+    has_cut = finish.limit is not None or finish.offset or finish.windows or finish.qualify or inner.outer
+    return not (has_aggregates(select) or has_cut or select.args.get("qualify") or any(_own_windows(select)))
+
+
+@dataclass(frozen=True)
+class ScopeColumn:
+    """A column of the noisy rows that a SELECT reads."""
+
+    table: str
+    """The name of the rows that it belongs to, in FROM."""
+    name: str
+    expression: Expression
+    is_hidden: bool = False
+    """Whether only its qualified name refers to it, because USING has merged it with another."""
+
+
+def scope_columns(table: str, outputs: Sequence[Output], *, first: int = 0, defined: bool = False) -> list[ScopeColumn]:
+    """Return the columns of noisy rows, numbered from ``first``; or with ``defined`` as their own definitions."""
+    return [
+        ScopeColumn(
+            table,
+            output.name,
+            output.expression
+            if defined
+            else Column(NoisyColumn(first + index, noise_count(output.expression)), output.expression.domain),
+        )
+        for index, output in enumerate(outputs)
+    ]
 
 
 _CLAUSES = {
@@ -212,46 +255,38 @@ def _own_windows(select: exp.Select) -> Iterator[exp.Expr]:
     return (node for node in select.find_all(exp.Window) if node.find_ancestor(exp.Select) is select)
 
 
-class _OuterBuilder:
+class OuterBuilder:
     """The totals and windows of an outer SELECT, collected while its columns are lowered."""
 
-    def __init__(self, select: exp.Select, inner: Query) -> None:
-        self.select, self.inner = select, inner
+    def __init__(self, select: exp.Select, columns: Sequence[ScopeColumn]) -> None:
+        self.select, self.columns = select, columns
         self.totals: dict[RowTotal, Column] = {}
         self.windows: dict[NoisyWindow, Column] = {}
         self.named: dict[str, Expression] = {}
         """The outer SELECT's own names, which HAVING and ORDER BY may use."""
-        self.alias = select.args["from_"].this.alias_or_name
         self.grouped = has_aggregates(select)
         self.keys: dict[Expression, Column] = {}
 
-    @property
-    def plain(self) -> bool:
-        """Whether the inner SELECT can absorb this one: no rows are aggregated, and none were cut before."""
-        finish = self.inner.finish
-        has_cut = finish.limit is not None or finish.offset or finish.windows or self.inner.outer
-        return not (self.grouped or has_cut or any(_own_windows(self.select)))
-
-    def merged(self) -> Query:
+    def merged_finish(self, inner: Finish) -> Finish:
+        """Return the finish of the inner SELECT with this one merged into it."""
         where = self._condition("where")
         outputs = self._outputs()
-        having = self.inner.finish.having
-        predicates = [predicate for predicate in (having, where) if predicate is not None]
-        finish = Finish(
+        predicates = [predicate for predicate in (inner.having, where) if predicate is not None]
+        return Finish(
             outputs,
             None
             if not predicates
             else predicates[0]
             if len(predicates) == 1
             else call("AND", *sorted(predicates, key=repr)),
-            self._order(outputs) or self.inner.finish.order,
+            self._order(outputs) or inner.order,
             parse_row_count(self.select, "limit"),
             parse_row_count(self.select, "offset") or 0,
-            self.inner.finish.sets,
+            inner.sets,
         )
-        return replace(self.inner, finish=finish)
 
-    def staged(self) -> Query:
+    def outer(self) -> Outer:
+        """Return this SELECT as one over the rows below it."""
         where = self._condition("where")
         self._read_keys()
         outputs = self._outputs()
@@ -267,8 +302,7 @@ class _OuterBuilder:
             windows=tuple(self.windows),
             qualify=qualify,
         )
-        outer = Outer(finish, where, tuple(self.keys), tuple(self.totals))
-        return replace(self.inner, outer=(*self.inner.outer, outer))
+        return Outer(finish, where, tuple(self.keys), tuple(self.totals))
 
     def _read_keys(self) -> None:
         group = self.select.args.get("group")
@@ -299,31 +333,41 @@ class _OuterBuilder:
                     rule = "GROUP BY <number> must be the position of a column in SELECT, counted from 1"
                     raise refuse(node, "ordinal", rule, "name the column")
                 definition = items[int(node.this) - 1].unalias()
-            elif isinstance(node, exp.Column) and self._place(node.name) is None:
+            elif isinstance(node, exp.Column) and not self._has_column(node.name):
                 definition = next((item.this for item in items if item.alias.lower() == node.name.lower()), node)
             lowered_key = self._read(definition, self._column)
             check_exact_key(lowered_key, node, "GROUP BY")
             self.keys.setdefault(lowered_key, Column(Key(len(self.keys)), lowered_key.domain))
 
-    def _place(self, name: str) -> int | None:
-        names = [output.name.lower() for output in self.inner.outputs]
-        return names.index(name.lower()) if name.lower() in names else None
+    def _has_column(self, name: str) -> bool:
+        return any(column.name.lower() == name.lower() and not column.is_hidden for column in self.columns)
+
+    def read_column(self, node: exp.Expr) -> Expression:
+        """Lower an expression over the columns of the rows below."""
+        return self._read(node, self._column)
 
     def _column(self, part: exp.Expr, _: ReadExpression) -> Expression | None:
         """Lower a column of the inner SELECT, as its expression or as a column of its rows."""
         if not isinstance(part, exp.Column):
             return None
-        index = self._place(part.name)
-        if part.table and part.table.lower() != self.alias.lower():
+        tables = list(dict.fromkeys(column.table for column in self.columns if column.table.strip()))
+        if part.table.strip() and part.table.lower() not in map(str.lower, tables):
             rule = f"no table in this question is named {part.table[:60]}"
-            raise Unsupported("unknown-alias", rule, fix=suggest_name(part.table, filter(None, [self.alias])))
-        if index is None:
+            raise Unsupported("unknown-alias", rule, fix=suggest_name(part.table, tables))
+        candidates = [
+            column
+            for column in self.columns
+            if column.name.lower() == part.name.lower()
+            and (column.table.lower() == part.table.lower() if part.table else not column.is_hidden)
+        ]
+        if not candidates:
             rule = f"the inner SELECT has no column named {part.name[:60]}"
-            raise Unsupported(
-                "unknown-column", rule, fix=suggest_name(part.name, [output.name for output in self.inner.outputs])
-            )
-        definition = self.inner.outputs[index].expression
-        return definition if self.plain else Column(NoisyColumn(index, noise_count(definition)), definition.domain)
+            names = dict.fromkeys(column.name for column in self.columns if not column.is_hidden)
+            raise Unsupported("unknown-column", rule, fix=suggest_name(part.name, names))
+        if len(candidates) > 1:
+            owners = " or ".join(f"{column.table}.{column.name}" for column in candidates)
+            raise Unsupported("ambiguous", f"{part.name[:60]} is in several of the joined rows", fix=f"write {owners}")
+        return candidates[0].expression
 
     def _finishing(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         """Lower a column; or, in an aggregating SELECT, a key, a total or a window."""
@@ -390,8 +434,8 @@ class _OuterBuilder:
                 "* over aggregated rows cannot be combined with GROUP BY, aggregates or EXCLUDE",
                 "name the columns",
             )
-        names = [output.name for output in self.inner.outputs]
-        return [Output(name, self._read(exp.column(name, quoted=True), self._column)) for name in names]
+        shown = (column for column in self.columns if not column.is_hidden)
+        return [Output(column.name, column.expression) for column in shown]
 
     def _output(self, item: exp.Expr) -> Output:
         inner = item.unalias()

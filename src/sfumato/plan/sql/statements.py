@@ -40,6 +40,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sharing import with_measures
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.grouping import Grouping, lower_grouping
+from sfumato.plan.sql.noisy_relations import combines_noisy_rows, lower_combined
 from sfumato.plan.sql.noisy_windows import expand_named_windows, lower_noisy_window, windowed_column
 from sfumato.plan.sql.outer import (
     MAX_COLUMNS,
@@ -238,6 +239,8 @@ def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
 
 
 def _lower_query(select: exp.Select, catalog: Catalog) -> Query:
+    if combines_noisy_rows(select, catalog):
+        return lower_combined(select, catalog, lambda leaf: _lower_query(leaf, catalog))
     inner_select = inner_aggregate_select(select, catalog)
     return (
         _lower_select(select, catalog)

@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 
+from sfumato.plan import noisy_rows
 from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.nodes import Query
 from sfumato.plan.noisy_rows import Finish, Outer
@@ -89,26 +90,28 @@ def finish(
     ``candidates`` (the rows, unless a forecast stands for more) at once, when that is requested or when rows are
     selected by noisy values.
     """
-    row_count = len(rows.keys) if candidates is None else candidates
-    keys: dict[Reference, Evaluated] = {}
-    for index in range(rows.width):
-        keys[Key(index)] = ExactColumn(objects([key[index] for key in rows.keys]))
-    for index, is_summed_over in enumerate(rows.summed_over.T):
-        keys[GroupingFlag(index)] = ExactColumn(objects(is_summed_over.astype(int).tolist()))
-    noises = [measure.noises for measure in query.plan.measures]
-
-    @cache
-    def finished_for(draws: int) -> Finished:
-        columns = dict(keys)
-        for index, estimate in enumerate(estimated(draws)):
-            columns[Result(index)] = _estimate_column(estimate, Statement.about(row_count, noises[index]), draws)
-        finished_rows = _finish_rows(query.finish, columns, Presence.everywhere(len(rows.keys)))
-        for outer in query.outer:
-            finished_rows = _apply_outer(outer, finished_rows)
-        return finished_rows
-
+    finished_for = cache(lambda draws: finish_for(query, rows, estimated, draws, candidates))
     combined = bool(query.outer or query.finish.windows)
     return with_intervals(finished_for, joint=joint or selects_by_noise(query), combined=combined)
+
+
+def finish_for(
+    query: Query, rows: AnswerRows, estimated: Estimated, draws: int, candidates: int | None = None
+) -> Finished:
+    """Finish the rows with intervals of which so many hold at once; linear columns stay linear."""
+    row_count = len(rows.keys) if candidates is None else candidates
+    columns: dict[Reference, Evaluated] = {}
+    for index in range(rows.width):
+        columns[Key(index)] = ExactColumn(objects([key[index] for key in rows.keys]))
+    for index, is_summed_over in enumerate(rows.summed_over.T):
+        columns[GroupingFlag(index)] = ExactColumn(objects(is_summed_over.astype(int).tolist()))
+    noises = [measure.noises for measure in query.plan.measures]
+    for index, estimate in enumerate(estimated(draws)):
+        columns[Result(index)] = _estimate_column(estimate, Statement.about(row_count, noises[index]), draws)
+    finished_rows = _finish_rows(query.finish, columns, Presence.everywhere(len(rows.keys)))
+    for outer in query.outer:
+        finished_rows = apply_outer(outer, finished_rows)
+    return finished_rows
 
 
 def with_intervals(finished_for: Callable[[int], Finished], *, joint: bool, combined: bool) -> Finished:
@@ -145,13 +148,8 @@ def _estimate_column(estimate: GroupEstimate, statement: Statement, draws: int) 
 
 
 def selects_by_noise(query: Query) -> bool:
-    """Return whether noisy values select rows: by HAVING, WHERE, QUALIFY, or ORDER BY with LIMIT."""
-    selecting: list[Expression | None] = [outer.where for outer in query.outer]
-    for stage in (query.finish, *(outer.finish for outer in query.outer)):
-        selecting += [stage.having, stage.qualify]
-        if stage.limit is not None or stage.offset:
-            selecting += [order.expression for order in stage.order]
-    return any(expression is not None and noise_count(expression) for expression in selecting)
+    """Return whether noisy values select rows of a query."""
+    return noisy_rows.selects_by_noise(query.finish, query.outer)
 
 
 def count_noise_draws(query: Query, rows: int) -> int:
@@ -196,7 +194,7 @@ def _finish_rows(query: Finish, columns: dict[Reference, Evaluated], present: Pr
     return Finished(outputs, shown_rows[query.offset : end], np.full(count, is_certain), statements)
 
 
-def _apply_outer(query: Outer, inner: Finished) -> Finished:
+def apply_outer(query: Outer, inner: Finished) -> Finished:
     """Apply an outer SELECT to the rows that the inner one shows, in their order."""
     hidden_rows = np.setdiff1d(np.arange(len(inner.sure)), inner.shown)
     order = np.concatenate([inner.shown, hidden_rows])

@@ -624,6 +624,33 @@ def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
     )
 
 
+def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
+    """Put columns one below the other."""
+    first = next((column for column in columns if isinstance(column, LinearColumn)), None)
+    linear = [] if first is None else [as_linear(column, first) for column in columns]
+    parts = [column for column in linear if column is not None]
+    if first is not None and len(parts) == len(columns):
+        value, centre = (np.concatenate([getattr(column, part) for column in parts]) for part in ("value", "centre"))
+        total = sum(column.statement.total for column in parts)
+        stacked = first.derived(value, centre, stack([column.form for column in parts]))
+        return replace(stacked, statement=replace(stacked.statement, total=total))
+    if all(isinstance(column, ExactColumn) for column in columns):
+        values = [column.value for column in columns if isinstance(column, ExactColumn)]
+        is_chosen = any(isinstance(column, ExactColumn) and column.chosen_by_noise for column in columns)
+        return ExactColumn(np.concatenate(values), is_chosen)
+    if any(isinstance(column, TruthColumn) for column in columns):
+        truth_columns = [truths(column) for column in columns]
+        true, known, sure = (
+            np.concatenate([getattr(column, part) for column in truth_columns]) for part in ("true", "known", "sure")
+        )
+        return TruthColumn(true, known, sure, statements_of(*columns))
+    number_columns = [numbers(column) for column in columns]
+    value, low, high = (
+        np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
+    )
+    return NumberColumn(value, low, high, statements_of(*columns))
+
+
 def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:
     """Take each row from one of two columns, as a public condition says."""
     first = next((column for column in (yes, no) if isinstance(column, LinearColumn)), None)
