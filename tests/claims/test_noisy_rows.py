@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sfumato as sf
 from claims.claimed_questions import Claims
 from claims.recorded import Claim, check_claims
 from sfumato.plan.noisy_rows import NoisyWindow, Order
 from sfumato.plan.values.expressions import Call, Column, Expression, Key, Result
 from sfumato.policy import Domain, Type
 from sfumato.release.noisy_rows import noisy_columns
-from sfumato.release.noisy_rows.finishing import Presence, group_codes, row_total, window
+from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
 from sfumato.release.noisy_rows.noisy_columns import (
     Evaluated,
     ExactColumn,
+    LinearColumn,
     NumberColumn,
+    Statement,
     TruthColumn,
     evaluate_on,
     objects,
     ranks,
 )
+from sfumato.release.noisy_rows.row_totals import Presence, group_codes, row_total
+from sfumato.release.noisy_rows.window_functions import window
+from sfumato.release.parts.scales import NoisyScale
 
 NAN, INF = np.nan, np.inf
 VALUES = np.array([0.0, 3.0, -2.5, 7.0, 7.0, NAN, 1e-160, 4.0])
@@ -60,6 +66,8 @@ NUMERIC, LOGICAL = ("wide", "exact", "other", "decided"), ("yes", "no")
 
 
 def _claim(made: Evaluated) -> Claim:
+    if isinstance(made, LinearColumn):
+        made = made.ranged
     if isinstance(made, NumberColumn):
         return tuple(tuple(f"{each:.12g}" for each in part) for part in (made.value, made.low, made.high))
     if isinstance(made, TruthColumn):
@@ -135,8 +143,14 @@ PRESENCES = {
     "unsure": Presence(np.array([1, 0, 1, 1, 0, 1, 1, 0], bool), np.array([1, 1, 0, 1, 0, 1, 0, 1], bool)),
     "none": Presence(np.zeros(8, bool), np.array([1, 0, 1, 0, 1, 0, 1, 1], bool)),
 }
-SUMMED = replace(OTHER, value=np.nan_to_num(OTHER.value), low=np.nan_to_num(OTHER.low), high=np.nan_to_num(OTHER.high),
-                 sum_width=lambda terms: terms**0.5 / 4)  # fmt: skip
+SUMMED = LinearColumn(
+    np.nan_to_num(OTHER.value),
+    np.nan_to_num(OTHER.value),
+    NoiseForm.single(np.arange(8)),
+    IndependentNoises(((NoisyScale("0.25", sf.Laplace(2)), 8),), Fraction("0.95")),
+    1,
+    Statement.about(8),
+)
 
 
 def test_presence_and_groups() -> None:

@@ -10,9 +10,9 @@ MUTANTS = (
     Mutant(
         "a subtotal has the range of one group",
         Kind.SENSITIVITY,
-        "release.measured:_estimate_sums",
-        "columns.scale.sum_width(int(terms), confidence, statements)",
-        "columns.scale.sum_width(1, confidence, statements)",
+        "release.noisy_rows.noise_forms:IndependentNoises._sum_width",
+        "    if terms == 1:",
+        "    if terms >= 1:",
         ("release/test_subtotals.py::test_ranges_of_subtotals_hold",),
     ),
     Mutant(
@@ -26,9 +26,9 @@ MUTANTS = (
     Mutant(
         "totals are rounded for themselves",
         Kind.ROUNDING,
-        "release.measured:_estimate_sums",
-        "value = rows.summed(estimator.estimate(totals, [0.0] * len(totals)).value)",
-        "value = estimate.value",
+        "release.measured:_linear_estimate",
+        "value, centre = (rows.summed(value), rows.summed(centre))",
+        "value, centre = (np.round(rows.summed(centre)), rows.summed(centre))",
         ("release/test_subtotals.py::test_every_total_is_the_sum_of_what_is_shown_below_it",),
     ),
     Mutant(
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "rows that noise has picked are taken for sure",
         Kind.LIMITS,
-        "release.noisy_rows.finishing:Presence.where",
+        "release.noisy_rows.row_totals:Presence.where",
         "self.sure & test.sure | self.sure & ~self.present | test.sure & ~true",
         "self.sure",
         _OUTER,
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "rows that may be there add nothing to a range",
         Kind.LIMITS,
-        "release.noisy_rows.finishing:_sum_rows",
+        "release.noisy_rows.row_totals:_sum_rows",
         "np.where(unsure, np.maximum(column.high, 0), 0)",
         "0",
         _OUTER,
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "ranks have no range upward",
         Kind.LIMITS,
-        "release.noisy_rows.finishing:_rank_rows",
+        "release.noisy_rows.window_functions:_rank_rows",
         "1.0, 1 + certainly_before), 1 + possibly_before)",
         "1.0, 1 + certainly_before), value)",
         _OUTER,
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "noisy rows are grouped by noisy numbers",
         Kind.KEYS,
-        "plan.sql.outer:check_exact_key",
+        "plan.sql.noisy_windows:check_exact_key",
         "    if noise_count(expression):",
         "    if noise_count(expression) > 10:",
         ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",),

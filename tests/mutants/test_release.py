@@ -210,8 +210,8 @@ MUTANTS = (
         "an error wanted for all numbers at once is kept by each alone",
         Kind.RANGES,
         "curator.previews.forecasts:_widths",
-        "count_noise_draws(query, row_count) if joint or selects_by_noise(query) else None",
-        "count_noise_draws(query, row_count) if selects_by_noise(query) else None",
+        "is_joint = joint or selects_by_noise(query)",
+        "is_joint = selects_by_noise(query)",
         ("curator/test_shares_and_accuracy.py",),
     ),
     Mutant(

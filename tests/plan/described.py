@@ -102,6 +102,8 @@ def finished(finish: Finish, meant: dict[Reference, str]) -> list[str]:
     lines = [f"show {output.name}: {expression_sql(output.expression, meant)}" for output in finish.outputs]
     if finish.having is not None:
         lines.append(f"having {expression_sql(finish.having, meant)}")
+    if finish.qualify is not None:
+        lines.append(f"qualify {expression_sql(finish.qualify, meant)}")
     for order in finish.order:
         directions = " desc" * order.descending + " nulls first" * order.nulls_first
         lines.append(f"order {expression_sql(order.expression, meant)}{directions}")

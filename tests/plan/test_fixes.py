@@ -229,12 +229,6 @@ QUESTIONS = [
         "LEAST(COUNT(*), 50)",
         f"SELECT AVG(n) FROM (SELECT LEAST(COUNT(*), 50) AS n {BY_UNIT})",
     ),
-    (
-        "SELECT region, COUNT(*) AS n FROM visits GROUP BY region QUALIFY RANK() OVER (ORDER BY n DESC) <= 3",
-        "SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
-        "SELECT * FROM (SELECT region, COUNT(*), RANK() OVER (ORDER BY COUNT(*) DESC) AS place FROM visits"
-        " GROUP BY region) WHERE place <= 3",
-    ),
     (f"SELECT DISTINCT n FROM ({BY_REGION})", "SELECT, FROM", f"SELECT n FROM ({BY_REGION})"),
     (
         "SELECT COUNT(*) FROM visits, UNNEST(tags) AS visits(tag)",
@@ -386,6 +380,11 @@ QUESTIONS = [
     ),
     (
         "SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM visits",
+        "write UNION ALL",
+        "SELECT COUNT(*) FROM visits UNION ALL SELECT COUNT(*) FROM visits",
+    ),
+    (
+        "SELECT COUNT(*) FROM visits EXCEPT SELECT COUNT(*) FROM visits",
         "SELECT … FROM … [WHERE] [GROUP BY]",
         "SELECT COUNT(*) FROM visits WHERE age > 5 GROUP BY region",
     ),
@@ -410,8 +409,8 @@ QUESTIONS = [
     ),
     (
         f"SELECT MEDIAN(n) AS m FROM ({BY_REGION})",
-        "MAX, or RANK() OVER (ORDER BY …)",
-        f"SELECT MAX(n) AS m, RANK() OVER (ORDER BY MAX(n)) AS place FROM ({BY_REGION}) GROUP BY region",
+        "MAX, CORR or REGR_SLOPE, or compute it on the answer, in pandas: that is free",
+        f"SELECT MAX(n) AS m, CORR(n, n) AS c FROM ({BY_REGION})",
     ),
     ("SELECT DISTINCT region, COUNT(*) AS n FROM visits GROUP BY region", "leave out DISTINCT", BY_REGION),
     ("SELECT DISTINCT * FROM visits", "name the columns", "SELECT DISTINCT region, urgent FROM visits"),
@@ -440,9 +439,14 @@ QUESTIONS = [
         " HAVING n > 10 AND double IS NULL",
     ),
     (
-        f"SELECT SUM(n) OVER (ORDER BY region) AS m FROM ({BY_REGION})",
-        "SUM(n) OVER (PARTITION BY …)",
-        f"SELECT SUM(n) OVER (PARTITION BY region) AS m FROM ({BY_REGION})",
+        f"SELECT SUM(n) OVER (ORDER BY region RANGE BETWEEN 2 PRECEDING AND CURRENT ROW) AS m FROM ({BY_REGION})",
+        "ROWS BETWEEN 6 PRECEDING AND CURRENT ROW",
+        f"SELECT SUM(n) OVER (ORDER BY region ROWS BETWEEN 6 PRECEDING AND CURRENT ROW) AS m FROM ({BY_REGION})",
+    ),
+    (
+        f"SELECT LAG(n) OVER () AS m FROM ({BY_REGION})",
+        "LAG(n) OVER (ORDER BY month)",
+        f"SELECT LAG(n) OVER (ORDER BY region) AS m FROM ({BY_REGION})",
     ),
     (
         "SELECT AVG(s) FROM (SELECT COUNT(DISTINCT region) OVER (PARTITION BY patient_id) AS s FROM visits)",
@@ -451,9 +455,8 @@ QUESTIONS = [
     ),
     (
         "SELECT region, COUNT(*) AS n FROM visits GROUP BY region HAVING RANK() OVER (ORDER BY COUNT(*)) < 3",
-        "FROM (SELECT …, RANK() OVER (ORDER BY COUNT(*)) AS x FROM …)",
-        "SELECT region, n FROM (SELECT region, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*)) AS x FROM visits"
-        " GROUP BY region) WHERE x < 3",
+        "use QUALIFY instead of HAVING",
+        "SELECT region, COUNT(*) AS n FROM visits GROUP BY region QUALIFY RANK() OVER (ORDER BY COUNT(*)) < 3",
     ),
     (
         "SELECT SUM(age) OVER (PARTITION BY patient_id) FROM visits",

@@ -19,7 +19,7 @@ from sfumato.plan.aggregates.measures import GroupEstimate, TotalEstimate
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import estimator
-from sfumato.release.noisy_rows.finishing import Finished, count_noise_draws, finish, selects_by_noise
+from sfumato.release.noisy_rows.finishing import Finished, finish
 from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn, TruthColumn
 
@@ -144,14 +144,16 @@ def test_rows_that_a_noisy_limit_picks_are_not_sure() -> None:
 
 
 def test_sums_of_independent_rows_are_narrower_than_their_ranges() -> None:
-    query = parse(f"SELECT SUM(n) AS a, SUM(n * 1) AS b, MAX(n) AS c FROM {INNER}", CATALOG)
-    values = np.arange(8.0)
-    estimate = GroupEstimate(values, values - 2, values + 2, lambda terms: 2 * math.sqrt(terms))
-    found = finish(query, answer_rows((), GROUPS), lambda _: [estimate, estimate], joint=False)
-    a, b, c = (each for each in found.columns if isinstance(each, NumberColumn))
-    assert (a.low[0], a.high[0]) == (28 - 2 * math.sqrt(8), 28 + 2 * math.sqrt(8))
-    assert (b.low[0], b.high[0]) == (12, 44)
-    assert (c.low[0], c.high[0]) == (5, 9)
+    """A sum of eight noises of σ = 100, also of twice each, has √8 times the half-width of one."""
+    noise = sf.Gaussian(100)
+    query = parse(f"SELECT SUM(n) AS a, SUM(n * 2) AS b, MAX(n) AS c FROM {INNER}", CATALOG)
+    scale = ("1", noise, TotalEstimate(whole=True))
+    estimated = estimator(stored((scale, scale), (tuple(range(8)),) * 2), "0.95")
+    found = finish(query, answer_rows((), GROUPS), estimated, joint=False)
+    a, b, c = ((each.high[0] - each.low[0]) / 2 for each in found.columns if isinstance(each, NumberColumn))
+    assert a == pytest.approx(math.sqrt(8) * 195.996, rel=0.005)
+    assert b == pytest.approx(2 * a, rel=0.001)
+    assert c == pytest.approx(float(noise.error("0.95", 8)))  # the largest of eight: all eight ranges hold
 
 
 def test_cells_and_their_sum_hold_together() -> None:
@@ -162,20 +164,35 @@ def test_cells_and_their_sum_hold_together() -> None:
     misses = [0, 0]
     for values in noise.apply(np.zeros((1000, len(GROUPS)), np.int64)).tolist():
         estimated = estimator(stored((scale,), (tuple(values),)), "0.95")
-        found = finish(query, answer_rows((), GROUPS), estimated, joint=False)
+        found = finish(query, answer_rows((), GROUPS), estimated, joint=True)
         columns = [each for each in found.columns if isinstance(each, NumberColumn)]
         misses[0] += any(bool(np.any((each.low > 0) | (each.high < 0))) for each in columns)
         misses[1] += abs(sum(values)) > float(noise.error())  # as if the total had one noise
     assert misses[0] < 90 < misses[1]
 
 
-def test_what_is_made_of_several_rows_has_simultaneous_ranges() -> None:
-    plain = parse("SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY ALL", CATALOG)
-    assert not selects_by_noise(plain)
-    assert count_noise_draws(plain, 8) == 8
-    outer = parse(f"SELECT MAX(n) AS a FROM {INNER}", CATALOG)
-    assert selects_by_noise(outer)
-    assert count_noise_draws(outer, 8) == 8 * 2 + 8  # two numbers in each row, and a total of rows
-    window = parse("SELECT region, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS a FROM visits GROUP BY region", CATALOG)
-    assert selects_by_noise(window)
-    assert count_noise_draws(window, 4) == 4 + 4
+@pytest.mark.parametrize(
+    ("text", "draws"),
+    [
+        ("SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY ALL", 1),
+        ("SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY ALL HAVING n > 0", 8),
+        (f"SELECT SUM(n) AS a FROM {INNER}", 1),
+        (f"SELECT MAX(n) AS a FROM {INNER}", 8),
+        (f"SELECT MAX(n) AS a, SUM(n) AS b FROM {INNER} WHERE n > 0", 16),
+        ("SELECT COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS a FROM visits GROUP BY region, urgent", 2),
+        ("SELECT RANK() OVER (ORDER BY COUNT(*)) AS a FROM visits GROUP BY region, urgent", 8),
+        (f"SELECT n FROM {INNER} QUALIFY RANK() OVER (ORDER BY n) < 3", 8),
+    ],
+)
+def test_a_range_relies_on_the_statements_that_its_cell_reads(text: str, draws: int) -> None:
+    """Sums of rows rely on one statement about their own noise; a maximum, a rank or a selection on all rows."""
+    query, asked = parse(text, CATALOG), []
+
+    def estimated(count: int) -> list[GroupEstimate]:
+        asked.append(count)
+        made = estimator(stored([("1", sf.Laplace(4), TotalEstimate(True))] * len(query.plan.measures),
+                                [tuple(range(8))] * len(query.plan.measures)), "0.95")  # fmt: skip
+        return made(count)
+
+    finish(query, answer_rows((), GROUPS), estimated, joint=False)
+    assert max(asked) == draws

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import optimize, stats
 
 import sfumato as sf
 from sfumato.mechanisms import confidence_limits, grids, laplace, noise_sums
@@ -55,6 +56,7 @@ REGISTRY = Registry(
         ),
     ),
     exempt={
+        "mechanisms.noise_sums._continuous_bounds": "a part of mixed_laplace_widths",
         "mechanisms.noise_sums._least": "it halves an interval until a property holds",
     },
 )
@@ -523,6 +525,35 @@ def _gaussian(sigma: Real) -> Law:
     weights = {x: MP.exp(-MP.mpf(x * x) / (2 * sigma**2)) for x in range(-reach, reach + 1)}
     total = MP.fsum(weights.values())
     return {x: weight / total for x, weight in weights.items()}
+
+
+@REGISTRY.formula("mechanisms.noise_sums.mixed_gaussian_widths")
+def _mixed_gaussian() -> Iterator[Vector]:
+    """The normal law of the whole sum from below, and Chernoff's bound above."""
+    for weights, sigmas, miss in (
+        ([1.0, 2.0], [30.0, 50.0], 0.05),
+        ([3.0, 1.0, 1.0], [9.0, 8.0, 7.0], 0.01),
+        ([1.0, 4.0], [0.7, 2.0], 0.1),
+    ):
+        deviation = math.sqrt(sum((a * s) ** 2 for a, s in zip(weights, sigmas, strict=True)))
+        ask = lambda a, s, m: float(noise_sums.mixed_gaussian_widths(np.array([a]), np.array([s]), m)[0])  # noqa: E731
+        chernoff = deviation * math.sqrt(2 * math.log(2 / miss))
+        yield between(stats.norm.isf(miss / 2) * deviation, chernoff * (1 + 1e-8), ask, weights, sigmas, miss)
+
+
+@REGISTRY.formula("mechanisms.noise_sums.mixed_laplace_widths")
+def _mixed_laplace() -> Iterator[Vector]:
+    """P(|pX + qY| > w) = (p²e^{−w/p} − q²e^{−w/q})/(p² − q²) for continuous noises with p = ab > q = a′b′."""
+    for weights, scales, miss in (
+        ([1.0, 3.0], [40.0, 20.0], 0.05),
+        ([2.0, 1.0], [60.0, 30.0], 0.01),
+        ([1.0, 1.0], [90.0, 20.0], 0.1),
+    ):
+        q, p = sorted(a * b for a, b in zip(weights, scales, strict=True))
+        tail = lambda w: (p**2 * math.exp(-w / p) - q**2 * math.exp(-w / q)) / (p**2 - q**2)  # noqa: B023, E731
+        least = optimize.brentq(lambda w: tail(w) - miss, 0, 60 * p)  # noqa: B023
+        ask = lambda a, b, m: float(noise_sums.mixed_laplace_widths(np.array([a]), np.array([b]), m)[0])  # noqa: E731
+        yield between(least, least * 1.04 + 4, ask, weights, scales, miss)
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

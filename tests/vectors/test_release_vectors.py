@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from mpmath import mp, mpf
-from scipy import stats
+from scipy import optimize, stats
 
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.aggregates.measures import CombinedEstimate, Mean, MeanEstimate, TotalEstimate, rounding
@@ -25,8 +25,9 @@ from sfumato.release.answers import sampling_errors
 from sfumato.release.answers.answer import _clip_at_zero
 from sfumato.release.answers.formatting import round_half_width_up
 from sfumato.release.comparisons import ThresholdAnswer
+from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
 from sfumato.release.parts.other_parts import QuantilesPart
-from sfumato.release.parts.scales import CombinedScale, NoisyScale, QuantileScale
+from sfumato.release.parts.scales import NoisyScale, QuantileScale
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import PriceRequest
 from sfumato.release.running_totals import RunningNoise
@@ -52,7 +53,12 @@ REGISTRY = Registry(
         "plan.aggregates.unit_measures.value_step_range": "a range of one value, compared in tests/safety",
         "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
         "release.parts.shares.error_ratio": "it only compares ways to split a price",
-        "release.measured.estimator": "it lays columns beside their scales, and counts places",
+        "release.noisy_rows.noise_forms.IndependentNoises._mixed_widths": "a part of IndependentNoises.widths",
+        "release.noisy_rows.noise_forms.IndependentNoises._sum_width": "a part of IndependentNoises.widths",
+        "release.noisy_rows.noise_forms._Padded.widths": "a part of IndependentNoises.widths",
+        "release.noisy_rows.window_functions._range_minima": "values, compared with DuckDB in tests/release/noisy_rows",
+        "release.noisy_rows.window_functions._range_sums": "values, compared with DuckDB in tests/release/noisy_rows",
+        "release.noisy_rows.window_functions._share": "ranks, compared with DuckDB in tests/release/noisy_rows",
         "surveys.forms.Form._pair_counts": "it lays out what PairCounts computes, and adds and subtracts half-widths",
     },
 )
@@ -124,31 +130,11 @@ def _rank() -> Iterator[Vector]:
         yield exact(float(abs(offset) + math.ceil(error)), scale.rank, "0.95")
 
 
-@formula("release.parts.scales.CombinedScale.width")
-def _combined_width() -> Iterator[Vector]:
-    """p·X ± q·Y = (p − q)·X + q·(X ± Y): two statements, each with half of β(1 − β)/n; one where p = q or q = 0."""
-    miss = Fraction(1, 20) * Fraction(19, 20)
-    yield exact(5 * 3 / 0.05, CombinedScale(telling(), Fraction(5), Fraction(0)).width, "0.95", 3)
-    equal = CombinedScale(telling(), Fraction(5), Fraction(5))
-    yield exact(5 * (2_000 + float(3 / miss)), equal.width, "0.95", 3)
-    uneven = CombinedScale(telling(), Fraction(5), Fraction(2))
-    wanted = 3 * (1_000 + float(6 / miss)) + 2 * (2_000 + float(6 / miss))
-    yield exact(wanted, uneven.width, "0.95", 3)
-
-
-@formula("release.parts.scales.CombinedScale.sum_width")
-def _combined_sum_width() -> Iterator[Vector]:
-    yield exact(5 * (4_000 + 3 / 0.05), CombinedScale(telling(), Fraction(5), Fraction(0)).sum_width, 4, "0.95", 3)
-    yield exact(5 * (8_000 + 3 / 0.05), CombinedScale(telling(), Fraction(5), Fraction(5)).sum_width, 4, "0.95", 3)
-    wanted = 3 * (4_000 + 6 / 0.05) + 2 * (8_000 + 6 / 0.05)
-    yield exact(wanted, CombinedScale(telling(), Fraction(2), Fraction(5)).sum_width, 4, "0.95", 3)
-
-
 # ── answers ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _numbers(scale: Any, *columns: float) -> Any:
-    return measuring._ScaledColumns(scale, tuple(np.array([each]) for each in columns))
+    return measuring._ScaledColumns(scale, tuple(np.array([each]) for each in columns), 0)
 
 
 def _ends(estimate: Any) -> list[float]:
@@ -169,18 +155,28 @@ def _plain() -> Iterator[Vector]:
     yield exact([5000.0, 5000 - reach, 5000 + reach], ask, rounded, _numbers(telling(1, 2), 1000.0, 3000.0), 2)
 
 
-@formula("release.measured._estimate_groups.sum_width")
-def _plain_sum_width() -> Iterator[Vector]:
-    """Sums beside single noises fail with β(1 − β)/n each: the lemma, at its own numbers."""
+@formula("release.noisy_rows.noise_forms.IndependentNoises.widths")
+def _linear_widths() -> Iterator[Vector]:
+    """Sums beside single noises fail with β(1 − β)/n each; one alone with β. Different weights: the exact law."""
 
-    def wide(terms: int, parts: int, sure: str) -> float:
-        found = measuring._estimate_groups(TotalEstimate(False), [_numbers(telling(2), 1.0)], sure, parts).sum_width
-        assert found is not None
-        return found(terms)
+    def wide(noises: IndependentNoises, terms: int, statements: int, weights: Any = 1.0) -> float:
+        form = NoiseForm(np.array([0, terms]), np.arange(terms), np.full(terms, weights))
+        return float(noises.widths(form, statements)[0])
 
-    for terms, parts, sure in ((3, 1, "0.95"), (2, 7, "0.9"), (5, 2, "0.99")):
+    for terms, parts, sure in ((3, 4, "0.95"), (2, 7, "0.9"), (5, 2, "0.99")):
         miss = (1 - Fraction(sure)) * Fraction(sure)
-        yield exact(2 * (1_000 * terms + float(parts / miss)), wide, terms, parts, sure)
+        noises = IndependentNoises(((telling(2), 9),), Fraction(sure))
+        yield exact(2 * (1_000 * terms + float(parts / miss)), wide, noises, terms, parts)
+        yield exact(2 * 3 * (1_000 * terms + float(1 / (1 - Fraction(sure)))), wide, noises, terms, 1, -3.0)
+        yield exact(2 * 5 * float(parts / (1 - Fraction(sure))), wide, noises, 1, parts, 5.0)
+    normal = IndependentNoises(((NoisyScale(Fraction(1, 2), Gaussian(400)), 9),), Fraction("0.95"))
+    deviation = 200 * math.sqrt(1 + 4 + 9)
+    reach = stats.norm.ppf(0.975) * deviation
+    yield between(reach, reach * 1.02, wide, normal, 3, 1, np.array([1.0, -2.0, 3.0]))
+    laplace = IndependentNoises(((NoisyScale(Fraction(1), Laplace(50)), 9),), Fraction("0.95"))
+    # P(|2X + Y| > w) = (4e^{−w/2b} − e^{−w/b})/3 for continuous noises of scale b
+    least = 50 * optimize.brentq(lambda w: (4 * math.exp(-w / 2) - math.exp(-w)) / 3 - 0.05, 0, 50)
+    yield between(least, least * 1.03, wide, laplace, 2, 1, np.array([1.0, 2.0]))
 
 
 @formula("release.measured._estimate_sums")
@@ -194,7 +190,7 @@ def _summed() -> Iterator[Vector]:
         found = measuring._estimate_sums(estimator, [numbers], rows, "0.95", 3)  # type: ignore[arg-type]
         return [found.value, found.low, found.high]
 
-    numbers = measuring._ScaledColumns(telling(), (np.array([4.4, 5.4]),))
+    numbers = measuring._ScaledColumns(telling(), (np.array([4.4, 5.4]),), 0)
     one, two = 1_000 + 60.0, 2_000 + 60.0
     yield exact(
         [4.4, 5.4, 9.8, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two],
@@ -204,7 +200,7 @@ def _summed() -> Iterator[Vector]:
     )
     whole = [4.0, 5.0, 9.0, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two]
     yield exact(whole, ends, TotalEstimate(True), numbers)
-    pairs = measuring._ScaledColumns(telling(1, 2), (np.array([1000.0, 0.0]), np.array([3000.0, 0.0])))
+    pairs = measuring._ScaledColumns(telling(1, 2), (np.array([1000.0, 0.0]), np.array([3000.0, 0.0])), 0)
     each = [1_120.0, 1_120.0, 2_120.0]
     totals = [(1000.0, 3000.0), (0.0, 0.0), (1000.0, 3000.0)]
     reach = [3 * wide + (a + b + 2 * wide) / 100 for wide, (a, b) in zip(each, totals, strict=True)]

@@ -150,6 +150,10 @@ class Curator(Proposing):
 
     def _propose_question(self, text: str, query: Query) -> Question:
         """Return a question; without measures it is answered from the policy, unless its groups are discovered."""
+        if query.combined is not None:
+            from sfumato.curator.proposals.combined_questions import CombinedQuestion
+
+            return CombinedQuestion(self._context, text, query, query.plan.limits)
         question = Question(self._context, text, query, query.plan.limits)
         if query.plan.measures or question.discovered_keys:
             return question

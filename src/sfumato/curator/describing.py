@@ -49,6 +49,10 @@ class PolicyAlone:
         from sfumato.plan.sql.statements import parse
 
         query = parse(text, self.catalog)
+        if query.combined is not None:
+            from sfumato.curator.proposals.combined_questions import CombinedQuestion
+
+            return CombinedQuestion(self.context, text, query, query.plan.limits)
         return Question(self.context, text, query, query.plan.limits)
 
 

@@ -50,6 +50,9 @@ falls and Σ_{k≥K} (K + ½)²/(k + ½)³ ≤ 1 for K ≥ 2.
 *Chernoff*, where that is not enough: P(|Σ aⱼYⱼ| > w) ≤ 2·e^{−w²/2σ²‖a‖²} for discrete Gaussians, whose moments are no
 larger than the continuous one's (Canonne, Kamath & Steinke 2020). For Laplace noise the cumulants of even order are
 positive, so ψ(x)/x² rises in |x| for the moment function ψ, and Σψ(aⱼx) ≤ (‖a‖²/m²)·ψ(mx), m = max|aⱼ|.
+
+*Noises of different sizes.* Both proofs treat each noise by itself before they add them, so they hold with a size for
+each: b′ⱼ in the place of b′, and Σ aⱼ²(σⱼ² + τⱼ²) and Σ aⱼ²τⱼ² in the place of the two variances.
 """
 
 from __future__ import annotations
@@ -243,3 +246,46 @@ def _characteristic(rows: Floats, points: Floats) -> Floats:
     for column in np.ascontiguousarray(rows.T**2):
         log_values -= np.log1p(column[:, None] * points**2)
     return np.exp(log_values)
+
+
+_LONGEST_SERIES = 500_000
+"""The numbers of a matrix, in all its parts, up to which the characteristic function is computed."""
+
+
+def mixed_laplace_widths(weights: Floats, scales: Floats, miss: float) -> Floats:
+    """Return, for each row a of a matrix, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ discrete Laplace of the scale in the same
+    place of ``scales``. No row is zero.
+    """
+    decoder = weights * (0.5 / np.tanh(0.5 / scales))
+    smoothing_widths = np.sqrt((weights**2).sum(axis=1) * math.log(2 / (miss * _SLACK)) / 2)
+    chunk = max(1, _MOST // decoder.shape[1])
+    standard = np.concatenate(
+        [
+            _continuous_bounds(decoder[start : start + chunk], miss, series=start * decoder.shape[1] < _LONGEST_SERIES)
+            for start in range(0, len(decoder), chunk)
+        ]
+    )
+    return (standard + smoothing_widths) * (1 + 1e-9)
+
+
+def _continuous_bounds(decoder: Floats, miss: float, *, series: bool) -> Floats:
+    """Return the widths of sums of continuous Laplace variables: by the series where it decides, else by Chernoff."""
+    largest = np.abs(decoder).max(axis=1)
+    bounds = _far(decoder / largest[:, None], miss * (1 - _SLACK)) * largest
+    return np.minimum(bounds, continuous_widths(decoder, miss)) if series else bounds
+
+
+def mixed_gaussian_widths(weights: Floats, sigmas: Floats, miss: float) -> Floats:
+    """Return, for each row a of a matrix, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ discrete Gaussian of the σ in the same
+    place of ``sigmas``.
+    """
+    deviations = np.sqrt(((weights * sigmas) ** 2).sum(axis=1))
+    widths = deviations * math.sqrt(2 * math.log(2 / miss))
+    if sigmas.min() >= 2 * _SMOOTH and miss >= _SMALLEST_MISS:
+        smoothing = 1 / np.sqrt(_SMOOTH**-2 - sigmas**-2.0)
+        closeness = math.exp(-weights.shape[1] * 2.001 * 2.001 * math.exp(-2 * (math.pi * _SMOOTH) ** 2))
+        smoothed = np.sqrt((weights**2 * (sigmas**2 + smoothing**2)).sum(axis=1))
+        main_widths = _normal_width(miss * (1 - _SLACK) * closeness) * smoothed
+        rest = _normal_width(miss * _SLACK) * np.sqrt(((weights * smoothing) ** 2).sum(axis=1))
+        widths = np.minimum(widths, main_widths + rest)
+    return widths * (1 + 1e-9)

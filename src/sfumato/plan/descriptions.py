@@ -22,7 +22,7 @@ from sfumato.plan.aggregates.value_measures import FrequentValue
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, NoisyWindow, RowTotal
+from sfumato.plan.noisy_rows import Finish, Frame, NoisyWindow, RowTotal
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -93,8 +93,8 @@ def column_texts(query: Query) -> list[dict[Reference, str]]:
 
 
 def row_total_sql(total: RowTotal, names: Mapping[Reference, str]) -> str:
-    argument = "*" if total.argument is None else expression_sql(total.argument, names)
-    return f"{total.function}({argument})" + (
+    operands = [expression_sql(operand, names) for operand in (total.argument, total.x) if operand is not None]
+    return f"{total.function}({', '.join(operands) or '*'})" + (
         f" where {expression_sql(total.where, names)}" if total.where is not None else ""
     )
 
@@ -106,13 +106,10 @@ def _add_windows(column_names: dict[Reference, str], finish: Finish) -> dict[Ref
 
 
 def _window_text(window: NoisyWindow, names: Mapping[Reference, str]) -> str:
-    argument = (
-        expression_sql(window.argument, names)
-        if window.argument is not None
-        else "*"
-        if window.function == "COUNT"
-        else ""
-    )
+    operands = [expression_sql(window.argument, names)] if window.argument is not None else []
+    operands += ["*"] if window.function == "COUNT" and not operands else []
+    operands += [] if window.number is None else [str(window.number)]
+    operands += [] if window.default is None else [expression_sql(window.default, names)]
     over_clauses = (
         [f"PARTITION BY {', '.join(expression_sql(expression, names) for expression in window.partition)}"]
         if window.partition
@@ -120,7 +117,17 @@ def _window_text(window: NoisyWindow, names: Mapping[Reference, str]) -> str:
     )
     order_terms = [expression_sql(term.expression, names) + " DESC" * term.descending for term in window.order]
     over_clauses += [f"ORDER BY {', '.join(order_terms)}"] if order_terms else []
-    return f"{window.function}({argument}) OVER ({' '.join(over_clauses)})"
+    over_clauses += [_frame_sql(window.frame)] if window.frame is not None else []
+    return f"{window.function}({', '.join(operands)}) OVER ({' '.join(over_clauses)})"
+
+
+def _frame_sql(frame: Frame) -> str:
+    def end(offset: int | None, unbounded: str) -> str:
+        if not offset:
+            return "CURRENT ROW" if offset == 0 else f"UNBOUNDED {unbounded}"
+        return f"{abs(offset)} {'PRECEDING' if offset < 0 else 'FOLLOWING'}"
+
+    return f"ROWS BETWEEN {end(frame.start, 'PRECEDING')} AND {end(frame.end, 'FOLLOWING')}"
 
 
 def describe_measure(measure: AggregateRequest) -> str:

@@ -31,7 +31,7 @@ from typing import Any
 from sfumato.plan.aggregates.measures import AggregateRequest
 from sfumato.plan.aggregates.unit_measures import RowPosition, UnitMeasure, WindowFunction
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
-from sfumato.plan.noisy_rows import Finish, Outer, Output
+from sfumato.plan.noisy_rows import Finish, NoisySelect, Outer, Output
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference, columns
 from sfumato.plan.values.narrowing import LiteralComparison, as_comparison
 from sfumato.policy import Domain, Value
@@ -597,11 +597,24 @@ class Query:
     finish: Finish
     outer: tuple[Outer, ...] = ()
     """The outer SELECTs over the rows of the finish, innermost first."""
+    combined: CombinedRows | None = None
+    """Where the answer is computed from several aggregating SELECTs; this query is then the first of them."""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
         """The columns of the answer."""
+        if self.combined is not None:
+            return self.combined.rows.select.finish.outputs
         return (self.outer[-1].finish if self.outer else self.finish).outputs
+
+
+@codec.serialisable("combined-rows")
+@dataclass(frozen=True)
+class CombinedRows:
+    """A SELECT over the noisy rows of several queries, which are measured in one batch."""
+
+    queries: tuple[Query, ...]
+    rows: NoisySelect
 
 
 def relations(relation: Relation) -> Iterator[Relation]:

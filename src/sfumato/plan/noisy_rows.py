@@ -2,14 +2,15 @@
 
 A Finish computes the answer's columns from keys and results, group by group. With ``sets`` (ROLLUP, CUBE, GROUPING
 SETS) the rows are those of every set in turn: a row of a coarser set is the sum of its groups, so totals agree. An
-Outer is a SELECT over the rows of another one.
+Outer is a SELECT over the rows of another one. A NoisyRelation joins or unites the rows of several.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sfumato.plan.values.expressions import Expression, Order
+from sfumato.plan.values.expressions import Expression, Order, noise_count
 from sfumato.privacy import codec
 
 # fmt: off
@@ -34,23 +35,48 @@ class Output:
 @codec.serialisable("row-total")
 @dataclass(frozen=True)
 class RowTotal:
-    """An aggregate over noisy rows: COUNT, SUM, AVG, MIN or MAX."""
+    """An aggregate over noisy rows: COUNT, SUM, AVG, MIN, MAX, CORR or REGR_SLOPE."""
 
     function: str
     argument: Expression | None = None
-    """The aggregated expression; None where rows are counted."""
+    """The aggregated expression, y of a pair; None where rows are counted."""
     where: Expression | None = None
+    x: Expression | None = None
+    """The second expression of CORR and REGR_SLOPE."""
+
+
+@codec.serialisable("frame")
+@dataclass(frozen=True)
+class Frame:
+    """ROWS BETWEEN … AND …: offsets from the current row, negative for PRECEDING; None is UNBOUNDED."""
+
+    start: int | None
+    end: int | None
 
 
 @codec.serialisable("over")
 @dataclass(frozen=True)
 class NoisyWindow:
-    """A window function over the noisy rows that are equal in ``partition``: an aggregate of them, or a rank."""
+    """A window function over the noisy rows that are equal in ``partition``: an aggregate of a frame, a rank, or the
+    value of another row.
+    """
 
     function: str
     argument: Expression | None = None
     partition: tuple[Expression, ...] = ()
     order: tuple[Order, ...] = ()
+    frame: Frame | None = None
+    """None is the whole partition; with ORDER BY, the rows up to the current one and its peers."""
+    number: int | None = None
+    """The rows between of LAG and LEAD, the position of NTH_VALUE, the number of buckets of NTILE."""
+    default: Expression | None = None
+    """The value of LAG and LEAD where there is no row; None is NULL."""
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """The expressions it evaluates on noisy rows."""
+        operands = (operand for operand in (self.argument, self.default) if operand is not None)
+        return (*operands, *self.partition, *(order.expression for order in self.order))
 
 
 @codec.serialisable("finish")
@@ -65,6 +91,8 @@ class Finish:
     """The key indices of each grouping set; empty where rows are grouped by all keys, once."""
     windows: tuple[NoisyWindow, ...] = ()
     """Computed after HAVING, before ORDER BY and LIMIT."""
+    qualify: Expression | None = None
+    """Which rows are kept after the windows are computed."""
 
 
 @codec.serialisable("outer")
@@ -83,3 +111,85 @@ class Outer:
     @property
     def grouped(self) -> bool:
         return bool(self.keys or self.totals)
+
+
+@codec.serialisable("noisy-source")
+@dataclass(frozen=True)
+class NoisySource:
+    """The noisy rows of one of several aggregating SELECTs, by its index."""
+
+    index: int
+
+
+@codec.serialisable("noisy-select")
+@dataclass(frozen=True)
+class NoisySelect:
+    """A SELECT over other noisy rows."""
+
+    input: NoisyRelation
+    select: Outer
+
+
+@codec.serialisable("noisy-join")
+@dataclass(frozen=True)
+class NoisyJoin:
+    """A join of noisy rows by equal public keys; the columns of the left and then those of the right. NULL equals
+    nothing.
+
+    The pairs hold all keys of one side, so that a row of the other side has at most one match.
+    """
+
+    left: NoisyRelation
+    right: NoisyRelation
+    pairs: tuple[tuple[Expression, Expression], ...]
+    """Equal expressions over the columns of each side."""
+    keep_left: bool = False
+    """Whether rows of the left without a match are kept: LEFT and FULL JOIN."""
+    keep_right: bool = False
+
+
+@codec.serialisable("noisy-union")
+@dataclass(frozen=True)
+class NoisyUnion:
+    """The rows of several noisy relations with the same columns, one after the other: UNION ALL."""
+
+    members: tuple[NoisyRelation, ...]
+
+
+@codec.serialisable("noisy-scalars")
+@dataclass(frozen=True)
+class WithScalars:
+    """The rows of a relation with a further column for each scalar subquery: the one number of its one row."""
+
+    input: NoisyRelation
+    scalars: tuple[NoisyRelation, ...]
+
+
+NoisyRelation = NoisySource | NoisySelect | NoisyJoin | NoisyUnion | WithScalars
+
+
+def selects(relation: NoisyRelation) -> Iterator[Outer]:
+    """Iterate over the SELECTs of a relation."""
+    match relation:
+        case NoisySelect(below, select):
+            yield select
+            yield from selects(below)
+        case NoisyJoin(left, right):
+            yield from selects(left)
+            yield from selects(right)
+        case NoisyUnion(members):
+            for member in members:
+                yield from selects(member)
+        case WithScalars(below, scalars):
+            for member in (below, *scalars):
+                yield from selects(member)
+
+
+def selects_by_noise(finish: Finish, outer: tuple[Outer, ...]) -> bool:
+    """Return whether noisy values select rows: by HAVING, WHERE, QUALIFY, or ORDER BY with LIMIT."""
+    selecting: list[Expression | None] = [select.where for select in outer]
+    for stage in (finish, *(select.finish for select in outer)):
+        selecting += [stage.having, stage.qualify]
+        if stage.limit is not None or stage.offset:
+            selecting += [order.expression for order in stage.order]
+    return any(expression is not None and noise_count(expression) for expression in selecting)

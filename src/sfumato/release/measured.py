@@ -20,8 +20,9 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.release.measurement import Batch
 from sfumato.release.noisy_rows.key_functions import AnswerRows
+from sfumato.release.noisy_rows.noise_forms import IndependentNoises, LinearEstimate, NoiseForm
 from sfumato.release.parts.question_parts import EXTREME_TOTALS
-from sfumato.release.parts.scales import ONE_GROUP, CombinedScale, FrequentValueScale, GroupKeys, NoiseScale
+from sfumato.release.parts.scales import ONE_GROUP, FrequentValueScale, GroupKeys, NoiseScale, NoisyScale
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read
@@ -177,30 +178,50 @@ class _ScaledColumns:
 
     scale: NoiseScale
     columns: tuple[Floats, ...]
+    first_noise: int
+    """The number of the first noise of its first column."""
+
+
+def independent_noises(
+    released: Sequence[NoisyMeasurements], confidence: Number
+) -> tuple[IndependentNoises, tuple[int, ...]]:
+    """Return the noises of several releases, and the number of the first noise of each."""
+    blocks: list[tuple[NoisyScale | None, int]] = []
+    first_noises: list[int] = []
+    for measured in released:
+        first_noises.append(sum(count for _, count in blocks))
+        columns = iter(measured.columns)
+        for scale in measured.scales:
+            noise = scale if isinstance(scale, NoisyScale) else None
+            blocks += [(noise, len(next(columns))) for _ in range(scale.columns)]
+    return IndependentNoises(tuple(blocks), exact(confidence, "confidence")), tuple(first_noises)
 
 
 def estimator(
-    measured: NoisyMeasurements, confidence: Number, rows: AnswerRows | None = None
+    measured: NoisyMeasurements,
+    confidence: Number,
+    rows: AnswerRows | None = None,
+    noises: tuple[IndependentNoises, int] | None = None,
 ) -> Callable[[int], list[GroupEstimate]]:
     """Return a function from ``parts`` to the estimates of all results, with intervals that hold for so many noise
     draws at once.
 
-    With subtotals among the rows, ``parts`` counts sums of noise draws.
+    ``noises`` are those of several releases that are read together, with the number of the first one of this release.
     """
-    totals = np.array(measured.columns, dtype=np.float64)
-    scaled, start = [], 0
-    for scale in measured.scales:
-        column_range = range(start, start + scale.columns)
-        columns = tuple(_in_measure_units(totals[index], scale.unit_value) for index in column_range)
-        scaled.append(_ScaledColumns(scale, columns))
-        start = column_range.stop
-    inputs = [_combine(derived.estimator, [scaled[index] for index in derived.scales]) for derived in measured.results]
+    if noises is None:
+        all_noises, (first_noise,) = independent_noises([measured], confidence)
+    else:
+        all_noises, first_noise = noises
+    scaled = _scaled_columns(measured, first_noise)
+    inputs = [(derived.estimator, [scaled[index] for index in derived.scales]) for derived in measured.results]
     estimates_by_parts: dict[int, list[GroupEstimate]] = {}
 
     def estimates(parts: int) -> list[GroupEstimate]:
         if parts not in estimates_by_parts:
             estimates_by_parts[parts] = [
-                _estimate_sums(estimator, columns, rows, confidence, parts)
+                _linear_estimate(estimator, columns, rows, all_noises, parts)
+                if _is_linear(estimator, columns)
+                else _estimate_sums(estimator, columns, rows, confidence, parts)
                 if rows is not None and rows.sums
                 else _estimate_groups(estimator, columns, confidence, parts)
                 for estimator, columns in inputs
@@ -210,38 +231,64 @@ def estimator(
     return estimates
 
 
-def _combine(estimator: Estimator, scaled: list[_ScaledColumns]) -> tuple[Estimator, list[_ScaledColumns]]:
-    """Replace two combined totals by one total with the noise of both together; except where the estimator bounds the
-    rounding error of each separately.
+def _scaled_columns(measured: NoisyMeasurements, first_noise: int) -> list[_ScaledColumns]:
+    totals = np.array(measured.columns, dtype=np.float64)
+    scaled, start = [], 0
+    for scale in measured.scales:
+        column_range = range(start, start + scale.columns)
+        columns = tuple(_in_measure_units(totals[index], scale.unit_value) for index in column_range)
+        groups = totals.shape[1] if totals.ndim == 2 else 0
+        scaled.append(_ScaledColumns(scale, columns, first_noise + start * groups))
+        start = column_range.stop
+    return scaled
+
+
+def _is_linear(estimator: Estimator, scaled: Sequence[_ScaledColumns]) -> bool:
+    """Return whether a result is a linear combination of totals with additive noise; one that bounds the rounding of
+    each value separately is none.
     """
-    if not isinstance(estimator, CombinedEstimate) or estimator.rounding:
-        return estimator, scaled
+    is_total = isinstance(estimator, TotalEstimate) or (
+        isinstance(estimator, CombinedEstimate) and not estimator.rounding
+    )
+    return is_total and len(scaled) == 1 and isinstance(scaled[0].scale, NoisyScale)
+
+
+def _linear_estimate(
+    estimator: Estimator,
+    scaled: Sequence[_ScaledColumns],
+    rows: AnswerRows | None,
+    noises: IndependentNoises,
+    parts: int,
+) -> LinearEstimate:
+    """Estimate a result as a linear form over the noises of its totals.
+
+    A row that sums groups is the sum of the groups' displayed values, so that subtotals agree with their groups after
+    rounding.
+    """
     (only,) = scaled
-    scale = CombinedScale(only.scale, abs(estimator.first), abs(estimator.second))
-    return TotalEstimate(estimator.whole), [_ScaledColumns(scale, (estimator.combined(only.columns),))]
+    estimate = estimator.estimate(only.columns, [0.0] * len(only.columns))
+    factors = (estimator.first, estimator.second) if isinstance(estimator, CombinedEstimate) else (Fraction(1),)
+    groups, form = len(estimate.value), NoiseForm.zero(len(estimate.value))
+    for index, factor in enumerate(factors):
+        block = NoiseForm.single(only.first_noise + index * groups + np.arange(groups))
+        form = form.plus(block.scaled(np.full(groups, float(factor))))
+    value, centre = estimate.value, estimate.low
+    if rows is not None and rows.sums:
+        form = form.take(rows.groups).summed(rows.rows, len(rows.keys))
+        value, centre = rows.summed(value), rows.summed(centre)
+    widths = noises.widths(form, parts)
+    low, high = np.minimum(centre - widths, value), np.maximum(centre + widths, value)
+    return LinearEstimate(value, low, high, centre=centre, form=form, noises=noises)
 
 
 def _estimate_groups(
     estimator: Estimator, scaled: Sequence[_ScaledColumns], confidence: Number, parts: int
 ) -> GroupEstimate:
-    """Estimate the groups themselves, whose noise draws are independent.
-
-    Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and n − k about
-    sums of them, each of which fails with probability at most β(1 − β)/n. Together they fail with at most β, because
-    (1 − β)^x is convex: β − 1 + (1 − β)^x ≥ (1 − x)·(1 − β)·ln(1/(1 − β)) ≥ (1 − x)·β(1 − β) for x = k/n.
-    """
-    miss = 1 - exact(confidence, "confidence")
-
-    def sum_width(terms: int) -> float:
-        (only,) = scaled
-        return only.scale.sum_width(terms, 1 - miss * (1 - miss), parts)
-
+    """Estimate the groups themselves, whose noise draws are independent."""
     statements = _count_statements(estimator, parts)
     widths = [columns.scale.width(confidence, statements) for columns in scaled for _ in columns.columns]
     estimate = estimator.estimate([column for columns in scaled for column in columns.columns], widths)
-    estimate = replace(estimate, labels=scaled[0].scale.labels)
-    is_single_total = estimator.adds_up and len(widths) == 1
-    return replace(estimate, sum_width=sum_width) if is_single_total else estimate
+    return replace(estimate, labels=scaled[0].scale.labels)
 
 
 def _count_statements(estimator: Estimator, parts: int) -> int:
@@ -252,9 +299,7 @@ def _count_statements(estimator: Estimator, parts: int) -> int:
 def _estimate_sums(
     estimator: Estimator, scaled: Sequence[_ScaledColumns], rows: AnswerRows, confidence: Number, parts: int
 ) -> GroupEstimate:
-    """Estimate rows that are sums of groups. An additive result is the sum of the groups' displayed values, so that
-    subtotals agree with their groups after rounding.
-    """
+    """Estimate rows that are sums of groups, of a result that is not linear."""
     term_counts, count_index = np.unique(rows.terms, return_inverse=True)
     totals = [column for columns in scaled for column in columns.columns]
     widths: list[Width] = []

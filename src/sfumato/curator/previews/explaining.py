@@ -492,6 +492,7 @@ def _sensitivity_text(scaled: ScaledMeasure) -> str:
 def _finish_operator(finish: Finish, reference_names: Mapping[Reference, str]) -> Operator:
     clauses = [f"{output.name} = {expression_sql(output.expression, reference_names)}" for output in finish.outputs]
     clauses += [f"having {expression_sql(finish.having, reference_names)}"] if finish.having is not None else []
+    clauses += [f"qualify {expression_sql(finish.qualify, reference_names)}"] if finish.qualify is not None else []
     clauses += ["ordered"] if finish.order else []
     clauses += [f"at most {finish.limit} rows"] if finish.limit is not None else []
     return Operator("finish", ", ".join(clauses), "free: computed from noisy numbers")

@@ -18,9 +18,9 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.aggregates.spread import Pairs, Variance
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.sharing import MeasuredRequest
-from sfumato.plan.values.expressions import Column, Expression, Result, walk
+from sfumato.plan.values.expressions import Column, Expression, NoisyColumn, Result, walk
 from sfumato.plots.frame import INNER_WIDTH, Drawing, framed_picture, side_by_side, stacked
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, y_range_of
 from sfumato.plots.picture import Picture
@@ -42,7 +42,7 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.release.answers.formatting import round_half_width_up
 from sfumato.release.measured import NoisyMeasurements, by_column, estimator, rank_errors, results, scales
-from sfumato.release.noisy_rows.finishing import count_noise_draws, finish, selects_by_noise
+from sfumato.release.noisy_rows.finishing import Finished, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
 from sfumato.release.prices import least_in_four_digits
@@ -181,12 +181,27 @@ def half_widths(
         _widths(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
     ]
     ranks = by_column(query, forecast_ranks(prepared, results, level))
+    columns = merge_sizes(sizes, widths_by_size)
+    return columns | {name: rows for name, rows in ranks.items() if name in columns}
+
+
+def merge_sizes(sizes: Sequence[int], widths_by_size: Sequence[Mapping[str, float]]) -> dict[str, Width]:
+    """Return one half-width per column, or one per group size where they differ."""
     columns: dict[str, Width] = {}
     for name in widths_by_size[0]:
         widths = [column_widths[name] for column_widths in widths_by_size]
         is_constant = all(math.isclose(width, widths[0], rel_tol=1e-9) for width in widths)
         columns[name] = max(widths) if is_constant else dict(zip(sizes, widths, strict=True))
-    return columns | {name: rows for name, rows in ranks.items() if name in columns}
+    return columns
+
+
+def hypothetical_measurements(
+    prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], size: int, count: int
+) -> NoisyMeasurements:
+    """Return the numbers of so many groups of so many rows each, without noise."""
+    numbers = (number for part in prepared.parts for number in part.hypothetical_group(size))
+    totals = tuple((number,) * count for number in numbers)
+    return NoisyMeasurements(scales(prepared), results(prepared, shared_results), totals)
 
 
 def forecast_ranks(
@@ -216,21 +231,39 @@ def _widths(
         return {}
     rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
     count = 1 if is_rowwise else len(groups)
-    numbers = (number for part in prepared.parts for number in part.hypothetical_group(size))
-    totals = tuple((number,) * count for number in numbers)
-    measured = NoisyMeasurements(scales(prepared), results(prepared, shared_results), totals)
+    measured = hypothetical_measurements(prepared, shared_results, size, count)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
-    joint_draws = count_noise_draws(query, row_count) if joint or selects_by_noise(query) else None
     estimates = estimator(measured, level, rows)
     rewritten, parts = extract_key_functions(
         replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query
     )
     rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
-    finished = finish(rewritten, rows, lambda draws: estimates(joint_draws or draws), joint=False)
+    is_joint = joint or selects_by_noise(query)
+    finished = finish(rewritten, rows, estimates, joint=is_joint, candidates=row_count if is_rowwise else None)
+    largest_sum = int(rows.terms.max() if is_rowwise else 1 + len(rows.keys))
     return {
-        output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
-        + _rounding(output.expression, measured, int(rows.terms.max() if is_rowwise else 1 + len(rows.keys)))
-        for output, column in zip(query.outputs, finished.columns, strict=True)
+        name: width + _rounding(expression, measured, 1 if _is_result(query, expression) else largest_sum)
+        for name, (expression, width) in widest(query.outputs, finished).items()
+    }
+
+
+def _is_result(query: Query, expression: Expression) -> bool:
+    """Return whether a column shows a result of one group as it is, through any number of SELECTs."""
+    for outer in reversed(query.outer):
+        is_shown = isinstance(expression, Column) and isinstance(expression.reference, NoisyColumn)
+        if outer.grouped or not is_shown:
+            return False
+        below = query.outer[query.outer.index(outer) - 1].finish if outer is not query.outer[0] else query.finish
+        expression = below.outputs[expression.reference.index].expression  # type: ignore[union-attr]
+    is_grouped_once = not query.finish.sets
+    return is_grouped_once and isinstance(expression, Column) and type(expression.reference) is Result
+
+
+def widest(outputs: Sequence[Output], finished: Finished) -> dict[str, tuple[Expression, float]]:
+    """Return each column of numbers with the largest half-width of its rows."""
+    return {
+        output.name: (output.expression, float(np.nanmax([column.high - column.value, column.value - column.low])))
+        for output, column in zip(outputs, finished.columns, strict=True)
         if isinstance(column, NumberColumn) and not np.isnan(column.value).all()
     }
 

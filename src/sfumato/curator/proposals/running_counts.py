@@ -511,7 +511,8 @@ def _check_shape(question: Question) -> None:
     computed.
     """
     query, finish = question.query, question.query.finish
-    if query.outer or finish.sets or finish.windows or finish.having is not None or finish.limit is not None:
+    is_computed = query.outer or query.combined or finish.sets or finish.windows or finish.qualify
+    if is_computed or finish.having is not None or finish.limit is not None:
         rule = "running totals show every period once, without HAVING, LIMIT, ROLLUP, windows or an outer SELECT"
         raise _refusal("running-shape", rule)
     if finish.offset or any(_key_index(term.expression) is None or term.descending for term in finish.order):

@@ -460,9 +460,8 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     A question that is not exactly one count or sum is refused, since nothing may be computed from noisy numbers.
     """
     plan, finish, parts = question.query.plan, question.query.finish, question.shared_parts.parts
-    is_single = (
-        len(plan.measures) == 1 and not plan.keys and not question.query.outer and finish == Finish(finish.outputs)
-    )
+    is_computed = bool(question.query.outer or question.query.combined)
+    is_single = len(plan.measures) == 1 and not plan.keys and not is_computed and finish == Finish(finish.outputs)
     columns = [output.expression for output in finish.outputs if is_single]
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
         raise _refuse_question()

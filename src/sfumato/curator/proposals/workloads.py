@@ -63,6 +63,7 @@ from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import PriceRequest, RequestedSeries, repeated_receipt
 from sfumato.renamed import PreviewedByOldName
 
+BuildAnswers = Callable[[Mapping[str, StoredResult[NoisyMeasurements]], Receipt | None], Answers]
 Goals = Number | Mapping[str, Any]
 """A half-width for every number; or by the name of a question, a half-width or half-widths by column."""
 
@@ -204,10 +205,28 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         requested = RequestedSeries(self._context, self.description, self._named_key, call)
         earlier = requested.find_stored()
         if earlier is not None:
-            return self._restore(earlier)
+            return self.restore(earlier)
         request = PriceRequest(epsilon, delta, rho, None, confidence, mechanism, joint=joint)
         batch = self._price_batch(request, within, weights)
-        new_indices = self._unstored_indices(batch, fresh)
+
+        def build(results: Mapping[str, StoredResult[NoisyMeasurements]], receipt: Receipt | None) -> Answers:
+            answers = {
+                name: question.release(confidence=confidence)
+                if question.free
+                else question.build_answer(results[question.identity], confidence, joint)
+                for name, question in self.questions.items()
+            }
+            return Answers(tuple(answers), tuple(answers.values()), receipt)
+
+        return self.buy_and_build(batch, requested, build, confidence, joint)
+
+    def buy_and_build(
+        self, batch: PricedBatch, requested: RequestedSeries, build: BuildAnswers, confidence: Number, joint: bool
+    ) -> Answers:
+        """Buy what is not stored in one charge, and build the answers from the results, by identity, and the receipt of
+        the charge; they are stored under the request id.
+        """
+        new_indices = self._unstored_indices(batch, requested.call.fresh)
         stored_results = self._load_stored(
             batch, [index for index in range(len(self.measured_questions)) if index not in new_indices]
         )
@@ -217,18 +236,21 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             else _NO_PURCHASE
         )
         if isinstance(purchase, StoredAnswer):
-            return self._restore(purchase)
+            return self.restore(purchase)
         with purchase.tab or nullcontext():
-            answers = {
-                name: question.release(confidence=confidence)
-                if question.free
-                else question.build_answer((stored_results | purchase.results)[question.identity], confidence, joint)
-                for name, question in self.questions.items()
-            }
-            released = Answers(tuple(answers), tuple(answers.values()), self._receipt(purchase, confidence))
+            released = build(stored_results | purchase.results, self._receipt(purchase, confidence))
             if purchase.tab is not None:
                 requested.finish(purchase.tab, released)
         return released
+
+    def price_at(self, price: Price, request: PriceRequest) -> PricedBatch:
+        """Price all questions together at a price of their own."""
+        self._require_delta(price.delta)
+        return price_batch(self._offers(None, request), price, request.family, self._context.account.budget)
+
+    def is_stored(self, batch: PricedBatch) -> bool:
+        """Return whether stored answers to all questions are as good."""
+        return not self._unstored_indices(batch, fresh=False)
 
     @property
     def _named_key(self) -> PlanKey:
@@ -240,7 +262,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
         return PlanKey.of((question.plan_key for question in self.questions.values()), hash_named)
 
-    def _restore(self, stored_answer: StoredAnswer) -> Answers:
+    def restore(self, stored_answer: StoredAnswer) -> Answers:
         """Return what the same request bought."""
         stored_answers = codec.loads_as(Answers, stored_answer.body, longest=len(stored_answer.body))
         context = self._context
@@ -575,6 +597,9 @@ def _question(context: Context, ask: Callable[[str], Any], source: Any) -> Quest
     if not isinstance(question, Question):
         rule = "a workload takes SELECT questions, not SHOW or DESCRIBE"
         raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: it is free")
+    if question.query.combined is not None:
+        rule = "a question that combines several SELECTs is a batch of its own, and cannot be part of a workload"
+        raise Unsupported("combined", rule, fix="ask it by itself, or put its SELECTs into the workload")
     if not question.belongs_to(context):
         rule = "made by the curator that answers them"
         raise InvalidParameter("questions", question.text, rule, fix="make every question with this curator's sql(…)")

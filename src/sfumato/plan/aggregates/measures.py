@@ -9,7 +9,7 @@ that turns noisy totals into a number with a range, and its name in words. No ca
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -66,9 +66,6 @@ class GroupEstimate:
     value: Floats
     low: Floats
     high: Floats
-    sum_width: Callable[[int], float] | None = None
-    """The half-width of the sum of n of them, which is far below the sum of their half-widths; None where that is not
-    known."""
     labels: Sequence[Any] | None = None
     """The labels that the values index, where they are not numbers."""
 

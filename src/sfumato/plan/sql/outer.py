@@ -6,13 +6,13 @@ its WHERE is a HAVING. So two texts that mean the same are the same query. Where
 
 A subquery that groups by the unit's id has rows of units, which are private: it is lowered with the rows (``rows``).
 
-This module also lowers expressions over noisy rows: the functions that may be applied to them, aggregates and windows.
+Aggregates and windows over noisy rows are lowered in ``noisy_windows``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -20,6 +20,15 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query
 from sfumato.plan.noisy_rows import FINISHING, Finish, NoisyWindow, Outer, Output, RowTotal
+from sfumato.plan.sql.noisy_windows import (
+    PAIR_TOTALS,
+    ROW_TOTALS,
+    TOTALS_FIX,
+    check_exact_key,
+    lower_noisy_window,
+    lower_row_total,
+    windowed_column,
+)
 from sfumato.plan.sql.rows import lower_rows
 from sfumato.plan.sql.sql_expressions import OwnLowering, Read as ReadExpression, lower_with
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse, suggest_name
@@ -31,23 +40,11 @@ from sfumato.plan.values.expressions import (
     NoisyColumn,
     Order,
     Result,
-    WindowResult,
     noise_count,
     reads_only_keys,
 )
 from sfumato.plan.values.functions import call
-from sfumato.policy import Domain, Type
-
-Read = Callable[[exp.Expr], Expression]
-
-ROW_TOTALS: dict[type[exp.Expr], str] = {
-    exp.Count: "COUNT",
-    exp.Sum: "SUM",
-    exp.Avg: "AVG",
-    exp.Min: "MIN",
-    exp.Max: "MAX",
-}
-_RANKS: dict[type[exp.Expr], str] = {exp.Rank: "RANK", exp.DenseRank: "DENSE_RANK", exp.RowNumber: "ROW_NUMBER"}
+from sfumato.policy import Type
 
 
 def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
@@ -61,6 +58,11 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
             "a noisy number can only be cast to another numeric type",
             "cast it to INTEGER or DOUBLE, or leave out the cast",
         )
+    if expression.function not in FINISHING and not noise_count(expression):
+        rule = (
+            f"{expression.function.upper()} of a key is computed where the rows are grouped, not over aggregated rows"
+        )
+        raise refuse(node, "finish-function", rule, "compute it in the inner SELECT, and use its column here")
     if expression.function not in FINISHING:
         raise refuse(
             node,
@@ -72,88 +74,11 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
         check_noisy_functions(argument, node)
 
 
-def lower_row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
-    """Lower an aggregate over noisy rows; return it with its domain."""
-    where, aggregate = None, node
-    if isinstance(node, exp.Filter):
-        where, aggregate = read(node.expression.this), node.this
-    function, argument = _aggregate(aggregate, read)
-    return RowTotal(function, argument, where), _aggregate_domain(function, argument)
-
-
-def lower_noisy_window(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
-    """Lower a window over noisy rows; return it with its domain."""
-    for part, value in node.args.items():
-        if value and part not in ("this", "partition_by", "order", "over"):
-            rule = "a window over aggregated rows can only have PARTITION BY and ORDER BY"
-            raise refuse(
-                node, "window", rule, "write OVER ([PARTITION BY …] [ORDER BY …]), without a frame or a window name"
-            )
-    partition = tuple(read(partition_node) for partition_node in node.args.get("partition_by") or ())
-    for partition_node, partition_key in zip(node.args.get("partition_by") or (), partition, strict=True):
-        check_exact_key(partition_key, partition_node, "PARTITION BY")
-    order_terms = node.args["order"].expressions if node.args.get("order") else ()
-    if type(node.this) in _RANKS:
-        if not order_terms:
-            rule = f"{_RANKS[type(node.this)]} needs ORDER BY"
-            raise refuse(node, "window", rule, f"write {_RANKS[type(node.this)]}() OVER (ORDER BY n DESC)")
-        return NoisyWindow(_RANKS[type(node.this)], None, partition, lower_window_order(order_terms, read)), Domain(
-            Type.INTEGER
-        )
-    if order_terms:
-        rule = "running totals over aggregated rows are not supported"
-        raise refuse(node, "window", rule, "leave out ORDER BY: SUM(n) OVER (PARTITION BY …)")
-    function, argument = _aggregate(node.this, read)
-    return NoisyWindow(function, argument, partition), _aggregate_domain(function, argument)
-
-
-def lower_window_order(order_nodes: list[exp.Expr], read: Read) -> tuple[Order, ...]:
-    """Lower ORDER BY inside a window."""
-    for term in order_nodes:
-        if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
-            raise refuse(
-                term, "order", "ORDER BY takes columns of the answer, with ASC or DESC", "name a column of the answer"
-            )
-    return tuple(
-        Order(read(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first"))) for term in order_nodes
-    )
-
-
-def check_exact_key(expression: Expression, node: exp.Expr, clause: str) -> None:
-    """Refuse grouping by noisy values, so that the groups are certain."""
-    if noise_count(expression):
-        description = "a noisy number" if expression.domain.type.numeric else "computed from noisy numbers"
-        rule = f"{clause} over aggregated rows needs group keys; {node_text(node)} is {description}"
-        raise refuse(node, "noisy-key", rule, "group by a key of the inner SELECT, or use WHERE for one case at a time")
-
-
-def _aggregate(node: exp.Expr, read: Read) -> tuple[str, Expression | None]:
-    if type(node) not in ROW_TOTALS or node.args.get("expressions") or isinstance(node.this, exp.Distinct):
-        fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
-        raise refuse(node, "row-aggregate", f"{node_text(node)} over aggregated rows is not supported", fix)
-    function, argument_node = ROW_TOTALS[type(node)], node.this
-    if function == "COUNT" and (argument_node is None or isinstance(argument_node, (exp.Star, exp.Literal))):
-        return function, None
-    argument = read(argument_node)
-    if not argument.domain.type.numeric and function != "COUNT":
-        rule = f"{function} needs a number; {node_text(argument_node)} is {argument.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
-    return function, argument
-
-
-def _aggregate_domain(function: str, argument: Expression | None) -> Domain:
-    """Return the domain of an aggregate of noisy rows: without bounds, and nullable unless it is a count."""
-    if function == "COUNT":
-        return Domain(Type.INTEGER)
-    is_integer = argument is not None and argument.domain.type is Type.INTEGER and function != "AVG"
-    return Domain(Type.INTEGER if is_integer else Type.REAL, nullable=True)
-
-
 MAX_COLUMNS = 100
 MAX_OUTER = 8
 MAX_DEEP = 40
 """The most SELECTs around one that aggregates: each is lowered separately, so this bounds the cost of lowering."""
-_TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
+_TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS, *PAIR_TOTALS)
 
 
 def inner_aggregate_select(select: exp.Select, catalog: Catalog) -> exp.Select | None:
@@ -164,13 +89,13 @@ def inner_aggregate_select(select: exp.Select, catalog: Catalog) -> exp.Select |
     chain = _selects_below(select)
     first = next(chain, None)
     for depth, (level, visible) in enumerate(() if first is None else (first, *chain)):
-        if level.args.get("group") and _groups_by_unit(_with_referenced_ctes(level, visible), catalog):
+        if level.args.get("group") and groups_by_unit(with_referenced_ctes(level, visible), catalog):
             return None
         if has_aggregates(level) and depth >= MAX_DEEP:
             rule = f"at most {MAX_DEEP} SELECTs can be nested around one that aggregates"
             raise refuse(select, "too-deep", rule, "merge some of them")
         if has_aggregates(level):
-            return _with_referenced_ctes(*first) if first is not None else None
+            return with_referenced_ctes(*first) if first is not None else None
     return None
 
 
@@ -199,7 +124,7 @@ def _selects_below(select: exp.Select) -> Iterator[tuple[exp.Select, CteScope]]:
         yield select, visible
 
 
-def _with_referenced_ctes(select: exp.Select, visible: CteScope) -> exp.Select:
+def with_referenced_ctes(select: exp.Select, visible: CteScope) -> exp.Select:
     """Return the SELECT with the common table expressions that it references, directly or through others."""
     copied = select.copy()
     referenced = {table.name.lower() for table in copied.find_all(exp.Table)}
@@ -229,7 +154,7 @@ def _is_windowed(node: exp.Expr) -> bool:
     return isinstance(ancestor, exp.Window) and ancestor.this.find(type(node)) is node
 
 
-def _groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
+def groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
     """Return whether a SELECT groups by the unit: such rows are private."""
     group = select.args.get("group")
     if group is None:
@@ -259,65 +184,112 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
             select,
             "clause",
             f"{extra.strip('_').upper()} over aggregated rows is not supported",
-            "use SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
+            "use SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT",
         )
     if not inner.plan.measures:
         rule = "the inner SELECT has no aggregate, so the outer SELECT has nothing to compute with"
         raise refuse(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
-    building = _OuterBuilder(select, inner)
-    return building.merged() if building.plain else building.staged()
+    is_plain = _is_plain(select, inner)
+    alias = select.args["from_"].this.alias_or_name
+    building = OuterBuilder(select, scope_columns(alias, inner.outputs, defined=is_plain))
+    if is_plain:
+        return replace(inner, finish=building.merged_finish(inner.finish))
+    return replace(inner, outer=(*inner.outer, building.outer()))
 
 
-_CLAUSES = {"expressions", "from_", "where", "with_", "group", "having", "order", "limit", "offset"}
+def _is_plain(select: exp.Select, inner: Query) -> bool:
+    """Return whether the inner SELECT can absorb an outer one: no rows are aggregated, and none were cut before."""
+    finish = inner.finish
+    has_cut = finish.limit is not None or finish.offset or finish.windows or finish.qualify or inner.outer
+    return not (has_aggregates(select) or has_cut or select.args.get("qualify") or any(_own_windows(select)))
+
+
+@dataclass(frozen=True)
+class ScopeColumn:
+    """A column of the noisy rows that a SELECT reads."""
+
+    table: str
+    """The name of the rows that it belongs to, in FROM."""
+    name: str
+    expression: Expression
+    is_hidden: bool = False
+    """Whether only its qualified name refers to it, because USING has merged it with another."""
+
+
+def scope_columns(table: str, outputs: Sequence[Output], *, first: int = 0, defined: bool = False) -> list[ScopeColumn]:
+    """Return the columns of noisy rows, numbered from ``first``; or with ``defined`` as their own definitions."""
+    return [
+        ScopeColumn(
+            table,
+            output.name,
+            output.expression
+            if defined
+            else Column(NoisyColumn(first + index, noise_count(output.expression)), output.expression.domain),
+        )
+        for index, output in enumerate(outputs)
+    ]
+
+
+_CLAUSES = {
+    "expressions",
+    "from_",
+    "where",
+    "with_",
+    "group",
+    "having",
+    "windows",
+    "qualify",
+    "order",
+    "limit",
+    "offset",
+}
 """The supported clauses. DISTINCT is none of them: noisy rows are not compared."""
 
 
-class _OuterBuilder:
+def _own_windows(select: exp.Select) -> Iterator[exp.Expr]:
+    """Iterate over the windows of a SELECT, without those of its subqueries."""
+    return (node for node in select.find_all(exp.Window) if node.find_ancestor(exp.Select) is select)
+
+
+class OuterBuilder:
     """The totals and windows of an outer SELECT, collected while its columns are lowered."""
 
-    def __init__(self, select: exp.Select, inner: Query) -> None:
-        self.select, self.inner = select, inner
+    def __init__(self, select: exp.Select, columns: Sequence[ScopeColumn]) -> None:
+        self.select, self.columns = select, columns
         self.totals: dict[RowTotal, Column] = {}
         self.windows: dict[NoisyWindow, Column] = {}
         self.named: dict[str, Expression] = {}
         """The outer SELECT's own names, which HAVING and ORDER BY may use."""
-        self.alias = select.args["from_"].this.alias_or_name
         self.grouped = has_aggregates(select)
         self.keys: dict[Expression, Column] = {}
 
-    @property
-    def plain(self) -> bool:
-        """Whether the inner SELECT can absorb this one: no rows are aggregated, and none were cut before."""
-        finish = self.inner.finish
-        has_cut = finish.limit is not None or finish.offset or finish.windows or self.inner.outer
-        return not (self.grouped or has_cut or self.select.find(exp.Window) is not None)
-
-    def merged(self) -> Query:
+    def merged_finish(self, inner: Finish) -> Finish:
+        """Return the finish of the inner SELECT with this one merged into it."""
         where = self._condition("where")
         outputs = self._outputs()
-        having = self.inner.finish.having
-        predicates = [predicate for predicate in (having, where) if predicate is not None]
-        finish = Finish(
+        predicates = [predicate for predicate in (inner.having, where) if predicate is not None]
+        return Finish(
             outputs,
             None
             if not predicates
             else predicates[0]
             if len(predicates) == 1
             else call("AND", *sorted(predicates, key=repr)),
-            self._order(outputs) or self.inner.finish.order,
+            self._order(outputs) or inner.order,
             parse_row_count(self.select, "limit"),
             parse_row_count(self.select, "offset") or 0,
-            self.inner.finish.sets,
+            inner.sets,
         )
-        return replace(self.inner, finish=finish)
 
-    def staged(self) -> Query:
+    def outer(self) -> Outer:
+        """Return this SELECT as one over the rows below it."""
         where = self._condition("where")
         self._read_keys()
         outputs = self._outputs()
         having = self._condition("having", renamed=True)
+        qualify = self._condition("qualify", renamed=True)
         order = self._order(outputs)
         finish = Finish(
             outputs,
@@ -326,9 +298,9 @@ class _OuterBuilder:
             parse_row_count(self.select, "limit"),
             parse_row_count(self.select, "offset") or 0,
             windows=tuple(self.windows),
+            qualify=qualify,
         )
-        outer = Outer(finish, where, tuple(self.keys), tuple(self.totals))
-        return replace(self.inner, outer=(*self.inner.outer, outer))
+        return Outer(finish, where, tuple(self.keys), tuple(self.totals))
 
     def _read_keys(self) -> None:
         group = self.select.args.get("group")
@@ -359,37 +331,47 @@ class _OuterBuilder:
                     rule = "GROUP BY <number> must be the position of a column in SELECT, counted from 1"
                     raise refuse(node, "ordinal", rule, "name the column")
                 definition = items[int(node.this) - 1].unalias()
-            elif isinstance(node, exp.Column) and self._place(node.name) is None:
+            elif isinstance(node, exp.Column) and not self._has_column(node.name):
                 definition = next((item.this for item in items if item.alias.lower() == node.name.lower()), node)
             lowered_key = self._read(definition, self._column)
             check_exact_key(lowered_key, node, "GROUP BY")
             self.keys.setdefault(lowered_key, Column(Key(len(self.keys)), lowered_key.domain))
 
-    def _place(self, name: str) -> int | None:
-        names = [output.name.lower() for output in self.inner.outputs]
-        return names.index(name.lower()) if name.lower() in names else None
+    def _has_column(self, name: str) -> bool:
+        return any(column.name.lower() == name.lower() and not column.is_hidden for column in self.columns)
+
+    def read_column(self, node: exp.Expr) -> Expression:
+        """Lower an expression over the columns of the rows below."""
+        return self._read(node, self._column)
 
     def _column(self, part: exp.Expr, _: ReadExpression) -> Expression | None:
         """Lower a column of the inner SELECT, as its expression or as a column of its rows."""
         if not isinstance(part, exp.Column):
             return None
-        index = self._place(part.name)
-        if part.table and part.table.lower() != self.alias.lower():
+        tables = list(dict.fromkeys(column.table for column in self.columns if column.table.strip()))
+        if part.table.strip() and part.table.lower() not in map(str.lower, tables):
             rule = f"no table in this question is named {part.table[:60]}"
-            raise Unsupported("unknown-alias", rule, fix=suggest_name(part.table, filter(None, [self.alias])))
-        if index is None:
+            raise Unsupported("unknown-alias", rule, fix=suggest_name(part.table, tables))
+        candidates = [
+            column
+            for column in self.columns
+            if column.name.lower() == part.name.lower()
+            and (column.table.lower() == part.table.lower() if part.table else not column.is_hidden)
+        ]
+        if not candidates:
             rule = f"the inner SELECT has no column named {part.name[:60]}"
-            raise Unsupported(
-                "unknown-column", rule, fix=suggest_name(part.name, [output.name for output in self.inner.outputs])
-            )
-        definition = self.inner.outputs[index].expression
-        return definition if self.plain else Column(NoisyColumn(index, noise_count(definition)), definition.domain)
+            names = dict.fromkeys(column.name for column in self.columns if not column.is_hidden)
+            raise Unsupported("unknown-column", rule, fix=suggest_name(part.name, names))
+        if len(candidates) > 1:
+            owners = " or ".join(f"{column.table}.{column.name}" for column in candidates)
+            raise Unsupported("ambiguous", f"{part.name[:60]} is in several of the joined rows", fix=f"write {owners}")
+        return candidates[0].expression
 
     def _finishing(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         """Lower a column; or, in an aggregating SELECT, a key, a total or a window."""
         if isinstance(part, exp.Window):
             window, domain = lower_noisy_window(part, lambda node: self._read(node, self._finishing_no_window))
-            return self.windows.setdefault(window, Column(WindowResult(len(self.windows)), domain))
+            return windowed_column(self.windows, window, domain)
         return self._finishing_no_window(part, read)
 
     def _finishing_no_window(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
@@ -397,8 +379,11 @@ class _OuterBuilder:
             row_aggregate, domain = lower_row_total(part, lambda node: self._read(node, self._column))
             return self.totals.setdefault(row_aggregate, Column(Result(len(self.totals)), domain))
         if isinstance(part, (exp.AggFunc, exp.Window)):
-            fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
-            raise refuse(part, "row-aggregate", f"{node_text(part)} over aggregated rows is not supported", fix)
+            rule = f"{node_text(part)} over aggregated rows is not supported"
+            if isinstance(part, exp.Window):
+                rule = "a window function cannot be an argument of an aggregate or of another window"
+                raise refuse(part, "window", rule, "compute it in a subquery, and aggregate its column outside")
+            raise refuse(part, "row-aggregate", rule, TOTALS_FIX)
         if not self.grouped:
             return self._column(part, read)
         if self.keys and isinstance(part, (exp.Condition, exp.Func)) and not isinstance(part, exp.Literal):
@@ -447,8 +432,8 @@ class _OuterBuilder:
                 "* over aggregated rows cannot be combined with GROUP BY, aggregates or EXCLUDE",
                 "name the columns",
             )
-        names = [output.name for output in self.inner.outputs]
-        return [Output(name, self._read(exp.column(name, quoted=True), self._column)) for name in names]
+        shown = (column for column in self.columns if not column.is_hidden)
+        return [Output(column.name, column.expression) for column in shown]
 
     def _output(self, item: exp.Expr) -> Output:
         inner = item.unalias()

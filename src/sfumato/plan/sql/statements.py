@@ -41,12 +41,13 @@ from sfumato.plan.sharing import with_measures
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.distinct_tuples import counted_nodes, lower_distinct_tuple
 from sfumato.plan.sql.grouping import Grouping, lower_grouping
+from sfumato.plan.sql.noisy_relations import combines_noisy_rows, lower_combined
+from sfumato.plan.sql.noisy_windows import lower_noisy_window, windowed_column
 from sfumato.plan.sql.outer import (
     MAX_COLUMNS,
     check_noisy_functions,
     has_aggregates,
     inner_aggregate_select,
-    lower_noisy_window,
     lower_order_by,
     lower_outer_select,
     parse_row_count,
@@ -66,7 +67,6 @@ from sfumato.plan.values.expressions import (
     Key,
     Literal,
     Result,
-    WindowResult,
     columns,
 )
 from sfumato.plan.values.functions import call, literal
@@ -180,6 +180,7 @@ _CLAUSES = {
     "with_",
     "group",
     "having",
+    "qualify",
     "order",
     "limit",
     "offset",
@@ -217,9 +218,6 @@ _AGGREGATES = (
     *_PAIR_AGGREGATES,
     *RANKED,
 )
-_CLAUSE_FIXES = {
-    "qualify": "use a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
-}
 _MAX_BITS = 30
 _LARGEST_MOMENT = 10**150
 """The largest moment of one row: far below the largest double, so that no function of their sums overflows."""
@@ -243,6 +241,8 @@ def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
 
 
 def _lower_query(select: exp.Select, catalog: Catalog) -> Query:
+    if combines_noisy_rows(select, catalog):
+        return lower_combined(select, catalog, lambda leaf: _lower_query(leaf, catalog))
     inner_select = inner_aggregate_select(select, catalog)
     return (
         _lower_select(select, catalog)
@@ -259,11 +259,12 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
                 select,
                 "clause",
                 f"{part.strip('_').upper()} is not supported here",
-                _CLAUSE_FIXES.get(part, "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT"),
+                "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT",
             )
     _check_columns(select, len(select.expressions))
     source = lower_rows(select, catalog, {})
     building = _SelectBuilder(source, lower_grouping(select, source), has_aggregates(select))
+    building.aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
     columns = [(item, output) for item in select.expressions for output in _lower_outputs(item, building)]
     _check_columns(select, len(columns))
     outputs = tuple(output for _, output in columns)
@@ -303,10 +304,12 @@ class _SelectBuilder:
         """Whether windows are over groups: else they would be over rows of the table."""
         self.measures: dict[AggregateRequest, Column] = {}
         self.windows: dict[NoisyWindow, Column] = {}
+        self.aliases: dict[str, exp.Expr] = {}
+        """The definitions of the answer's own names in lower case."""
         self.outputs: dict[str, tuple[exp.Expr, Expression]] = {}
         """The answer's own names in lower case: the tree of each, and what it was lowered to."""
         self._named = {key: Column(Key(index), self._output_domain(index)) for index, key in enumerate(self.keys)}
-        self._attempt = cached_lowering(source.resolve)
+        self.attempt = cached_lowering(source.resolve)
 
     def _output_domain(self, index: int) -> Domain:
         """Return the domain of a key in the answer: nullable if a grouping set lacks it."""
@@ -321,7 +324,7 @@ class _SelectBuilder:
         """Return the key that this node is, if it is one."""
         if not self.keys or not isinstance(node, (exp.Condition, exp.Func)) or isinstance(node, exp.Literal):
             return None
-        lowered = (attempt or self._attempt)(node)
+        lowered = (attempt or self.attempt)(node)
         return None if lowered is None else self._named.get(lowered)
 
     def grouping(self, node: exp.Expr) -> Expression:
@@ -345,7 +348,7 @@ class _SelectBuilder:
             named_output = None if qualifier is not None else self.outputs.get(name.lower())
             if named_output is None:
                 return self.source.resolve(qualifier, name)
-            lowered = self._attempt(named_output[0])
+            lowered = self.attempt(named_output[0])
             if lowered is None:
                 rule = "an aggregate or window function is not allowed here: this clause is evaluated row by row"
                 raise Unsupported("part", rule, fix="use it in SELECT or HAVING")
@@ -401,7 +404,18 @@ def _lower_top_k(
     return [(str(rank + 1), FrequentValue(value, k, rank, where)) for rank in range(k)]
 
 
-def _lower_finish_expression(node: exp.Expr, building: _SelectBuilder, *, renamed: bool = False) -> Expression:
+def _lower_in_window(node: exp.Expr, building: _SelectBuilder, read: Read) -> Expression:
+    """Lower a part of a window; the name of an output stands for its definition, unless a table has such a column."""
+    if isinstance(node, exp.Column) and not node.table and building.key(node) is None:
+        definition = building.aliases.get(node.name.lower())
+        if definition is not None and building.attempt(node) is None:
+            return read(definition)
+    return read(node)
+
+
+def _lower_finish_expression(
+    node: exp.Expr, building: _SelectBuilder, *, renamed: bool = False, windows: bool = True
+) -> Expression:
     """Lower an expression over keys and measures: each key or aggregate is a column, and the rest is computed from
     them.
 
@@ -417,9 +431,12 @@ def _lower_finish_expression(node: exp.Expr, building: _SelectBuilder, *, rename
             return building.measure(_lower_aggregate(part, building.source))
         if isinstance(part, (exp.Grouping, exp.GroupingId)):
             return building.grouping(part)
-        if isinstance(part, exp.Window) and building.aggregated and not renamed:
-            window, domain = lower_noisy_window(part, read)
-            return building.windows.setdefault(window, Column(WindowResult(len(building.windows)), domain))
+        if isinstance(part, exp.Window) and building.aggregated and windows:
+            window, domain = lower_noisy_window(part, lambda node: _lower_in_window(node, building, read))
+            return windowed_column(building.windows, window, domain)
+        if isinstance(part, exp.Window) and not windows:
+            rule = "HAVING is decided before windows are computed, so it cannot contain one"
+            raise refuse(part, "window", rule, "use QUALIFY instead of HAVING")
         if isinstance(part, exp.Window):
             rule = "a window function over rows must be in a subquery whose result the outer SELECT aggregates"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {node_text(part)} AS x FROM …)")
@@ -645,7 +662,7 @@ def _lower_finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[O
     having_clause = select.args.get("having")
     predicate = None
     if having_clause is not None:
-        predicate = _lower_finish_expression(having_clause.this, building, renamed=True)
+        predicate = _lower_finish_expression(having_clause.this, building, renamed=True, windows=False)
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(
                 having_clause,
@@ -653,6 +670,7 @@ def _lower_finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[O
                 "HAVING must be true or false",
                 "compare an aggregate with a number, such as COUNT(*) > 100",
             )
+    qualify = _lower_qualify(select, building)
     order = lower_order_by(select, outputs, lambda node: _lower_finish_expression(node, building, renamed=True))
     windows = tuple(building.windows)
     return Finish(
@@ -663,4 +681,19 @@ def _lower_finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[O
         parse_row_count(select, "offset") or 0,
         building.sets,
         windows,
+        qualify,
     )
+
+
+def _lower_qualify(select: exp.Select, building: _SelectBuilder) -> Expression | None:
+    clause = select.args.get("qualify")
+    if clause is None:
+        return None
+    if not building.aggregated:
+        rule = "QUALIFY is not supported here: the rows of a table are never shown"
+        raise refuse(clause, "clause", rule, "use it in a subquery whose result the outer SELECT aggregates")
+    predicate = _lower_finish_expression(clause.this, building, renamed=True)
+    if predicate.domain.type is not Type.BOOLEAN:
+        fix = "compare a window with a number, such as RANK() OVER (ORDER BY n DESC) <= 3"
+        raise refuse(clause, "type-mismatch", "QUALIFY must be true or false", fix)
+    return predicate

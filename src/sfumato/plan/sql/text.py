@@ -42,15 +42,28 @@ _CHAINED = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 def parse_select(text: object, parameters: Parameters | None = None) -> exp.Select:
     """Return the only SELECT statement of a text; refuse anything else before it is looked at closely."""
     statement = _statement(text, parameters)
+    if isinstance(statement, exp.Union):
+        statement = _select_from_union(statement)
     if not isinstance(statement, exp.Select):
         rule = (
-            "UNION, INTERSECT and EXCEPT of answers are not supported"
+            "INTERSECT and EXCEPT of answers are not supported"
             if isinstance(statement, exp.SetOperation)
             else "only SELECT, SHOW TABLES, DESCRIBE and SUMMARIZE are supported"
         )
         fix = suggest_keyword(str(text)) or "write SELECT … FROM … [WHERE] [GROUP BY]"
         raise refuse(statement, "not-select", rule, fix)
     return _normalise(statement)
+
+
+def _select_from_union(union: exp.Union) -> exp.Select:
+    """Return SELECT * over a union, with the ORDER BY and LIMIT that stand behind it."""
+    clauses = {part: union.args.get(part) for part in ("with_", "order", "limit", "offset")}
+    for part in clauses:
+        union.set(part, None)
+    select = exp.select("*").from_(exp.Subquery(this=union, alias=exp.TableAlias(this=exp.to_identifier("answers"))))
+    for part, value in clauses.items():
+        select.set(part, value)
+    return select
 
 
 def query_text(text: str, parameters: Parameters | None) -> str:

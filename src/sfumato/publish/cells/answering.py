@@ -249,6 +249,11 @@ def certain_cells(face: QueryableTable, text: str) -> tuple[AttributeSet, Bools]
 
 
 def _check_finish(query: Query) -> None:
+    if query.combined is not None:
+        rule = "a synopsis answers one SELECT at a time, and this question combines several"
+        raise Unsupported(
+            "combined", rule, fix="ask each SELECT by itself, and combine the answers in pandas: it is free"
+        )
     if extract_key_functions(query)[1]:
         rule = "a synopsis cannot compute functions of group keys"
         raise Unsupported("key-functions", rule, fix="group by the function's result: GROUP BY UPPER(region)")

@@ -70,7 +70,7 @@ from sfumato.release.answers.formatting import (
 )
 from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
 from sfumato.release.noisy_rows.finishing import Finished
-from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn, TruthColumn
+from sfumato.release.noisy_rows.noisy_columns import Evaluated, ExactColumn, NumberColumn, TruthColumn
 from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
 
 if TYPE_CHECKING:
@@ -605,9 +605,7 @@ def _possible_ranges(query: Query) -> dict[str, tuple[float, float]]:
     return {name: (float(end[0]), float(end[1])) for name, end in ends if end is not None and end[0] < end[1]}
 
 
-def _cell_values(
-    column: NumberColumn | TruthColumn | ExactColumn, shown_rows: NDArray[np.intp], column_type: Type
-) -> list[Any]:
+def _cell_values(column: Evaluated, shown_rows: NDArray[np.intp], column_type: Type) -> list[Any]:
     if isinstance(column, ExactColumn):
         values = column.value[shown_rows].tolist()
         return [None if value is None else float(value) for value in values] if column_type is Type.REAL else values

@@ -123,15 +123,18 @@ def extract_key_functions(query: Query) -> tuple[Query, Parts]:
         replace(
             window,
             argument=None if window.argument is None else rewrite(window.argument),
+            default=None if window.default is None else rewrite(window.default),
             partition=tuple(map(rewrite, window.partition)),
             order=rewrite_order(window.order),
         )
         for window in finish.windows
     )
     outputs = tuple(replace(output, expression=rewrite(output.expression)) for output in finish.outputs)
-    having = None if finish.having is None else rewrite(finish.having)
+    having, qualify = (
+        None if predicate is None else rewrite(predicate) for predicate in (finish.having, finish.qualify)
+    )
     rewritten_finish = replace(
-        finish, outputs=outputs, order=rewrite_order(finish.order), having=having, windows=windows
+        finish, outputs=outputs, order=rewrite_order(finish.order), having=having, windows=windows, qualify=qualify
     )
     return replace(query, finish=rewritten_finish), key_functions
 

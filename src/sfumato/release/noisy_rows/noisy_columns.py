@@ -1,27 +1,72 @@
 """Evaluate expressions over columns of noisy rows: post-processing, which costs no privacy.
 
-Intervals are propagated by interval arithmetic, so that the interval of ``SUM(x) / COUNT(*)`` holds whenever those of
-its operands hold. A comparison is *sure* where all values within the intervals compare alike.
+A number that is computed linearly from noisy results is a ``LinearColumn``: its interval follows from the noises behind
+it (``noise_forms``), shared ones included. Everything else is propagated by interval arithmetic, so that the interval
+of ``SUM(x) / COUNT(*)`` holds whenever those of its operands hold. A comparison is *sure* where all values within the
+intervals compare alike.
+
+Every interval remembers the statements that it relies on: an interval of one cell holds with the stated confidence if
+those of all its statements hold at once.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.caching import cached_property
 from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference, noise_count
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
+from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack
 
 Bools = NDArray[np.bool_]
 _SMALLEST, _LARGEST = float(SMALLEST_REAL), float(LARGEST_REAL)
+
+
+_next_identity = itertools.count().__next__
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A column of intervals that others are computed from."""
+
+    identity: int
+    per_cell: int
+    """The number of its intervals behind one cell: several where rows are combined."""
+    total: int
+    """The number of its intervals in all rows."""
+
+    @classmethod
+    def about(cls, rows: int, noises: int = 1) -> Statement:
+        """Return a new statement about so many noises in each row."""
+        return cls(_next_identity(), noises, noises * rows)
+
+
+Statements = frozenset[Statement]
+NONE: Statements = frozenset()
+
+
+def over_rows(statements: Statements) -> Statements:
+    """Return the statements behind a cell that combines several rows: those about all rows."""
+    return frozenset(replace(statement, per_cell=statement.total) for statement in statements)
+
+
+def count_statements(statements: Iterable[Statement], *, jointly: bool) -> int:
+    """Count the intervals behind one cell, or behind all cells jointly."""
+    counts: dict[int, int] = {}
+    for statement in statements:
+        count = statement.total if jointly else statement.per_cell
+        counts[statement.identity] = max(count, counts.get(statement.identity, 0))
+    return sum(counts.values())
 
 
 @dataclass(frozen=True)
@@ -31,8 +76,38 @@ class NumberColumn:
     value: Floats
     low: Floats
     high: Floats
-    sum_width: Callable[[int], float] | None = None
-    """The half-width of the sum of so many rows, where their noise is independent."""
+    statements: Statements = NONE
+
+
+@dataclass(frozen=True, eq=False)
+class LinearColumn:
+    """A column of numbers whose noise is a linear form over independent noises; NaN is NULL, whatever the noise."""
+
+    value: Floats
+    centre: Floats
+    """The values before noisy results were rounded to integers."""
+    form: NoiseForm
+    noises: IndependentNoises
+    draws: int
+    """The number of intervals that hold at once."""
+    statement: Statement
+
+    @cached_property
+    def ranged(self) -> NumberColumn:
+        """The numbers with their intervals, which extend to a number that was rounded out of them."""
+        widths = self.noises.widths(self.form, self.draws)
+        low, high = np.fmin(self.centre - widths, self.value), np.fmax(self.centre + widths, self.value)
+        return NumberColumn(self.value, low, high, frozenset([self.statement]) if len(self.form.weights) else NONE)
+
+    def derived(self, value: Floats, centre: Floats, form: NoiseForm) -> LinearColumn:
+        """Return a column computed from this one and others of the same release."""
+        statement = replace(self.statement, identity=_next_identity(), per_cell=1)
+        return replace(self, value=value, centre=centre, form=form, statement=statement)
+
+    def take(self, rows: NDArray[np.intp]) -> LinearColumn:
+        """Return these rows; −1 is NULL."""
+        value, centre = (np.where(rows >= 0, column[rows], np.nan) for column in (self.value, self.centre))
+        return self.derived(value, centre, self.form.take(rows))
 
 
 @dataclass(frozen=True)
@@ -43,6 +118,7 @@ class TruthColumn:
     known: Bools
     sure: Bools
     """Whether the value is the same for all numbers within the intervals."""
+    statements: Statements = field(default=NONE)
 
 
 @dataclass(frozen=True)
@@ -54,7 +130,7 @@ class ExactColumn:
     """Whether noisy numbers decided between values: then none of them is sure."""
 
 
-Evaluated = NumberColumn | TruthColumn | ExactColumn
+Evaluated = NumberColumn | LinearColumn | TruthColumn | ExactColumn
 
 
 def objects(values: Sequence[Any]) -> NDArray[Any]:
@@ -70,7 +146,30 @@ def evaluate_on(expression: Expression, names: Mapping[Reference, Evaluated], co
     if isinstance(expression, Literal):
         return _constant(expression, count)
     arguments = [evaluate_on(argument, names, count) for argument in expression.arguments]
-    return _FUNCTIONS[expression.function](expression, arguments)
+    linear = linear_function(expression, arguments)
+    if linear is not None:
+        return linear
+    arguments = [argument.ranged if isinstance(argument, LinearColumn) else argument for argument in arguments]
+    evaluated = _FUNCTIONS[expression.function](expression, arguments)
+    return relying_on(evaluated, statements_of(*arguments))
+
+
+def statements_of(*columns: Evaluated | None) -> Statements:
+    """Return the statements behind some columns."""
+    return frozenset().union(*(_own_statements(column) for column in columns if column is not None))
+
+
+def _own_statements(column: Evaluated) -> Statements:
+    if isinstance(column, LinearColumn):
+        return column.ranged.statements
+    return NONE if isinstance(column, ExactColumn) else column.statements
+
+
+def relying_on(column: Evaluated, statements: Statements) -> Evaluated:
+    """Return a column whose intervals rely on these statements."""
+    if isinstance(column, (LinearColumn, ExactColumn)) or column.statements >= statements:
+        return column
+    return replace(column, statements=column.statements | statements)
 
 
 def _constant(literal: Literal, count: int) -> Evaluated:
@@ -85,6 +184,8 @@ def _constant(literal: Literal, count: int) -> Evaluated:
 def numbers(column: Evaluated) -> NumberColumn:
     if isinstance(column, NumberColumn):
         return column
+    if isinstance(column, LinearColumn):
+        return column.ranged
     if isinstance(column, TruthColumn):
         value = np.where(column.known, column.true.astype(np.float64), np.nan)
     else:
@@ -224,6 +325,8 @@ def _compare_columns(left: Evaluated, right: Evaluated, operate: Callable[[Any, 
 
 def is_sure(column: Evaluated) -> Bools:
     """Return where a column is the same for all numbers within the intervals."""
+    if isinstance(column, LinearColumn):
+        return np.asarray(column.form.lengths == 0, bool)
     if isinstance(column, NumberColumn):
         return np.asarray(column.low == column.high, bool)
     return column.sure if isinstance(column, TruthColumn) else np.full(len(column.value), not column.chosen_by_noise)
@@ -281,7 +384,7 @@ def _in(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def missing(column: Evaluated) -> Bools:
-    if isinstance(column, NumberColumn):
+    if isinstance(column, (NumberColumn, LinearColumn)):
         return np.isnan(column.value)
     if isinstance(column, TruthColumn):
         return ~column.known
@@ -377,6 +480,196 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
 }
 
 
+def linear_function(call: Call, arguments: list[Evaluated]) -> LinearColumn | None:
+    """Evaluate a function of linear columns that is linear itself; None where it is not."""
+    first = next((argument for argument in arguments if isinstance(argument, LinearColumn)), None)
+    function = _LINEAR_FUNCTIONS.get(call.function)
+    if first is None or function is None:
+        return None
+    with np.errstate(all="ignore"):
+        return function(call, arguments, first)
+
+
+def as_linear(column: Evaluated, like: LinearColumn) -> LinearColumn | None:
+    """Return a column as a linear one: exact numbers have no noise. None where it is neither."""
+    if isinstance(column, LinearColumn):
+        return column
+    if isinstance(column, TruthColumn) or (isinstance(column, ExactColumn) and column.chosen_by_noise):
+        return None
+    if isinstance(column, ExactColumn) and not all(_is_number(value) for value in column.value):
+        return None
+    value = numbers(column)
+    if not (is_sure(value) | np.isnan(value.low)).all():
+        return None
+    return like.derived(value.value, value.value, NoiseForm.zero(len(value.value)))
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float, Fraction)) and not isinstance(value, bool))
+
+
+def _moderate(column: LinearColumn) -> LinearColumn | None:
+    """Return the column with magnitudes below 2^-500 flushed to 0; None where one is above 2^500."""
+    if (np.abs(column.value) > _LARGEST).any() or np.isinf(column.value).any():
+        return None
+    return replace(column, value=np.where(np.abs(column.value) < _SMALLEST, 0.0, column.value))
+
+
+def _linear_sum(sign: float) -> LinearFunction:
+    def evaluate(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
+        left, right = (as_linear(argument, first) for argument in arguments)
+        if left is None or right is None:
+            return None
+        return _moderate(left.derived(
+            left.value + sign * right.value,
+            left.centre + sign * right.centre,
+            left.form.plus(right.form.scaled(np.full(len(right.value), sign))),
+        ))  # fmt: skip
+
+    return evaluate
+
+
+def _linear_product(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
+    left, right = (as_linear(argument, first) for argument in arguments)
+    if left is None or right is None or (len(left.form.weights) and len(right.form.weights)):
+        return None
+    return _times(left, right.value) if len(left.form.weights) else _times(right, left.value)
+
+
+def _linear_quotient(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
+    left, right = (as_linear(argument, first) for argument in arguments)
+    if left is None or right is None or len(right.form.weights):
+        return None
+    divisor = np.where(right.value == 0, np.nan, right.value)
+    return _moderate(
+        left.derived(left.value / divisor, left.centre / divisor, left.form.scaled(np.nan_to_num(1 / divisor)))
+    )
+
+
+def _times(column: LinearColumn, factors: Floats) -> LinearColumn | None:
+    return _moderate(
+        column.derived(column.value * factors, column.centre * factors, column.form.scaled(np.nan_to_num(factors)))
+    )
+
+
+def _linear_negation(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
+    return _times(first, np.full(len(first.value), -1.0)) if arguments[0] is first else None
+
+
+def _linear_cast(call: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
+    is_same = call.domain.type is Type.REAL or call.arguments[0].domain.type is Type.INTEGER
+    return first if is_same and arguments[0] is first else None
+
+
+def _linear_case(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
+    """Evaluate a CASE whose conditions are public: each row has the noise of its own branch."""
+    tests = [truths(test) for test in arguments[: len(arguments) // 2 * 2 : 2] if not isinstance(test, LinearColumn)]
+    if len(tests) < len(arguments) // 2 or not all(test.sure.all() for test in tests):
+        return None
+    count = len(first.value)
+    otherwise = arguments[-1] if len(arguments) % 2 else ExactColumn(objects([None] * count))
+    branches = [as_linear(branch, first) for branch in (*arguments[1 : len(arguments) // 2 * 2 : 2], otherwise)]
+    choice = np.full(count, len(tests))
+    for index, test in reversed(list(enumerate(tests))):
+        choice[test.true & test.known] = index
+    return _choose(branches, choice)
+
+
+def _linear_coalesce(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
+    """Evaluate COALESCE of linear columns, in which NULL does not depend on noise."""
+    branches = [as_linear(argument, first) for argument in arguments]
+    choice = np.full(len(first.value), len(branches) - 1)
+    for index, branch in reversed(list(enumerate(branches))):
+        if branch is not None:
+            choice[~np.isnan(branch.value)] = index
+    return _choose(branches, choice)
+
+
+def _choose(branches: Sequence[LinearColumn | None], choice: NDArray[np.intp]) -> LinearColumn | None:
+    """Take each row from one of several columns."""
+    columns = [branch for branch in branches if branch is not None]
+    if len(columns) < len(branches):
+        return None
+    rows = choice * len(choice) + np.arange(len(choice))
+    value, centre = (np.concatenate([getattr(column, part) for column in columns]) for part in ("value", "centre"))
+    return columns[0].derived(value[rows], centre[rows], stack([column.form for column in columns]).take(rows))
+
+
+LinearFunction = Callable[[Call, list[Evaluated], LinearColumn], LinearColumn | None]
+_LINEAR_FUNCTIONS: dict[str, LinearFunction] = {
+    "+": _linear_sum(1.0),
+    "-": _linear_sum(-1.0),
+    "*": _linear_product,
+    "/": _linear_quotient,
+    "NEGATE": _linear_negation,
+    "CAST": _linear_cast,
+    "CASE": _linear_case,
+    "IF": _linear_case,
+    "COALESCE": _linear_coalesce,
+}
+
+
+def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
+    """Return these rows of a column; −1 is NULL."""
+    if isinstance(column, LinearColumn):
+        return column.take(rows)
+    here = rows >= 0
+    if isinstance(column, NumberColumn):
+        value, low, high = (np.where(here, part[rows], np.nan) for part in (column.value, column.low, column.high))
+        return NumberColumn(value, low, high, column.statements)
+    if isinstance(column, ExactColumn):
+        return replace(column, value=np.where(here, column.value[rows], objects([None] * len(rows))))
+    return replace(
+        column, true=column.true[rows] & here, known=column.known[rows] & here, sure=column.sure[rows] | ~here
+    )
+
+
+def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
+    """Put columns one below the other."""
+    first = next((column for column in columns if isinstance(column, LinearColumn)), None)
+    linear = [] if first is None else [as_linear(column, first) for column in columns]
+    parts = [column for column in linear if column is not None]
+    if first is not None and len(parts) == len(columns):
+        value, centre = (np.concatenate([getattr(column, part) for column in parts]) for part in ("value", "centre"))
+        total = sum(column.statement.total for column in parts)
+        stacked = first.derived(value, centre, stack([column.form for column in parts]))
+        return replace(stacked, statement=replace(stacked.statement, total=total))
+    if all(isinstance(column, ExactColumn) for column in columns):
+        values = [column.value for column in columns if isinstance(column, ExactColumn)]
+        is_chosen = any(isinstance(column, ExactColumn) and column.chosen_by_noise for column in columns)
+        return ExactColumn(np.concatenate(values), is_chosen)
+    if any(isinstance(column, TruthColumn) for column in columns):
+        truth_columns = [truths(column) for column in columns]
+        true, known, sure = (
+            np.concatenate([getattr(column, part) for column in truth_columns]) for part in ("true", "known", "sure")
+        )
+        return TruthColumn(true, known, sure, statements_of(*columns))
+    number_columns = [numbers(column) for column in columns]
+    value, low, high = (
+        np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
+    )
+    return NumberColumn(value, low, high, statements_of(*columns))
+
+
+def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:
+    """Take each row from one of two columns, as a public condition says."""
+    first = next((column for column in (yes, no) if isinstance(column, LinearColumn)), None)
+    if first is not None:
+        chosen = _choose([as_linear(yes, first), as_linear(no, first)], np.where(test, 0, 1))
+        if chosen is not None:
+            return chosen
+    if isinstance(yes, ExactColumn) and isinstance(no, ExactColumn):
+        return ExactColumn(np.where(test, yes.value, no.value), yes.chosen_by_noise or no.chosen_by_noise)
+    if isinstance(yes, TruthColumn) or isinstance(no, TruthColumn):
+        a, b = truths(yes), truths(no)
+        true, known, sure = (np.where(test, *pair) for pair in ((a.true, b.true), (a.known, b.known), (a.sure, b.sure)))
+        return TruthColumn(true, known, sure, a.statements | b.statements)
+    left, right = numbers(yes), numbers(no)
+    pairs = ((left.value, right.value), (left.low, right.low), (left.high, right.high))
+    value, low, high = (np.where(test, *pair) for pair in pairs)
+    return NumberColumn(value, low, high, left.statements | right.statements)
+
+
 def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
     """Return dense ranks that sort a column, equal for equal values."""
     is_null = missing(column)
@@ -395,7 +688,7 @@ def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
         rank_of = {value: index for index, value in enumerate(sorted(set(values), key=_comparable))}
         value_ranks[is_present] = [rank_of[value] for value in values]
     else:
-        sort_values = column.value if isinstance(column, NumberColumn) else column.true
+        sort_values = column.true if isinstance(column, TruthColumn) else column.value
         value_ranks[is_present] = np.unique(sort_values[is_present], return_inverse=True)[1]
     return value_ranks
 

@@ -1,0 +1,276 @@
+"""A question over the noisy rows of several SELECTs: joins on keys, UNION ALL, scalar subqueries.
+
+Its SELECTs are a workload: measured in one batch, at one price that is split by their numbers of measurements, and
+stored as questions of their own. What is computed from their noisy rows is post-processing, and free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sfumato.caching import cached_property
+from sfumato.curator.policy_account import price_words
+from sfumato.curator.previews.advising import Advice
+from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.forecasts import (
+    SIZES,
+    Forecast,
+    Width,
+    hypothetical_measurements,
+    merge_sizes,
+    widest,
+)
+from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.workload_answers import Answers
+from sfumato.curator.proposals.workloads import WorkloadProposal
+from sfumato.errors import InvalidParameter
+from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.limits import Strategy
+from sfumato.plan.nodes import CombinedRows, GroupKey, Query
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.release.answers.answer import Answer, answer
+from sfumato.release.answers.receipts import Receipt
+from sfumato.release.batch_prices import PricedBatch
+from sfumato.release.measured import NoisyMeasurements, estimator, independent_noises
+from sfumato.release.noisy_rows.combining import SourceRows, finish_combined
+from sfumato.release.noisy_rows.finishing import Finished, finish_for
+from sfumato.release.noisy_rows.key_functions import (
+    AnswerRows,
+    answer_rows,
+    with_key_functions,
+)
+from sfumato.release.parts.question_parts import NamedNoise
+from sfumato.release.prices import Price
+from sfumato.release.proposal import ReleaseCall, make_receipt
+from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.requests import PriceRequest, RequestedSeries, Weights, Within
+
+
+@dataclass(frozen=True)
+class CombinedQuestion(Question):
+    """A parsed question that combines the noisy rows of several SELECTs."""
+
+    @property
+    def combined(self) -> CombinedRows:
+        assert self.query.combined is not None
+        return self.query.combined
+
+    @cached_property
+    def parts(self) -> tuple[Question, ...]:
+        """The question of each SELECT that aggregates private rows."""
+        return tuple(Question(self._context, self.text, query, query.plan.limits) for query in self.combined.queries)
+
+    @cached_property
+    def workload(self) -> WorkloadProposal:
+        self._context.require_one_account("a question that combines several SELECTs")
+        return WorkloadProposal(self._context, {f"select {index}": part for index, part in enumerate(self.parts, 1)})
+
+    @cached_property
+    def plan_key(self) -> PlanKey:
+        return self.workload.plan_key.derive(lambda key: digest("combined", key))
+
+    @cached_property
+    def discovered_keys(self) -> tuple[int, ...]:
+        return next((part.discovered_keys for part in self.parts if part.discovered_keys), ())
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(warning for part in self.parts for warning in part.warnings))
+
+    @cached_property
+    def error_shape(self) -> None:
+        return None
+
+    def limit(
+        self,
+        *,
+        rows: int | None = None,
+        groups: int | None = None,
+        rows_per_group: int | None = None,
+        strategy: Strategy | str | None = None,
+    ) -> Any:
+        """Refuse tighter limits, which would be those of several tables."""
+        raise InvalidParameter(
+            "limit",
+            rows or groups or rows_per_group or str(strategy),
+            "left out: the question combines several SELECTs",
+            fix="ask each SELECT by itself with .limit(…), and combine the answers in pandas: that is free",
+        )
+
+    def advise(self, epsilon: Number | None = None, **terms: Any) -> Advice:
+        """Return no advice: what causes the error is said of each SELECT by itself."""
+        request = self._with_defaults(PriceRequest(epsilon, **terms))
+        return Advice(self.text, str(self.price_release(request).price), ())
+
+    def explain(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Within | None = None,
+        confidence: Number = "0.95",
+        mechanism: NamedNoise | None = None,
+        weights: Weights | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
+    ) -> Explanation:
+        """Explain each SELECT with its share of the price, and what is computed from their rows. Free."""
+        request = self._with_defaults(PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range))
+        batch = self.price_release(request)
+        price = batch.price
+        explanation = self.workload.explain(
+            epsilon=price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence, mechanism=mechanism
+        )
+        names = ", ".join(output.name for output in self.query.outputs)
+        combined = Operator("combine", names, "free: computed from the noisy rows of all SELECTs")
+        return replace(explanation, question=self.text, operators=(*explanation.operators, combined))
+
+    def error(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Within | None = None,
+        confidence: Number = "0.95",
+        mechanism: NamedNoise | None = None,
+        weights: Weights | None = None,
+        fresh: bool = False,
+        range: str | None = None,  # noqa: A002 - it is called what it is
+        joint: bool = False,
+    ) -> Forecast:
+        """Return the half-width of every number at this price, and whether the account would accept it now. Free."""
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        request = stated.with_default_delta(self._assumed_delta)
+        batch: Any = self.price_release(request)
+        forecast = self.forecast(batch, request)
+        stored = not fresh and self.workload.is_stored(batch)
+        warnings = forecast.warnings if stored else (*forecast.warnings, *self._context.closing_warnings(batch.curve))
+        remaining = self._remaining_after(batch) if forecast.accepted else ""
+        return replace(forecast, stored=stored, warnings=warnings, left=remaining)
+
+    def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:
+        """Forecast the error of a priced batch."""
+        accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
+        price = price_words(prepared.price, self._context)
+        level, whole = exact(request.confidence, "confidence"), self._integer_columns
+        return Forecast(self._widths(prepared, request), level, price, accepted, self.warnings, whole=whole)
+
+    def release(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Within | None = None,
+        confidence: Number = "0.95",
+        mechanism: NamedNoise | None = None,
+        weights: Weights | None = None,
+        fresh: bool = False,
+        request_id: str | None = None,
+        joint: bool = False,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
+        free: bool = False,
+        sample_of: Number | None = None,
+    ) -> Answer:
+        """Ask. Only this spends: one charge for all SELECTs, on disk before the first row is read."""
+        if free or sample_of is not None:
+            rule = "left out: the question combines several SELECTs"
+            raise InvalidParameter("free" if free else "sample_of", free or sample_of, rule, fix="leave it out")
+        request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        call = ReleaseCall(fresh, request_id, seconds, progress)
+        key = self.plan_key.derive(lambda combined: digest(combined, self.text))
+        requested = RequestedSeries(self._context, self.text, key, call)
+        earlier = requested.find_stored()
+        if earlier is not None:
+            return self.workload.restore(earlier).answers[0]
+        batch: Any = self.price_release(request)
+
+        def build(results: Mapping[str, StoredResult[NoisyMeasurements]], receipt: Receipt | None) -> Answers:
+            built = self._answer(results, receipt, confidence, joint)
+            return Answers(("answer",), (built,), built.receipt)
+
+        return self.workload.buy_and_build(batch, requested, build, confidence, joint).answers[0]
+
+    def _answer(
+        self,
+        results: Mapping[str, StoredResult[NoisyMeasurements]],
+        receipt: Receipt | None,
+        confidence: Number,
+        joint: bool,
+    ) -> Answer:
+        """Build the answer from the noisy rows of all SELECTs."""
+        measured = {identity: result.value for identity, result in results.items()}
+        groups = {identity: release.keys.groups for identity, release in measured.items()}
+        finished = self._finish(measured, self._rows(groups), confidence, joint)
+        if receipt is None:
+            first = results[self.parts[0].identity]
+            words = tuple(dict.fromkeys(scale.words() for release in measured.values() for scale in release.scales))
+            receipt = make_receipt(
+                first, first.value.purchase, words,
+                question=self.text, context=self._context, confidence=confidence, joint=joint,
+            )  # fmt: skip
+        return answer(self.query, finished, replace(receipt, question=self.text), self.warnings)
+
+    def _rows(self, groups: Mapping[str, Sequence[GroupKey]]) -> list[tuple[Query, AnswerRows]]:
+        """Return each SELECT with its rows, in which functions of keys are keys of their own."""
+        rows = (
+            answer_rows(part.query.finish.sets, groups[part.identity], len(part.query.plan.keys)) for part in self.parts
+        )
+        engine = self._context.engine
+        return [
+            with_key_functions(part.query, part_rows, engine.values)
+            for part, part_rows in zip(self.parts, rows, strict=True)
+        ]
+
+    def _finish(
+        self,
+        measured: Mapping[str, NoisyMeasurements],
+        rewritten: list[tuple[Query, AnswerRows]],
+        confidence: Number,
+        joint: bool,
+    ) -> Finished:
+        """Finish the rows of every SELECT, and then the SELECT over them; equal measurements share their noises."""
+        noises, first_noises = independent_noises(list(measured.values()), confidence)
+        first_noise = dict(zip(measured, first_noises, strict=True))
+
+        def source(part: Question, query: Query, rows: AnswerRows) -> SourceRows:
+            identity = part.identity
+            estimates = estimator(measured[identity], confidence, rows, (noises, first_noise[identity]))
+            return lambda draws: finish_for(query, rows, estimates, draws)
+
+        sources = [source(part, *pair) for part, pair in zip(self.parts, rewritten, strict=True)]
+        return finish_combined(self.combined, sources, joint=joint)
+
+    def _prepare_at(self, price: Price, request: PriceRequest) -> Any:
+        if request.weights is not None or request.range is not None:
+            name, value = ("weights", request.weights) if request.weights is not None else ("range", request.range)
+            rule = "left out: the question combines several SELECTs"
+            raise InvalidParameter(name, value, rule, fix="leave it out")
+        return self.workload.price_at(price, request)
+
+    def _widths(self, prepared: Any, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
+        """Return half-widths for groups of this size, or of several sizes; none where groups are discovered."""
+        if any(part.discovered_keys for part in self.parts):
+            return {}
+        sizes = (size,) if size is not None else SIZES
+        return merge_sizes(sizes, [self._widths_of(prepared, request, group_size) for group_size in sizes])
+
+    def _widths_of(self, batch: PricedBatch, request: PriceRequest, size: int) -> dict[str, float]:
+        level = exact(request.confidence, "confidence", CONFIDENCE)
+        prepared = dict(zip(self.workload.measured_questions, batch.prepared, strict=True))
+        measured = {
+            identity: hypothetical_measurements(prepared[identity], part.shared_parts.requests, size, len(part.groups))
+            for identity, part in self.workload.measured_questions.items()
+        }
+        groups = {identity: part.groups for identity, part in self.workload.measured_questions.items()}
+        finished = self._finish(measured, self._rows(groups), level, request.joint)
+        is_fractional = any(
+            scale.unit_value.denominator > 1 for release in measured.values() for scale in release.scales
+        )
+        rounding = 0.5 if is_fractional else 0.0  # counts in fractions of a row are shown as integers
+        return {name: width + rounding for name, (_, width) in widest(self.query.outputs, finished).items()}

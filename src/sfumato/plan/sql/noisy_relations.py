@@ -1,0 +1,516 @@
+"""Lower SELECTs that combine the noisy rows of several SELECTs: joins on keys, UNION ALL, scalar subqueries.
+
+Each SELECT that aggregates private rows is a query of its own, and all of them are measured in one batch, once; what is
+done with their noisy rows is free. A join is by equal public keys, and its condition holds all keys of one side: so the
+rows of the answer are known before anything is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sfumato.errors import Unsupported
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.nodes import CombinedRows, Query, conjuncts
+from sfumato.plan.noisy_rows import (
+    Finish,
+    NoisyJoin,
+    NoisyRelation,
+    NoisySelect,
+    NoisySource,
+    NoisyUnion,
+    Outer,
+    Output,
+    WithScalars,
+    selects_by_noise,
+)
+from sfumato.plan.sql.noisy_windows import check_exact_key
+from sfumato.plan.sql.outer import (
+    OuterBuilder,
+    ScopeColumn,
+    groups_by_unit,
+    has_aggregates,
+    inner_aggregate_select,
+    scope_columns,
+    with_referenced_ctes,
+)
+from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
+from sfumato.plan.values.expressions import (
+    Call,
+    Column,
+    Expression,
+    Key,
+    NoisyColumn,
+    columns as columns_read,
+    noise_count,
+)
+from sfumato.plan.values.functions import call
+
+MAX_QUERIES = 8
+"""The most aggregating SELECTs of one question."""
+_SCALARS = " scalars"
+"""The name by which lowered scalar subqueries are columns: no text can write it."""
+_JOIN_FIX = "join on the group keys: FROM a JOIN b USING (month)"
+
+LowerLeaf = Callable[[exp.Select], Query]
+Scope = dict[str, tuple[exp.Expr, "Scope"]]
+"""Common table expressions by their lower-case names, each with those that it may reference."""
+
+
+def combines_noisy_rows(select: exp.Select, catalog: Catalog) -> bool:
+    """Return whether a SELECT, or one that it reads, combines the noisy rows of several SELECTs."""
+    return _Shape(catalog).combines(select, {})
+
+
+def lower_combined(select: exp.Select, catalog: Catalog, lower_leaf: LowerLeaf) -> Query:
+    """Return the query of a SELECT that combines noisy rows."""
+    lowering = _Combining(_Shape(catalog), lower_leaf, [])
+    rows = lowering.select(select, {})
+    assert isinstance(rows.relation, NoisySelect)
+    return replace(lowering.queries[0], combined=CombinedRows(tuple(lowering.queries), rows.relation))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Tells which SELECTs have noisy rows, without lowering them."""
+
+    catalog: Catalog
+
+    def combines(self, select: exp.Select, visible: Scope) -> bool:
+        visible = own_scope(select, visible)
+        if select.args.get("from_") is None:
+            return False
+        sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
+        bodies = [body_of(source, visible) for source in sources]
+        if any(body is None for body in bodies):
+            return any(self.scalar_subqueries(select, visible))
+        if len(bodies) > 1:
+            return all(body is not None and self.is_noisy(*body) for body in bodies)
+        (body,) = bodies
+        assert body is not None
+        node, scope = body
+        if isinstance(node, exp.SetOperation):
+            return self.is_noisy(node, scope)
+        return (isinstance(node, exp.Select) and self.combines(node, scope)) or any(
+            self.scalar_subqueries(select, visible)
+        )
+
+    def is_noisy(self, node: exp.Expr, visible: Scope) -> bool:
+        """Return whether the rows of a SELECT or UNION are noisy, not rows of tables or of units."""
+        if isinstance(node, exp.SetOperation):
+            return all(self.is_noisy(body_node(side), visible) for side in (node.this, node.expression))
+        if not isinstance(node, exp.Select):
+            return False
+        if self.combines(node, visible):
+            return True
+        whole = with_scope(node, visible)
+        if not self._reads_private(whole):
+            return False
+        if has_aggregates(node):
+            return not (node.args.get("group") and groups_by_unit(whole, self.catalog))
+        return inner_aggregate_select(whole, self.catalog) is not None
+
+    def _reads_private(self, select: exp.Select) -> bool:
+        private = {name.lower() for name, table in self.catalog.tables.items() if not table.public}
+        return any(table.name.lower() in private for table in select.find_all(exp.Table))
+
+    def scalar_subqueries(self, select: exp.Select, visible: Scope) -> Iterator[exp.Subquery]:
+        """Iterate over the scalar subqueries of a SELECT whose results are noisy."""
+        for subquery in select.find_all(exp.Subquery):
+            if subquery.find_ancestor(exp.Select) is not select or isinstance(
+                subquery.parent, (exp.From, exp.Join, exp.In, exp.Exists, exp.SetOperation, exp.CTE)
+            ):
+                continue
+            if self.is_noisy(body_node(subquery), own_scope(select, visible)):
+                yield subquery
+
+
+def own_scope(select: exp.Expr, visible: Scope) -> Scope:
+    """Return the common table expressions that a SELECT may reference, its own included."""
+    for cte in select.args["with_"].expressions if select.args.get("with_") else ():
+        visible = {**visible, cte.alias.lower(): (cte, visible)}
+    return visible
+
+
+def body_of(source: exp.Expr, visible: Scope) -> tuple[exp.Expr, Scope] | None:
+    """Return the SELECT or UNION that a source in FROM stands for, with its scope; None for a table."""
+    if isinstance(source, exp.Subquery):
+        return body_node(source), visible
+    if isinstance(source, exp.Table) and not source.args.get("db") and source.name.lower() in visible:
+        cte, scope = visible[source.name.lower()]
+        return cte.this, scope
+    return None
+
+
+def body_node(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, (exp.Subquery, exp.Paren)):
+        node = node.this
+    return node
+
+
+def with_scope(select: exp.Select, visible: Scope) -> exp.Select:
+    """Return the SELECT with the common table expressions that it references."""
+    return with_referenced_ctes(select, {name: cte for name, (cte, _) in visible.items()})
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A lowered relation with its columns."""
+
+    relation: NoisyRelation
+    outputs: tuple[Output, ...]
+    keys: frozenset[int] | None
+    """The columns that together identify a row; None where that is not known."""
+    selected: bool
+    """Whether noisy values have selected rows."""
+
+
+@dataclass(frozen=True)
+class _Combining:
+    """Lowers a tree of SELECTs over noisy rows, and collects the queries at its leaves."""
+
+    shape: _Shape
+    lower_leaf: LowerLeaf
+    queries: list[Query]
+
+    def rows(self, node: exp.Expr, visible: Scope) -> _Rows:
+        node = body_node(node)
+        if isinstance(node, exp.SetOperation):
+            return self._union(node, own_scope(node, visible))
+        assert isinstance(node, exp.Select)
+        return self.select(node, visible) if self.shape.combines(node, visible) else self._leaf(node, visible)
+
+    def _leaf(self, select: exp.Select, visible: Scope) -> _Rows:
+        query = self.lower_leaf(with_scope(select, visible))
+        if query not in self.queries:
+            self.queries.append(query)
+        if len(self.queries) > MAX_QUERIES:
+            rule = f"a question can combine the results of at most {MAX_QUERIES} SELECTs"
+            raise refuse(select, "too-many-queries", rule, "ask two questions, and combine the answers in pandas: free")
+        return _Rows(
+            NoisySource(self.queries.index(query)),
+            query.outputs,
+            _query_keys(query),
+            selects_by_noise(query.finish, query.outer),
+        )
+
+    def _union(self, union: exp.SetOperation, visible: Scope) -> _Rows:
+        """Lower UNION ALL."""
+        if not isinstance(union, exp.Union) or union.args.get("distinct") or union.args.get("by_name"):
+            rule = "noisy numbers are not compared, so UNION, INTERSECT and EXCEPT of results are not supported"
+            raise refuse(union, "set-operation", rule, "write UNION ALL")
+        members = [self.rows(side, visible) for side in (union.this, union.expression)]
+        first, second = members
+        if len(first.outputs) != len(second.outputs):
+            raise refuse(
+                union,
+                "union",
+                "the SELECTs of UNION ALL have different numbers of columns",
+                "select the same columns in each",
+            )
+        outputs = tuple(_united(union, *pair) for pair in zip(first.outputs, second.outputs, strict=True))
+        parts = [
+            part
+            for member in members
+            for part in (member.relation.members if isinstance(member.relation, NoisyUnion) else (member.relation,))
+        ]
+        return _Rows(NoisyUnion(tuple(parts)), outputs, None, any(member.selected for member in members))
+
+    def select(self, select: exp.Select, visible: Scope) -> _Rows:
+        """Lower a SELECT whose sources are noisy rows."""
+        scope = own_scope(select, visible)
+        scalars = list(self.shape.scalar_subqueries(select, visible))
+        if body_of(select.args["from_"].this, scope) is None or (scalars and not self._reads_noisy_rows(select, scope)):
+            select, leaf = _lift_scalars(select)
+            rows = self._leaf(leaf, visible)
+            scalars = list(self.shape.scalar_subqueries(select, scope))
+            columns = scope_columns("", rows.outputs)
+        else:
+            rows, columns = self._sources(select, scope)
+        lowered = [self._scalar(subquery, scope) for subquery in scalars]
+        first = len(rows.outputs)
+        for index, (subquery, scalar) in enumerate(zip(scalars, lowered, strict=True)):
+            name = str(index)
+            reference = exp.column(name, table=_SCALARS, quoted=True)
+            subquery.replace(reference)
+            output = scalar.outputs[0]
+            noises = noise_count(output.expression)
+            domain = replace(output.expression.domain, nullable=True)
+            columns.append(
+                ScopeColumn(_SCALARS, name, Column(NoisyColumn(first + index, noises), domain), is_hidden=True)
+            )
+        _check_clauses(select)
+        outer = OuterBuilder(select, columns).outer()
+        relation = (
+            WithScalars(rows.relation, tuple(scalar.relation for scalar in lowered)) if lowered else rows.relation
+        )
+        selected = rows.selected or selects_by_noise(Finish(()), (outer,))
+        return _Rows(NoisySelect(relation, outer), outer.finish.outputs, _stage_keys(outer, rows.keys), selected)
+
+    def _reads_noisy_rows(self, select: exp.Select, scope: Scope) -> bool:
+        sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
+        bodies = [body_of(source, scope) for source in sources]
+        return all(body is not None and self.shape.is_noisy(*body) for body in bodies)
+
+    def _sources(self, select: exp.Select, scope: Scope) -> tuple[_Rows, list[ScopeColumn]]:
+        """Lower FROM and its joins, from left to right."""
+        first = select.args["from_"].this
+        rows = self._source(first, scope)
+        columns = scope_columns(first.alias_or_name, rows.outputs)
+        for join in select.args.get("joins") or ():
+            right = self._source(join.this, scope)
+            rows, columns = _lower_join(join, rows, columns, right)
+        return rows, columns
+
+    def _source(self, source: exp.Expr, scope: Scope) -> _Rows:
+        body = body_of(source, scope)
+        assert body is not None
+        return self.rows(*body)
+
+    def _scalar(self, subquery: exp.Subquery, scope: Scope) -> _Rows:
+        """Lower a scalar subquery: one column, and one row whatever the data."""
+        rows = self.rows(subquery, scope)
+        body = body_node(subquery)
+        limit = body.args.get("limit")
+        is_one = rows.keys == frozenset() or (limit is not None and limit.expression.name == "1")
+        if len(rows.outputs) != 1 or not is_one:
+            rule = f"{node_text(subquery)} must have one column and one row to be a number"
+            raise refuse(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY")
+        return rows
+
+
+def _check_clauses(select: exp.Select) -> None:
+    allowed = {
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "with_",
+        "group",
+        "having",
+        "windows",
+        "qualify",
+        "order",
+        "limit",
+        "offset",
+    }
+    for part, value in select.args.items():
+        if value and part not in allowed:
+            rule = f"{part.strip('_').upper()} over aggregated rows is not supported"
+            raise refuse(select, "clause", rule, "use SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT")
+
+
+def _united(union: exp.Expr, first: Output, second: Output) -> Output:
+    """Return a column of a union: it has the first name, and the type of both."""
+    try:
+        merged = call("COALESCE", first.expression, second.expression)
+    except Unsupported:
+        rule = f"{first.name} and {second.name} have different types, and UNION ALL puts one below the other"
+        raise refuse(union, "type-mismatch", rule, "select columns of the same types, in the same order") from None
+    noises = max(noise_count(first.expression), noise_count(second.expression))
+    return Output(first.name, Column(NoisyColumn(0, noises), replace(merged.domain, nullable=True)))
+
+
+def _lower_join(
+    join: exp.Join, left: _Rows, columns: list[ScopeColumn], right: _Rows
+) -> tuple[_Rows, list[ScopeColumn]]:
+    """Lower a join of noisy rows on their keys."""
+    side = str(join.args.get("side") or "").upper()
+    kind = str(join.args.get("kind") or "").upper()
+    if join.args.get("method") or kind not in ("", "INNER", "OUTER", "CROSS"):
+        raise refuse(join, "join", f"{node_text(join)} of aggregated rows is not supported", _JOIN_FIX)
+    if left.selected or right.selected:
+        rule = "rows that noisy numbers have selected, by HAVING, WHERE or LIMIT, cannot be joined"
+        raise refuse(join, "selected-rows", rule, "join all rows first, and select with WHERE or QUALIFY outside")
+    first = len(left.outputs)
+    right_columns = scope_columns(join.this.alias_or_name, right.outputs, first=first)
+    using = [node.name for node in join.args.get("using") or ()]
+    pairs = [_using_pair(join, name, columns, right_columns) for name in using]
+    pairs += _on_pairs(join, OuterBuilder(exp.select("*"), [*columns, *right_columns]), first)
+    relation = NoisyJoin(
+        left.relation, right.relation,
+        tuple((pair[0], _shifted(pair[1], -first)) for pair in pairs),
+        side in ("LEFT", "FULL"), side in ("RIGHT", "FULL"),
+    )  # fmt: skip
+    keys = _joined_keys(join, left, right, relation)
+    scope = _merged_scope(columns, right_columns, using, side)
+    nullable = [(side in ("RIGHT", "FULL"), left.outputs), (side in ("LEFT", "FULL"), right.outputs)]
+    outputs = tuple(
+        _output(output, index, is_nullable) for is_nullable, outputs in nullable for index, output in enumerate(outputs)
+    )
+    return _Rows(relation, outputs, keys, False), scope
+
+
+def _output(output: Output, index: int, is_nullable: bool) -> Output:
+    domain = output.expression.domain
+    return Output(
+        output.name,
+        Column(
+            NoisyColumn(index, noise_count(output.expression)), replace(domain, nullable=domain.nullable or is_nullable)
+        ),
+    )
+
+
+def _merged_scope(
+    left: list[ScopeColumn], right: list[ScopeColumn], using: Sequence[str], side: str
+) -> list[ScopeColumn]:
+    """Return the columns of both sides; USING leaves one of two equal keys to be named without its table."""
+    names = {name.lower() for name in using}
+    keeps_right = side in ("RIGHT", "FULL")
+    hidden = [
+        replace(column, is_hidden=column.is_hidden or (keeps_right and column.name.lower() in names)) for column in left
+    ]
+    hidden += [replace(column, is_hidden=column.name.lower() in names) for column in right]
+    if not keeps_right:
+        return hidden
+    by_name = {column.name.lower(): column for column in reversed(left)}
+    other = {column.name.lower(): column for column in right}
+    merged = [
+        ScopeColumn("", name, call("COALESCE", by_name[name.lower()].expression, other[name.lower()].expression))
+        for name in using
+    ]
+    return [*merged, *hidden]
+
+
+def _using_pair(
+    join: exp.Join, name: str, left: Sequence[ScopeColumn], right: Sequence[ScopeColumn]
+) -> tuple[Expression, Expression]:
+    sides = []
+    for columns in (left, right):
+        found = [column for column in columns if column.name.lower() == name.lower() and not column.is_hidden]
+        if len(found) != 1:
+            rule = f"USING ({name[:60]}) needs one column of that name on each side"
+            raise refuse(join, "join", rule, "name a key that both SELECTs have, or write ON a.key = b.key")
+        check_exact_key(found[0].expression, join, "JOIN")
+        sides.append(found[0].expression)
+    call("=", *sides)
+    return sides[0], sides[1]
+
+
+def _on_pairs(join: exp.Join, builder: OuterBuilder, first: int) -> list[tuple[Expression, Expression]]:
+    """Lower ON to pairs of equal expressions, one over each side."""
+    condition = join.args.get("on")
+    pairs = []
+    for part in conjuncts(None if condition is None else builder.read_column(condition)):
+        operands = part.arguments if isinstance(part, Call) and part.function == "=" else ()
+        sides = sorted(operands, key=lambda side: _places(side)[:1])
+        left = bool(sides) and bool(_places(sides[0])) and max(_places(sides[0])) < first
+        right = bool(sides) and bool(_places(sides[1])) and min(_places(sides[1])) >= first
+        if not (left and right):
+            rule = "ON of aggregated rows takes equalities between a key of each side, joined by AND"
+            raise refuse(join, "join", rule, "write ON a.month = b.month, and other conditions in WHERE")
+        for side in sides:
+            check_exact_key(side, join, "JOIN")
+        pairs.append((sides[0], sides[1]))
+    return pairs
+
+
+def _places(expression: Expression) -> list[int]:
+    return sorted(reference.index for reference in columns_read(expression) if isinstance(reference, NoisyColumn))
+
+
+def _shifted(expression: Expression, offset: int) -> Expression:
+    if isinstance(expression, Call):
+        return replace(expression, arguments=tuple(_shifted(argument, offset) for argument in expression.arguments))
+    if isinstance(expression, Column) and isinstance(expression.reference, NoisyColumn):
+        reference = expression.reference
+        return Column(replace(reference, index=reference.index + offset), expression.domain)
+    return expression
+
+
+def _joined_keys(join: exp.Join, left: _Rows, right: _Rows, relation: NoisyJoin) -> frozenset[int] | None:
+    """Return the columns that identify a joined row; refuse a join in which a row could have several matches on both
+    sides.
+    """
+    bare = [
+        {side.reference.index for side in sides if isinstance(side, Column) and isinstance(side.reference, NoisyColumn)}
+        for sides in zip(*relation.pairs, strict=True)
+    ] or [set(), set()]
+    first = len(left.outputs)
+    shifted = None if right.keys is None else frozenset(key + first for key in right.keys)
+    if right.keys is not None and right.keys <= bare[1]:
+        return left.keys if not relation.keep_right else None
+    if left.keys is not None and left.keys <= bare[0]:
+        return shifted if not relation.keep_left else None
+    rule = "a join of aggregated rows needs all group keys of one side, so that a row has one match"
+    raise refuse(join, "join", rule, _JOIN_FIX)
+
+
+def _query_keys(query: Query) -> frozenset[int] | None:
+    """Return the columns of a query that identify a row: its group keys, all of them."""
+    if query.finish.sets:
+        return None
+    keys = _bare_outputs(query.finish, [Key(index) for index in range(len(query.plan.keys))])
+    for outer in query.outer:
+        keys = _stage_keys(outer, keys)
+    return keys
+
+
+def _stage_keys(outer: Outer, below: frozenset[int] | None) -> frozenset[int] | None:
+    if outer.grouped:
+        return _bare_outputs(outer.finish, [Key(index) for index in range(len(outer.keys))])
+    return None if below is None else _bare_outputs(outer.finish, [NoisyColumn(index) for index in sorted(below)])
+
+
+def _bare_outputs(finish: Finish, references: Sequence[Key | NoisyColumn]) -> frozenset[int] | None:
+    """Return the outputs that show these columns; None where one is not shown as it is."""
+    found = []
+    for reference in references:
+        shown = [
+            index for index, output in enumerate(finish.outputs)
+            if isinstance(output.expression, Column) and output.expression.reference == reference
+        ]  # fmt: skip
+        if not shown:
+            return None
+        found.append(shown[0])
+    return frozenset(found)
+
+
+def _lift_scalars(select: exp.Select) -> tuple[exp.Select, exp.Select]:
+    """Split an aggregating SELECT with scalar subqueries: return the outer SELECT, and the one that aggregates.
+
+    Every largest part without a scalar subquery becomes a column of the inner SELECT.
+    """
+    inner = select.copy()
+    lifted: list[exp.Expr] = []
+    for part in ("order", "limit", "offset", "qualify"):
+        inner.set(part, None)
+    having = select.args.get("having")
+    is_lifted = having is not None and having.find(exp.Subquery) is not None
+    if is_lifted:
+        inner.set("having", None)
+
+    def lift(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, (exp.Subquery, exp.Literal)):
+            return node.copy()
+        if node.find(exp.Subquery) is None:
+            lifted.append(exp.alias_(node.copy(), f"sf part {len(lifted)}", quoted=True))
+            return exp.column(f"sf part {len(lifted) - 1}", quoted=True)
+        copied = node.copy()
+        for name, value in node.args.items():
+            if isinstance(value, exp.Expr):
+                copied.set(name, lift(value))
+            elif isinstance(value, list):
+                copied.set(name, [lift(item) if isinstance(item, exp.Expr) else item for item in value])
+        return copied
+
+    items: list[exp.Expr] = []
+    for item in select.expressions:
+        body, name = item.unalias(), item.alias_or_name or default_column_name(item)
+        if body.find(exp.Subquery) is None:  # GROUP BY may use its name
+            lifted.append(exp.alias_(body.copy(), name, quoted=True))
+            items.append(exp.column(name, quoted=True))
+        else:
+            items.append(exp.alias_(lift(body), name, quoted=True))
+    where = lift(having.this) if is_lifted and having is not None else None
+    inner.set("expressions", lifted)
+    outer = exp.select(*items).from_(inner.subquery("sf inner"))
+    if where is not None:
+        outer = outer.where(where)
+    for part in ("order", "limit", "offset"):
+        if select.args.get(part) is not None:
+            outer.set(part, select.args[part].copy())
+    return outer, inner

@@ -1,0 +1,175 @@
+"""Join and unite the noisy rows of several queries, and finish the SELECT over them: post-processing, which is free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from sfumato.plan.nodes import CombinedRows
+from sfumato.plan.noisy_rows import (
+    NoisyJoin,
+    NoisyRelation,
+    NoisySelect,
+    NoisySource,
+    NoisyUnion,
+    WithScalars,
+    selects,
+    selects_by_noise,
+)
+from sfumato.plan.values.expressions import Expression, NoisyColumn, Reference
+from sfumato.release.noisy_rows.finishing import Finished, apply_outer, with_intervals
+from sfumato.release.noisy_rows.noisy_columns import (
+    NONE,
+    Evaluated,
+    ExactColumn,
+    TruthColumn,
+    evaluate_on,
+    missing,
+    numbers,
+    objects,
+    over_rows,
+    ranks,
+    relying_on,
+    stack_columns,
+    take_rows,
+)
+from sfumato.release.noisy_rows.row_totals import Places
+
+SourceRows = Callable[[int], Finished]
+"""The finished rows of one query, with intervals of which so many hold at once."""
+
+
+def finish_combined(combined: CombinedRows, sources: Sequence[SourceRows], *, joint: bool) -> Finished:
+    """Compute the answer of a SELECT over the noisy rows of several queries."""
+    cached = [cache(source) for source in sources]
+    is_selecting = any(selects_by_noise(query.finish, query.outer) for query in combined.queries) or any(
+        selects_by_noise(select.finish, (select,)) for select in selects(combined.rows)
+    )
+    finished_for = cache(lambda draws: evaluate_relation(combined.rows, [source(draws) for source in cached]))
+    return with_intervals(finished_for, joint=joint or is_selecting, combined=True)
+
+
+def evaluate_relation(relation: NoisyRelation, sources: Sequence[Finished]) -> Finished:
+    """Return the rows of a relation; those that are not shown come last."""
+    match relation:
+        case NoisySource(index):
+            return sources[index]
+        case NoisySelect(below, select):
+            return apply_outer(select, evaluate_relation(below, sources))
+        case NoisyJoin(left, right):
+            return _join(relation, evaluate_relation(left, sources), evaluate_relation(right, sources))
+        case NoisyUnion(members):
+            return _unite([evaluate_relation(member, sources) for member in members])
+        case WithScalars(below, scalars):
+            return _with_scalars(
+                evaluate_relation(below, sources), [evaluate_relation(scalar, sources) for scalar in scalars]
+            )
+
+
+def _join(join: NoisyJoin, left: Finished, right: Finished) -> Finished:
+    """Join the shown rows of two relations, in the order of the left and then of the right."""
+    left_codes, right_codes = _pair_codes(join, left, right)
+    order = np.argsort(right_codes, kind="stable")
+    sorted_codes = right_codes[order]
+    first = np.searchsorted(sorted_codes, left_codes, side="left")
+    counts = np.where(left_codes < 0, 0, np.searchsorted(sorted_codes, left_codes, side="right") - first)
+    left_rows = np.repeat(np.arange(len(left_codes)), counts)
+    offsets = np.arange(len(left_rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    right_rows = order[np.repeat(first, counts) + offsets]
+    if join.keep_left:
+        unmatched = np.flatnonzero(counts == 0)
+        left_rows, right_rows = (
+            np.concatenate([left_rows, unmatched]),
+            np.concatenate([right_rows, np.full(len(unmatched), -1)]),
+        )
+        by_left = np.argsort(left_rows, kind="stable")
+        left_rows, right_rows = left_rows[by_left], right_rows[by_left]
+    if join.keep_right:
+        unmatched = np.setdiff1d(np.arange(len(right_codes)), right_rows)
+        left_rows, right_rows = (
+            np.concatenate([left_rows, np.full(len(unmatched), -1)]),
+            np.concatenate([right_rows, unmatched]),
+        )
+    columns = (*_taken(left, left_rows), *_taken(right, right_rows))
+    count = len(left_rows)
+    return Finished(columns, np.arange(count), np.ones(count, bool), left.statements | right.statements)
+
+
+def _taken(rows: Finished, indices: Places) -> tuple[Evaluated, ...]:
+    """Return the shown rows with these positions; −1 is NULL."""
+    if not len(rows.shown):
+        return tuple(take_rows(column, np.full(len(indices), -1)) for column in _with_one_row(rows.columns))
+    chosen = np.where(indices >= 0, rows.shown[indices], -1)
+    return tuple(take_rows(column, chosen) for column in rows.columns)
+
+
+def _with_one_row(columns: Sequence[Evaluated]) -> list[Evaluated]:
+    """Return columns that can be indexed, also where no group was found."""
+    return [column if _length(column) else ExactColumn(objects([None])) for column in columns]
+
+
+def _length(column: Evaluated) -> int:
+    return len(column.true if isinstance(column, TruthColumn) else column.value)
+
+
+def _pair_codes(join: NoisyJoin, left: Finished, right: Finished) -> tuple[Places, Places]:
+    """Number the key values of both sides, equal ones alike; −1 for the left and −2 for the right where one is NULL."""
+    codes = [np.zeros(len(side.shown), np.intp) for side in (left, right)]
+    is_null = [np.zeros(len(side.shown), bool) for side in (left, right)]
+    split = len(left.shown)
+    for pair in join.pairs:
+        sides = [_key(expression, side) for expression, side in zip(pair, (left, right), strict=True)]
+        both = ExactColumn(objects([_comparable(value) for side in sides for value in side]))
+        value_ranks = ranks(both, descending=False, nulls_first=False)
+        merged = np.concatenate(codes) * (int(value_ranks.max(initial=0)) + 1) + value_ranks
+        renumbered = np.unique(merged, return_inverse=True)[1].reshape(-1)
+        codes = [renumbered[:split], renumbered[split:]]
+        nulls = missing(both)
+        is_null = [is_null[0] | nulls[:split], is_null[1] | nulls[split:]]
+    return np.where(is_null[0], -1, codes[0]), np.where(is_null[1], -2, codes[1])
+
+
+def _key(expression: Expression, rows: Finished) -> list[object]:
+    names: dict[Reference, Evaluated] = {NoisyColumn(index): column for index, column in enumerate(rows.columns)}
+    column = evaluate_on(expression, names, _length(rows.columns[0]) if rows.columns else 0)
+    if isinstance(column, TruthColumn):
+        values = np.where(column.known, column.true, None)  # type: ignore[call-overload]
+    elif isinstance(column, ExactColumn):
+        values = column.value
+    else:
+        numeric = numbers(column).value
+        values = objects([None if np.isnan(value) else value for value in numeric.tolist()])
+    return list(values[rows.shown])
+
+
+def _comparable(value: object) -> object:
+    """Return a number as a float, so that 3 of one side equals 3.0 of the other."""
+    is_number = hasattr(value, "__float__") and not isinstance(value, str)
+    return float(value) if is_number else value  # type: ignore[arg-type]
+
+
+def _unite(members: Sequence[Finished]) -> Finished:
+    """Put the rows of several relations one below the other: shown rows first, member by member."""
+    widths = [_length(member.columns[0]) for member in members]
+    starts = np.cumsum([0, *widths[:-1]])
+    columns = tuple(
+        stack_columns([member.columns[index] for member in members]) for index in range(len(members[0].columns))
+    )
+    shown = np.concatenate([member.shown + start for member, start in zip(members, starts, strict=True)])
+    sure = np.concatenate([member.sure for member in members])
+    return Finished(columns, shown, sure, frozenset().union(*(member.statements for member in members)))
+
+
+def _with_scalars(rows: Finished, scalars: Sequence[Finished]) -> Finished:
+    """Add a column for each scalar subquery: its first row, or NULL where it has none."""
+    count = _length(rows.columns[0]) if rows.columns else 0
+    added = []
+    for scalar in scalars:
+        position = int(scalar.shown[0]) if len(scalar.shown) else -1
+        column = _with_one_row(scalar.columns)[0]
+        taken = take_rows(column, np.full(count, position))
+        added.append(relying_on(taken, over_rows(scalar.statements)))
+    return replace(rows, columns=(*rows.columns, *added), statements=rows.statements | NONE)

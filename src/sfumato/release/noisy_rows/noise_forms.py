@@ -1,0 +1,290 @@
+"""The noise of noisy numbers as linear forms over independent noises, and the half-widths of such forms.
+
+Every number that is computed linearly from noisy results has the noise A·η: η holds the independent noises of the
+release, and a row of the sparse matrix A the weights of one number. Numbers that share noises share columns of A. So
+the half-width of ``n - LAG(n)`` or of a rolling sum follows from the law of its own sum of noises
+(``mechanisms.noise_sums``), not from adding half-widths; a noise that cancels is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms import noise_sums
+from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.aggregates.measures import Floats, GroupEstimate
+from sfumato.privacy.numbers import Number
+
+Places = NDArray[np.intp]
+MAX_WEIGHTS = 8_000_000
+"""The most weights of a form: a running total over n rows has n²/2 of them."""
+_MAX_CELLS = 1_000_000
+_MANY_LENGTHS = 64
+"""Sums of more terms than this are rounded up to one of 32 lengths in each doubling."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseForm:
+    """A sparse matrix of weights, row by row: one row for each number, one column for each independent noise."""
+
+    starts: Places
+    """The index of each row's first weight, and the number of all."""
+    noises: Places
+    weights: Floats
+
+    @classmethod
+    def zero(cls, count: int) -> NoiseForm:
+        """Return the form of exact numbers."""
+        return cls(np.zeros(count + 1, np.intp), np.zeros(0, np.intp), np.zeros(0))
+
+    @classmethod
+    def single(cls, noises: Places) -> NoiseForm:
+        """Return the form of numbers with one noise each."""
+        return cls(np.arange(len(noises) + 1), noises, np.ones(len(noises)))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> Places:
+        """The number of noises behind each number."""
+        return np.diff(self.starts)
+
+    @property
+    def rows(self) -> Places:
+        """The row of each weight."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def take(self, rows: Places) -> NoiseForm:
+        """Return these rows; −1 is a row without noise."""
+        is_row = rows >= 0
+        safe = np.where(is_row, rows, 0)
+        ends = np.where(is_row, self.starts[1:][safe], 0) if len(self) else np.zeros(len(rows), np.intp)
+        begins = np.where(is_row, self.starts[:-1][safe], 0) if len(self) else ends
+        return self._entries(begins, ends)
+
+    def over_ranges(self, first: Places, end: Places) -> NoiseForm | None:
+        """Return the sum of the rows from ``first`` up to ``end``, for each pair; None where that is too large."""
+        begins, ends = self.starts[first], self.starts[np.maximum(first, end)]
+        if int((ends - begins).sum()) > MAX_WEIGHTS:
+            return None
+        entries = self._entries(begins, ends)
+        return _merge(entries.rows, entries.noises, entries.weights, len(first))
+
+    def _entries(self, begins: Places, ends: Places) -> NoiseForm:
+        lengths = ends - begins
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp)
+        index = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], lengths)
+        return NoiseForm(starts, self.noises[index], self.weights[index])
+
+    def scaled(self, factors: Floats) -> NoiseForm:
+        """Multiply each row by a number."""
+        return NoiseForm(self.starts, self.noises, self.weights * np.repeat(factors, self.lengths))
+
+    def plus(self, other: NoiseForm) -> NoiseForm:
+        """Add another form, row by row: noises that both have are added up, or cancel."""
+        return _merge(
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.noises, other.noises]),
+            np.concatenate([self.weights, other.weights]),
+            len(self),
+        )
+
+    def summed(self, codes: Places, count: int) -> NoiseForm:
+        """Add up the rows of each group; a row of group −1 is in none."""
+        row_codes = codes[self.rows]
+        kept = row_codes >= 0
+        return _merge(row_codes[kept], self.noises[kept], self.weights[kept], count)
+
+
+def _merge(rows: Places, noises: Places, weights: Floats, count: int) -> NoiseForm:
+    """Build a form from weights in any order: those of one row and noise are added up."""
+    order = np.lexsort((noises, rows))
+    rows, noises, weights = rows[order], noises[order], weights[order]
+    if len(rows):
+        is_first = np.concatenate([[True], (rows[1:] != rows[:-1]) | (noises[1:] != noises[:-1])])
+        if not is_first.all():
+            first = np.flatnonzero(is_first)
+            rows, noises, weights = rows[first], noises[first], np.add.reduceat(weights, first)
+        kept = weights != 0
+        rows, noises, weights = rows[kept], noises[kept], weights[kept]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]).astype(np.intp)
+    return NoiseForm(starts, noises, weights)
+
+
+def stack(forms: list[NoiseForm]) -> NoiseForm:
+    """Return the rows of several forms, one form after the other."""
+    offsets = np.cumsum([0, *(len(form.weights) for form in forms[:-1])])
+    starts = [form.starts[:-1] + offset for form, offset in zip(forms, offsets, strict=True)]
+    return NoiseForm(
+        np.concatenate([*starts, [sum(len(form.weights) for form in forms)]]).astype(np.intp),
+        np.concatenate([form.noises for form in forms]),
+        np.concatenate([form.weights for form in forms]),
+    )
+
+
+class AdditiveNoise(Protocol):
+    """The size of additive noise, and the half-widths of one noise and of a sum of several."""
+
+    @property
+    def unit_value(self) -> Fraction: ...
+
+    @property
+    def rounding(self) -> Fraction: ...
+
+    @property
+    def mechanism(self) -> Additive: ...
+
+    def width(self, confidence: Number, parts: int) -> float: ...
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class IndependentNoises:
+    """The independent noises of a release: for each block, one noise of its scale for each of its groups."""
+
+    blocks: tuple[tuple[AdditiveNoise | None, int], ...]
+    """The noise of each block and the number of its noises, which are numbered block by block; None where values were
+    selected, which no form reads.
+    """
+    confidence: Fraction
+
+    def widths(self, form: NoiseForm, statements: int) -> Floats:
+        """Return the half-width of every row, such that ``statements`` of them hold at once.
+
+        Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and the others
+        about sums of noises, each of which fails with probability at most β(1 − β)/n (``measured``).
+        """
+        widths = np.zeros(len(form))
+        noisy_rows = np.flatnonzero(form.lengths)
+        if not len(noisy_rows):
+            return widths
+        first = form.starts[:-1][noisy_rows]
+        block_ends = np.cumsum([count for _, count in self.blocks])
+        blocks, weights = np.searchsorted(block_ends, form.noises, side="right"), np.abs(form.weights)
+        is_equal = np.maximum.reduceat(weights, first) == np.minimum.reduceat(weights, first)
+        is_equal &= np.maximum.reduceat(blocks, first) == np.minimum.reduceat(blocks, first)
+        lengths = form.lengths[noisy_rows]
+        equal = noisy_rows[is_equal]
+        widths[equal] = weights[first[is_equal]] * self._equal_widths(
+            blocks[first[is_equal]], lengths[is_equal], statements
+        )
+        for rows in _chunks(form.lengths, noisy_rows[~is_equal]):
+            mixed = form.take(rows)
+            mixed_blocks = np.searchsorted(block_ends, mixed.noises, side="right")
+            widths[rows] = self._mixed_widths(mixed, mixed_blocks, statements)
+        return widths
+
+    def _equal_widths(self, blocks: Places, lengths: Places, statements: int) -> Floats:
+        """Return the half-widths of sums of so many noises of one block each."""
+        rounded = _round_up_lengths(lengths)
+        pairs, pair_index = np.unique(np.stack([blocks, rounded]), axis=1, return_inverse=True)
+        half_widths = [self._sum_width(int(block), int(length), statements) for block, length in pairs.T]
+        return np.array(half_widths, np.float64)[pair_index.reshape(-1)]
+
+    def _sum_width(self, block: int, terms: int, statements: int) -> float:
+        scale = self.blocks[block][0]
+        assert scale is not None
+        if terms == 1:
+            return scale.width(self.confidence, statements)
+        return scale.sum_width(terms, 1 - self._sum_miss(statements), statements)
+
+    def _sum_miss(self, statements: int) -> Fraction:
+        miss = 1 - self.confidence
+        return miss if statements == 1 else miss * (1 - miss)
+
+    def _mixed_widths(self, form: NoiseForm, blocks: Places, statements: int) -> Floats:
+        """Return the half-widths of rows with different weights or sizes of noise."""
+        steps, sizes, orders, roundings = (
+            np.array(column) for column in zip(*(_noise_law(scale) for scale, _ in self.blocks), strict=True)
+        )
+        weights = np.abs(form.weights)
+        padded = _Padded.of(form, weights * steps[blocks], sizes[blocks], orders[blocks])
+        miss = float(self._sum_miss(statements)) / statements * (1 - 1e-12)
+        rounding = np.bincount(form.rows, weights=weights * roundings[blocks], minlength=len(form))
+        return padded.widths(miss) + rounding
+
+
+def _noise_law(scale: AdditiveNoise | None) -> tuple[float, float, int, float]:
+    """Return the value of a step, the size of the noise in steps, its order, and the rounding before noise."""
+    if scale is None:
+        return 0.0, 1.0, 1, 0.0
+    mechanism = scale.mechanism
+    step = float(scale.unit_value * (mechanism.grid or Fraction(1)))
+    return step, float(max(mechanism.sizes)), mechanism.order, float(scale.rounding)
+
+
+def _round_up_lengths(lengths: Places) -> Places:
+    """Round long sums up to few different lengths: a longer sum of noises is at least as wide."""
+    if len(np.unique(lengths)) <= _MANY_LENGTHS:
+        return lengths
+    step = 2.0 ** np.maximum(np.floor(np.log2(np.maximum(lengths, 1))) - 5, 0)
+    return np.asarray(np.ceil(lengths / step) * step, np.intp)
+
+
+def _chunks(lengths: Places, rows: Places) -> Iterator[Places]:
+    """Split rows, ordered by their lengths, into parts whose padded matrices are of moderate size."""
+    rows = rows[np.argsort(lengths[rows], kind="stable")]
+    while len(rows):
+        padded_cells = np.arange(1, len(rows) + 1) * lengths[rows]
+        end = max(1, int(np.searchsorted(padded_cells, _MAX_CELLS, side="right")))
+        yield rows[:end]
+        rows = rows[end:]
+
+
+@dataclass(frozen=True, eq=False)
+class _Padded:
+    """The weights and sizes of rows of equal width, filled up with zeros; each different row is computed once."""
+
+    weights: Floats
+    sizes: Floats
+    is_laplace: NDArray[np.bool_]
+    row_index: Places
+    """The row of the matrices for each row of the form."""
+
+    @classmethod
+    def of(cls, form: NoiseForm, weights: Floats, sizes: Floats, orders: Places) -> _Padded:
+        order = np.lexsort((weights, sizes, orders, form.rows))
+        width = int(form.lengths.max())
+        column = np.arange(len(weights)) - np.repeat(form.starts[:-1], form.lengths)
+        cells = np.zeros((3, len(form), width))
+        cells[:, form.rows, column] = weights[order], sizes[order], orders[order]
+        flat = np.concatenate(list(cells), axis=1)
+        distinct, row_index = np.unique(flat, axis=0, return_inverse=True)
+        weight_rows, size_rows, order_rows = np.split(distinct, 3, axis=1)
+        return cls(weight_rows, size_rows, order_rows == 1, row_index.reshape(-1))
+
+    def widths(self, miss: float) -> Floats:
+        """Return the half-width of each row of the form: where noises of two kinds meet, each has half of the miss."""
+        is_gaussian = ~self.is_laplace & (self.weights > 0)
+        both = self.is_laplace.any(axis=1) & is_gaussian.any(axis=1)
+        widths = np.zeros(len(self.weights))
+        for share, rows in ((0.5, both), (1.0, ~both)):
+            for laws, kind in (
+                (noise_sums.mixed_laplace_widths, self.is_laplace),
+                (noise_sums.mixed_gaussian_widths, is_gaussian),
+            ):
+                kept = np.flatnonzero(rows & kind.any(axis=1))
+                if len(kept):
+                    chosen = np.where(kind[kept], self.weights[kept], 0)
+                    largest_size = float(self.sizes[kept].max())
+                    sizes = np.where(kind[kept], self.sizes[kept], max(largest_size, 1.0))
+                    widths[kept] += laws(chosen, sizes, miss * share)
+        return widths[self.row_index]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearEstimate(GroupEstimate):
+    """An estimate that is a linear combination of noisy totals."""
+
+    centre: Floats
+    """The numbers before they are rounded to integers."""
+    form: NoiseForm
+    noises: IndependentNoises

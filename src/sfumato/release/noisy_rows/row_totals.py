@@ -1,0 +1,240 @@
+"""Aggregates over noisy rows: which rows are present, their groups, and COUNT, SUM, AVG, MIN and MAX of each group.
+
+Which rows are present may itself depend on noisy values. So the interval of an aggregate covers every set of rows that
+values within the intervals could have selected: rows that are surely present count in every case, others in some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.plan.aggregates.measures import Floats
+from sfumato.release.noisy_rows.noisy_columns import (
+    NONE,
+    Bools,
+    Evaluated,
+    LinearColumn,
+    NumberColumn,
+    Statements,
+    TruthColumn,
+    is_sure,
+    missing,
+    numbers,
+    over_rows,
+    ranks,
+    statements_of,
+)
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Which rows are present, and for which of them that holds for all values within the intervals."""
+
+    present: Bools
+    sure: Bools
+    statements: Statements = NONE
+    """What decided on the rows, where noisy values did."""
+
+    @classmethod
+    def everywhere(cls, count: int) -> Presence:
+        return cls(np.ones(count, bool), np.ones(count, bool))
+
+    @property
+    def surely(self) -> Bools:
+        """The rows that are present for all values within the intervals."""
+        return self.present & self.sure
+
+    @property
+    def possibly(self) -> Bools:
+        """The rows that are present for some values within the intervals."""
+        return self.present | ~self.sure
+
+    def where(self, test: TruthColumn) -> Presence:
+        """Keep the rows that also satisfy a predicate."""
+        true = test.true & test.known
+        sure = (self.sure & test.sure) | (self.sure & ~self.present) | (test.sure & ~true)
+        return Presence(self.present & true, sure, self.statements | test.statements)
+
+    def not_null(self, column: Evaluated) -> Presence:
+        """Keep the rows in which a column has a value."""
+        is_null = missing(column)
+        sure = np.ones(len(is_null), bool) if isinstance(column, LinearColumn) else ~is_null | is_sure(column)
+        decided_by = NONE if isinstance(column, LinearColumn) else statements_of(column)
+        return Presence(self.present & ~is_null, self.sure & sure, self.statements | decided_by)
+
+    def take(self, rows: Places) -> Presence:
+        return Presence(self.present[rows], self.sure[rows], self.statements)
+
+    def of_groups(self, codes: Places, count: int) -> Presence:
+        """Return the presence of groups: a group is present if one of its rows is."""
+        here, surely, possibly = (_any_row(rows, codes, count) for rows in (self.present, self.surely, self.possibly))
+        return Presence(here, np.where(here, surely, ~possibly), over_rows(self.statements))
+
+
+def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
+    """Return the group number of each row, and one representative row of each group.
+
+    Groups are ordered by their first row, those with a present row before others.
+    """
+    if not keys:
+        return np.zeros(len(present.present), np.intp), np.zeros(1, np.intp)
+    codes = np.zeros(len(present.present), np.intp)
+    for column in keys:
+        value_ranks = ranks(column, descending=False, nulls_first=False)
+        codes = np.unique(codes * (int(value_ranks.max(initial=0)) + 2) + value_ranks + 1, return_inverse=True)[1]
+    order = np.argsort(~present.present, kind="stable")
+    _, first_rows, group_numbers = np.unique(codes[order], return_index=True, return_inverse=True)
+    row_order = np.argsort(first_rows)
+    number_by_first_row = np.empty(len(first_rows), np.intp)
+    number_by_first_row[row_order] = np.arange(len(first_rows))
+    row_groups = np.empty(len(codes), np.intp)
+    row_groups[order] = number_by_first_row[group_numbers]
+    return row_groups, order[first_rows[row_order]]
+
+
+def row_total(
+    function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int
+) -> NumberColumn | LinearColumn:
+    """Compute an aggregate over each group's rows; NULL is ignored.
+
+    Sums and means of linear columns are linear where it is certain which rows they add up.
+    """
+    statements = over_rows(present.statements | statements_of(argument))
+    if argument is not None:
+        present = present.not_null(argument)
+    if function == "COUNT":
+        value, low, high = (sum_by(rows, codes, count) for rows in (present.present, present.surely, present.possibly))
+        return NumberColumn(value, low, high, over_rows(present.statements))
+    assert argument is not None
+    linear = _linear_total(function, argument, present, codes, count)
+    if linear is not None and present.sure.all():
+        return linear
+    with np.errstate(invalid="ignore"):
+        total = _AGGREGATES[function](numbers(argument), present, codes, count)
+    if linear is not None:
+        total = _narrow(total, linear, ~_any_row(~present.sure, codes, count))
+    return replace(total, statements=statements | statements_of(linear))
+
+
+def _linear_total(
+    function: str, argument: Evaluated, present: Presence, codes: Places, count: int
+) -> LinearColumn | None:
+    """Add up the present rows of a linear column; None for other columns and functions."""
+    if not isinstance(argument, LinearColumn) or function not in ("SUM", "AVG"):
+        return None
+    here = present.present
+    row_counts = sum_by(here, codes, count)
+    divisor = np.where(row_counts == 0, np.nan, row_counts if function == "AVG" else 1.0)
+    value, centre = (sum_by(np.where(here, part, 0), codes, count) for part in (argument.value, argument.centre))
+    form = argument.form.summed(np.where(here, codes, -1), count)
+    return argument.derived(value / divisor, centre / divisor, form.scaled(np.nan_to_num(1 / divisor)))
+
+
+def _narrow(total: NumberColumn, linear: LinearColumn, certain: Bools) -> NumberColumn:
+    """Use the interval of the sum itself where the rows of a group are certain."""
+    ranged = linear.ranged
+    return replace(total, low=np.where(certain, ranged.low, total.low), high=np.where(certain, ranged.high, total.high))
+
+
+def sum_by(values: NDArray[np.generic], codes: Places, count: int) -> Floats:
+    return np.bincount(codes, weights=values.astype(np.float64), minlength=count).astype(np.float64)
+
+
+def _any_row(rows: Bools, codes: Places, count: int) -> Bools:
+    return sum_by(rows, codes, count) > 0
+
+
+def group_minimum(values: Floats, rows: Bools, codes: Places, count: int) -> Floats:
+    """Return the minimum over each group's selected rows; infinity where there is none."""
+    minimum = np.full(count, np.inf)
+    np.minimum.at(minimum, codes[rows], values[rows])
+    return minimum
+
+
+def _sum_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    here, surely, unsure = present.present, present.surely, present.possibly & ~present.surely
+    value = sum_by(np.where(here, column.value, 0), codes, count)
+    low = np.where(surely, column.low, np.where(unsure, np.minimum(column.low, 0), 0))
+    high = np.where(surely, column.high, np.where(unsure, np.maximum(column.high, 0), 0))
+    empty = ~_any_row(here, codes, count)
+    return NumberColumn(np.where(empty, np.nan, value), sum_by(low, codes, count), sum_by(high, codes, count))
+
+
+def _min_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    """Compute each group's minimum.
+
+    It is at most the highest value of any row that is surely present, or of any possible row where none is sure.
+    """
+    value = group_minimum(column.value, present.present, codes, count)
+    low = group_minimum(column.low, present.possibly, codes, count)
+    sure_high = group_minimum(column.high, present.surely, codes, count)
+    possible_high = -group_minimum(-column.high, present.possibly, codes, count)
+    return NumberColumn(
+        np.where(np.isinf(value), np.nan, value), low, np.where(np.isinf(sure_high), possible_high, sure_high)
+    )
+
+
+def _max_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    negated_minimum = _min_rows(negated(column), present, codes, count)
+    return negated(negated_minimum)
+
+
+def negated(column: NumberColumn) -> NumberColumn:
+    return NumberColumn(-column.value, -column.high, -column.low, column.statements)
+
+
+def _average_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    row_counts = sum_by(present.present, codes, count)
+    total = _sum_rows(column, present, codes, count)
+    certain = ~_any_row(~present.sure, codes, count)
+    possible_low = group_minimum(column.low, present.possibly, codes, count)
+    possible_high = -group_minimum(-column.high, present.possibly, codes, count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = (
+            np.where(certain, total.low / row_counts, possible_low),
+            np.where(certain, total.high / row_counts, possible_high),
+        )
+        return NumberColumn(total.value / row_counts, low, high)
+
+
+_AGGREGATES: dict[str, Callable[[NumberColumn, Presence, Places, int], NumberColumn]] = {
+    "SUM": _sum_rows,
+    "AVG": _average_rows,
+    "MIN": _min_rows,
+    "MAX": _max_rows,
+}
+
+
+def pair_total(
+    function: str, y: Evaluated, x: Evaluated, present: Presence, codes: Places, count: int
+) -> NumberColumn | LinearColumn:
+    """Compute CORR or REGR_SLOPE of the rows in which both have a value.
+
+    The slope on an exact x is linear in y: Σ(x − x̄)y/Σ(x − x̄)². Otherwise no interval is known; a correlation lies
+    between −1 and 1.
+    """
+    present = present.not_null(y).not_null(x)
+    here, ys, xs = present.present, numbers(y), numbers(x)
+    means = [_average(np.where(here, part.value, 0), here, codes, count)[codes] for part in (ys, xs)]
+    y_gaps, x_gaps = (np.where(here, part.value - mean, 0) for part, mean in zip((ys, xs), means, strict=True))
+    spread, y_spread, joint = (sum_by(product, codes, count) for product in (x_gaps**2, y_gaps**2, x_gaps * y_gaps))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if function == "CORR":
+            value = np.where((spread > 0) & (y_spread > 0), joint / np.sqrt(spread * y_spread), np.nan)
+            return NumberColumn(value, np.full(count, -1.0), np.ones(count), over_rows(statements_of(y, x)))
+        slope = np.where(spread > 0, joint / spread, np.nan)
+        weights = np.where(here & (spread > 0)[codes], x_gaps / spread[codes], 0)
+    if isinstance(y, LinearColumn) and present.sure.all() and is_sure(xs)[here].all():
+        centre = np.where(np.isnan(slope), np.nan, sum_by(np.where(here, weights * y.centre, 0), codes, count))
+        return y.derived(slope, centre, y.form.scaled(weights).summed(np.where(here, codes, -1), count))
+    return NumberColumn(slope, np.full(count, -np.inf), np.full(count, np.inf), over_rows(statements_of(y, x)))
+
+
+def _average(values: Floats, here: Bools, codes: Places, count: int) -> Floats:
+    return sum_by(values, codes, count) / np.maximum(sum_by(here, codes, count), 1)

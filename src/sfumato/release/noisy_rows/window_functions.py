@@ -1,0 +1,325 @@
+"""Window functions over noisy rows: aggregates of frames, ranks, and values of other rows.
+
+Where it is certain which rows a frame holds (no noisy value selected or ordered them), sums, means and values of linear
+columns keep their exact noise. Otherwise the interval covers every frame that values within the intervals could make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.plan.aggregates.measures import Floats
+from sfumato.plan.noisy_rows import NoisyWindow
+from sfumato.plan.values.expressions import Expression, noise_count
+from sfumato.release.noisy_rows.noisy_columns import (
+    Bools,
+    Evaluated,
+    ExactColumn,
+    LinearColumn,
+    NumberColumn,
+    TruthColumn,
+    missing,
+    numbers,
+    over_rows,
+    ranks,
+    relying_on,
+    select_rows,
+    statements_of,
+    take_rows,
+)
+from sfumato.release.noisy_rows.row_totals import (
+    Places,
+    Presence,
+    group_codes,
+    group_minimum,
+    negated,
+    row_total,
+    sum_by,
+)
+
+RANKS = ("RANK", "DENSE_RANK", "ROW_NUMBER")
+SHARES = ("PERCENT_RANK", "CUME_DIST", "NTILE")
+
+
+def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Evaluated:
+    """Evaluate a window function for every row."""
+    codes, group_rows = group_codes([evaluate(expression) for expression in over.partition], present)
+    argument = None if over.argument is None else evaluate(over.argument)
+    if not over.order and over.frame is None and over.function in ("COUNT", "SUM", "AVG", "MIN", "MAX"):
+        return take_rows(row_total(over.function, argument, present, codes, len(group_rows)), codes)
+    keys = [
+        key.ranged if isinstance(key, LinearColumn) else key
+        for key in map(evaluate, (o.expression for o in over.order))
+    ]
+    order_positions = np.zeros(len(codes), np.intp)
+    for order, key in zip(over.order, keys, strict=True):
+        key_ranks = ranks(key, order.descending, order.nulls_first) + 1
+        order_positions = np.unique(
+            order_positions * (int(key_ranks.max(initial=0)) + 1) + key_ranks, return_inverse=True
+        )[1]
+    statements = over_rows(present.statements | statements_of(*keys, argument))
+    if over.function in RANKS:
+        return relying_on(_rank_rows(over, keys, order_positions, present, codes), statements)
+    ordered = _OrderedRows.of(order_positions, codes, present)
+    if over.function in SHARES:
+        return relying_on(_share(over, ordered, present, keys), statements)
+    is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in over.order)
+    default = None if over.default is None else evaluate(over.default)
+    made = (
+        _picked_values(over, argument, default, ordered)
+        if over.function in ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
+        else _frame_total(over, argument, ordered)
+    )
+    return made if is_certain else relying_on(_any_frame(over, made, argument, present, codes), statements)
+
+
+@dataclass(frozen=True, eq=False)
+class _OrderedRows:
+    """The present rows in the order of a window, partition by partition."""
+
+    rows: Places
+    """The row at each position."""
+    count: int
+    """The number of all rows."""
+    first: Places
+    """The first position of each position's partition, and the one after its last."""
+    end: Places
+    first_peer: Places
+    """The first position with equal ORDER BY values, and the one after the last."""
+    end_peer: Places
+
+    @classmethod
+    def of(cls, order_positions: Places, codes: Places, present: Presence) -> _OrderedRows:
+        order = np.lexsort((np.arange(len(codes)), order_positions, codes))
+        rows = order[present.present[order]]
+        partition_ends = _run_ends(codes[rows])
+        peer_ends = _run_ends(codes[rows] * (int(order_positions.max(initial=0)) + 1) + order_positions[rows])
+        return cls(rows, len(codes), *partition_ends, *peer_ends)
+
+    def frame(self, over: NoisyWindow) -> tuple[Places, Places]:
+        """Return the first position of each frame, and the one after its last."""
+        if over.frame is None:
+            return self.first, self.end_peer if over.order else self.end
+        position = np.arange(len(self.rows))
+        first = self.first if over.frame.start is None else np.maximum(self.first, position + over.frame.start)
+        end = self.end if over.frame.end is None else np.minimum(self.end, position + over.frame.end + 1)
+        first = np.minimum(first, self.end)
+        return first, np.maximum(first, end)
+
+    def spread(self, values: Floats) -> Floats:
+        """Return a number for every row, from those of the positions; NULL for absent rows."""
+        spread = np.full(self.count, np.nan)
+        spread[self.rows] = values
+        return spread
+
+
+def _run_ends(codes: Places) -> tuple[Places, Places]:
+    """Return for each position the start of its run of equal codes, and the position after its end."""
+    position = np.arange(len(codes))
+    starts = np.concatenate([[True], codes[1:] != codes[:-1]])[: len(codes)]
+    first = np.maximum.accumulate(np.where(starts, position, 0)) if len(codes) else position
+    run_ends = np.concatenate([np.flatnonzero(starts)[1:], [len(codes)]])
+    return first, run_ends[np.cumsum(starts) - 1] if len(codes) else position
+
+
+def _picked_values(
+    over: NoisyWindow, argument: Evaluated | None, default: Evaluated | None, ordered: _OrderedRows
+) -> Evaluated:
+    """Return for each row the argument of another row: NULL, or the default, where there is none."""
+    assert argument is not None
+    position, (first, end) = np.arange(len(ordered.rows)), ordered.frame(over)
+    number = 1 if over.number is None else over.number
+    picked = {
+        "LAG": position - number,
+        "LEAD": position + number,
+        "FIRST_VALUE": first,
+        "LAST_VALUE": end - 1,
+        "NTH_VALUE": first + number - 1,
+    }[over.function]
+    low, high = (ordered.first, ordered.end) if over.function in ("LAG", "LEAD") else (first, end)
+    is_inside = (picked >= low) & (picked < high)
+    source = np.full(ordered.count, -1)
+    source[ordered.rows] = np.where(is_inside, ordered.rows[np.where(is_inside, picked, 0)], -1)
+    values = take_rows(argument, source)
+    return values if default is None else select_rows(values, default, source >= 0)
+
+
+def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _OrderedRows) -> NumberColumn | LinearColumn:
+    """Aggregate the argument over each row's frame; NULL is ignored."""
+    first, end = ordered.frame(over)
+    if argument is None:
+        rows = ordered.spread((end - first).astype(np.float64))
+        return NumberColumn(rows, rows, rows)
+    is_value = ~missing(argument)[ordered.rows]
+    row_counts = _range_sums(is_value, first, end)
+    if over.function == "COUNT":
+        counts = ordered.spread(row_counts)
+        return NumberColumn(counts, counts, counts, over_rows(statements_of(argument)))
+    divisor = np.where(row_counts == 0, np.nan, row_counts if over.function == "AVG" else 1.0)
+    if isinstance(argument, LinearColumn) and over.function in ("SUM", "AVG"):
+        form = argument.form.take(np.where(is_value, ordered.rows, -1)).over_ranges(first, end)
+        if form is not None:
+            position = np.full(ordered.count, -1)
+            position[ordered.rows] = np.arange(len(ordered.rows))
+            parts = [np.where(is_value, part[ordered.rows], 0) for part in (argument.value, argument.centre)]
+            value, centre = (ordered.spread(_range_sums(part, first, end) / divisor) for part in parts)
+            return argument.derived(value, centre, form.scaled(np.nan_to_num(1 / divisor)).take(position))
+    column = numbers(argument)
+    if over.function in ("SUM", "AVG"):
+        ends = [np.where(is_value, part[ordered.rows], 0) for part in (column.value, column.low, column.high)]
+        totals = [ordered.spread(_range_sums(part, first, end) / divisor) for part in ends]
+    else:
+        sign = 1.0 if over.function == "MIN" else -1.0
+        ends = [
+            np.where(is_value, sign * part[ordered.rows], np.inf) for part in (column.value, column.low, column.high)
+        ]
+        totals = [
+            ordered.spread(np.where(row_counts == 0, np.nan, sign * _range_minima(part, first, end))) for part in ends
+        ]
+    return NumberColumn(totals[0], totals[1], totals[2], over_rows(column.statements))
+
+
+def _range_sums(values: NDArray[Any], first: Places, end: Places) -> Floats:
+    """Add up the values of each range; an infinite interval end makes the sums that hold it infinite."""
+    is_infinite = np.isinf(values.astype(np.float64))
+    sums = np.concatenate([[0.0], np.cumsum(np.where(is_infinite, 0, values), dtype=np.float64)])
+    totals: Floats = sums[end] - sums[first]
+    for sign in (np.inf, -np.inf):
+        if is_infinite.any():
+            hits = np.concatenate([[0], np.cumsum(values == sign)])
+            totals = np.where(hits[end] > hits[first], sign, totals)
+    return totals
+
+
+def _range_minima(values: Floats, first: Places, end: Places) -> Floats:
+    """Return the minimum of each range: two ranges whose length is a power of 2 cover it."""
+    lengths = end - first
+    minima = np.full(len(first), np.inf)
+    level, size = values, 1
+    while size <= int(lengths.max(initial=0)):
+        here = (lengths >= size) & (lengths < 2 * size)
+        minima[here] = np.minimum(level[first[here]], level[end[here] - size])
+        level, size = np.minimum(level[: max(len(level) - size, 0)], level[size:]), 2 * size
+    return minima
+
+
+def _any_frame(
+    over: NoisyWindow, made: Evaluated, argument: Evaluated | None, present: Presence, codes: Places
+) -> Evaluated:
+    """Widen intervals to every frame that noisy values could have made of a partition's rows."""
+    if isinstance(made, ExactColumn):
+        return replace(made, chosen_by_noise=True)
+    if isinstance(made, TruthColumn):
+        return replace(made, sure=np.zeros(len(codes), bool))
+    count = int(codes.max(initial=0)) + 1
+    possible = present.possibly if argument is None else present.possibly & ~missing(argument)
+    if over.function == "COUNT":
+        sizes = sum_by(possible, codes, count)[codes]
+        return NumberColumn(numbers(made).value, np.zeros(len(codes)), sizes)
+    assert argument is not None
+    column, value = numbers(argument), numbers(made).value
+    if over.function == "SUM":
+        low, high = np.minimum(column.low, 0), np.maximum(column.high, 0)
+        ends = [sum_by(np.where(possible, part, 0), codes, count)[codes] for part in (low, high)]
+    else:
+        ends = [
+            group_minimum(column.low, possible, codes, count)[codes],
+            -group_minimum(-column.high, possible, codes, count)[codes],
+        ]
+    return NumberColumn(value, np.fmin(ends[0], value), np.fmax(ends[1], value))
+
+
+def _share(over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Sequence[Evaluated]) -> NumberColumn:
+    """Compute PERCENT_RANK, CUME_DIST or NTILE: exact where the order is, otherwise any that exists."""
+    sizes, position = ordered.end - ordered.first, np.arange(len(ordered.rows)) - ordered.first
+    low, high = 0.0, 1.0
+    if over.function == "PERCENT_RANK":
+        values = (ordered.first_peer - ordered.first) / np.maximum(sizes - 1, 1)
+    elif over.function == "CUME_DIST":
+        values = (ordered.end_peer - ordered.first) / np.maximum(sizes, 1)
+    else:
+        low, high = 1.0, float(over.number or 1)
+        short, longer = np.divmod(sizes, over.number or 1)
+        in_longer = longer * (short + 1)
+        values = 1.0 + np.where(
+            position < in_longer, position // (short + 1), longer + (position - in_longer) // np.maximum(short, 1)
+        )
+    value = ordered.spread(values.astype(np.float64))
+    is_exact = bool(present.sure.all()) and not statements_of(*keys) and not _chosen(keys)
+    return NumberColumn(value, value, value) if is_exact else NumberColumn(
+        value, np.full(len(value), low), np.full(len(value), high)
+    )  # fmt: skip
+
+
+def _chosen(keys: Sequence[Evaluated]) -> bool:
+    return any(isinstance(key, ExactColumn) and key.chosen_by_noise for key in keys)
+
+
+def _rank_rows(
+    over: NoisyWindow, keys: Sequence[Evaluated], order_positions: Places, present: Presence, codes: Places
+) -> NumberColumn:
+    """Compute the rank of each row among the present rows of its partition."""
+    value = _rank_within(over.function, order_positions, codes, present.present)
+    if len(over.order) == 1 and isinstance(keys[0], NumberColumn) and _has_no_nan(keys[0]):
+        column = negated(keys[0]) if over.order[0].descending else keys[0]
+        certainly_before = _count_below(column.high, present.surely, column.low, codes, "left")
+        possibly_before = _count_below(column.low, present.possibly, column.high, codes, "right") - present.possibly
+        return NumberColumn(
+            value, np.where(over.function == "DENSE_RANK", 1.0, 1 + certainly_before), 1 + possibly_before
+        )
+    if present.sure.all() and not any(noise_count(order.expression) for order in over.order):
+        return NumberColumn(value, value, value)
+    partition_sizes = sum_by(present.possibly, codes, int(codes.max()) + 1)[codes]
+    return NumberColumn(value, np.ones(len(codes)), np.maximum(partition_sizes, 1))
+
+
+def _has_no_nan(column: NumberColumn) -> bool:
+    return not np.isnan([column.value, column.low, column.high]).any()
+
+
+def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
+    """Count for every row the rows of its partition whose end lies below its limit (with "right": or at it)."""
+    levels = np.unique(np.concatenate([ends, limits]))
+    levels_per_partition = len(levels) + 1
+    sorted_ends = np.sort((codes * levels_per_partition + np.searchsorted(levels, ends))[rows])
+    sorted_limits = codes * levels_per_partition + np.searchsorted(levels, limits)
+    ends_before = np.searchsorted(sorted_ends, sorted_limits, side=side)  # type: ignore[call-overload]
+    return (ends_before - np.searchsorted(sorted_ends, codes * levels_per_partition, side="left")).astype(np.float64)
+
+
+def _rank_within(function: str, order_positions: Places, codes: Places, here: Bools) -> Floats:
+    """Compute RANK, DENSE_RANK or ROW_NUMBER from order positions; absent rows are not counted."""
+    order = np.lexsort((np.arange(len(codes)), order_positions, codes))
+    is_present = here[order]
+    starts_partition = np.concatenate([[True], codes[order][1:] != codes[order][:-1]])
+    starts_peers = starts_partition | np.concatenate(
+        [[True], order_positions[order][1:] != order_positions[order][:-1]]
+    )
+    preceding_rows: NDArray[Any] = np.cumsum(is_present) - is_present  # present rows before this one, in all partitions
+    rows_before_partition = np.maximum.accumulate(np.where(starts_partition, preceding_rows, 0))
+    if function == "ROW_NUMBER":
+        sorted_ranks = preceding_rows - rows_before_partition + 1
+    elif function == "RANK":
+        sorted_ranks = np.maximum.accumulate(np.where(starts_peers, preceding_rows, 0)) - rows_before_partition + 1
+    else:
+        sorted_ranks = _dense_rank(is_present, starts_peers, starts_partition)
+    row_ranks = np.empty(len(codes))
+    row_ranks[order] = sorted_ranks
+    return row_ranks
+
+
+def _dense_rank(is_present: Bools, starts_peers: Bools, starts_partition: Bools) -> Floats:
+    """Count the distinct positions up to each row's own, in its partition."""
+    peer_groups = np.cumsum(starts_peers) - 1
+    is_peer_group_present = (
+        np.bincount(peer_groups, weights=is_present) > 0
+    )  # a position counts if a present row has it
+    preceding_groups: NDArray[Any] = (np.cumsum(is_peer_group_present) - is_peer_group_present)[peer_groups]
+    return (preceding_groups - np.maximum.accumulate(np.where(starts_partition, preceding_groups, 0)) + 1).astype(
+        np.float64
+    )

@@ -1,0 +1,162 @@
+"""Questions over the noisy rows of several SELECTs: one batch, values as DuckDB computes them, shared noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import sfumato as sf
+
+BEFORE = "SELECT MONTH(day) AS month, COUNT(*) AS n FROM loans WHERE day < DATE '2025-01-01' GROUP BY MONTH(day)"
+AFTER = "SELECT MONTH(day) AS month, COUNT(*) AS n FROM loans WHERE day >= DATE '2025-03-01' GROUP BY MONTH(day)"
+BY_MONTH = (
+    "SELECT YEAR(day) AS year, MONTH(day) AS month, COUNT(*) AS n, SUM(size) AS s FROM loans"
+    " GROUP BY YEAR(day), MONTH(day)"
+)
+TOTAL = "SELECT COUNT(*) AS n FROM loans"
+CTES = f"WITH a AS ({BEFORE}), b AS ({AFTER})"
+M = f"WITH m AS ({BY_MONTH})"
+YEAR_AGO = "m a JOIN m b ON b.month = a.month AND a.year = b.year + 1"
+QUESTIONS = {
+    f"{CTES} SELECT month, a.n AS x, b.n - a.n AS y FROM a JOIN b USING (month) ORDER BY 1": (BEFORE, AFTER),
+    f"{CTES} SELECT a.month, b.n - a.n AS y FROM a LEFT JOIN b ON a.month = b.month ORDER BY 1": (BEFORE, AFTER),
+    f"{CTES} SELECT month, a.n AS x, COALESCE(b.n, 0) AS y FROM b RIGHT JOIN a USING (month) ORDER BY 1": (
+        BEFORE,
+        AFTER,
+    ),
+    f"{CTES} SELECT month, a.n + b.n AS y FROM a FULL JOIN b USING (month) ORDER BY 1": (BEFORE, AFTER),
+    f"{M} SELECT a.year, a.month, a.n - b.n AS y FROM {YEAR_AGO} ORDER BY 1, 2": (BY_MONTH,),
+    f"{M} SELECT year, month, n * 100.0 / (SELECT SUM(n) FROM m) AS y FROM m ORDER BY 1, 2": (BY_MONTH,),
+    f"{M} SELECT year, month, n - (SELECT AVG(n) FROM m WHERE year = 2024) AS y FROM m ORDER BY 1, 2": (BY_MONTH,),
+    f"SELECT month, n FROM ({BEFORE}) UNION ALL SELECT 0, n FROM ({TOTAL}) ORDER BY 1": (BEFORE, TOTAL),
+    f"SELECT SUM(n) AS y FROM ({BEFORE} UNION ALL {AFTER})": (BEFORE, AFTER),
+    f"{M} SELECT a.year, SUM(a.n - b.n) AS y FROM m a JOIN m b USING (year, month) GROUP BY a.year": (BY_MONTH,),
+}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
+    rows = pd.DataFrame(
+        {
+            "member": np.arange(400) % 100,
+            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta((np.arange(400) * 73) % 731, unit="D"),
+            "size": np.arange(400) % 7,
+        }
+    )
+    folder: Path = tmp_path_factory.mktemp("loans")
+    bounds = {"day": ("2024-01-01", "2025-12-31"), "size": (0, 6)}
+    with pytest.warns(sf.WeakPrivacy):
+        curator = sf.protect(
+            rows, name="loans", unit="member", max_rows=4, bounds=bounds, epsilon=1000, delta="1e-6",
+            account="loans", ledger=str(folder / "ledger"),
+        )  # fmt: skip
+    yield curator
+    curator.close()
+
+
+def plain(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    return [tuple(None if value is None else round(float(value), 6) for value in row) for row in rows]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_values_are_those_of_duckdb_over_the_released_rows(library: sf.Curator, text: str) -> None:
+    """Each SELECT is stored as a question of its own: asked again at its share it is free, and DuckDB does the rest."""
+    answer = library.sql(text).release(epsilon=2)
+    parts = QUESTIONS[text]
+    told = text
+    for index, part in enumerate(parts):
+        stored = library.sql(part).release(epsilon=f"{2 / len(parts):g}")
+        assert stored.receipt.free
+        duckdb.register(f"part_{index}", stored.to_pandas(ranges=False))
+        told = told.replace(f"({part})", f"(FROM part_{index})").replace(part, f"FROM part_{index}")
+    assert plain(list(answer.rows)) == plain(duckdb.sql(told).fetchall())
+
+
+def test_all_selects_are_one_charge_at_one_price(library: sf.Curator) -> None:
+    text = f"WITH a AS ({BEFORE}), b AS ({AFTER}) SELECT month, b.n - a.n AS y FROM a JOIN b USING (month)"
+    question = library.sql(text)
+    left = library.budget.largest(sf.Laplace)
+    answer = question.release(epsilon="0.75", fresh=True)
+    assert answer.receipt.guarantee == "ε = 0.75"
+    assert left - library.budget.largest(sf.Laplace) == pytest.approx(0.75)
+    assert question.release(epsilon="0.75").receipt.free
+    again = question.release(epsilon="0.75", fresh=True, request_id="one")
+    assert question.release(epsilon="0.75", fresh=True, request_id="one").rows == again.rows
+
+
+def test_keys_of_one_side_are_kept_as_the_join_says(library: sf.Curator) -> None:
+    """January and February are not among the later months: an inner join has no such row, a left join has NULL."""
+    ctes = f"WITH a AS ({BEFORE}), b AS ({AFTER})"
+    inner = library.sql(f"{ctes} SELECT month, b.n AS y FROM a JOIN b USING (month)").release(epsilon=2)
+    left = library.sql(f"{ctes} SELECT a.month, b.n AS y FROM a LEFT JOIN b USING (month)").release(epsilon=2)
+    assert sorted(inner.column("month")) == list(range(3, 13))
+    assert sorted(left.column("month")) == list(range(1, 13))
+    assert [row[1] is None for row in sorted(left.rows)] == [True, True] + [False] * 10
+    assert [interval is None for interval in left.intervals["y"]].count(True) == 2
+
+
+def test_ranges_are_those_of_the_noise_that_both_sides_have(library: sf.Curator) -> None:
+    """Two Gaussian noises of one σ: √2 of one half-width. A row minus itself has no noise."""
+    text = f"WITH m AS ({BY_MONTH}) SELECT b.n - a.n AS y, a.n + b.n - 2 * a.n AS z, a.n - a.n AS zero, a.n AS x"
+    text += " FROM m a JOIN m b ON a.month = b.month AND a.year = b.year - 1"
+    answer = library.sql(text).release(rho="0.001", mechanism=sf.Gaussian)
+    y, z, zero, x = ([(high - low) / 2 for low, high in answer.intervals[name]] for name in ("y", "z", "zero", "x"))  # type: ignore[misc]
+    assert y == pytest.approx([math.sqrt(2) * width for width in x], abs=0.8)  # widths of integers are rounded up
+    assert z == pytest.approx(y, rel=0.02)
+    assert zero == [0.0] * len(zero)
+
+
+@pytest.mark.parametrize("text", list(QUESTIONS)[:5])
+def test_forecasts_are_the_half_widths_of_the_answer(library: sf.Curator, text: str) -> None:
+    question = library.sql(text)
+    answer, forecast = question.release(epsilon=1, fresh=True), question.error(epsilon=1)
+    assert set(forecast.columns) == set(answer.intervals)
+    for name, width in forecast.columns.items():
+        if isinstance(width, float):  # one that depends on the group's size is another number for each
+            widest = max((high - low) / 2 for low, high in filter(None, answer.intervals[name]))
+            assert widest - 0.6 <= width <= widest + 1.6
+    assert [column.name for column in question.columns] == list(answer.columns)
+    assert "combine" in str(question.explain(epsilon=1))
+    assert question.preview().is_preview
+
+
+REFUSED = {
+    f"WITH m AS ({BY_MONTH}) SELECT a.n FROM m a JOIN m b ON a.month = b.month": "join",
+    f"WITH m AS ({BY_MONTH}) SELECT a.n FROM m a JOIN m b ON a.n = b.n": "noisy-key",
+    f"WITH m AS ({BY_MONTH}) SELECT a.n FROM m a JOIN m b ON a.month < b.month": "join",
+    f"WITH m AS ({BY_MONTH}) SELECT n FROM m a JOIN m b USING (year, month)": "ambiguous",
+    f"WITH m AS ({BY_MONTH}) SELECT c.n FROM m a JOIN m b USING (year, month)": "unknown-alias",
+    f"WITH m AS ({BY_MONTH} HAVING COUNT(*) > 3) SELECT a.n FROM m a JOIN m b USING (year, month)": "selected-rows",
+    f"WITH m AS ({BY_MONTH}) SELECT n / (SELECT n FROM m) AS y FROM m": "scalar-subquery",
+    f"{TOTAL} UNION {TOTAL}": "set-operation",
+    f"{TOTAL} UNION ALL {BEFORE}": "union",
+    f"SELECT month, n FROM ({BEFORE}) UNION ALL SELECT 'all', n FROM ({TOTAL})": "type-mismatch",
+    f"WITH m AS ({BY_MONTH}) SELECT DISTINCT a.n FROM m a JOIN m b USING (year, month)": "clause",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_not_supported_says_what_to_type(library: sf.Curator, text: str) -> None:
+    with pytest.raises(sf.Unsupported) as refused:
+        library.sql(text)
+    assert refused.value.code == REFUSED[text]
+    assert refused.value.fix
+
+
+def test_limits_and_weights_are_of_one_select(library: sf.Curator) -> None:
+    question = library.sql(f"WITH m AS ({BY_MONTH}) SELECT a.n - b.n AS y FROM m a JOIN m b USING (year, month)")
+    for ask in (
+        lambda: question.limit(rows=1),
+        lambda: question.error(epsilon=1, weights={"y": 2}),
+        lambda: question.release(free=True),
+    ):
+        with pytest.raises(sf.InvalidParameter, match="several SELECTs"):
+            ask()
+    with pytest.raises(sf.Unsupported, match="batch of its own"):
+        library.workload([question])

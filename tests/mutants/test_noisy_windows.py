@@ -1,0 +1,85 @@
+"""Seeded bugs in windows, selections and series over noisy rows: shared noise forgotten, frames and keys mistaken."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_WINDOWS = ("release/noisy_rows/test_window_functions.py",)
+_COMBINED = ("curator/test_combined_questions.py",)
+_FORMS = ("release/noisy_rows/test_noise_forms.py",)
+MUTANTS = (
+    Mutant(
+        "a rolling sum forgets the noise that its rows share with others",
+        Kind.RANGES,
+        "release.noisy_rows.noise_forms:NoiseForm.over_ranges",
+        "self.starts[np.maximum(first, end)]",
+        "self.starts[np.minimum(first + 1, len(self))]",
+        _WINDOWS,
+    ),
+    Mutant(
+        "noise that cancels is added",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_linear_sum",
+        "right.form.scaled(np.full(len(right.value), sign))",
+        "right.form",
+        _WINDOWS,
+    ),
+    Mutant(
+        "the noise of one row is kept once where a number reads it twice",
+        Kind.RANGES,
+        "release.noisy_rows.noise_forms:_merge",
+        "np.add.reduceat(weights, first)",
+        "weights[first]",
+        _FORMS,
+    ),
+    Mutant(
+        "a frame of unsure rows keeps its own range",
+        Kind.RANGES,
+        "release.noisy_rows.window_functions:window",
+        "return made if is_certain else",
+        "return made if True else",
+        _WINDOWS,
+    ),
+    Mutant(
+        "LAG reads across partitions",
+        Kind.KEYS,
+        "release.noisy_rows.window_functions:_picked_values",
+        "(picked >= low) & (picked < high)",
+        "(picked >= 0) & (picked < len(position))",
+        _WINDOWS,
+    ),
+    Mutant(
+        "a mean of a frame has the noise of its sum",
+        Kind.RANGES,
+        "release.noisy_rows.window_functions:_frame_total",
+        "form.scaled(np.nan_to_num(1 / divisor))",
+        "form.scaled(np.nan_to_num(0 / divisor))",
+        _WINDOWS,
+    ),
+    Mutant(
+        "rows that QUALIFY selects by noise have ranges of their own",
+        Kind.RANGES,
+        "plan.noisy_rows:selects_by_noise",
+        "[stage.having, stage.qualify]",
+        "[stage.having]",
+        ("release/test_outer_rows.py::test_a_range_relies_on_the_statements_that_its_cell_reads",),
+    ),
+    Mutant(
+        "a left join of noisy rows drops the keys without a match",
+        Kind.KEYS,
+        "release.noisy_rows.combining:_join",
+        "    if join.keep_left:",
+        "    if join.keep_left and join.keep_right:",
+        _COMBINED,
+    ),
+    Mutant(
+        "a join needs no key",
+        Kind.KEYS,
+        "plan.sql.noisy_relations:_joined_keys",
+        "right.keys <= bare[1]",
+        "right.keys >= bare[1]",
+        _COMBINED,
+    ),
+)
+
+test_the_tests_of_noisy_windows_notice = suite(MUTANTS)
